@@ -17,6 +17,7 @@ const FILES: &[(&str, &str, u32)] = &[
     ("packaging/debian/copyright", "usr/share/doc/alluvia/copyright", 0o644),
     ("docs/OPERATIONS.md", "usr/share/doc/alluvia/OPERATIONS.md", 0o644),
     ("docs/SQL.md", "usr/share/doc/alluvia/SQL.md", 0o644),
+    ("docs/KNOWN.md", "usr/share/doc/alluvia/KNOWN.md", 0o644),
     ("docs/openapi.yaml", "usr/share/doc/alluvia/openapi.yaml", 0o644),
     ("packaging/debian/conffiles", "DEBIAN/conffiles", 0o644),
     ("packaging/debian/postinst", "DEBIAN/postinst", 0o755),

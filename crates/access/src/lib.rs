@@ -26,7 +26,7 @@ pub use directory::{Directory, LogIn};
 pub use door::{Door, Shown, Turned};
 pub use listening::Listener;
 pub use passwords::{Access, Passwords};
-pub use places::{Busy, Place, Places};
+pub use places::{Busy, ConnectionSlot, Places};
 pub use scram::{Decoys, Exchange, MECHANISM, Verifier, random_password};
 pub use stopping::{Stopping, reached, stop};
 pub use timed::Timed;

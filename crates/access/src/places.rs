@@ -1,7 +1,7 @@
 //! The connections that are open, and which of them makes room.
 //!
 //! Invariants:
-//! - They are bounded. When there are enough, one that has not shown who it is ([`Place::known`]; HTTP's all are strangers, who show it with
+//! - They are bounded. When there are enough, one that has not shown who it is ([`ConnectionSlot::known`]; HTTP's all are strangers, who show it with
 //!   each request) makes room for a new one, else the one that has been without
 //!   a request for longest; one that has a request under way does not.
 //! - So however many connections are opened and left, who is known and busy is not touched.
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// One connection's.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionSlot {
     number: u64,
     state: Mutex<State>,
 }
@@ -33,7 +33,7 @@ struct State {
     reader: Option<Waker>,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Whether one of its requests was let in.
     pub fn is_known(&self) -> bool {
         self.state.lock().is_known
@@ -89,7 +89,7 @@ pub struct Places<T> {
 #[derive(Debug)]
 struct Open<T> {
     number: u64,
-    by_number: HashMap<u64, (Arc<Place>, T)>,
+    by_number: HashMap<u64, (Arc<ConnectionSlot>, T)>,
 }
 
 impl<T> Default for Places<T> {
@@ -100,7 +100,7 @@ impl<T> Default for Places<T> {
 
 impl<T: Clone> Places<T> {
     /// A new connection, if there is room, or room can be made; `keep` makes what is kept for it. `now` is monotonic.
-    pub fn admit(&self, places_max: usize, now: Duration, keep: impl FnOnce(Arc<Place>) -> T) -> Option<T> {
+    pub fn admit(&self, places_max: usize, now: Duration, keep: impl FnOnce(Arc<ConnectionSlot>) -> T) -> Option<T> {
         let mut open = self.open.lock();
         if open.by_number.len() >= places_max {
             let idle = open.by_number.values().filter_map(|(place, _)| Some((place.idle_since()?, place.number)));
@@ -112,14 +112,14 @@ impl<T: Clone> Places<T> {
         open.number += 1;
         let number = open.number;
         let state = State { is_known: false, requests: 0, idle_since: now, is_closing: false, reader: None };
-        let place = Arc::new(Place { number, state: Mutex::new(state) });
+        let place = Arc::new(ConnectionSlot { number, state: Mutex::new(state) });
         let kept = keep(Arc::clone(&place));
         open.by_number.insert(number, (place, kept.clone()));
         Some(kept)
     }
 
     /// Its socket is closed.
-    pub fn ended(&self, place: &Place) {
+    pub fn ended(&self, place: &ConnectionSlot) {
         let ended = self.open.lock().by_number.remove(&place.number);
         // What was kept for it may end something else.
         drop(ended);
@@ -148,7 +148,7 @@ impl<T: Clone> Places<T> {
 
 /// A request under way; its connection is idle again once all is told.
 pub struct Busy {
-    place: Arc<Place>,
+    place: Arc<ConnectionSlot>,
     now: Box<dyn Fn() -> Duration + Send + Sync>,
 }
 
@@ -160,7 +160,7 @@ impl fmt::Debug for Busy {
 
 impl Busy {
     /// A request begins.
-    pub fn new(place: Arc<Place>, now: impl Fn() -> Duration + Send + Sync + 'static) -> Busy {
+    pub fn new(place: Arc<ConnectionSlot>, now: impl Fn() -> Duration + Send + Sync + 'static) -> Busy {
         place.state.lock().requests += 1;
         Busy { place, now: Box::new(now) }
     }
@@ -182,7 +182,7 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    fn is_closing(place: &Place) -> bool {
+    fn is_closing(place: &ConnectionSlot) -> bool {
         place.state.lock().is_closing
     }
 
@@ -236,7 +236,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_for_a_place_to_be_closed_is_woken() {
         let places = Places::default();
-        let place: Arc<Place> = places.admit(1, Duration::ZERO, |place| place).unwrap();
+        let place: Arc<ConnectionSlot> = places.admit(1, Duration::ZERO, |place| place).unwrap();
         let there = Arc::clone(&place);
         let waiting = tokio::spawn(async move { there.closing().await });
         tokio::task::yield_now().await;

@@ -22,8 +22,7 @@ mod target;
 mod verify;
 
 use alluvia_allocator::keep_freed_memory;
-use alluvia_node::raise_open_files_max;
-use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use alluvia_node::{Database, DatabaseOptions, parse_bytes, raise_open_files_max};
 use alluvia_telemetry::Spans;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, Parser, Subcommand};

@@ -5,7 +5,7 @@
 //! - The last message says that it is the last: an answer without it was cut, and is an error.
 
 use crate::failure::{not_understood, of_flight};
-use crate::told::Told;
+use crate::statement_status::StatementStatus;
 use alluvia_types::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
@@ -33,7 +33,7 @@ pub struct Answer {
     bounds: Vec<[Option<usize>; 2]>,
     rows: BoxStream<'static, Result<RecordBatch>>,
     has_rows: bool,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<StatementStatus>>,
 }
 
 /// Where the exact values of a column are, row by row; NULL where nothing is known.
@@ -53,7 +53,7 @@ pub struct Estimate {
     /// One for each column.
     pub bounds: Vec<Option<Bounds>>,
     /// What the statement told, which is complete.
-    pub told: Told,
+    pub told: StatementStatus,
 }
 
 impl fmt::Debug for Answer {
@@ -72,13 +72,13 @@ impl Answer {
             bounds: Vec::new(),
             rows: stream::empty().boxed(),
             has_rows: false,
-            told: Arc::new(Mutex::new(Told::of_json(told)?)),
+            told: Arc::new(Mutex::new(StatementStatus::of_json(told)?)),
         })
     }
 
     /// Of one whose rows begin to come.
     pub(crate) fn of(sent: &Schema, messages: Streaming<FlightData>) -> Result<Answer> {
-        let told = Arc::new(Mutex::new(Told::of_schema(sent)));
+        let told = Arc::new(Mutex::new(StatementStatus::of_schema(sent)));
         let (schema, bounds) = split(sent)?;
         let sent = Arc::new(Schema::new(sent.fields().clone()));
         let rows = batches(messages, Arc::clone(&sent), Arc::clone(&told));
@@ -96,7 +96,7 @@ impl Answer {
     }
 
     /// What is told by now; complete once the rows have ended.
-    pub fn told(&self) -> Arc<Mutex<Told>> {
+    pub fn told(&self) -> Arc<Mutex<StatementStatus>> {
         Arc::clone(&self.told)
     }
 
@@ -166,7 +166,7 @@ pub(crate) fn split(sent: &Schema) -> Result<(Schema, Vec<[Option<usize>; 2]>)> 
 fn batches(
     messages: Streaming<FlightData>,
     schema: SchemaRef,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<StatementStatus>>,
 ) -> BoxStream<'static, Result<RecordBatch>> {
     let messages = messages.map_err(|status| FlightError::Tonic(Box::new(status)));
     let decoder = FlightDataDecoder::new(messages);
@@ -180,7 +180,7 @@ fn batches(
                 };
                 let message = message.map_err(|error| of_flight(&error))?;
                 if !message.inner.app_metadata.is_empty() {
-                    *told.lock() = Told::of_json(&message.inner.app_metadata)?;
+                    *told.lock() = StatementStatus::of_json(&message.inner.app_metadata)?;
                 }
                 match message.payload {
                     DecodedPayload::RecordBatch(batch) if batch.num_rows() > 0 => {
@@ -219,7 +219,7 @@ mod tests {
         let column = |at: usize| Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row[at]))) as ArrayRef;
         let batch = RecordBatch::try_new(Arc::clone(&sent), (0..4).map(column).collect()).unwrap();
         let (first, second) = (batch.slice(0, 1), batch.slice(1, rows.len() - 1));
-        let told = Arc::new(Mutex::new(Told { is_complete: true, ..Told::default() }));
+        let told = Arc::new(Mutex::new(StatementStatus { is_complete: true, ..StatementStatus::default() }));
         let rows = stream::iter([Ok(first), Ok(second)]).boxed();
         Answer { sent, schema: Arc::new(schema), bounds, rows, has_rows: true, told }
     }

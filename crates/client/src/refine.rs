@@ -8,7 +8,7 @@
 use crate::answer::{Answer, Bounds as ColumnBounds, bounds_of, narrowed, split};
 use crate::failure::{not_understood, of_flight};
 use crate::session::{Begun, Bounds, Session};
-use crate::told::{Told, seconds};
+use crate::statement_status::{StatementStatus, seconds};
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -70,7 +70,7 @@ pub struct Refinement {
 /// Refinements of one statement, each better than the one before; the last is the answer.
 pub struct Refinements {
     inner: BoxStream<'static, Result<Refinement>>,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<StatementStatus>>,
 }
 
 impl fmt::Debug for Refinements {
@@ -81,7 +81,7 @@ impl fmt::Debug for Refinements {
 
 impl Refinements {
     /// What the statement has told by now; complete once the stream has ended.
-    pub fn told(&self) -> Told {
+    pub fn told(&self) -> StatementStatus {
         self.told.lock().clone()
     }
 }
@@ -120,7 +120,7 @@ fn refinements<S>(sent: &Schema, messages: S) -> Result<Refinements>
 where
     S: Stream<Item = Result<FlightData, FlightError>> + Send + 'static,
 {
-    let told = Arc::new(Mutex::new(Told::of_schema(sent)));
+    let told = Arc::new(Mutex::new(StatementStatus::of_schema(sent)));
     let (schema, places) = split(sent)?;
     let columns = Columns { sent: Arc::new(Schema::new(sent.fields().clone())), schema: Arc::new(schema), places };
     let coming = Coming { decoder: FlightDataDecoder::new(messages), columns, told: Arc::clone(&told) };
@@ -135,7 +135,7 @@ where
 struct Coming {
     decoder: FlightDataDecoder,
     columns: Columns,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<StatementStatus>>,
 }
 
 impl Coming {
@@ -155,7 +155,7 @@ impl Coming {
             match &json["refinement"] {
                 // The word on the statement, after all refinements.
                 Value::Null => {
-                    *self.told.lock() = Told::of_json(&said)?;
+                    *self.told.lock() = StatementStatus::of_json(&said)?;
                     rows.clear();
                 }
                 figures => return self.columns.refinement(&rows, figures).map(Some),
@@ -239,7 +239,7 @@ mod tests {
         all
     }
 
-    fn refined(messages: Vec<FlightData>) -> (Vec<Result<Refinement>>, Told) {
+    fn refined(messages: Vec<FlightData>) -> (Vec<Result<Refinement>>, StatementStatus) {
         let refinements = refinements(&schema(), stream::iter(messages.into_iter().map(Ok))).unwrap();
         let told = Arc::clone(&refinements.told);
         let all = refinements.collect::<Vec<_>>().now_or_never().unwrap();

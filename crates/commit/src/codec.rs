@@ -14,8 +14,7 @@
 
 use alluvia_catalog::{Catalog, Change};
 use alluvia_snapshot::{BatchKey, NewBatch, NewRows, StagedLoad};
-use alluvia_types::ProducerMark;
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version};
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::reader::read_record_batch;

@@ -18,8 +18,7 @@ use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
     BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerState, Published, StagedLoad, TailRoom, Views,
 };
-use alluvia_types::ProducerMark;
-use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -12,8 +12,7 @@ use alluvia_snapshot::{BatchKey, NewBatch, NewRows, StagedLoad};
 use alluvia_space::{Column, DataType, KeyRange, TableDef, TableOptions, dimensions};
 use alluvia_storage::{Disk, FileChecks, RealDisk};
 use alluvia_tree::SegmentMeta;
-use alluvia_types::ProducerMark;
-use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
+use alluvia_types::{ColumnId, ProducerMark, SegmentId, Stage, TableId, Version};
 use arrow::array::{
     ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int16Array,
     Int32Array, Int64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray,

@@ -208,9 +208,9 @@ mod tests {
     use alluvia_types::ErrorKind;
     use alluvia_values::parse::{DAYS, MICROS};
     use arrow::array::{
-        BinaryArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array, Float64Array, Int32Array, ListArray,
-        NullArray, StringArray, Time32SecondArray, TimestampMicrosecondArray, TimestampNanosecondArray,
-        TimestampSecondArray, UInt64Array,
+        BinaryArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array, Float64Array, Int32Array,
+        LargeStringArray, ListArray, NullArray, StringArray, Time32SecondArray, TimestampMicrosecondArray,
+        TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
     };
     use arrow::datatypes::{DataType as ArrowType, Int32Type};
     use proptest::prelude::*;
@@ -382,8 +382,8 @@ mod tests {
 
     #[test]
     fn the_error_names_row_column_length_and_value() {
-        let texts = StringArray::from(vec!["good", "good  ", "not good"]);
-        let schema = Schema::new(vec![Field::new("x", ArrowType::Utf8, false)]);
+        let texts = LargeStringArray::from(vec!["good", "good  ", "not good"]);
+        let schema = Schema::new(vec![Field::new("x", ArrowType::LargeUtf8, false)]);
         let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(texts)]).unwrap();
         let error = assign(&batch, &table("c VARCHAR(4) NOT NULL"), &[Some(0)]).unwrap_err();
         assert_eq!(error.kind().sqlstate(), "22001");

@@ -18,7 +18,7 @@ use crate::files::InputFile;
 use crate::infer::check_holds;
 use crate::parallel;
 use crate::progress::{CancelToken, Progress};
-use crate::rows::{Part, Place, Reject};
+use crate::rows::{Part, Reject, RowLocation};
 use alluvia_space::{Column, DataType, TableDef};
 use alluvia_syntax::copy::options::OnError;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -285,7 +285,7 @@ impl ColumnarInput {
     fn reject(&self, bad: &BadRow, shares: &[Columns], rows_before: u64) -> Reject {
         let column = &self.table.columns[bad.column];
         Reject {
-            place: Place::Row(rows_before + bad.row as u64 + 1),
+            place: RowLocation::Row(rows_before + bad.row as u64 + 1),
             column: Some(column.name.clone()),
             kind: bad.bad.kind(),
             reason: bad.bad.describe(&bad.shown, &column.sql_type()),

@@ -18,7 +18,7 @@ use crate::progress::CancelToken;
 use crate::records::{
     BLOCK_BYTES, Block, Blocks, Cut, Malformed, Record, Scanner, check_header, check_line_ends, line_ends,
 };
-use crate::rows::{Part, Place, TextRows, Wrong};
+use crate::rows::{Part, RowLocation, TextRows, Wrong};
 use alluvia_space::{DataType, TableDef};
 use alluvia_syntax::copy::options::{Dialect, Header, OnError};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -166,7 +166,7 @@ impl Parser<'_> {
         let bytes = block.bytes.as_slice();
         let (mut at, mut line) = (0, block.line);
         while let Some(record) = self.scanner.next(bytes, at) {
-            let go_on = self.record(bytes, at, &record, Place::Line(line));
+            let go_on = self.record(bytes, at, &record, RowLocation::Line(line));
             line += line_ends(&bytes[at..record.end]);
             at = record.end;
             if !go_on {
@@ -177,7 +177,7 @@ impl Parser<'_> {
     }
 
     #[inline]
-    fn record(&mut self, bytes: &[u8], start: usize, record: &Record, place: Place) -> bool {
+    fn record(&mut self, bytes: &[u8], start: usize, record: &Record, place: RowLocation) -> bool {
         let raw = &bytes[start..record.content_end];
         let (found, expected) = (self.scanner.len(), self.columns.len());
         if raw.is_empty() && expected != 1 {
@@ -306,7 +306,7 @@ mod tests {
             ("1,x\n2\n", 1),
         ] {
             let (_, rejects) = read(&csv, text).unwrap();
-            assert_eq!((rejects.len(), rejects[0].place, rejects[0].lines), (1, Place::Line(2), lines), "{text}");
+            assert_eq!((rejects.len(), rejects[0].place, rejects[0].lines), (1, RowLocation::Line(2), lines), "{text}");
         }
     }
 
@@ -355,7 +355,7 @@ mod tests {
         for options in [skip(), yes.clone()] {
             let csv = input("a INT, b TEXT", &[], &options);
             let (rows, rejects) = read(&csv, "\n\r\nb,a\nx,1\ny,z\n").unwrap();
-            assert_eq!((rows, rejects[0].place), (vec![vec!["1".to_owned(), "x".to_owned()]], Place::Line(5)));
+            assert_eq!((rows, rejects[0].place), (vec![vec!["1".to_owned(), "x".to_owned()]], RowLocation::Line(5)));
             // More of them than a block holds.
             assert_eq!(read(&csv, &("\n".repeat(BLOCK_BYTES + 5) + "b,a\nx,1\n")).unwrap().0, [["1", "x"]]);
             assert_eq!(read(&csv, "\n\n").unwrap().0.len(), 0);
@@ -422,7 +422,7 @@ mod tests {
             Ok(())
         };
         csv.read(std::io::Cursor::new(bytes), "f.csv", &CancelToken::new(), collect).unwrap();
-        let want = (Place::Line(1), Some("c".to_owned()), "'\u{fffd}x' is not valid UTF-8".to_owned());
+        let want = (RowLocation::Line(1), Some("c".to_owned()), "'\u{fffd}x' is not valid UTF-8".to_owned());
         assert_eq!(reasons, [want]);
     }
 
@@ -440,7 +440,7 @@ mod tests {
     fn a_bad_row_ends_its_block_when_it_refuses() {
         let csv = input("a INT", &[], &CopyOptions::default());
         let (rows, rejects) = read(&csv, "1\nx\n2\ny\n").unwrap();
-        assert_eq!((rows.len(), rejects.len(), rejects[0].place), (1, 1, Place::Line(2)));
+        assert_eq!((rows.len(), rejects.len(), rejects[0].place), (1, 1, RowLocation::Line(2)));
     }
 
     #[test]
@@ -455,6 +455,6 @@ mod tests {
         let (rows, rejects) = read(&csv, &text).unwrap();
         assert_eq!(rows.len(), 60_000);
         assert!(rows.iter().enumerate().all(|(at, row)| row[0] == at.to_string()));
-        assert_eq!(rejects[0].place, Place::Line(120_001));
+        assert_eq!(rejects[0].place, RowLocation::Line(120_001));
     }
 }

@@ -11,7 +11,7 @@ use std::io::{self, Read};
 /// Puts each element of an array on a line of its own.
 pub struct Elements<R> {
     inner: R,
-    place: Place,
+    place: ArrayPosition,
     /// Brackets that are open within the element.
     depth: u32,
     in_string: bool,
@@ -21,7 +21,7 @@ pub struct Elements<R> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ArrayPosition {
     BeforeArray,
     /// Before an element; the array may end only if it has none.
     BeforeElement,
@@ -31,7 +31,7 @@ enum Place {
 
 impl<R: Read> Elements<R> {
     pub fn new(inner: R) -> Elements<R> {
-        Elements { inner, place: Place::BeforeArray, depth: 0, in_string: false, escaped: false, count: 0 }
+        Elements { inner, place: ArrayPosition::BeforeArray, depth: 0, in_string: false, escaped: false, count: 0 }
     }
 
     fn wrong(&self, what: &str) -> io::Error {
@@ -44,17 +44,19 @@ impl<R: Read> Elements<R> {
     fn step(&mut self, byte: u8) -> io::Result<u8> {
         let is_space = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
         match (self.place, byte) {
-            (Place::BeforeArray, b'[') => self.place = Place::BeforeElement,
-            (Place::BeforeElement, b']') if self.count == 0 => self.place = Place::AfterArray,
-            (Place::BeforeArray | Place::BeforeElement | Place::AfterArray, _) if is_space => {}
-            (Place::BeforeArray | Place::AfterArray, _) => return Err(self.wrong("something else comes")),
-            (Place::BeforeElement, b',' | b']') => return Err(self.wrong("an element is missing")),
-            (Place::BeforeElement, _) => {
-                self.place = Place::Element;
+            (ArrayPosition::BeforeArray, b'[') => self.place = ArrayPosition::BeforeElement,
+            (ArrayPosition::BeforeElement, b']') if self.count == 0 => self.place = ArrayPosition::AfterArray,
+            (ArrayPosition::BeforeArray | ArrayPosition::BeforeElement | ArrayPosition::AfterArray, _) if is_space => {}
+            (ArrayPosition::BeforeArray | ArrayPosition::AfterArray, _) => {
+                return Err(self.wrong("something else comes"));
+            }
+            (ArrayPosition::BeforeElement, b',' | b']') => return Err(self.wrong("an element is missing")),
+            (ArrayPosition::BeforeElement, _) => {
+                self.place = ArrayPosition::Element;
                 self.count += 1;
                 return self.within(byte);
             }
-            (Place::Element, _) => return self.within(byte),
+            (ArrayPosition::Element, _) => return self.within(byte),
         }
         Ok(b' ')
     }
@@ -74,12 +76,12 @@ impl<R: Read> Elements<R> {
             b'"' => self.in_string = true,
             b'{' | b'[' => self.depth += 1,
             b']' if self.depth == 0 => {
-                self.place = Place::AfterArray;
+                self.place = ArrayPosition::AfterArray;
                 return Ok(b'\n');
             }
             b'}' | b']' => self.depth = self.depth.saturating_sub(1),
             b',' if self.depth == 0 => {
-                self.place = Place::BeforeElement;
+                self.place = ArrayPosition::BeforeElement;
                 return Ok(b'\n');
             }
             b'\n' | b'\r' => return Ok(b' '),
@@ -92,7 +94,7 @@ impl<R: Read> Elements<R> {
 impl<R: Read> Read for Elements<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        if count == 0 && !buffer.is_empty() && self.place != Place::AfterArray {
+        if count == 0 && !buffer.is_empty() && self.place != ArrayPosition::AfterArray {
             return Err(self.wrong("it ends"));
         }
         for byte in &mut buffer[..count] {

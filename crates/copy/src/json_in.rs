@@ -10,7 +10,7 @@ use crate::bind::{Names, Wanted};
 use crate::parallel;
 use crate::progress::CancelToken;
 use crate::records::{BLOCK_BYTES, Block, Blocks, Cut};
-use crate::rows::{Part, Place, TextRows, Wrong};
+use crate::rows::{Part, RowLocation, TextRows, Wrong};
 use alluvia_space::{DataType, TableDef};
 use alluvia_syntax::copy::compatibility::ARRAY_HINT;
 use alluvia_syntax::copy::options::OnError;
@@ -67,7 +67,7 @@ impl Parser<'_> {
             let end = memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |length| at + length);
             let text = &bytes[at..end];
             let text = text.strip_suffix(b"\r").unwrap_or(text);
-            let place = Place::Line(line);
+            let place = RowLocation::Line(line);
             let go_on = match text.trim_ascii().is_empty() {
                 true => true,
                 false => match self.object(text) {
@@ -91,7 +91,7 @@ impl Parser<'_> {
         }
         let mut members = Members::new(text);
         let mut position = 0;
-        while let Some((key, value)) = members.next().map_err(|wrong| not_json(text, wrong))? {
+        while let Some((key, value)) = members.next_member().map_err(|wrong| not_json(text, wrong))? {
             let column = self.column_of(position, key);
             position += 1;
             match column {
@@ -117,7 +117,7 @@ impl Parser<'_> {
         let first_bad = |bytes: &[u8]| std::str::from_utf8(bytes).err().map(|bad| bad.valid_up_to());
         let mut members = Members::new(text);
         // Everything before the byte is sound: the first part that is not has it.
-        while let Ok(Some((key, value))) = members.next() {
+        while let Ok(Some((key, value))) = members.next_member() {
             if let Some(at) = first_bad(key) {
                 return wrong(format!("key {} is not valid UTF-8", shown_around(key, at)));
             }

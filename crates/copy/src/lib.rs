@@ -10,41 +10,41 @@
 //! - A file or a URL is named by a statement only where its session's [`CopyPlaces`] let it: `roots` and [`Fetch`] are the only ways out.
 //!
 //! Text takes this way in: `files` opens and unpacks, `records` cuts into blocks of whole records, `csv_in` and `json_in` parse
-//! blocks on several threads (`parallel`), `columns` and `values` turn text into values. Parquet and Arrow come through `columnar`,
-//! `assign` and `convert`. All arrive as `rows::Part`s, which `load` makes into batches and gives to their `destination`: a store, an open
+//! blocks on several threads (`parallel`), `alluvia_values::{builders, parse}` turn text into values. Parquet and Arrow come through `columnar`,
+//! `assign` and `alluvia_values::convert`. All arrive as `rows::Part`s, which `load` makes into batches and gives to their `destination`: a store, an open
 //! transaction, or, for whoever has the files and not the table (`remote_table`), a server.
 
 pub mod progress;
 
-pub mod arrow_frames;
-pub mod assign;
-pub mod bind;
-pub mod body;
+mod arrow_frames;
+mod assign;
+mod bind;
+mod body;
 mod columnar;
 mod csv_in;
 mod csv_out;
 pub mod destination;
 mod files;
-pub mod held;
-pub mod infer;
+mod held;
+mod infer;
 mod json_array;
 mod json_in;
 mod json_out;
 mod load;
-pub mod output;
-pub mod output_file;
-pub mod parallel;
-pub mod peeked;
-pub mod places;
-pub mod records;
+mod output;
+mod output_file;
+mod parallel;
+mod peeked;
+mod places;
+mod records;
 mod rejects;
 mod remote_table;
-pub mod roots;
-pub mod rows;
-pub mod sink;
-pub mod spool;
+mod roots;
+mod rows;
+mod sink;
+mod spool;
 #[cfg(test)]
-pub mod testing;
+mod testing;
 #[cfg(test)]
 mod tests;
 mod text_in;
@@ -54,8 +54,7 @@ pub use assign::{Assigner, assign};
 pub use bind::Wanted;
 pub use body::{BodyOptions, Hints};
 
-pub use destination::{Destination, numbered_by};
-pub use destination::{IntoStore, IntoTransaction};
+pub use destination::{Destination, IntoStore, IntoTransaction, numbered_by};
 pub use held::Held;
 pub use infer::{Inferred, InferredColumn, infer, infer_schema};
 pub use remote_table::table_elsewhere;

@@ -28,14 +28,13 @@ use crate::output_file::SyncedFile;
 use crate::places::CopyPlaces;
 use crate::progress::{CancelToken, Phase, Progress};
 use crate::rejects::Rejects;
-use crate::rows::{Part, Place, Reject};
+use crate::rows::{Part, Reject, RowLocation};
 use crate::text_in::TextInput;
 use alluvia_catalog::TableEntry;
 use alluvia_syntax::copy::options::{Compression, CopyOptions, Direction, Format, OnError};
 use alluvia_syntax::copy::places::{check_url_options, name_of};
 use alluvia_syntax::copy::statement::Source;
-use alluvia_types::ProducerMark;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, ProducerMark, Result};
 use alluvia_values::compact::compact;
 use alluvia_values::widths::{Pieces, written_bytes};
 use arrow::array::RecordBatch;
@@ -328,7 +327,7 @@ impl Committer {
         }
         // What looks like one row may be most of the file.
         if reject.lines > 1 && self.report.swallowed.len() < SWALLOWED_MAX {
-            let (Place::Line(from) | Place::Row(from)) = reject.place;
+            let (RowLocation::Line(from) | RowLocation::Row(from)) = reject.place;
             self.report.swallowed.push(format!(
                 "{name}, line {from}: the bad row that begins here is {} lines, to line {}, which a quote took in: is it unclosed?",
                 reject.lines,

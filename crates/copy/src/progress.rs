@@ -10,8 +10,7 @@
 //!   sets the token and then looks at the phase. Both are `SeqCst`, so at least one sees the other: a stopped statement does
 //!   not commit, or is waited for.
 
-use alluvia_types::ReportedShare;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, ReportedShare, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

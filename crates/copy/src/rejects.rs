@@ -11,7 +11,7 @@ use crate::csv_out::write_field;
 use crate::files::InputFile;
 use crate::output_file::{OutputFile, SyncedFile, is_same_file};
 use crate::roots::Roots;
-use crate::rows::{Place, Reject};
+use crate::rows::{Reject, RowLocation};
 use alluvia_space::TableDef;
 use alluvia_syntax::copy::options::{CopyOptions, Dialect, OnError};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -60,7 +60,7 @@ impl Rejects {
                 self.file.insert(file)
             }
         };
-        let (Place::Line(place) | Place::Row(place)) = reject.place;
+        let (RowLocation::Line(place) | RowLocation::Row(place)) = reject.place;
         let column = reject.column.as_deref().unwrap_or_default();
         let fields =
             [name.as_bytes(), place.to_string().as_bytes(), column.as_bytes(), reject.reason.as_bytes(), &reject.raw]

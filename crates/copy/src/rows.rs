@@ -21,18 +21,18 @@ const CHANGED_HINT: &str = "the type, which was taken from the first rows and fi
 
 /// Where in a file a row is, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Place {
+pub enum RowLocation {
     /// Text files: the line where the record begins.
     Line(u64),
     /// Parquet and Arrow files.
     Row(u64),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RowLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Line(line) => write!(f, "line {line}"),
-            Place::Row(row) => write!(f, "row {row}"),
+            RowLocation::Line(line) => write!(f, "line {line}"),
+            RowLocation::Row(row) => write!(f, "row {row}"),
         }
     }
 }
@@ -41,7 +41,7 @@ impl fmt::Display for Place {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reject {
     /// The line or row number in the file, from 1.
-    pub place: Place,
+    pub place: RowLocation,
     /// The table's column whose value is bad; `None` when the record as a whole is.
     pub column: Option<String>,
     /// The kind of the error by which a whole load is refused because of the row.
@@ -176,7 +176,7 @@ impl TextRows {
 
     /// Ends the current row; columns that were not set become NULL. Whether reading should go on.
     #[inline]
-    pub(crate) fn end_row(&mut self, place: Place, raw: &[u8]) -> bool {
+    pub(crate) fn end_row(&mut self, place: RowLocation, raw: &[u8]) -> bool {
         if self.filled_now < self.builders.len() {
             for column in 0..self.builders.len() {
                 if !self.is_set(column) {
@@ -205,7 +205,7 @@ impl TextRows {
     }
 
     /// Ends the current row as bad as a whole, whatever was set. Whether reading should go on.
-    pub(crate) fn end_malformed(&mut self, place: Place, wrong: impl Into<Wrong>, raw: &[u8]) -> bool {
+    pub(crate) fn end_malformed(&mut self, place: RowLocation, wrong: impl Into<Wrong>, raw: &[u8]) -> bool {
         let wrong: Wrong = wrong.into();
         for column in 0..self.builders.len() {
             if !self.is_set(column) {

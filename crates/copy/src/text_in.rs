@@ -11,7 +11,7 @@ use crate::bind::Wanted;
 use crate::parallel;
 use crate::progress::CancelToken;
 use crate::records::{BLOCK_BYTES, Block, Blocks, Cut};
-use crate::rows::{Part, Place, TextRows};
+use crate::rows::{Part, RowLocation, TextRows};
 use alluvia_space::TableDef;
 use alluvia_syntax::copy::options::{Dialect, Header, OnError};
 use alluvia_types::Result;
@@ -92,7 +92,7 @@ impl Parser<'_> {
             let text = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
             let is_last = end + 1 >= rest.len();
             let is_end_mark = is_last && text == b"\\.";
-            if !is_end_mark && !self.line(text, Place::Line(line)) {
+            if !is_end_mark && !self.line(text, RowLocation::Line(line)) {
                 break;
             }
             at += end + 1;
@@ -101,7 +101,7 @@ impl Parser<'_> {
         self.rows.finish()
     }
 
-    fn line(&mut self, text: &[u8], place: Place) -> bool {
+    fn line(&mut self, text: &[u8], place: RowLocation) -> bool {
         let columns = &self.input.wanted.columns;
         let dialect = &self.input.dialect;
         let mut rest = text;

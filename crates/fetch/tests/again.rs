@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// What one request asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Asked {
+struct Request {
     /// How many came before it.
     number: usize,
     /// The first byte that is wanted.
@@ -24,10 +24,10 @@ struct Asked {
 /// A host that answers every request with these bytes, and hangs up.
 struct Host {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<Request>>>,
 }
 
-fn host(answer: impl Fn(&Asked) -> Vec<u8> + Send + 'static) -> Host {
+fn host(answer: impl Fn(&Request) -> Vec<u8> + Send + 'static) -> Host {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -41,7 +41,7 @@ fn host(answer: impl Fn(&Asked) -> Vec<u8> + Send + 'static) -> Host {
                 head.iter().filter_map(|line| line.split_once(": ")).find(|(known, _)| known.eq_ignore_ascii_case(name))
             };
             let from = field("range").map(|(_, value)| value[6..].trim_end_matches('-').parse().unwrap());
-            let asked = Asked { number, from, tag: field("if-range").map(|(_, value)| value.to_owned()) };
+            let asked = Request { number, from, tag: field("if-range").map(|(_, value)| value.to_owned()) };
             all.lock().unwrap().push(asked.clone());
             let _ = stream.write_all(&answer(&asked));
         }

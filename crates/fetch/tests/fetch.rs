@@ -6,13 +6,12 @@ mod web;
 
 use alluvia_fetch::{Fetcher, Hosts, Resolve, Rules, Waits};
 use alluvia_types::{Error, ErrorKind};
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 use web::{elsewhere, plain};
 
 /// A host, and how often it was asked.

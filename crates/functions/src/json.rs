@@ -18,8 +18,7 @@ use alluvia_values::list_text::array_elements;
 use alluvia_values::parse::shown;
 use arrow::array::{Array, ArrayRef, AsArray, Int32Builder, StringViewBuilder};
 use arrow::datatypes::{DataType, Int64Type};
-use datafusion_common::ScalarValue;
-use datafusion_common::{DFSchema, Result, exec_err};
+use datafusion_common::{DFSchema, Result, ScalarValue, exec_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion_expr::registry::FunctionRegistry;
@@ -241,7 +240,7 @@ fn taken<'a>(json: &'a [u8], key: &Key<'_>) -> std::result::Result<Option<Value<
     match (json.trim_ascii_start().first(), key) {
         (Some(b'{'), Key::Name(name) | Key::Step(name)) => {
             let (mut members, mut found) = (Members::new(json), None);
-            while let Some((member, value)) = members.next()? {
+            while let Some((member, value)) = members.next_member()? {
                 if resolve(member) == name.as_bytes() {
                     found = Some(value);
                 }
@@ -263,7 +262,7 @@ fn taken<'a>(json: &'a [u8], key: &Key<'_>) -> std::result::Result<Option<Value<
         }
         (Some(b'{'), Key::Index(_)) => {
             let mut members = Members::new(json);
-            while members.next()?.is_some() {}
+            while members.next_member()?.is_some() {}
             Ok(None)
         }
         (Some(b'['), Key::Name(_)) => elements(json).map(|_| None),

@@ -15,9 +15,7 @@ use alluvia_snapshot::{
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::{SegmentMeta, TreeContext};
-use alluvia_types::Freshness;
-use alluvia_types::ProducerMark;
-use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, TableId, Version};
+use alluvia_types::{Clock, Error, ErrorKind, Freshness, ProducerMark, Result, Stage, TableId, Version};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

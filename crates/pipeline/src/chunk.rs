@@ -4,8 +4,7 @@
 //! say all are joined and moved; names are not.
 
 use alluvia_snapshot::Space;
-use alluvia_space::LevelCodes;
-use alluvia_space::{DataType as Type, KeyLayout, ORDINAL_COLUMN, TableDef, VERSION_COLUMN, learn};
+use alluvia_space::{DataType as Type, KeyLayout, LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN, learn};
 use alluvia_tree::{CodedColumn, RowChunk};
 use alluvia_types::{Error, Result};
 use arrow::array::{Array, ArrayRef, UInt32Array, new_null_array};

@@ -1,7 +1,15 @@
 //! Mends of DataFusion's analyzer, optimizer and operators. Knows nothing of tables, segments or sessions.
 //!
 //! A folder a phase, in the order in which a statement passes them; [`rules`] puts them in their places:
-//! [`before_types`], [`after_types`], [`optimizer`], [`physical`].
+//! [`before_types`], [`after_types`], [`optimizer`], [`physical`]. Beside them: [`planners`] of expressions, [`table_functions`],
+//! [`described_types`] (what Describe tells before a statement runs), [`pipelines`] (how far a plan is), and what rules share
+//! ([`expressions`], `wrapped_operator`).
+//!
+//! Invariants:
+//! - What a statement says does not depend on what its expressions are simplified to.
+//! - Arithmetic of integers is exact, or the statement fails with SQLSTATE 22003; so are sums, whatever order and threads they were added in.
+//! - A condition, a cast or a set operation means what PostgreSQL means by it, or is refused by name.
+//! - Columns are called what they would be called without these rules.
 
 pub mod after_types;
 pub mod before_types;
@@ -16,5 +24,5 @@ pub mod planners;
 pub mod rules;
 pub mod table_functions;
 #[cfg(test)]
-pub mod testing;
+mod testing;
 mod wrapped_operator;

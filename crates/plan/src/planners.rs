@@ -1,6 +1,7 @@
 //! Planners of expressions: what operators and special forms are planned as, before DataFusion plans them as its own functions.
 //!
-//! The types of a statement's columns follow from what operators are planned as, so what changes a type is a planner, and no rule.
+//! A planner sees an operator before any other part of the plan takes the type of its result, so whoever can change that type here does.
+//! Rules that change types later are told to Describe by [`crate::described_types`].
 
 use crate::before_types::literals::ComparedText;
 use crate::before_types::reals::RealsAsDoubles;
@@ -24,7 +25,7 @@ pub(crate) fn insert_first(planners: &mut Vec<Arc<dyn ExprPlanner>>) {
     planners.splice(0..0, first);
 }
 
-/// Adds planners behind DataFusion's, which leaves these operators alone. Each passes on what the one before it has changed: a date is a
+/// Adds planners behind DataFusion's, which leave these operators alone. Each passes on what the one before it has changed: a date is a
 /// timestamp before a text beside it is read.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_expr_planner(Arc::new(DatesAsMoments))?;

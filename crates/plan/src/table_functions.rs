@@ -3,6 +3,7 @@
 //! Invariants:
 //! - Timestamps are microseconds, as everywhere in SQL; what DataFusion's functions cannot reach, whose timestamps are nanoseconds, is
 //!   refused by name. All else is theirs.
+//! - Whole numbers are of any width; their rows are BIGINT.
 //! - Dates are the timestamps at which they begin, so that a step may be a part of a day.
 
 use alluvia_functions::datetime::generate_series::{STEP, out_of_range};

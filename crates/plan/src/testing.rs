@@ -12,10 +12,10 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// A whole number, or NULL.
-pub type Value = Option<i64>;
+pub(crate) type Value = Option<i64>;
 
 /// A session without tables.
-pub fn context() -> SessionContext {
+pub(crate) fn context() -> SessionContext {
     let mut config = SessionConfig::new().with_target_partitions(2);
     config.options_mut().sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
     configure(&mut config);
@@ -26,20 +26,20 @@ pub fn context() -> SessionContext {
 }
 
 /// Rows of BIGINT columns of these names.
-pub fn table<const N: usize>(names: [&str; N], rows: &[[Value; N]]) -> RecordBatch {
+pub(crate) fn table<const N: usize>(names: [&str; N], rows: &[[Value; N]]) -> RecordBatch {
     let column = |at: usize| Arc::new(rows.iter().map(|row| row[at]).collect::<Int64Array>()) as ArrayRef;
     let columns = names.iter().enumerate().map(|(at, name)| (*name, column(at), true));
     RecordBatch::try_from_iter_with_nullable(columns).expect("columns are of one length")
 }
 
 /// The answer.
-pub async fn batches(context: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>, String> {
+pub(crate) async fn batches(context: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>, String> {
     let batches = async { context.sql(sql).await?.collect().await };
     batches.await.map_err(|error| format!("{error}: {sql}"))
 }
 
 /// The answer as whole numbers, in its order; truth is 1 and 0.
-pub async fn rows(context: &SessionContext, sql: &str) -> Result<Vec<Vec<Value>>, String> {
+pub(crate) async fn rows(context: &SessionContext, sql: &str) -> Result<Vec<Vec<Value>>, String> {
     let mut rows = Vec::new();
     for batch in batches(context, sql).await? {
         let columns: Vec<Int64Array> = batch
@@ -56,7 +56,7 @@ pub async fn rows(context: &SessionContext, sql: &str) -> Result<Vec<Vec<Value>>
 }
 
 /// The whole number that is nearest to `of / unit`; of two the even one, or the one further from zero.
-pub fn nearest(of: i64, unit: i64, to_even: bool) -> i64 {
+pub(crate) fn nearest(of: i64, unit: i64, to_even: bool) -> i64 {
     let (below, rest) = (of.div_euclid(unit), of.rem_euclid(unit));
     let is_above = match (2 * rest).cmp(&unit) {
         Ordering::Less => false,
@@ -68,7 +68,7 @@ pub fn nearest(of: i64, unit: i64, to_even: bool) -> i64 {
 }
 
 /// The same questions each time, unless `ALLUVIA_TEST_SEED` says others, or `ALLUVIA_TEST_STATEMENTS` more.
-pub fn questions() -> ProptestConfig {
+pub(crate) fn questions() -> ProptestConfig {
     let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let seed = RngSeed::Fixed(variable("ALLUVIA_TEST_SEED").unwrap_or(1));
     let cases = variable("ALLUVIA_TEST_STATEMENTS").unwrap_or(40) as u32;
@@ -81,6 +81,7 @@ pub fn questions() -> ProptestConfig {
     }
 }
 
-pub fn runtime() -> tokio::runtime::Runtime {
+/// A runtime of one thread.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }

@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// What is done in an operator's place.
-pub(crate) trait InPlace: fmt::Debug + Send + Sync + Sized + 'static {
+pub(crate) trait WrappedOperator: fmt::Debug + Send + Sync + Sized + 'static {
     /// The same in the place of another form of the operator.
     fn of(&self, operator: &Arc<dyn ExecutionPlan>) -> Result<Self>;
 
@@ -41,30 +41,30 @@ pub(crate) trait InPlace: fmt::Debug + Send + Sync + Sized + 'static {
 
 /// The operator, in whose place something is done.
 #[derive(Debug)]
-pub(crate) struct PosingExec<P> {
+pub(crate) struct WrappedOperatorExec<P> {
     operator: Arc<dyn ExecutionPlan>,
     in_place: P,
 }
 
-impl<P: InPlace> PosingExec<P> {
+impl<P: WrappedOperator> WrappedOperatorExec<P> {
     /// In the place of `operator`.
-    pub fn new(operator: Arc<dyn ExecutionPlan>, in_place: P) -> PosingExec<P> {
-        PosingExec { operator, in_place }
+    pub fn new(operator: Arc<dyn ExecutionPlan>, in_place: P) -> WrappedOperatorExec<P> {
+        WrappedOperatorExec { operator, in_place }
     }
 
     fn of(&self, operator: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         let in_place = self.in_place.of(&operator)?;
-        Ok(Arc::new(PosingExec { operator, in_place }))
+        Ok(Arc::new(WrappedOperatorExec { operator, in_place }))
     }
 }
 
-impl<P: InPlace> DisplayAs for PosingExec<P> {
+impl<P: WrappedOperator> DisplayAs for WrappedOperatorExec<P> {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.operator.fmt_as(format, f)
     }
 }
 
-impl<P: InPlace> ExecutionPlan for PosingExec<P> {
+impl<P: WrappedOperator> ExecutionPlan for WrappedOperatorExec<P> {
     fn name(&self) -> &str {
         self.operator.name()
     }

@@ -60,7 +60,7 @@ impl Estimate {
     pub(crate) fn of_refinement(
         rows: RecordBatch,
         bounds: Vec<Option<alluvia_client::Bounds>>,
-        told: alluvia_client::Told,
+        told: alluvia_client::StatementStatus,
     ) -> Estimate {
         Estimate::of_server(alluvia_client::Estimate { rows, bounds, told })
     }
@@ -77,37 +77,37 @@ impl Estimate {
 }
 
 /// What a statement tells beside its rows.
-pub(crate) enum Told {
+pub(crate) enum OutcomeState {
     /// It may tell more.
     Still(Mutex<Outcome>),
     /// By then.
     Then { tag: String, notices: Vec<String>, used: Option<UsedRow> },
     /// A server tells it, the counts at the end.
-    Remote { told: Arc<Mutex<alluvia_client::Told>>, session: Arc<alluvia_client::Session> },
+    Remote { told: Arc<Mutex<alluvia_client::StatementStatus>>, session: Arc<alluvia_client::Session> },
 }
 
-impl Told {
+impl OutcomeState {
     pub(crate) fn tag(&self) -> String {
         match self {
-            Told::Still(outcome) => outcome.lock().tag.clone(),
-            Told::Then { tag, .. } => tag.clone(),
-            Told::Remote { told, .. } => told.lock().tag.clone(),
+            OutcomeState::Still(outcome) => outcome.lock().tag.clone(),
+            OutcomeState::Then { tag, .. } => tag.clone(),
+            OutcomeState::Remote { told, .. } => told.lock().tag.clone(),
         }
     }
 
     pub(crate) fn notices(&self) -> Vec<String> {
         match self {
-            Told::Still(outcome) => outcome.lock().notices().to_vec(),
-            Told::Then { notices, .. } => notices.clone(),
-            Told::Remote { told, .. } => told.lock().notices.clone(),
+            OutcomeState::Still(outcome) => outcome.lock().notices().to_vec(),
+            OutcomeState::Then { notices, .. } => notices.clone(),
+            OutcomeState::Remote { told, .. } => told.lock().notices.clone(),
         }
     }
 
     pub(crate) fn used(&self) -> Option<UsedRow> {
         match self {
-            Told::Still(outcome) => outcome.lock().used().map(used_row),
-            Told::Then { used, .. } => used.clone(),
-            Told::Remote { told, .. } => told.lock().used.as_ref().map(used_row_of_server),
+            OutcomeState::Still(outcome) => outcome.lock().used().map(used_row),
+            OutcomeState::Then { used, .. } => used.clone(),
+            OutcomeState::Remote { told, .. } => told.lock().used.as_ref().map(used_row_of_server),
         }
     }
 
@@ -124,20 +124,20 @@ impl Told {
             return Ok(progress::of_end(ended, self.read()));
         }
         match self {
-            Told::Still(outcome) => Ok(progress::of_report(&outcome.lock().report(time.elapsed()))),
-            Told::Remote { session, .. } if is_latest => {
+            OutcomeState::Still(outcome) => Ok(progress::of_report(&outcome.lock().report(time.elapsed()))),
+            OutcomeState::Remote { session, .. } if is_latest => {
                 let state = droppable(py, runtime, &mut |_| Ok(()), session.state())?;
                 // The server may have ended it, and its last rows be on their way.
                 let running = state.ok().filter(progress::is_running);
                 Ok(running.map_or_else(|| progress::of_time(time.elapsed()), |state| progress::of_state(&state)))
             }
-            Told::Then { .. } | Told::Remote { .. } => Ok(progress::of_time(time.elapsed())),
+            OutcomeState::Then { .. } | OutcomeState::Remote { .. } => Ok(progress::of_time(time.elapsed())),
         }
     }
 
     /// What it has read, where that is known.
     fn read(&self) -> progress::Read {
-        if let Told::Remote { told, .. } = self
+        if let OutcomeState::Remote { told, .. } = self
             && !told.lock().is_complete
         {
             return None;

@@ -5,7 +5,7 @@
 //! - What is taken (`fetch`, iteration, a stream that is not kept) comes once, in order, and the rest can be taken in another way.
 //! - What is only held (`hold`, `peek`, `all`) can be taken later.
 
-use crate::answer::{Answer, Estimate, Told, UsedRow};
+use crate::answer::{Answer, Estimate, OutcomeState, UsedRow};
 use crate::database::{Closing, Shared};
 use crate::errors::OrRaise;
 use crate::progress::{ProgressRow, Stopwatch};
@@ -43,7 +43,7 @@ struct RowsInner {
     shared: Arc<Shared>,
     runtime: Handle,
     schema: SchemaRef,
-    told: Told,
+    told: OutcomeState,
     /// Of each column, row by row, whether rows were taken or not; empty of an exact answer.
     bounds: Vec<Option<Bounds>>,
     time: Arc<Stopwatch>,
@@ -126,7 +126,7 @@ impl Rows {
             Answer::Rows(outcome) => Rows::new(shared, runtime, outcome, time),
             Answer::Estimate(estimate) => Rows::of_estimate(shared, runtime, *estimate, time),
             Answer::Remote(answer, session) => {
-                let told = Told::Remote { told: answer.told(), session };
+                let told = OutcomeState::Remote { told: answer.told(), session };
                 let schema = Arc::clone(answer.schema());
                 let stream = answer.has_rows().then(|| answer.into_rows());
                 let reading = Reading::of_stream(stream, Arc::clone(&time));
@@ -138,7 +138,7 @@ impl Rows {
     /// The answer that `outcome` holds.
     fn new(shared: &Arc<Shared>, runtime: &Handle, mut outcome: Outcome, time: Arc<Stopwatch>) -> Rows {
         let (schema, reading) = Reading::of(&mut outcome, Arc::clone(&time));
-        Rows::made(shared, runtime, (schema, reading), Told::Still(Mutex::new(outcome)), Vec::new(), time)
+        Rows::made(shared, runtime, (schema, reading), OutcomeState::Still(Mutex::new(outcome)), Vec::new(), time)
     }
 
     /// An answer that is there, with its bounds if it is an estimate.
@@ -150,14 +150,14 @@ impl Rows {
     ) -> Rows {
         let Estimate { rows, bounds, tag, notices, used } = estimate;
         let read = (rows.schema(), Reading::of_batch(rows, Arc::clone(&time)));
-        Rows::made(shared, runtime, read, Told::Then { tag, notices, used }, bounds, time)
+        Rows::made(shared, runtime, read, OutcomeState::Then { tag, notices, used }, bounds, time)
     }
 
     fn made(
         shared: &Arc<Shared>,
         runtime: &Handle,
         (schema, reading): (SchemaRef, Reading),
-        told: Told,
+        told: OutcomeState,
         bounds: Vec<Option<Bounds>>,
         time: Arc<Stopwatch>,
     ) -> Rows {

@@ -8,7 +8,7 @@ use crate::errors::misuse;
 use alluvia_types::Result;
 use parking_lot::Mutex;
 
-enum Place<T> {
+enum Slot<T> {
     /// Nobody uses it.
     Here(Box<T>),
     /// Somebody uses it.
@@ -20,24 +20,24 @@ enum Place<T> {
 pub(crate) struct Turn<T> {
     /// What it is called in errors.
     what: &'static str,
-    place: Mutex<Place<T>>,
+    place: Mutex<Slot<T>>,
 }
 
 impl<T> Turn<T> {
     /// `value`, which errors call `what`.
     pub(crate) fn new(what: &'static str, value: T) -> Turn<T> {
-        Turn { what, place: Mutex::new(Place::Here(Box::new(value))) }
+        Turn { what, place: Mutex::new(Slot::Here(Box::new(value))) }
     }
 
     /// Takes it out of its place. Whoever does so brings it back, or closes.
     pub(crate) fn take_out(&self) -> Result<Box<T>> {
         let mut place = self.place.lock();
-        match std::mem::replace(&mut *place, Place::Away) {
-            Place::Here(value) => Ok(value),
-            Place::Away => Err(misuse(format!("another thread is reading this {}", self.what))
+        match std::mem::replace(&mut *place, Slot::Away) {
+            Slot::Here(value) => Ok(value),
+            Slot::Away => Err(misuse(format!("another thread is reading this {}", self.what))
                 .with_hint("give each thread one of its own")),
-            Place::Closed => {
-                *place = Place::Closed;
+            Slot::Closed => {
+                *place = Slot::Closed;
                 Err(self.closed())
             }
         }
@@ -46,20 +46,20 @@ impl<T> Turn<T> {
     /// Puts it back, unless it was closed meanwhile.
     pub(crate) fn bring_back(&self, value: Box<T>) {
         let mut place = self.place.lock();
-        if matches!(*place, Place::Away) {
-            *place = Place::Here(value);
+        if matches!(*place, Slot::Away) {
+            *place = Slot::Here(value);
         }
     }
 
     /// Lets go of it.
     pub(crate) fn close(&self) {
-        let before = std::mem::replace(&mut *self.place.lock(), Place::Closed);
+        let before = std::mem::replace(&mut *self.place.lock(), Slot::Closed);
         drop(before);
     }
 
     /// Whoever uses it stops when somebody else closes.
     pub(crate) fn check_open(&self) -> Result<()> {
-        if matches!(*self.place.lock(), Place::Closed) { Err(self.closed()) } else { Ok(()) }
+        if matches!(*self.place.lock(), Slot::Closed) { Err(self.closed()) } else { Ok(()) }
     }
 
     fn closed(&self) -> alluvia_types::Error {

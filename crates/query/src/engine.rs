@@ -1,20 +1,30 @@
-//! What all sessions of a database share: its store, its functions and rules, its memory, its spill directory.
+//! What all sessions of a database share: its store, its functions and rules, its memory, its spill directory. [`directory`] has the roles for
+//! whoever lets clients in, [`refused`] the lines of the audit log for whoever is turned away.
 //!
 //! Invariants:
 //! - Planning state that does not depend on a statement is built once; a statement gets a copy with its own snapshot,
 //!   settings and memory.
 //! - All queries together hold at most `memory_limit_bytes`, and spill at most `spill_bytes_max`.
 
-use crate::answer::{Aims, Cuboids, Kept, Pinned, Schemas, Shape};
-use crate::rights::{LogIns, Refusals, Trust};
+pub(crate) mod directory;
+pub(crate) mod refused;
+
+use crate::answer::{CachedStatements, Cuboids, Kept, Pinned, Schemas, Shape};
+use crate::audit::log_ins::LogIns;
+use crate::audit::refusals::Refusals;
+use crate::clients::Sessions;
+use crate::engine::directory::Trust;
+use crate::errors::error_of;
+use crate::execution::Executor;
+use crate::execution::memory_pool::{QueryMemory, TotalMemory};
+use crate::execution::planning::STOP_CHECKS;
 use crate::rule::IndexPlanner;
 use crate::sample::Outlines;
-use crate::session::planning::STOP_CHECKS;
-use crate::session::settings::Settings;
-use crate::session::{Executor, QueryMemory, Session, Sessions, TotalMemory, error_of, waiting};
+use crate::settings::Settings;
 use crate::skipping::{PredicateCache, Tended};
 use crate::system::{Figures, QueryLog, SettingRow, StageFigures, Statements};
 use crate::table::ScanCache;
+use crate::table::waiting::waiting;
 use alluvia_catalog::TableEntry;
 use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use alluvia_functions::output_size::StatementLimits;
@@ -83,12 +93,12 @@ pub struct Engine {
     options: EngineOptions,
     runtime: Arc<RuntimeEnv>,
     memory: Arc<TotalMemory>,
-    base: SessionState,
+    base: Arc<SessionState>,
     queries: Arc<QueryLog>,
     scans: Arc<ScanCache>,
     schemas: Schemas,
     outlines: Outlines,
-    aims: Aims,
+    cached_statements: CachedStatements,
     cuboids: Arc<Cuboids>,
     predicates: Arc<PredicateCache>,
     predicates_tended: Tended,
@@ -135,7 +145,7 @@ impl Engine {
             scans: ScanCache::new(),
             schemas: Schemas::default(),
             outlines: Outlines::default(),
-            aims: Aims::default(),
+            cached_statements: CachedStatements::default(),
             cuboids: Arc::new(cuboids),
             predicates: Arc::new(predicates),
             predicates_tended: Tended::default(),
@@ -152,13 +162,13 @@ impl Engine {
             store,
             options,
             runtime,
-            base,
+            base: Arc::new(base),
         }))
     }
 
-    /// A new session. Cheap.
-    pub fn session(self: &Arc<Engine>) -> Session {
-        Session::new(Arc::clone(self), self.sessions_made.fetch_add(1, Ordering::Relaxed) + 1)
+    /// The number of a session that is made now.
+    pub(crate) fn next_session_id(&self) -> u64 {
+        self.sessions_made.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// The sessions that are open.
@@ -289,8 +299,8 @@ impl Engine {
     }
 
     /// Statements that the index has answered, by their texts.
-    pub(crate) fn aims(&self) -> &Aims {
-        &self.aims
+    pub(crate) fn cached_statements(&self) -> &CachedStatements {
+        &self.cached_statements
     }
 
     /// Resident cuboids.
@@ -301,7 +311,7 @@ impl Engine {
     /// Builds the cuboid that is wanted most, if one is, and brings the resident ones up to date. Returns whether it built one.
     /// For a thread that has nothing else to do; queries never wait for it.
     pub fn tend_cuboids(&self) -> Result<bool> {
-        self.aims.retain(&self.store.catalog());
+        self.cached_statements.retain(&self.store.catalog());
         // One thread: the others are the statements'.
         self.cuboids.tend(self.store.as_ref(), &self.kept, 1)
     }
@@ -402,13 +412,13 @@ impl Engine {
     }
 
     /// What knows the functions that every statement has.
-    pub(crate) fn functions(&self) -> &SessionState {
+    pub(crate) fn functions(&self) -> &Arc<SessionState> {
         &self.base
     }
 
     /// The planning state of one statement: a copy of the engine's, with the statement's settings and memory.
     pub(crate) fn statement_state(&self, settings: &Settings) -> (SessionState, Arc<RuntimeEnv>) {
-        let mut state = self.base.clone();
+        let mut state = self.base.as_ref().clone();
         let config = std::mem::take(state.config_mut());
         let mut config = config.with_batch_size(settings.batch_size).with_target_partitions(settings.threads);
         let limits = StatementLimits::new(settings.memory_limit_bytes);

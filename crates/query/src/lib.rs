@@ -1,4 +1,6 @@
-//! Sessions and queries: the only room that knows DataFusion.
+//! Sessions, and how they answer queries: tables as DataFusion scans them, answers from the index, samples, rights, system tables.
+//!
+//! Folders stand one above another (`cargo xtask tidy` holds their order): `session` is the highest, `used` the lowest.
 //!
 //! Invariants:
 //! - [`Session::execute`] is the only entrance for command line, servers and Python.
@@ -6,6 +8,15 @@
 //! - A statement reads all its tables at one version; table providers hold no snapshot.
 //! - No table is resolved, and nothing done, before the rights of whoever asks allow it (`rights`).
 //! - A statement that is not supported is refused by name; nothing is silently ignored.
+
+mod audit;
+mod clients;
+mod errors;
+mod execution;
+mod members;
+mod namespace;
+mod settings;
+mod used;
 
 mod answer;
 mod engine;
@@ -23,14 +34,16 @@ pub use datafusion::scalar::ScalarValue;
 
 pub use engine::{Engine, EngineOptions, empty_spill_dir};
 
-pub use rights::is_audit_line;
+pub use audit::is_audit_line;
 
+pub use clients::Client;
+pub use errors::from_datafusion;
 pub use session::{
-    Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Client, Described, Ingest, Ingested, IntervalKind,
-    Outcome, Prepared, Refinement, Refinements, Refining, Report, Session, TransactionStatus, from_datafusion,
+    Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Described, Ingest, Ingested, IntervalKind, Outcome,
+    Prepared, Refinement, Refinements, Refining, Report, Session, TransactionStatus,
 };
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, SettingRow, StageFigures, StatementFigures};
-pub use table::{SampleUsed, Used, UsedCounters};
+pub use used::{SampleUsed, Used, UsedCounters};
 
 /// The memos that are kept beside the data ([`alluvia_snapshot::Store::memorise`]).
 pub const MEMOS: [alluvia_snapshot::Memo; 2] = [answer::CUBOIDS_MEMO, skipping::PREDICATES_MEMO];

@@ -13,8 +13,7 @@ use crate::own::{PRODUCER_EPOCH, PRODUCER_NAME, PRODUCER_SEQUENCE};
 use crate::server::Shared;
 use crate::work::beside;
 use alluvia_query::Appended;
-use alluvia_types::ProducerMark;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, ProducerMark, Result};
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //! rolled back.
 
 use crate::login::Login;
-use alluvia_access::Place;
+use alluvia_access::ConnectionSlot;
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ const LOGINS_MAX: usize = 16;
 
 /// One connection.
 pub(crate) struct Connection {
-    pub(crate) place: Arc<Place>,
+    pub(crate) place: Arc<ConnectionSlot>,
     pub(crate) peer: SocketAddr,
     /// Logins of calls that come without a token, by user.
     logins: Mutex<HashMap<String, Arc<Login>>>,
@@ -28,7 +28,7 @@ pub(crate) type Places = alluvia_access::Places<Arc<Connection>>;
 
 impl Connection {
     /// At its place.
-    pub(crate) fn new(place: Arc<Place>, peer: SocketAddr) -> Arc<Connection> {
+    pub(crate) fn new(place: Arc<ConnectionSlot>, peer: SocketAddr) -> Arc<Connection> {
         Arc::new(Connection { place, peer, logins: Mutex::default() })
     }
 

@@ -32,11 +32,11 @@ pub(crate) struct Polled {
     /// How far it is; its end is told by closing.
     told: watch::Receiver<Option<Report>>,
     result: Mutex<Option<Result<Answered>>>,
-    asked: Mutex<Asked>,
+    asked: Mutex<PollCount>,
     end: Notify,
 }
 
-struct Asked {
+struct PollCount {
     now: usize,
     last: Duration,
 }
@@ -63,7 +63,7 @@ impl Polled {
         work: BoxFuture<'static, Result<Answered>>,
     ) -> Arc<Polled> {
         let (tell, told) = watch::channel(None);
-        let asked = Mutex::new(Asked { now: 0, last: shared.now() });
+        let asked = Mutex::new(PollCount { now: 0, last: shared.now() });
         let polled = Arc::new(Polled { told, result: Mutex::default(), asked, end: Notify::new() });
         let (shared, caller, there) = (Arc::clone(shared), Arc::clone(caller), Arc::clone(&polled));
         tokio::spawn(async move {
@@ -150,7 +150,7 @@ impl Polled {
 
     /// Waits until there is something to tell: what it gave, once it has ended, or else how far it is. What may be over soon is
     /// waited for a little when it is first asked about.
-    pub(crate) async fn ask(&self, shared: &Shared, is_first: bool) -> Told {
+    pub(crate) async fn ask(&self, shared: &Shared, is_first: bool) -> StatementStatus {
         self.asked.lock().now += 1;
         let _question = Question { shared, polled: self };
         let mut told = self.told.clone();
@@ -162,14 +162,14 @@ impl Polled {
             let _ = timeout(WAIT, told.changed()).await;
         }
         match self.result.lock().take() {
-            Some(result) => Told::End(result),
-            None => Told::Running(*told.borrow()),
+            Some(result) => StatementStatus::End(result),
+            None => StatementStatus::Running(*told.borrow()),
         }
     }
 }
 
 /// What is told of a statement.
-pub(crate) enum Told {
+pub(crate) enum StatementStatus {
     Running(Option<Report>),
     End(Result<Answered>),
 }

@@ -10,7 +10,7 @@ use crate::ingest::ingest;
 use crate::login::{Caller, Lane};
 use crate::own::Bounds;
 use crate::places::Connection;
-use crate::poll::{self, Polled, Told};
+use crate::poll::{self, Polled, StatementStatus};
 use crate::server::Shared;
 use crate::statement::{Answered, run, run_text};
 use crate::work::beside;
@@ -155,11 +155,11 @@ impl Service {
             }
         };
         match polled.ask(&self.shared, is_first).await {
-            Told::End(result) => {
+            StatementStatus::End(result) => {
                 caller.login.told(&handle);
                 Ok(whole(self.answered(caller, asked, result?)?))
             }
-            Told::Running(report) => {
+            StatementStatus::Running(report) => {
                 let ticket = TicketStatementQuery { statement_handle: handle };
                 let again = FlightDescriptor::new_cmd(ticket.as_any().encode_to_vec());
                 let info = flight(&Schema::empty(), again.clone(), None)?;

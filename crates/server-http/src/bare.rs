@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A socket on which answers without a body to what is no HTTP get one.
 #[derive(Debug)]
-pub(crate) struct Told<S> {
+pub(crate) struct AnsweringSocket<S> {
     inner: S,
     /// Nothing was written since all before it was sent.
     is_flushed: bool,
@@ -26,9 +26,9 @@ pub(crate) struct Told<S> {
     instead: Option<(Vec<u8>, usize)>,
 }
 
-impl<S> Told<S> {
-    pub(crate) fn new(inner: S) -> Told<S> {
-        Told { inner, is_flushed: true, instead: None }
+impl<S> AnsweringSocket<S> {
+    pub(crate) fn new(inner: S) -> AnsweringSocket<S> {
+        AnsweringSocket { inner, is_flushed: true, instead: None }
     }
 }
 
@@ -66,7 +66,7 @@ fn with_body(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(text.into_bytes())
 }
 
-impl<S: AsyncWrite + Unpin> Told<S> {
+impl<S: AsyncWrite + Unpin> AnsweringSocket<S> {
     /// Sends the rest of what is sent in the place of `count` bytes; ready once it is gone.
     fn poll_instead(&mut self, context: &mut Context<'_>, count: usize) -> Poll<io::Result<usize>> {
         while let Some((bytes, sent)) = &mut self.instead {
@@ -91,7 +91,7 @@ impl<S: AsyncWrite + Unpin> Told<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Told<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for AnsweringSocket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -101,7 +101,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Told<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Told<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for AnsweringSocket<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.replaces(bytes) {
             return self.poll_instead(context, bytes.len());
@@ -184,7 +184,7 @@ mod tests {
         // So narrow that everything goes in pieces.
         let (server, mut client) = duplex(7);
         let writing = tokio::spawn(async move {
-            let mut told = Told::new(server);
+            let mut told = AnsweringSocket::new(server);
             told.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
             told.write_all(BARE).await.unwrap();
             told.flush().await.unwrap();

@@ -3,9 +3,9 @@
 //! Invariant: a client that takes nothing of its answer for `transfer_timeout` is gone, and what runs for it is cancelled.
 
 use crate::auth::Peer;
-use crate::bare::Told;
+use crate::bare::AnsweringSocket;
 use crate::server::Shared;
-use alluvia_access::{Busy, Place, Stopping, Timed, reached};
+use alluvia_access::{Busy, ConnectionSlot, Stopping, Timed, reached};
 use axum::Router;
 use axum::body::Body;
 use hyper::Request;
@@ -31,7 +31,7 @@ const HEADERS_MAX: usize = 100;
 pub(crate) async fn connect(
     stream: TcpStream,
     peer: SocketAddr,
-    place: Arc<Place>,
+    place: Arc<ConnectionSlot>,
     shared: Arc<Shared>,
     router: Router,
 ) {
@@ -58,7 +58,7 @@ pub(crate) async fn connect(
 /// Gives the connection's place back, however it ends.
 struct Held {
     shared: Arc<Shared>,
-    place: Arc<Place>,
+    place: Arc<ConnectionSlot>,
 }
 
 impl Drop for Held {
@@ -67,11 +67,11 @@ impl Drop for Held {
     }
 }
 
-async fn serve<S>(stream: S, peer: SocketAddr, place: &Arc<Place>, shared: &Arc<Shared>, router: Router)
+async fn serve<S>(stream: S, peer: SocketAddr, place: &Arc<ConnectionSlot>, shared: &Arc<Shared>, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let io = TokioIo::new(Told::new(Timed::new(stream, shared.options.transfer_timeout)));
+    let io = TokioIo::new(AnsweringSocket::new(Timed::new(stream, shared.options.transfer_timeout)));
     let (shared_there, place) = (Arc::clone(shared), Arc::clone(place));
     let service = service_fn(move |mut request: Request<Incoming>| {
         let shared = Arc::clone(&shared_there);

@@ -7,7 +7,7 @@
 use crate::answer::{Encoder, columns, ending};
 use crate::failure::Failure;
 use crate::media::Answer;
-use crate::query::{Asked, Chunks};
+use crate::query::{Chunks, StatementRequest};
 use crate::server::Shared;
 use crate::work::watched;
 use alluvia_access::gone;
@@ -26,7 +26,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 const TICK: Duration = Duration::from_millis(250);
 
 /// Runs a statement and tells of it until its end.
-pub(crate) async fn run(shared: &Arc<Shared>, asked: &Asked, chunks: &Chunks) {
+pub(crate) async fn run(shared: &Arc<Shared>, asked: &StatementRequest, chunks: &Chunks) {
     let last = match tell(shared, asked, chunks).await {
         Ok(end) => event("end", &end.to_string()),
         Err(failure) => event("error", &json!({ "error": failure.to_json() }).to_string()),
@@ -46,7 +46,7 @@ fn event(name: &str, data: &str) -> Bytes {
     text.into()
 }
 
-async fn tell(shared: &Arc<Shared>, asked: &Asked, chunks: &Chunks) -> Result<Value, Failure> {
+async fn tell(shared: &Arc<Shared>, asked: &StatementRequest, chunks: &Chunks) -> Result<Value, Failure> {
     let mut teller = Teller { shared, asked, chunks, ticks: interval(TICK) };
     teller.ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     teller.ticks.reset();
@@ -112,7 +112,7 @@ fn refinement_text(refinement: &Refinement) -> Result<String> {
 
 struct Teller<'a> {
     shared: &'a Arc<Shared>,
-    asked: &'a Asked,
+    asked: &'a StatementRequest,
     chunks: &'a Chunks,
     ticks: Interval,
 }

@@ -49,13 +49,13 @@ const FLUSHED_IN: Duration = Duration::from_millis(20);
 pub(crate) type Chunks = mpsc::Sender<Result<Bytes>>;
 
 /// A statement that is asked for.
-pub(crate) struct Asked {
+pub(crate) struct StatementRequest {
     pub(crate) session: Session,
     pub(crate) prepared: Prepared,
     pub(crate) values: Vec<ScalarValue>,
 }
 
-impl Asked {
+impl StatementRequest {
     /// Runs it.
     pub(crate) async fn execute(&self) -> Result<Outcome> {
         self.session.execute_prepared(&self.prepared, &self.values).await
@@ -105,7 +105,7 @@ pub(crate) async fn query(State(shared): State<Arc<Shared>>, request: Request) -
     let session = session(&shared, user, peer.0.to_string(), &settings)?;
     let prepared = session.prepare(&sql)?;
     refuse_sessions(&prepared)?;
-    let asked = Asked { session, prepared, values };
+    let asked = StatementRequest { session, prepared, values };
     let (send, mut chunks) = mpsc::channel(WAITING);
     let mut response = if answer == Answer::Events {
         tokio::spawn(async move { events::run(&shared, &asked, &send).await }.in_current_span());
@@ -154,7 +154,7 @@ async fn accept(shared: &Arc<Shared>, parts: &Parts) -> Result<Accepted, Failure
 /// Runs a statement: tells its head, then sends its rows.
 async fn run(
     shared: &Arc<Shared>,
-    asked: &Asked,
+    asked: &StatementRequest,
     answer: Answer,
     tell: oneshot::Sender<Result<Response, Failure>>,
     chunks: &Chunks,
@@ -187,7 +187,7 @@ async fn run(
 /// Up to the first rows, so that what fails early fails with a status.
 async fn begin(
     shared: &Arc<Shared>,
-    asked: &Asked,
+    asked: &StatementRequest,
     answer: Answer,
     chunks: &Chunks,
 ) -> Result<(Outcome, Option<Encoder>, Response), Failure> {
@@ -218,7 +218,7 @@ async fn begin(
 /// The rows after the first.
 async fn rest(
     shared: &Arc<Shared>,
-    asked: &Asked,
+    asked: &StatementRequest,
     outcome: &mut Outcome,
     encoder: &mut Encoder,
     chunks: &Chunks,

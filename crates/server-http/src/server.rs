@@ -7,7 +7,7 @@
 use crate::connection::connect;
 use crate::metrics::Requests;
 use crate::routes::router;
-use alluvia_access::{Access, Attempts, Door, Listener, Place, Places, Stopping, Tls};
+use alluvia_access::{Access, Attempts, ConnectionSlot, Door, Listener, Places, Stopping, Tls};
 use alluvia_query::Engine;
 use alluvia_types::{Clock, Result, SystemClock};
 use futures::future::BoxFuture;
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     pub(crate) door: Door,
     pub(crate) clock: SystemClock,
     pub(crate) stop: watch::Receiver<Stopping>,
-    pub(crate) places: Places<Arc<Place>>,
+    pub(crate) places: Places<Arc<ConnectionSlot>>,
     pub(crate) requests: Requests,
     /// The server ends when the last task that holds this has: every one that runs a statement does.
     _at_work: mpsc::Sender<()>,

@@ -42,13 +42,13 @@ struct Needed {
 }
 
 /// Where a table's space is, once it is opened; held while it is.
-type Place = Arc<Mutex<Option<Arc<Space>>>>;
+type SpaceCell = Arc<Mutex<Option<Arc<Space>>>>;
 
 /// What is known of a table.
 #[derive(Debug, Default)]
 struct Known {
     needed: Needed,
-    place: Place,
+    place: SpaceCell,
 }
 
 /// Every table's space, opened when first used.

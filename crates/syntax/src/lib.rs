@@ -28,11 +28,8 @@ pub use tokens::hints::Hints;
 
 pub use statements::parse::query_of_table;
 
-pub use script::parse;
-pub use script::parse_by_tokens;
-pub use script::script;
-pub use statement::Kind;
-pub use statement::{Command, Statement};
+pub use script::{parse, parse_by_tokens, script};
+pub use statement::{Command, Kind, Statement};
 pub use trees::display_names::{MARK, shown_name, told_apart};
 pub use trees::estimate_bounds::{Sureness, rewrite_sureness};
 

@@ -371,7 +371,7 @@ pub enum FetchCount {
 /// What a SET, SHOW or RESET does.
 #[derive(Clone, Debug)]
 pub enum SettingCommand {
-    /// SET [LOCAL] name = value.
+    /// `SET [LOCAL] name = value`.
     Set {
         /// The setting, in small letters.
         name: String,

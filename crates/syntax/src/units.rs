@@ -1,7 +1,6 @@
 //! How values of settings are written: switches, times, shares and sizes, each with what reads it.
 
-use alluvia_types::Freshness;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Freshness, Result};
 use std::time::Duration;
 
 /// `on`, `true`, `yes` or `1`, and `off`, `false`, `no` or `0`, in letters of any case; `None` for any other text.

@@ -13,7 +13,7 @@ use alluvia_space::curve::CurveMap;
 use alluvia_space::*;
 use alluvia_storage::{Cache, Disk, RealDisk};
 use alluvia_tree::estimate::Aggregate;
-use alluvia_tree::sample::{Asked, Goal, Kind, Otherwise, Sampled, Source, Work, sample};
+use alluvia_tree::sample::{Goal, Kind, Otherwise, SampleRequest, Sampled, Source, Work, sample};
 use alluvia_tree::*;
 use alluvia_types::{ColumnId, Result, SegmentId, Stage, TableId};
 use arrow::array::*;
@@ -124,7 +124,7 @@ fn compare(
         let question = BoxQuery { filters, groups, measures: measures.clone(), ..BoxQuery::default() };
         let empty = || Answer::new(&question, keys.clone());
         let boxes = Boxes::from(question.clone());
-        let asked = Asked {
+        let asked = SampleRequest {
             boxes: &boxes,
             group_codes: &[],
             goals: &goals,
@@ -136,7 +136,7 @@ fn compare(
             strata_min: alluvia_tree::sample::STRATA_MIN,
             threads: THREADS,
         };
-        let forced = Asked { by_cost: false, otherwise: Otherwise::Reached, ..asked };
+        let forced = SampleRequest { by_cost: false, otherwise: Otherwise::Reached, ..asked };
         let (mut best, mut share, mut error) = ((f64::INFINITY, f64::INFINITY, f64::INFINITY), 1.0, 0.0f64);
         let mut foreseen = None;
         for _ in 0..7 {

@@ -9,7 +9,7 @@ use alluvia_space::curve::CurveMap;
 use alluvia_space::*;
 use alluvia_storage::{Cache, Disk, RealDisk};
 use alluvia_tree::estimate::Aggregate;
-use alluvia_tree::sample::{Asked, Goal, Otherwise, Sampled, Source, sample};
+use alluvia_tree::sample::{Goal, Otherwise, SampleRequest, Sampled, Source, sample};
 use alluvia_tree::*;
 use alluvia_types::{ColumnId, Result, SegmentId, Stage, TableId};
 use arrow::array::*;
@@ -119,7 +119,7 @@ fn try_all(name: &str, rows: Rows, trials: u64, errors: [f64; 3]) -> Result<()> 
         let (mut held, mut textbook_held, mut sampled) = (0, 0, 0);
         let (mut width, mut textbook_width, mut drawn) = (0.0, 0.0, 0.0);
         for seed in 0..trials {
-            let asked = Asked {
+            let asked = SampleRequest {
                 boxes: &boxes,
                 group_codes: &[],
                 goals: &goals,

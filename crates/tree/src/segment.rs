@@ -4,8 +4,7 @@
 //! context's bound ([`TreeContext::with_loaded_bytes_max`]), so that a database of any size opens at once and thousands of
 //! open segments cost little.
 
-use crate::answer::NodeTree;
-use crate::answer::Passes;
+use crate::answer::{NodeTree, Passes};
 use crate::bands::Bands;
 use crate::context::TreeContext;
 use crate::heavy::{self, Heavy};

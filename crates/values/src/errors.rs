@@ -38,7 +38,7 @@ pub fn user_error(error: &DataFusionError) -> Option<Error> {
     find(error)
 }
 
-/// The error of a file that a statement spills to.
+/// The error of a file that a statement spills to: of the system, or that there is no room for it. Any other is a defect.
 pub fn spill_error(error: &DataFusionError) -> Error {
     if let Some(ours) = user_error(error) {
         return ours;
@@ -46,6 +46,9 @@ pub fn spill_error(error: &DataFusionError) -> Error {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => spill_error(inner),
         DataFusionError::Shared(inner) => spill_error(inner),
+        DataFusionError::Collection(errors) => {
+            errors.first().map_or_else(|| Error::internal(clean(&error.message())), spill_error)
+        }
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
         DataFusionError::IoError(error) => spill_io_error(error),
         other => Error::internal(clean(&other.message())),

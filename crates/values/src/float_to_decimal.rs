@@ -1,8 +1,7 @@
 //! Floats as decimals: the number of a float's first digits, as PostgreSQL assigns it.
 
 use crate::errors::wrap;
-use alluvia_types::Error;
-use alluvia_types::ErrorKind;
+use alluvia_types::{Error, ErrorKind};
 use datafusion_common::DataFusionError;
 
 /// A cast of a float to a decimal.

@@ -53,7 +53,7 @@ impl<'a> Members<'a> {
     }
 
     /// The next member: its key, escapes unresolved, and its value. `None` after the last one, once nothing else follows.
-    pub fn next(&mut self) -> Result<Option<(&'a [u8], Value<'a>)>, NotJson> {
+    pub fn next_member(&mut self) -> Result<Option<(&'a [u8], Value<'a>)>, NotJson> {
         match self.state {
             State::Ended => return Ok(None),
             State::Start => {
@@ -337,7 +337,7 @@ mod tests {
     fn members(text: &str) -> Result<Vec<(String, String)>, NotJson> {
         let mut scan = Members::new(text.as_bytes());
         let mut out = Vec::new();
-        while let Some((key, value)) = scan.next()? {
+        while let Some((key, value)) = scan.next_member()? {
             let value = match value {
                 Value::Null => "null".into(),
                 Value::Plain(bytes) | Value::Nested(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),

@@ -1,6 +1,6 @@
 //! Values as text: what CSV files hold, what a cast to TEXT gives, what messages quote.
 //!
-//! Invariant: what is written here for a value of a storage type, `values` reads back as the same value.
+//! Invariant: what is written here for a value of a storage type, `parse` reads back as the same value.
 
 use crate::parse::shown;
 use alluvia_space::codes::calendar::civil;

@@ -16,10 +16,9 @@ use super::level::Level;
 use alluvia_storage::{Disk, DiskFile};
 use alluvia_types::{Error, ErrorKind, Result, TableId};
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 8 << 20;

@@ -15,7 +15,7 @@ use crate::{note, say};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::Args;
-use screen::{Asked, Screen};
+use screen::{FreshnessProbe, Screen};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ async fn show(args: &DemoArgs, dir: &Path, interrupt: &mut Signal) -> Result<Opt
     let stop = Arc::new(AtomicBool::new(false));
     let ingested = Arc::new(AtomicU64::new(0));
     let writer = tokio::spawn(feed.clone().write(db.session(), Arc::clone(&stop), Arc::clone(&ingested)));
-    let askers: Vec<_> = FRESHNESS.map(|freshness| Asked::start(&db, freshness, &feed.question, &stop)).into();
+    let askers: Vec<_> = FRESHNESS.map(|freshness| FreshnessProbe::start(&db, freshness, &feed.question, &stop)).into();
     let start = Instant::now();
     let watched = async {
         let mut screen = Screen::new();

@@ -22,16 +22,16 @@ pub struct Answered {
 }
 
 /// A session that asks the question over and over at one freshness.
-pub struct Asked {
+pub struct FreshnessProbe {
     seen: Arc<Mutex<Answered>>,
     task: JoinHandle<Result<()>>,
 }
 
-impl Asked {
-    pub fn start(db: &Arc<Database>, freshness: &str, question: &str, stop: &Arc<AtomicBool>) -> Asked {
+impl FreshnessProbe {
+    pub fn start(db: &Arc<Database>, freshness: &str, question: &str, stop: &Arc<AtomicBool>) -> FreshnessProbe {
         let seen = Arc::new(Mutex::new(Answered { freshness: freshness.to_owned(), ..Answered::default() }));
         let task = ask(Arc::clone(db), freshness.to_owned(), question.to_owned(), Arc::clone(stop), Arc::clone(&seen));
-        Asked { seen, task: tokio::spawn(task) }
+        FreshnessProbe { seen, task: tokio::spawn(task) }
     }
 
     pub async fn finish(self) -> Result<Answered> {
@@ -99,7 +99,7 @@ impl Screen {
         Screen { redraw: std::io::stdout().is_terminal(), lines: 0, last: (Duration::ZERO, 0) }
     }
 
-    pub async fn show(&mut self, db: &Database, now: Duration, ingested: u64, askers: &[Asked]) -> Result<()> {
+    pub async fn show(&mut self, db: &Database, now: Duration, ingested: u64, askers: &[FreshnessProbe]) -> Result<()> {
         let rate = (ingested - self.last.1) as f64 / (now - self.last.0).as_secs_f64().max(1e-9);
         self.last = (now, ingested);
         let visible = single(&db.session(), "SELECT max(version) FROM alluvia.batches").await?;

@@ -5,12 +5,11 @@
 //!   where both are a terminal.
 //! - What Ctrl-C leaves is printed with its bounds and never without, and the statement counts as cancelled.
 
-use super::Format;
 use super::connection::{Connection, Watch};
-use super::interrupt;
 use super::manner::Manner;
 use super::output::{TABLE_ROWS_MAX, table, texts, write, write_batches};
 use super::statement::{Refining, Statement};
+use super::{Format, interrupt};
 use alluvia_query::{Bounds, Refinement};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};

@@ -2,8 +2,7 @@
 
 use super::seen::Seen;
 use super::{Inferred, folded, sample_of};
-use crate::csv_in::{cut_of, scanner_of};
-use crate::csv_in::{field_texts, may_be_name, name_at};
+use crate::csv_in::{cut_of, field_texts, may_be_name, name_at, scanner_of};
 use crate::peeked::Sampled;
 use crate::records::{Cut, check_header};
 use alluvia_space::DataType;

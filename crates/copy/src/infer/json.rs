@@ -23,7 +23,7 @@ pub(super) fn infer_json(files: &[Sampled<'_>], options: &CopyOptions) -> Result
         for line in sample.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
             let mut members = Members::new(line);
             loop {
-                let (key, value) = match members.next() {
+                let (key, value) = match members.next_member() {
                     Ok(Some(member)) => member,
                     Ok(None) => break,
                     // Lines that are no objects are left to the load, which says where they are, unless there is nothing else.

@@ -5,27 +5,26 @@ use crate::testing::row_texts;
 use crate::{CopyReport, Destination};
 use alluvia_snapshot::Committed;
 use alluvia_syntax::copy::statement::Source;
-use alluvia_types::ProducerMark;
-use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Writes down what it is told; so many batches of every producer were there before.
-struct Told {
+struct RecordingDestination {
     events: Arc<Mutex<Vec<String>>>,
     before: u64,
     /// The error of rows, if they are refused.
     refusal: Option<Error>,
 }
 
-impl Told {
+impl RecordingDestination {
     fn note(&self, event: impl Into<String>) {
         self.events.lock().push(event.into());
     }
 }
 
-impl Destination for Told {
+impl Destination for RecordingDestination {
     fn resume(&mut self, producer: &str) -> Result<u64> {
         assert!(producer.starts_with("copy f.csv "), "{producer}");
         self.note("resume");
@@ -53,7 +52,7 @@ impl Destination for Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for RecordingDestination {
     fn drop(&mut self) {
         self.note("dropped");
     }
@@ -61,7 +60,7 @@ impl Drop for Told {
 
 fn load(bench: &Bench, options: &str, before: u64, refusal: Option<Error>) -> (Result<CopyReport>, Vec<String>) {
     let events = Arc::new(Mutex::new(Vec::new()));
-    let told = Told { events: Arc::clone(&events), before, refusal };
+    let told = RecordingDestination { events: Arc::clone(&events), before, refusal };
     let job = bench.job(Source::Files(bench.path("f.csv").display().to_string()), options);
     let loaded = job.run(Box::new(told));
     let events = std::mem::take(&mut *events.lock());

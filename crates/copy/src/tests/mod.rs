@@ -18,9 +18,7 @@ use alluvia_snapshot::{
 use alluvia_space::TableDef;
 use alluvia_syntax::copy::statement::Source;
 use alluvia_tree::SegmentMeta;
-use alluvia_types::Freshness;
-use alluvia_types::ProducerMark;
-use alluvia_types::{Clock, Error, ErrorKind, ManualClock, Result, Stage, TableId, Version};
+use alluvia_types::{Clock, Error, ErrorKind, Freshness, ManualClock, ProducerMark, Result, Stage, TableId, Version};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 use std::io::Write;

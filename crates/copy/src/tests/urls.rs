@@ -2,9 +2,8 @@
 #![allow(clippy::disallowed_methods)] // users' files
 
 use super::Bench;
-use crate::Fetch;
-use crate::Spool;
 use crate::progress::CancelToken;
+use crate::{Fetch, Spool};
 use alluvia_syntax::copy::statement::Source;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};

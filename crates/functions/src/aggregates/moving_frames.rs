@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 /// What is made of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Of {
+enum MovingAggregate {
     Average,
     Variance { of_sample: bool },
     Deviation { of_sample: bool },
@@ -43,7 +43,7 @@ enum Of {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Moving {
     inner: Arc<AggregateUDF>,
-    of: Of,
+    of: MovingAggregate,
     aliases: Vec<String>,
 }
 
@@ -52,16 +52,16 @@ impl Moving {
     pub fn functions() -> Vec<Moving> {
         let (sample, all) = (true, false);
         let functions = [
-            (avg_udaf(), Of::Average),
-            (var_samp_udaf(), Of::Variance { of_sample: sample }),
-            (var_pop_udaf(), Of::Variance { of_sample: all }),
-            (stddev_udaf(), Of::Deviation { of_sample: sample }),
-            (stddev_pop_udaf(), Of::Deviation { of_sample: all }),
-            (covar_samp_udaf(), Of::Covariance { of_sample: sample }),
-            (covar_pop_udaf(), Of::Covariance { of_sample: all }),
-            (corr_udaf(), Of::Correlation),
+            (avg_udaf(), MovingAggregate::Average),
+            (var_samp_udaf(), MovingAggregate::Variance { of_sample: sample }),
+            (var_pop_udaf(), MovingAggregate::Variance { of_sample: all }),
+            (stddev_udaf(), MovingAggregate::Deviation { of_sample: sample }),
+            (stddev_pop_udaf(), MovingAggregate::Deviation { of_sample: all }),
+            (covar_samp_udaf(), MovingAggregate::Covariance { of_sample: sample }),
+            (covar_pop_udaf(), MovingAggregate::Covariance { of_sample: all }),
+            (corr_udaf(), MovingAggregate::Correlation),
         ];
-        let moving = |(inner, of): (Arc<AggregateUDF>, Of)| {
+        let moving = |(inner, of): (Arc<AggregateUDF>, MovingAggregate)| {
             let mut aliases = inner.aliases().to_vec();
             if inner.name() == "var" {
                 aliases.push("variance".to_owned());
@@ -73,7 +73,7 @@ impl Moving {
 
     /// The unit of the spans that it averages, if it does.
     fn of_spans(&self, args: &AccumulatorArgs) -> Option<TimeUnit> {
-        if self.of == Of::Average { unit_of(args) } else { None }
+        if self.of == MovingAggregate::Average { unit_of(args) } else { None }
     }
 }
 
@@ -88,7 +88,10 @@ impl AggregateUDFImpl for Moving {
         match self.of_spans(&args) {
             Some(unit) => Ok(Box::new(SpanAverage::new(unit))),
             None => {
-                let of_all = matches!(self.of, Of::Variance { of_sample: false } | Of::Deviation { of_sample: false });
+                let of_all = matches!(
+                    self.of,
+                    MovingAggregate::Variance { of_sample: false } | MovingAggregate::Deviation { of_sample: false }
+                );
                 let may_be_lone = of_all && !args.is_distinct;
                 let inner = self.inner.inner().accumulator(args)?;
                 Ok(if may_be_lone { around(inner) } else { inner })
@@ -104,18 +107,18 @@ impl AggregateUDFImpl for Moving {
             return self.inner.inner().create_sliding_accumulator(args);
         }
         Ok(match self.of {
-            Of::Average => Box::new(Frame::<Total>::new(Total::average)),
-            Of::Variance { of_sample: true } => Box::new(Frame::<Spread>::new(Spread::of_sample)),
-            Of::Variance { of_sample: false } => Box::new(Frame::<Spread>::new(Spread::of_all)),
-            Of::Deviation { of_sample: true } => {
+            MovingAggregate::Average => Box::new(Frame::<Total>::new(Total::average)),
+            MovingAggregate::Variance { of_sample: true } => Box::new(Frame::<Spread>::new(Spread::of_sample)),
+            MovingAggregate::Variance { of_sample: false } => Box::new(Frame::<Spread>::new(Spread::of_all)),
+            MovingAggregate::Deviation { of_sample: true } => {
                 Box::new(Frame::<Spread>::new(|spread| spread.of_sample().map(f64::sqrt)))
             }
-            Of::Deviation { of_sample: false } => {
+            MovingAggregate::Deviation { of_sample: false } => {
                 Box::new(Frame::<Spread>::new(|spread| spread.of_all().map(f64::sqrt)))
             }
-            Of::Covariance { of_sample: true } => Box::new(Frame::<Pairs>::new(Pairs::of_sample)),
-            Of::Covariance { of_sample: false } => Box::new(Frame::<Pairs>::new(Pairs::of_all)),
-            Of::Correlation => Box::new(Frame::<Pairs>::new(Pairs::correlation)),
+            MovingAggregate::Covariance { of_sample: true } => Box::new(Frame::<Pairs>::new(Pairs::of_sample)),
+            MovingAggregate::Covariance { of_sample: false } => Box::new(Frame::<Pairs>::new(Pairs::of_all)),
+            MovingAggregate::Correlation => Box::new(Frame::<Pairs>::new(Pairs::correlation)),
         })
     }
 

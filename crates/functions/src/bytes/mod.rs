@@ -16,8 +16,7 @@ pub mod functions;
 mod single;
 
 use arrow::datatypes::DataType;
-use datafusion_common::ScalarValue;
-use datafusion_common::{DFSchema, Result};
+use datafusion_common::{DFSchema, Result, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion_expr::registry::FunctionRegistry;

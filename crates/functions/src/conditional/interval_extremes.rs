@@ -12,8 +12,7 @@ use crate::operators::durations;
 use crate::operators::durations::{differences, length_of};
 use arrow::array::{Array, ArrayRef, IntervalMonthDayNanoArray};
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
-use datafusion_common::ScalarValue;
-use datafusion_common::{DFSchema, Result};
+use datafusion_common::{DFSchema, Result, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{
     Case, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,

@@ -15,8 +15,7 @@ use crate::delegate::calls_passed_on;
 use crate::operators::durations::{differences, length_of};
 use alluvia_space::codes::calendar;
 use alluvia_types::{Error, ErrorKind};
-use alluvia_values::errors::not_supported;
-use alluvia_values::errors::wrap;
+use alluvia_values::errors::{not_supported, wrap};
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array, IntervalMonthDayNanoArray};
 use arrow::compute::cast as cast_array;
 use arrow::compute::kernels::cast_utils::IntervalUnit;
@@ -71,7 +70,7 @@ enum Part {
 
 /// What a part is taken of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum PartSource {
     Date,
     Time,
     Moment,
@@ -79,14 +78,14 @@ enum Of {
     Unknown,
 }
 
-impl Of {
-    fn of_type(data_type: &DataType) -> Option<Of> {
+impl PartSource {
+    fn of_type(data_type: &DataType) -> Option<PartSource> {
         match data_type {
-            DataType::Date32 => Some(Of::Date),
-            DataType::Time32(_) | DataType::Time64(_) => Some(Of::Time),
-            DataType::Timestamp(..) => Some(Of::Moment),
-            DataType::Interval(_) | DataType::Duration(_) => Some(Of::Interval),
-            DataType::Null => Some(Of::Unknown),
+            DataType::Date32 => Some(PartSource::Date),
+            DataType::Time32(_) | DataType::Time64(_) => Some(PartSource::Time),
+            DataType::Timestamp(..) => Some(PartSource::Moment),
+            DataType::Interval(_) | DataType::Duration(_) => Some(PartSource::Interval),
+            DataType::Null => Some(PartSource::Unknown),
             _ => None,
         }
     }
@@ -148,18 +147,18 @@ impl Part {
 
     /// Whether a value of this type has it.
     fn is_of(self, data_type: &DataType) -> bool {
-        let Some(of) = Of::of_type(data_type) else { return false };
+        let Some(of) = PartSource::of_type(data_type) else { return false };
         match self {
             Part::Seconds | Part::Milliseconds | Part::Microseconds | Part::Epoch | Part::Quarter => true,
-            Part::Decade | Part::Century | Part::Millennium => of != Of::Time,
-            Part::Julian => matches!(of, Of::Date | Of::Moment | Of::Unknown),
-            Part::Zone => of == Of::Unknown || matches!(data_type, DataType::Timestamp(_, Some(_))),
+            Part::Decade | Part::Century | Part::Millennium => of != PartSource::Time,
+            Part::Julian => matches!(of, PartSource::Date | PartSource::Moment | PartSource::Unknown),
+            Part::Zone => of == PartSource::Unknown || matches!(data_type, DataType::Timestamp(_, Some(_))),
         }
     }
 
     /// The part of each value.
     fn array(self, of: &ArrayRef) -> Result<ArrayRef> {
-        if Of::of_type(of.data_type()) == Some(Of::Interval) {
+        if PartSource::of_type(of.data_type()) == Some(PartSource::Interval) {
             return Ok(self.of_spans(&differences(of)?));
         }
         let Counted { values, per_second } = Counted::of(of)?;
@@ -315,7 +314,8 @@ impl ScalarUDFImpl for Parts {
             return self.inner.return_field_from_args(args);
         };
         if !part.is_of(of.data_type()) {
-            let refused = not_supported(format!("extract({} ...) of {}", bare(name), Of::shown(of.data_type())));
+            let refused =
+                not_supported(format!("extract({} ...) of {}", bare(name), PartSource::shown(of.data_type())));
             return Err(wrap(refused.with_hint(hint_of(part))));
         }
         Ok(Arc::new(Field::new(self.name(), part.data_type(of.data_type()), of.is_nullable())))

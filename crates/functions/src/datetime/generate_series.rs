@@ -3,8 +3,8 @@
 //! Invariants:
 //! - Moments are microseconds, as everywhere in SQL; what DataFusion's functions cannot reach, whose moments are nanoseconds, is
 //!   refused by name. All else is theirs.
-//! - Whole numbers are of any width; their rows are BIGINT.
-//! - Dates are the timestamps at which they begin, in FROM and in lists, so that a step may be a part of a day.
+//! - Whole numbers are of any width.
+//! - Dates are the timestamps at which they begin, so that a step may be a part of a day.
 
 use crate::columnar::{given, is_constant};
 use alluvia_types::{Error, ErrorKind};

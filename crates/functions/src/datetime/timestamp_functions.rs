@@ -6,7 +6,7 @@
 //! - A month has thirty days and a day 24 hours where an interval is justified, and its parts have one sign behind that.
 //! - What does not fit is an error (22003), and so is a date that there is not.
 //!
-//! `age(x)` is `age(current_date, x)`, and `make_interval` has all of its arguments: `dialect::moments` writes both so.
+//! `age(x)` is `age(current_date, x)`, and `make_interval` has all of its arguments: `alluvia_syntax::trees::timestamps` writes both so.
 
 use crate::columnar::by_arrays;
 use crate::operators::durations::differences;
@@ -35,7 +35,7 @@ const MONTH_DAYS: i32 = 30;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Of {
+enum TimestampOperation {
     Age,
     JustifyHours,
     JustifyDays,
@@ -49,76 +49,85 @@ enum Of {
 /// A function of these.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct MomentFunction {
-    of: Of,
+    of: TimestampOperation,
     signature: Signature,
 }
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = MomentFunction> {
     let all = [
-        Of::Age,
-        Of::JustifyHours,
-        Of::JustifyDays,
-        Of::JustifyInterval,
-        Of::IsFinite,
-        Of::MakeTimestamp,
-        Of::MakeInterval,
-        Of::LastDay,
+        TimestampOperation::Age,
+        TimestampOperation::JustifyHours,
+        TimestampOperation::JustifyDays,
+        TimestampOperation::JustifyInterval,
+        TimestampOperation::IsFinite,
+        TimestampOperation::MakeTimestamp,
+        TimestampOperation::MakeInterval,
+        TimestampOperation::LastDay,
     ];
     all.into_iter().map(|of| MomentFunction { of, signature: Signature::user_defined(Volatility::Immutable) })
 }
 
-impl Of {
+impl TimestampOperation {
     /// What its arguments become; `None` if it does not take them.
     fn coerced(self, given: &[DataType]) -> Option<Vec<DataType>> {
         match (self, given) {
-            (Of::Age, [_, _]) => given.iter().map(moment_of).collect(),
-            (Of::JustifyHours | Of::JustifyDays | Of::JustifyInterval, [span]) => match span {
+            (TimestampOperation::Age, [_, _]) => given.iter().map(moment_of).collect(),
+            (
+                TimestampOperation::JustifyHours
+                | TimestampOperation::JustifyDays
+                | TimestampOperation::JustifyInterval,
+                [span],
+            ) => match span {
                 DataType::Interval(_) | DataType::Duration(_) => Some(vec![span.clone()]),
                 text if text.is_string() || text.is_null() => Some(vec![SPAN]),
                 _ => None,
             },
-            (Of::IsFinite, [of]) => {
+            (TimestampOperation::IsFinite, [of]) => {
                 let is_time = matches!(
                     of,
                     DataType::Date32 | DataType::Timestamp(..) | DataType::Interval(_) | DataType::Duration(_)
                 );
                 (is_time || of.is_null()).then(|| vec![of.clone()])
             }
-            (Of::LastDay, [of]) => moment_of(of).map(|_| vec![DataType::Date32]),
-            (Of::MakeTimestamp, [whole @ .., seconds]) if whole.len() == 5 => numbers_of(whole, seconds),
-            (Of::MakeInterval, [whole @ .., seconds]) if whole.len() == 6 => numbers_of(whole, seconds),
+            (TimestampOperation::LastDay, [of]) => moment_of(of).map(|_| vec![DataType::Date32]),
+            (TimestampOperation::MakeTimestamp, [whole @ .., seconds]) if whole.len() == 5 => {
+                numbers_of(whole, seconds)
+            }
+            (TimestampOperation::MakeInterval, [whole @ .., seconds]) if whole.len() == 6 => numbers_of(whole, seconds),
             _ => None,
         }
     }
 
     fn takes(self) -> &'static str {
         match self {
-            Of::Age => "age takes timestamps: age(ended_at, began_at)",
-            Of::JustifyHours | Of::JustifyDays | Of::JustifyInterval => "it takes an INTERVAL",
-            Of::IsFinite => "isfinite takes a DATE, a TIMESTAMP or an INTERVAL",
-            Of::MakeTimestamp => {
+            TimestampOperation::Age => "age takes timestamps: age(ended_at, began_at)",
+            TimestampOperation::JustifyHours
+            | TimestampOperation::JustifyDays
+            | TimestampOperation::JustifyInterval => "it takes an INTERVAL",
+            TimestampOperation::IsFinite => "isfinite takes a DATE, a TIMESTAMP or an INTERVAL",
+            TimestampOperation::MakeTimestamp => {
                 "write make_timestamp(year, month, day, hour, minute, seconds), of whole numbers but the seconds"
             }
-            Of::MakeInterval => {
+            TimestampOperation::MakeInterval => {
                 "write make_interval(years => 1, months => 2, weeks => 3, days => 4, hours => 5, mins => 6, secs => 7.5), or some of these"
             }
-            Of::LastDay => "last_day takes a DATE or a TIMESTAMP",
+            TimestampOperation::LastDay => "last_day takes a DATE or a TIMESTAMP",
         }
     }
 
     fn array(self, args: &[ArrayRef]) -> Planned<ArrayRef> {
         match (self, args) {
-            (Of::Age, [to, from]) => {
+            (TimestampOperation::Age, [to, from]) => {
                 let (to, from) =
                     (to.as_primitive::<TimestampMicrosecondType>(), from.as_primitive::<TimestampMicrosecondType>());
                 let each = |(to, from): (Option<i64>, Option<i64>)| to.zip(from).map(|(to, from)| age(to, from));
                 Ok(Arc::new(to.iter().zip(from).map(each).collect::<IntervalMonthDayNanoArray>()))
             }
-            (Of::JustifyHours, [spans]) => spans_of(spans, hours_justified),
-            (Of::JustifyDays, [spans]) => spans_of(spans, days_justified),
-            (Of::JustifyInterval, [spans]) => spans_of(spans, justified),
-            (Of::IsFinite, [of]) => {
+            (TimestampOperation::JustifyHours, [spans]) => spans_of(spans, hours_justified),
+            (TimestampOperation::JustifyDays, [spans]) => spans_of(spans, days_justified),
+            (TimestampOperation::JustifyInterval, [spans]) => spans_of(spans, justified),
+            (TimestampOperation::IsFinite, [of]) => {
                 let is_there = |at: usize| (!of.is_null(at)).then_some(true);
                 let all: BooleanArray = match of.data_type() {
                     DataType::Null => (0..of.len()).map(|_| None::<bool>).collect(),
@@ -126,15 +135,15 @@ impl Of {
                 };
                 Ok(Arc::new(all))
             }
-            (Of::LastDay, [days]) => {
+            (TimestampOperation::LastDay, [days]) => {
                 let days = days.as_primitive::<Date32Type>().iter();
                 Ok(Arc::new(days.map(|day| day.map(last_day)).collect::<Date32Array>()))
             }
-            (Of::MakeTimestamp, [whole @ .., seconds]) if whole.len() == 5 => {
+            (TimestampOperation::MakeTimestamp, [whole @ .., seconds]) if whole.len() == 5 => {
                 let made = made_of(whole, seconds, timestamp)?;
                 Ok(Arc::new(made.into_iter().collect::<TimestampMicrosecondArray>()))
             }
-            (Of::MakeInterval, [whole @ .., seconds]) if whole.len() == 6 => {
+            (TimestampOperation::MakeInterval, [whole @ .., seconds]) if whole.len() == 6 => {
                 let made = made_of(whole, seconds, interval)?;
                 Ok(Arc::new(made.into_iter().collect::<IntervalMonthDayNanoArray>()))
             }
@@ -304,14 +313,14 @@ fn of_one_sign(days: i32, nanos: i64) -> (i32, i64) {
 impl ScalarUDFImpl for MomentFunction {
     fn name(&self) -> &str {
         match self.of {
-            Of::Age => "age",
-            Of::JustifyHours => "justify_hours",
-            Of::JustifyDays => "justify_days",
-            Of::JustifyInterval => "justify_interval",
-            Of::IsFinite => "isfinite",
-            Of::MakeTimestamp => "make_timestamp",
-            Of::MakeInterval => "make_interval",
-            Of::LastDay => "last_day",
+            TimestampOperation::Age => "age",
+            TimestampOperation::JustifyHours => "justify_hours",
+            TimestampOperation::JustifyDays => "justify_days",
+            TimestampOperation::JustifyInterval => "justify_interval",
+            TimestampOperation::IsFinite => "isfinite",
+            TimestampOperation::MakeTimestamp => "make_timestamp",
+            TimestampOperation::MakeInterval => "make_interval",
+            TimestampOperation::LastDay => "last_day",
         }
     }
 
@@ -328,9 +337,9 @@ impl ScalarUDFImpl for MomentFunction {
 
     fn return_type(&self, _arg_types: &[DataType]) -> Planned<DataType> {
         Ok(match self.of {
-            Of::IsFinite => DataType::Boolean,
-            Of::MakeTimestamp => MOMENT,
-            Of::LastDay => DataType::Date32,
+            TimestampOperation::IsFinite => DataType::Boolean,
+            TimestampOperation::MakeTimestamp => MOMENT,
+            TimestampOperation::LastDay => DataType::Date32,
             _ => SPAN,
         })
     }

@@ -1,22 +1,14 @@
 //! A list member that is computed, so that no rule takes the list for one of constants.
 
 use crate::delegate::name_of_given;
-use arrow::datatypes::DataType;
-use arrow::datatypes::FieldRef;
-use datafusion_common::Result;
-use datafusion_common::internal_err;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::utils::take_function_args;
-use datafusion_expr::ColumnarValue;
-use datafusion_expr::Expr;
-use datafusion_expr::ReturnFieldArgs;
-use datafusion_expr::ScalarFunctionArgs;
-use datafusion_expr::ScalarUDF;
-use datafusion_expr::ScalarUDFImpl;
-use datafusion_expr::Signature;
-use datafusion_expr::Volatility;
+use datafusion_common::{Result, internal_err};
 use datafusion_expr::expr::ScalarFunction;
-use std::sync::Arc;
-use std::sync::LazyLock;
+use datafusion_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::{Arc, LazyLock};
 
 /// The name of the function that [`computed`] calls.
 pub const NAME: &str = "as_computed";

@@ -1,19 +1,11 @@
 //! An expression that the simplifier must not look into, for as long as it simplifies.
 
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
-use datafusion_common::Result;
-use datafusion_common::internal_err;
-use datafusion_expr::BinaryExpr;
-use datafusion_expr::ColumnarValue;
-use datafusion_expr::Expr;
-use datafusion_expr::Operator;
-use datafusion_expr::ReturnFieldArgs;
-use datafusion_expr::ScalarFunctionArgs;
-use datafusion_expr::ScalarUDFImpl;
-use datafusion_expr::Signature;
-use datafusion_expr::Volatility;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion_common::{Result, internal_err};
+use datafusion_expr::{
+    BinaryExpr, ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
+    Volatility,
+};
 use std::sync::Arc;
 
 /// Stands for an expression, whose parts are its arguments. It is in no plan that is run.

@@ -1,4 +1,4 @@
-//! Functions that planning puts into plans and that no statement can name.
+//! Functions that `syntax` and `plan` put into statements and plans, and that nobody needs to write.
 
 pub mod computed;
 pub mod hidden;

@@ -2,21 +2,13 @@
 
 use crate::columnar::by_arrays;
 use crate::delegate::name_of_given;
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::BinaryArray;
+use arrow::array::{Array, ArrayRef, BinaryArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use arrow::row::RowConverter;
-use arrow::row::SortField;
+use arrow::row::{RowConverter, SortField};
 use datafusion_common::Result;
 use datafusion_common::utils::take_function_args;
-use datafusion_expr::ColumnarValue;
-use datafusion_expr::Expr;
-use datafusion_expr::ScalarFunctionArgs;
-use datafusion_expr::ScalarUDFImpl;
-use datafusion_expr::Signature;
-use datafusion_expr::Volatility;
+use datafusion_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 
 /// The bytes of rows or lists.
 #[derive(Debug, PartialEq, Eq, Hash)]

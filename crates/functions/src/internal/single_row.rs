@@ -1,17 +1,10 @@
 //! The one value of a scalar subquery, or an error where the subquery has several rows.
 
 use arrow::array::AsArray;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Int64Type;
-use datafusion_common::Result;
-use datafusion_common::ScalarValue;
-use datafusion_common::exec_err;
+use arrow::datatypes::{DataType, Int64Type};
 use datafusion_common::utils::take_function_args;
-use datafusion_expr::ColumnarValue;
-use datafusion_expr::ScalarFunctionArgs;
-use datafusion_expr::ScalarUDFImpl;
-use datafusion_expr::Signature;
-use datafusion_expr::Volatility;
+use datafusion_common::{Result, ScalarValue, exec_err};
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 
 /// A value, if there is no more than one. It is called volatile so that conditions with it stay where they are: rows that others leave out
 /// have no say.
@@ -20,9 +13,9 @@ pub struct Single {
     signature: Signature,
 }
 
-impl Single {
+impl Default for Single {
     /// `single(value, rows)`, where `rows` is the number of rows of the subquery.
-    pub fn new() -> Single {
+    fn default() -> Single {
         Single { signature: Signature::any(2, Volatility::Volatile) }
     }
 }

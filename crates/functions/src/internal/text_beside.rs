@@ -1,20 +1,11 @@
 //! A quoted literal that takes the type of the expression beside it.
 
 use alluvia_values::calls::TEXT_BESIDE;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
-use datafusion_common::Result;
-use datafusion_common::internal_err;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::utils::take_function_args;
-use datafusion_expr::ColumnarValue;
-use datafusion_expr::Expr;
-use datafusion_expr::ReturnFieldArgs;
-use datafusion_expr::ScalarFunctionArgs;
-use datafusion_expr::ScalarUDFImpl;
-use datafusion_expr::Signature;
-use datafusion_expr::Volatility;
+use datafusion_common::{Result, internal_err};
 use datafusion_expr::type_coercion::other::get_coerce_type_for_case_expression;
+use datafusion_expr::{ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
 /// A literal that is the first result of a CASE, or a column of the first SELECT of a UNION, and something that it stands beside: it has that one's

@@ -18,9 +18,8 @@ use arrow::datatypes::{
     ArrowPrimitiveType, DataType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
     DurationSecondType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
-use datafusion_common::ScalarValue;
 use datafusion_common::utils::take_function_args;
-use datafusion_common::{DFSchema, Result, exec_err};
+use datafusion_common::{DFSchema, Result, ScalarValue, exec_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion_expr::{

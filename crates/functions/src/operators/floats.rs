@@ -20,23 +20,23 @@ use std::sync::{Arc, LazyLock};
 /// `left op right` of floats of one type; `None` if the operator is none of arithmetic.
 pub fn operation(op: Operator) -> Option<Arc<ScalarUDF>> {
     static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 5]> =
-        LazyLock::new(|| Of::BINARY.map(|(_, of)| Arc::new(ScalarUDF::from(FloatOperation::new(of)))));
-    let at = Of::BINARY.iter().position(|(own, _)| *own == op)?;
+        LazyLock::new(|| FloatOperator::BINARY.map(|(_, of)| Arc::new(ScalarUDF::from(FloatOperation::new(of)))));
+    let at = FloatOperator::BINARY.iter().position(|(own, _)| *own == op)?;
     Some(Arc::clone(&FUNCTIONS[at]))
 }
 
 /// `- of`.
 pub fn negated(of: Expr) -> Expr {
     static NEGATE: LazyLock<Arc<ScalarUDF>> =
-        LazyLock::new(|| Arc::new(ScalarUDF::from(FloatOperation::new(Of::Negate))));
+        LazyLock::new(|| Arc::new(ScalarUDF::from(FloatOperation::new(FloatOperator::Negate))));
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&NEGATE), vec![of]))
 }
 
-type FloatOperation = Operation<Of>;
+type FloatOperation = Operation<FloatOperator>;
 
 /// An arithmetic operator of floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Of {
+pub enum FloatOperator {
     /// `left + right`.
     Add,
     /// `left - right`.
@@ -51,45 +51,45 @@ pub enum Of {
     Negate,
 }
 
-impl Of {
-    const BINARY: [(Operator, Of); 5] = [
-        (Operator::Plus, Of::Add),
-        (Operator::Minus, Of::Subtract),
-        (Operator::Multiply, Of::Multiply),
-        (Operator::Divide, Of::Divide),
-        (Operator::Modulo, Of::Remain),
+impl FloatOperator {
+    const BINARY: [(Operator, FloatOperator); 5] = [
+        (Operator::Plus, FloatOperator::Add),
+        (Operator::Minus, FloatOperator::Subtract),
+        (Operator::Multiply, FloatOperator::Multiply),
+        (Operator::Divide, FloatOperator::Divide),
+        (Operator::Modulo, FloatOperator::Remain),
     ];
 }
 
-impl operators::Operator for Of {
+impl operators::Operator for FloatOperator {
     fn name(self) -> &'static str {
         match self {
-            Of::Add => "float_add",
-            Of::Subtract => "float_subtract",
-            Of::Multiply => "float_multiply",
-            Of::Divide => "float_divide",
-            Of::Remain => "float_remainder",
-            Of::Negate => "float_negate",
+            FloatOperator::Add => "float_add",
+            FloatOperator::Subtract => "float_subtract",
+            FloatOperator::Multiply => "float_multiply",
+            FloatOperator::Divide => "float_divide",
+            FloatOperator::Remain => "float_remainder",
+            FloatOperator::Negate => "float_negate",
         }
     }
 
     fn sign(self) -> Option<&'static str> {
         match self {
-            Of::Add => Some("+"),
-            Of::Subtract => Some("-"),
-            Of::Multiply => Some("*"),
-            Of::Divide => Some("/"),
-            Of::Remain => Some("%"),
-            Of::Negate => None,
+            FloatOperator::Add => Some("+"),
+            FloatOperator::Subtract => Some("-"),
+            FloatOperator::Multiply => Some("*"),
+            FloatOperator::Divide => Some("/"),
+            FloatOperator::Remain => Some("%"),
+            FloatOperator::Negate => None,
         }
     }
 
     fn of_arrays(self, left: &dyn Datum, right: &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> {
         let made = match self {
-            Of::Add => add(left, right)?,
-            Of::Subtract => sub(left, right)?,
-            Of::Multiply => mul(left, right)?,
-            Of::Divide => div(left, right)?,
+            FloatOperator::Add => add(left, right)?,
+            FloatOperator::Subtract => sub(left, right)?,
+            FloatOperator::Multiply => mul(left, right)?,
+            FloatOperator::Divide => div(left, right)?,
             _ => rem(left, right)?,
         };
         Ok(one_nan(&made))
@@ -106,7 +106,7 @@ mod tests {
     use arrow::array::{AsArray, Float64Array};
     use arrow::datatypes::Float64Type;
 
-    fn made(of: Of, left: Vec<Option<f64>>, right: Vec<Option<f64>>) -> Option<Vec<Option<u64>>> {
+    fn made(of: FloatOperator, left: Vec<Option<f64>>, right: Vec<Option<f64>>) -> Option<Vec<Option<u64>>> {
         let (left, right) = (Float64Array::from(left), Float64Array::from(right));
         let found = FloatOperation::new(of).of_arrays(&left, &right).ok()?;
         Some(found.as_primitive::<Float64Type>().iter().map(|value| value.map(f64::to_bits)).collect())
@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn what_is_no_number_has_one_pattern_of_bits() {
         let (infinity, nan) = (Some(f64::INFINITY), Some(f64::NAN.to_bits()));
-        assert_eq!(made(Of::Subtract, vec![infinity], vec![infinity]), Some(vec![nan]));
-        assert_eq!(made(Of::Multiply, vec![infinity], vec![Some(0.0)]), Some(vec![nan]));
-        assert_eq!(made(Of::Divide, vec![infinity], vec![infinity]), Some(vec![nan]));
-        assert_eq!(made(Of::Add, vec![Some(1.5)], vec![Some(2.0)]), Some(vec![Some(3.5_f64.to_bits())]));
+        assert_eq!(made(FloatOperator::Subtract, vec![infinity], vec![infinity]), Some(vec![nan]));
+        assert_eq!(made(FloatOperator::Multiply, vec![infinity], vec![Some(0.0)]), Some(vec![nan]));
+        assert_eq!(made(FloatOperator::Divide, vec![infinity], vec![infinity]), Some(vec![nan]));
+        assert_eq!(made(FloatOperator::Add, vec![Some(1.5)], vec![Some(2.0)]), Some(vec![Some(3.5_f64.to_bits())]));
     }
 }

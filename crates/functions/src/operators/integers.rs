@@ -2,18 +2,11 @@
 
 use crate::operators;
 use crate::operators::Operation;
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::Datum;
-use arrow::compute::kernels::numeric::add;
-use arrow::compute::kernels::numeric::mul;
-use arrow::compute::kernels::numeric::neg;
-use arrow::compute::kernels::numeric::sub;
+use arrow::array::{Array, ArrayRef, Datum};
+use arrow::compute::kernels::numeric::{add, mul, neg, sub};
 use arrow::error::ArrowError;
-use datafusion_expr::Operator;
-use datafusion_expr::ScalarUDF;
-use std::sync::Arc;
-use std::sync::LazyLock;
+use datafusion_expr::{Operator, ScalarUDF};
+use std::sync::{Arc, LazyLock};
 
 /// An arithmetic operator of integers of one width, whose result has the same width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

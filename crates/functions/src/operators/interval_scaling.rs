@@ -15,9 +15,8 @@ use alluvia_values::errors::wrap;
 use arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use arrow::compute::cast as cast_array;
 use arrow::datatypes::{DataType, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit};
-use datafusion_common::ScalarValue;
 use datafusion_common::utils::take_function_args;
-use datafusion_common::{DFSchema, Result as Planned};
+use datafusion_common::{DFSchema, Result as Planned, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion_expr::{

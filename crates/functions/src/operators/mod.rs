@@ -14,7 +14,7 @@ pub mod integers;
 pub mod interval_scaling;
 
 use crate::operators::decimal_quotients::Quotient;
-use crate::operators::floats::Of as OfFloats;
+use crate::operators::floats::FloatOperator as OfFloats;
 use crate::operators::integers::OfIntegers;
 use crate::output_size::JOINED;
 use arrow::array::{Array, ArrayRef, Datum};
@@ -68,7 +68,7 @@ impl<O: Operator> Operation<O> {
     }
 
     #[cfg(test)]
-    pub fn of_arrays(&self, left: &dyn Datum, right: &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> {
+    pub(crate) fn of_arrays(&self, left: &dyn Datum, right: &dyn Datum) -> std::result::Result<ArrayRef, ArrowError> {
         self.of.of_arrays(left, right)
     }
 }

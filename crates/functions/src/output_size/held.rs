@@ -2,20 +2,13 @@
 
 use super::within_limit;
 use crate::delegate::name_of_given;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::Result;
 use datafusion_common::utils::take_function_args;
-use datafusion_expr::ColumnarValue;
-use datafusion_expr::Expr;
-use datafusion_expr::ReturnFieldArgs;
-use datafusion_expr::ScalarFunctionArgs;
-use datafusion_expr::ScalarUDF;
-use datafusion_expr::ScalarUDFImpl;
-use datafusion_expr::Signature;
-use datafusion_expr::Volatility;
 use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use std::sync::Arc;
 
 /// A call that gives `constant`; `bytes` is what all held constants of the plan node take for one row.

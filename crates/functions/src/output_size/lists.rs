@@ -1,7 +1,7 @@
 //! Which functions can make much of little, and which cannot.
 //!
 //! Invariant: every function that statements have is in one of the lists, so an upgrade of DataFusion that brings another is noticed
-//! (`mod.rs` tests it). A constant that is written out for every row is no function's doing: `alluvia_plan::optimizer::held_constants` bounds it.
+//! (tested in `alluvia_plan`, `function_tests::output_size`). A constant that is written out for every row is no function's doing: `alluvia_plan::optimizer::held_constants` bounds it.
 
 use crate::output_size::estimate::Makes;
 

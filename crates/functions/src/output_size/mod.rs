@@ -4,12 +4,11 @@
 //! need too much does. (DataFusion accounts for what operators hold, and not for what functions give: 2 GB of text came of a statement of
 //! 30 characters, and a list of 2,000,000,000 numbers ended the process.)
 //!
-//! `lists` says which functions these are, and why the others are not; `makes` counts; `rule` has them counted in plans, whoever put them
-//! there; `joined` is `||`; `constants` looks at what is written out for every row.
+//! [`lists`] says which functions these are, and why the others are not; [`estimate`] counts; [`joined`] is `||`; [`held`] is a constant that
+//! is written out for every row. Rules of `alluvia_plan` (`after_types::output_size`, `optimizer::held_constants`) have them counted in plans.
 
 pub mod estimate;
 pub mod held;
-
 pub mod joined;
 pub mod lists;
 

@@ -108,7 +108,7 @@ fn formatted(pattern: &str, values: &[Option<&str>]) -> Result<String> {
             rest = behind;
             continue;
         }
-        let (place, behind) = Place::read(behind)?;
+        let (place, behind) = FormatSpecifier::read(behind)?;
         let mut kinds = behind.chars();
         let kind = kinds.next().ok_or_else(|| {
             refused("the text of format() ends within a place for a value".to_owned()).with_hint("write %% for %")
@@ -153,7 +153,7 @@ fn formatted(pattern: &str, values: &[Option<&str>]) -> Result<String> {
 
 /// A place for a value, as it is written behind `%` and before its letter.
 #[derive(Default)]
-struct Place {
+struct FormatSpecifier {
     /// The number of the value; `None` is the next one.
     value: Option<usize>,
     is_left: bool,
@@ -162,10 +162,10 @@ struct Place {
     width_of: Option<Option<usize>>,
 }
 
-impl Place {
+impl FormatSpecifier {
     /// The place, and what is behind it.
-    fn read(text: &str) -> Result<(Place, &str)> {
-        let mut place = Place::default();
+    fn read(text: &str) -> Result<(FormatSpecifier, &str)> {
+        let mut place = FormatSpecifier::default();
         let (number, mut rest) = leading_digits(text);
         match (number, rest.strip_prefix('$')) {
             (Some(digits), Some(behind)) => {

@@ -18,7 +18,7 @@ const EPOCH_DAYS: i64 = 2_440_588;
 
 /// Whose fields these are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum FieldSource {
     /// A moment of a zone, UTC; also a date.
     Zoned,
     /// A TIMESTAMP.
@@ -33,7 +33,7 @@ pub enum Of {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fields {
     /// What the value is.
-    pub of: Of,
+    pub of: FieldSource,
     /// The year 0 is that before the year 1.
     pub year: i64,
     /// From 1 to 12; of a span the months beyond whole years.
@@ -62,16 +62,16 @@ impl Fields {
         match values.data_type() {
             DataType::Date32 => {
                 let days = i64::from(values.as_primitive::<Date32Type>().value(row));
-                Ok(Fields::of_moment(days, 0, Of::Zoned))
+                Ok(Fields::of_moment(days, 0, FieldSource::Zoned))
             }
             DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-                let of = if zone.is_some() { Of::Zoned } else { Of::Unzoned };
+                let of = if zone.is_some() { FieldSource::Zoned } else { FieldSource::Unzoned };
                 let since = values.as_primitive::<TimestampMicrosecondType>().value(row);
                 Ok(Fields::of_moment(since.div_euclid(DAY), since.rem_euclid(DAY), of))
             }
             DataType::Time64(TimeUnit::Microsecond) => {
                 let since = values.as_primitive::<Time64MicrosecondType>().value(row);
-                Ok(Fields { of: Of::Time, since, ..Fields::of_span(0, 0, since) })
+                Ok(Fields { of: FieldSource::Time, since, ..Fields::of_span(0, 0, since) })
             }
             DataType::Duration(TimeUnit::Microsecond) => {
                 let micros = values.as_primitive::<DurationMicrosecondType>().value(row);
@@ -87,7 +87,7 @@ impl Fields {
     }
 
     /// Of a day, counted from 1970 on, and microseconds of it.
-    fn of_moment(days: i64, time: i64, of: Of) -> Fields {
+    fn of_moment(days: i64, time: i64, of: FieldSource) -> Fields {
         let (year, month, day) = date_of(days);
         let first = julian(year, 1, 1);
         let day_of_year = days + EPOCH_DAYS - first + 1;
@@ -101,7 +101,7 @@ impl Fields {
     fn of_span(months: i64, days: i64, micros: i64) -> Fields {
         let (seconds, micros) = (micros / SECOND, micros % SECOND);
         Fields {
-            of: Of::Span,
+            of: FieldSource::Span,
             year: months / 12,
             month: months % 12,
             day: days,
@@ -117,7 +117,7 @@ impl Fields {
 
     /// Whether the value is a length of time, or a time of day, which is treated as one.
     pub fn is_span(&self) -> bool {
-        matches!(self.of, Of::Span | Of::Time)
+        matches!(self.of, FieldSource::Span | FieldSource::Time)
     }
 
     /// The day, counted from the year -4712.
@@ -143,7 +143,7 @@ impl Fields {
 
     /// The time of day; `None` of what is none.
     pub fn time(&self) -> Option<NaiveTime> {
-        if self.of != Of::Time {
+        if self.of != FieldSource::Time {
             return None;
         }
         let seconds = u32::try_from(self.since / SECOND).ok()?;
@@ -187,7 +187,7 @@ mod tests {
                 Err(_) => epoch.checked_sub_days(Days::new(days.unsigned_abs())),
             };
             let date = date.unwrap();
-            let fields = Fields::of_moment(days, 1, Of::Zoned);
+            let fields = Fields::of_moment(days, 1, FieldSource::Zoned);
             let expected = (i64::from(date.year()), i64::from(date.month()), i64::from(date.day()));
             assert_eq!((fields.year, fields.month, fields.day), expected, "{days}");
             assert_eq!(fields.julian_day(), days + EPOCH_DAYS, "{days}");

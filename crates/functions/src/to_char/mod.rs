@@ -4,11 +4,11 @@
 //! - What they give is what PostgreSQL 15 gives in the locale C, with English names, or they fail as it does.
 //! - A template is parsed once for each batch, and may be another one in every row.
 //! - NULL, as the value or as the template, gives NULL. A template without a character gives NULL of a moment, and no character of a number.
-//! - Floats that PostgreSQL has as NUMERIC (`checked::rounding` knows them) are written as it writes numbers.
+//! - Floats that PostgreSQL has as NUMERIC (`alluvia_plan::before_types::rounding` knows them) are written as it writes numbers.
 //!
 //! DataFusion 55.2 has `to_char` of moments alone, by forms of `strftime`, and drops the template of a difference of moments.
 //!
-//! `picture` parses templates of numbers, `numbers` writes by them, `to_number` reads by them; `fields` is what templates of moments show,
+//! `alluvia_values::templates::picture` parses templates of numbers, `numbers` writes by them, `to_number` reads by them; `fields` is what templates of moments show,
 //! `moments` parses and writes them.
 
 pub mod fields;

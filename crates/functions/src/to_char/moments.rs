@@ -6,7 +6,7 @@
 //! - What a length of time has not, a name of a day, an era or a zone, is refused with PostgreSQL's words.
 //! - A template with a `%` is a form of `strftime`, of a moment and of a time of day, as it has always been here.
 
-use super::fields::{Fields, Of};
+use super::fields::{FieldSource, Fields};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::templates::literals::{Piece, after_text, key, ordinal};
 use chrono::format::StrftimeItems;
@@ -193,7 +193,7 @@ impl MomentTemplate {
     /// A value as the template says.
     pub fn written(&self, fields: &Fields) -> Result<String> {
         let mut made = String::new();
-        if let Some(form) = self.form.as_ref().filter(|_| fields.of != Of::Span) {
+        if let Some(form) = self.form.as_ref().filter(|_| fields.of != FieldSource::Span) {
             return by_form(form, fields);
         }
         for piece in &self.pieces {
@@ -339,7 +339,7 @@ impl Pattern {
             What::Offset => format!("+{}", if self.is_unfilled { "0" } else { "00" }),
             What::OffsetHours => "+00".to_owned(),
             What::OffsetMinutes => "00".to_owned(),
-            What::Zone if fields.of == Of::Unzoned => String::new(),
+            What::Zone if fields.of == FieldSource::Unzoned => String::new(),
             What::Zone => self.cased("UTC"),
             What::Year(digits) => self.year(shown_year(fields.year), digits),
             What::IsoYear(digits) => self.year(shown_year(fields.iso_year().0), digits),
@@ -432,7 +432,7 @@ fn by_form(form: &str, fields: &Fields) -> Result<String> {
     let items = StrftimeItems::new(form);
     let mut made = String::new();
     let done = match (fields.moment(), fields.time()) {
-        (Some(moment), _) if fields.of == Of::Unzoned => {
+        (Some(moment), _) if fields.of == FieldSource::Unzoned => {
             write!(made, "{}", moment.naive_utc().format_with_items(items))
         }
         (Some(moment), _) => write!(made, "{}", moment.format_with_items(items)),

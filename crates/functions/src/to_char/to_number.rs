@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - It reads what PostgreSQL 15 reads: pattern by pattern, each of which takes a character of the text or leaves it.
-//! - It has as many digits behind the point as the template, where that is written (`dialect::templates` puts their count behind it), and 10
+//! - It has as many digits behind the point as the template, where that is written (`alluvia_syntax::trees::templates` puts their count behind it), and 10
 //!   otherwise. What does not fit a DECIMAL of 38 digits is an error.
 
 use super::numbers::nearest;

@@ -23,10 +23,14 @@ use std::sync::Arc;
 /// Aggregates that tell in which order rows come.
 const LISTS: [&str; 2] = ["array_agg", "string_agg"];
 
-/// The function that keeps the order, in the place of one that does not; `None` for all others.
-pub fn in_order(function: &Arc<AggregateUDF>) -> Option<Arc<AggregateUDF>> {
-    let is_list = LISTS.contains(&function.name()) && !function.inner().is::<InOrder>();
-    is_list.then(|| Arc::new(AggregateUDF::from(InOrder { inner: Arc::clone(function) })))
+/// Whether a function makes lists and does not keep the order of its window.
+pub fn loses_order(function: &AggregateUDF) -> bool {
+    LISTS.contains(&function.name()) && !function.inner().is::<InOrder>()
+}
+
+/// The function that keeps the order, in the place of one that [`loses_order`].
+pub fn in_order(function: &Arc<AggregateUDF>) -> Arc<AggregateUDF> {
+    Arc::new(AggregateUDF::from(InOrder { inner: Arc::clone(function) }))
 }
 
 /// `array_agg` or `string_agg` of a window.

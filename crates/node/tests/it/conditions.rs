@@ -5,7 +5,7 @@
 
 use crate::index_answers::{compared, explained};
 use crate::nested::{open, set};
-use crate::statements::{Asked, CREATE, rows};
+use crate::statements::{CREATE, GeneratedStatement, rows};
 use crate::support::Random;
 use alluvia_query::Session;
 use alluvia_snapshot::Store;
@@ -76,7 +76,7 @@ async fn answered(conditions: &[&str], fast: &Session, general: &Session) {
             format!("SELECT count(*), sum(cents) FROM sales s WHERE {condition} OR open"),
             format!("SELECT count(*), sum(cents) FROM sales s WHERE NOT ({condition} OR city = 'Lamu')"),
         ] {
-            let asked = Asked::of(sql);
+            let asked = GeneratedStatement::of(sql);
             assert!(compared(&asked, fast, general).await, "{asked:?}");
             let plan = explained(fast, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
             assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
@@ -113,8 +113,9 @@ async fn members_that_come_later_are_asked_too() {
     session.sql("INSERT INTO t VALUES ('10', 1), ('7', 2), (NULL, 4)").await.expect("inserts");
     db.core().organise(Stage::Merged).expect("organises");
     session.sql("CALL alluvia.pin_cuboid('t', 'a')").await.expect("pins");
-    let numbers = Asked::of("SELECT sum(m), count(*) FROM t WHERE a::INT > 8".to_owned());
-    let cases = Asked::of("SELECT sum(m), count(*) FROM t WHERE lower(a) >= '7' OR upper(a) = 'SEVEN'".to_owned());
+    let numbers = GeneratedStatement::of("SELECT sum(m), count(*) FROM t WHERE a::INT > 8".to_owned());
+    let cases =
+        GeneratedStatement::of("SELECT sum(m), count(*) FROM t WHERE lower(a) >= '7' OR upper(a) = 'SEVEN'".to_owned());
     for insert in ["('7', 8)", "('9', 16)", "('12', 32), (NULL, 64)"] {
         session.sql(&format!("INSERT INTO t VALUES {insert}")).await.expect("inserts");
         for asked in [&numbers, &cases] {
@@ -142,8 +143,10 @@ async fn members_that_come_below_a_level_are_counted_in_it() {
     session.sql("INSERT INTO t VALUES ('Peru', 'Lima', 'pen', 1), ('Kenya', 'Lamu', 'pen', 2)").await.expect("inserts");
     db.core().organise(Stage::Merged).expect("organises");
     session.sql("CALL alluvia.pin_cuboid('t', 'city, item')").await.expect("pins");
-    let of_country = Asked::of("SELECT sum(m), count(*) FROM t WHERE upper(country) = 'PERU'".to_owned());
-    let by_item = Asked::of("SELECT item, sum(m), count(*) FROM t WHERE country ILIKE '%n%' GROUP BY item".to_owned());
+    let of_country = GeneratedStatement::of("SELECT sum(m), count(*) FROM t WHERE upper(country) = 'PERU'".to_owned());
+    let by_item = GeneratedStatement::of(
+        "SELECT item, sum(m), count(*) FROM t WHERE country ILIKE '%n%' GROUP BY item".to_owned(),
+    );
     for insert in [
         "('Peru', 'Cusco', 'pen', 4)",
         "('Kenya', 'Lima', 'cup', 8)",
@@ -172,7 +175,8 @@ async fn what_makes_much_of_each_member_is_evaluated_on_few_at_once() {
     session.sql(&format!("INSERT INTO t VALUES {}", rows.join(", "))).await.expect("inserts");
     db.core().organise(Stage::Merged).expect("organises");
     // Of all members at once it is more than the index may hold.
-    let asked = Asked::of("SELECT count(*), sum(m) FROM t WHERE right(repeat(a, 5000), 1) = '7'".to_owned());
+    let asked =
+        GeneratedStatement::of("SELECT count(*), sum(m) FROM t WHERE right(repeat(a, 5000), 1) = '7'".to_owned());
     assert!(compared(&asked, &session, &general).await, "{asked:?}");
     let plan = explained(&session, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
     assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
@@ -195,13 +199,13 @@ async fn numbers_that_fit_a_decimal_need_no_plan() {
         .expect("inserts");
     db.core().organise(Stage::Merged).expect("organises");
     for condition in ["d = 1.5", "d <> 1.50", "d > -0.25", "d IN (7, -0.25, 3)", "d BETWEEN 1 AND 1.5", "NOT (d < 7)"] {
-        let asked = Asked::of(format!("SELECT count(*), sum(m) FROM t WHERE {condition}"));
+        let asked = GeneratedStatement::of(format!("SELECT count(*), sum(m) FROM t WHERE {condition}"));
         assert!(compared(&asked, &session, &general).await, "{asked:?}");
         let plan = explained(&session, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
         assert!(plan.contains("IndexAnswer"), "{asked:?}\n{plan}");
     }
     for condition in ["d = 1.505", "d < 1e1", "d > 100000000"] {
-        let asked = Asked::of(format!("SELECT count(*), sum(m) FROM t WHERE {condition}"));
+        let asked = GeneratedStatement::of(format!("SELECT count(*), sum(m) FROM t WHERE {condition}"));
         assert!(compared(&asked, &session, &general).await, "{asked:?}");
     }
 }

@@ -9,8 +9,7 @@ use alluvia_node::Core;
 use alluvia_snapshot::{BatchKey, Durability, NewBatch, Store};
 use alluvia_space::DataType;
 use alluvia_storage::{FaultDisk, Survival};
-use alluvia_types::ProducerMark;
-use alluvia_types::{ManualClock, Result, TableId, Version};
+use alluvia_types::{ManualClock, ProducerMark, Result, TableId, Version};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 

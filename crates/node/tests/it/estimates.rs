@@ -12,8 +12,9 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray,
 };
-use arrow::compute::{SortColumn, SortOptions};
-use arrow::compute::{cast, concat_batches, filter_record_batch, lexsort_to_indices, nullif, take_record_batch};
+use arrow::compute::{
+    SortColumn, SortOptions, cast, concat_batches, filter_record_batch, lexsort_to_indices, nullif, take_record_batch,
+};
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, TimeUnit};
 use arrow::util::display::array_value_to_string;
 use futures::TryStreamExt;

@@ -5,8 +5,7 @@ use crate::support::{create, insert, open, rows};
 use alluvia_node::Core;
 use alluvia_snapshot::{Durability, NewBatch, Store, Want};
 use alluvia_storage::FaultDisk;
-use alluvia_types::Freshness;
-use alluvia_types::{Clock, ManualClock, Stage, TableId, Version};
+use alluvia_types::{Clock, Freshness, ManualClock, Stage, TableId, Version};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +39,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Where the rows of one batch for one table are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum Organised {
     Tail,
     /// In a staged segment that no manifest names yet.
     Attached,
@@ -51,7 +50,7 @@ enum Place {
 #[derive(Debug, Default)]
 struct Model {
     /// Version, table, and where they are.
-    parts: Vec<(u64, usize, Place)>,
+    parts: Vec<(u64, usize, Organised)>,
     visible: u64,
     /// Everything through this version has been visible for ever; how long that is, is not known from before the opening.
     recovered: u64,
@@ -61,14 +60,14 @@ struct Model {
 }
 
 impl Model {
-    fn commit(&mut self, now: Duration, version: Version, tables: &[usize], place: Place) {
+    fn commit(&mut self, now: Duration, version: Version, tables: &[usize], place: Organised) {
         assert_eq!(version.0, self.visible + 1);
         self.visible = version.0;
         self.visible_at.push((now, version.0));
         self.parts.extend(tables.iter().map(|&table| (version.0, table, place)));
     }
 
-    fn moved(&mut self, from: &[Place], to: Place) {
+    fn moved(&mut self, from: &[Organised], to: Organised) {
         for (_, _, place) in &mut self.parts {
             if from.contains(place) {
                 *place = to;
@@ -83,10 +82,10 @@ impl Model {
 
     /// The version before the first whose rows of these tables are less organised.
     fn complete(&self, tables: &[usize], stage: Stage) -> u64 {
-        let lacks = |place: Place| match stage {
+        let lacks = |place: Organised| match stage {
             Stage::Ingested => false,
-            Stage::Sorted => place == Place::Tail,
-            Stage::Merged => place != Place::Merged,
+            Stage::Sorted => place == Organised::Tail,
+            Stage::Merged => place != Organised::Merged,
         };
         let lacking = self.parts.iter().filter(|(_, table, place)| tables.contains(table) && lacks(*place));
         lacking.map(|(version, _, _)| version - 1).min().unwrap_or(self.visible)
@@ -129,7 +128,7 @@ proptest! {
         let mut model = Model::default();
         let tables: [TableId; TABLES] = [0, 1].map(|at| {
             let (table, committed) = create(&core, &format!("t{at}")).unwrap();
-            model.commit(clock.monotonic(), committed.version, &[], Place::Tail);
+            model.commit(clock.monotonic(), committed.version, &[], Organised::Tail);
             table
         });
         let some = || rows(&[(1, "red"), (700, "green"), (12, "")]);
@@ -139,7 +138,7 @@ proptest! {
                 Step::Insert(into) => {
                     let into: Vec<usize> = (0..TABLES).filter(|&at| into[at]).collect();
                     let parts: Vec<_> = into.iter().map(|&at| (tables[at], some())).collect();
-                    model.commit(now, insert(&core, &parts).unwrap().version, &into, Place::Tail);
+                    model.commit(now, insert(&core, &parts).unwrap().version, &into, Organised::Tail);
                 }
                 Step::Load(at) => {
                     let entry = core.catalog().by_id(tables[at]).cloned().unwrap();
@@ -147,15 +146,15 @@ proptest! {
                     load.append(some()).unwrap();
                     let batch = NewBatch { loads: vec![load.finish().unwrap()], ..NewBatch::default() };
                     let version = core.submit(batch, Durability::Sync).unwrap().version;
-                    model.commit(now, version, &[at], Place::Attached);
+                    model.commit(now, version, &[at], Organised::Attached);
                 }
                 Step::Sort => {
                     core.sort().unwrap();
-                    model.moved(&[Place::Tail, Place::Attached], Place::Sorted);
+                    model.moved(&[Organised::Tail, Organised::Attached], Organised::Sorted);
                 }
                 Step::Merge => {
                     core.merge(true).unwrap();
-                    model.moved(&[Place::Sorted], Place::Merged);
+                    model.moved(&[Organised::Sorted], Organised::Merged);
                 }
                 Step::Wait(millis) => clock.advance(Duration::from_millis(millis)),
                 Step::Reopen => {

@@ -8,7 +8,7 @@
 
 use crate::nested::set;
 use crate::stars::small_tables;
-use crate::statements::{Asked, CREATE, PINNED, any, rows};
+use crate::statements::{CREATE, GeneratedStatement, PINNED, any, rows};
 use crate::support::{Random, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
@@ -77,7 +77,7 @@ pub(crate) fn agree(a: &[Vec<Cell>], b: &[Vec<Cell>]) -> bool {
 }
 
 /// The columns and the rows of an answer; once more, too, where the statement is prepared.
-async fn answer(session: &Session, asked: &Asked) -> Result<(Vec<(String, DataType)>, Vec<Vec<Cell>>)> {
+async fn answer(session: &Session, asked: &GeneratedStatement) -> Result<(Vec<(String, DataType)>, Vec<Vec<Cell>>)> {
     let outcome = match asked.values.as_slice() {
         [] => session.sql(&asked.sql).await?,
         values => {
@@ -93,7 +93,7 @@ async fn answer(session: &Session, asked: &Asked) -> Result<(Vec<(String, DataTy
 }
 
 /// Panics unless both sessions say the same; whether they answer.
-pub(crate) async fn compared(asked: &Asked, fast: &Session, general: &Session) -> bool {
+pub(crate) async fn compared(asked: &GeneratedStatement, fast: &Session, general: &Session) -> bool {
     match (answer(fast, asked).await, answer(general, asked).await) {
         (Ok((columns, found)), Ok((expected_columns, expected))) => {
             assert_eq!(columns, expected_columns, "{asked:?}");
@@ -180,7 +180,7 @@ async fn world(seed: u64, time: Duration, least: u64) -> Shares {
     small_tables(&general, &mut random).await;
     fill(&db, &general, &mut random, true).await;
     let mut shares = Shares::default();
-    let mut recent: Vec<Asked> = Vec::new();
+    let mut recent: Vec<GeneratedStatement> = Vec::new();
     let start = Instant::now();
     while start.elapsed() < time || shares.asked < least {
         match random.below(600) {

@@ -4,7 +4,7 @@
 
 use crate::index_answers::{compared, explained};
 use crate::nested;
-use crate::statements::{Asked, CREATE, GROUPS, condition, rows, wheres};
+use crate::statements::{CREATE, GROUPS, GeneratedStatement, condition, rows, wheres};
 use crate::support::Random;
 use alluvia_snapshot::Store;
 use alluvia_types::Stage;
@@ -214,7 +214,7 @@ async fn near_misses_are_left_to_the_planner() {
     general.sql(&rows(&mut random, 40)).await.expect("inserts");
     let (mut answered, mut refused) = (0, 0);
     for sql in each() {
-        let asked = Asked::of(sql);
+        let asked = GeneratedStatement::of(sql);
         for session in [&short, &all] {
             match compared(&asked, session, &general).await {
                 true => answered += 1,
@@ -229,7 +229,7 @@ async fn near_misses_are_left_to_the_planner() {
     assert!(refused >= WRONG.len() && refused * 3 < answered, "{answered} answered, {refused} refused");
     // And without the odd thing the index does answer.
     for plain in ["SELECT count(*), sum(cents) FROM sales s WHERE country = 'Peru'", ALIKE[3], ALIKE[4]] {
-        assert!(compared(&Asked::of(plain.to_owned()), &short, &general).await);
+        assert!(compared(&GeneratedStatement::of(plain.to_owned()), &short, &general).await);
         let plan = explained(&short, "EXPLAIN", plain).await.expect("explains");
         assert!(plan.contains("IndexAnswer"), "{plain}\n{plan}");
     }

@@ -4,10 +4,9 @@
 //! matters, and nothing depends on the last digit of a float.
 
 use crate::near_misses::near_miss;
-use crate::nested;
-use crate::stars;
 use crate::support::Random;
 use crate::times::computed;
+use crate::{nested, stars};
 use alluvia_query::ScalarValue;
 
 pub(crate) const CREATE: &str = "CREATE TABLE sales (
@@ -266,33 +265,33 @@ fn moment(random: &mut Random) -> String {
 
 /// A statement, and values for its parameters.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct GeneratedStatement {
     pub(crate) sql: String,
     pub(crate) values: Vec<ScalarValue>,
     /// Whether the order of its rows is part of its answer.
     pub(crate) is_ordered: bool,
 }
 
-impl Asked {
-    pub(crate) fn of(sql: String) -> Asked {
-        Asked { is_ordered: sql.contains("ORDER BY"), sql, values: Vec::new() }
+impl GeneratedStatement {
+    pub(crate) fn of(sql: String) -> GeneratedStatement {
+        GeneratedStatement { is_ordered: sql.contains("ORDER BY"), sql, values: Vec::new() }
     }
 }
 
 /// Any statement of any kind. Joins are with the tables of [`stars::small_tables`].
-pub(crate) fn any(random: &mut Random) -> Asked {
+pub(crate) fn any(random: &mut Random) -> GeneratedStatement {
     match random.below(20) {
-        0..7 => Asked::of(aggregate(random)),
-        7..9 => Asked::of(pinned(random)),
-        9..11 => Asked::of(having(random)),
+        0..7 => GeneratedStatement::of(aggregate(random)),
+        7..9 => GeneratedStatement::of(pinned(random)),
+        9..11 => GeneratedStatement::of(having(random)),
         // Those have orders inside of them.
         11 | 12 => {
             let sql = nested::statement(random);
-            Asked { is_ordered: sql.contains("LIMIT"), sql, values: Vec::new() }
+            GeneratedStatement { is_ordered: sql.contains("LIMIT"), sql, values: Vec::new() }
         }
-        13 | 14 => Asked { is_ordered: false, sql: stars::statement(random), values: Vec::new() },
+        13 | 14 => GeneratedStatement { is_ordered: false, sql: stars::statement(random), values: Vec::new() },
         15 | 16 => parameters(random),
-        _ => Asked::of(near_miss(random)),
+        _ => GeneratedStatement::of(near_miss(random)),
     }
 }
 
@@ -426,7 +425,7 @@ fn having(random: &mut Random) -> String {
 }
 
 /// A statement with parameters, and values of types that do and do not fit.
-fn parameters(random: &mut Random) -> Asked {
+fn parameters(random: &mut Random) -> GeneratedStatement {
     let text = |random: &mut Random, from: &[&str]| match random.below(9) {
         0 => ScalarValue::Utf8(None),
         _ => ScalarValue::from(random.pick(from)),
@@ -484,5 +483,5 @@ fn parameters(random: &mut Random) -> Asked {
         1 => format!("SELECT {group}, {exact} FROM sales s{} GROUP BY {group}", wheres(&conditions)),
         _ => format!("SELECT {group} AS k, {exact} FROM sales s{} GROUP BY 1 HAVING count(*) > 1", wheres(&conditions)),
     };
-    Asked { sql, values, is_ordered: false }
+    GeneratedStatement { sql, values, is_ordered: false }
 }

@@ -4,7 +4,7 @@
 
 use crate::index_answers::{compared, explained};
 use crate::nested::set;
-use crate::statements::Asked;
+use crate::statements::GeneratedStatement;
 use crate::support::Random;
 use alluvia_node::Database;
 use alluvia_snapshot::Store;
@@ -66,7 +66,7 @@ async fn ranges_that_end_anywhere_are_answered_by_the_index() {
         };
         for select in ["count(*), sum(v), min(x), max(x), avg(x)", "kind, count(*), min(x)"] {
             let group = if select.starts_with("kind") { " GROUP BY kind" } else { "" };
-            let asked = Asked::of(format!("SELECT {select} FROM seen WHERE {condition}{group}"));
+            let asked = GeneratedStatement::of(format!("SELECT {select} FROM seen WHERE {condition}{group}"));
             assert!(compared(&asked, &fast, &general).await, "{asked:?}");
             let plan = explained(&fast, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
             assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
@@ -77,7 +77,7 @@ async fn ranges_that_end_anywhere_are_answered_by_the_index() {
     let plan = explained(&fast, "EXPLAIN ANALYZE", both).await.expect("is explained");
     assert!(plan.contains("filters=[local.hour (") && plan.contains(" codes), local in range]"), "{plan}");
     for group in ["day", "date_trunc('month', day)", "date_trunc('day', at)"] {
-        let asked = Asked::of(format!(
+        let asked = GeneratedStatement::of(format!(
             "SELECT {group} AS k, count(*), sum(v) FROM seen WHERE local >= '2026-02-03 04:05:06' GROUP BY 1"
         ));
         assert!(compared(&asked, &fast, &general).await, "{asked:?}");
@@ -100,8 +100,9 @@ async fn a_member_that_comes_with_its_question_is_counted_within_the_range() {
         .sql("INSERT INTO seen VALUES ('2026-01-05 10:30:00', 'new', 7), ('2026-01-05 08:30:00', 'new', 9)")
         .await
         .expect("inserts");
-    let asked =
-        Asked::of("SELECT count(*), sum(v) FROM seen WHERE kind = 'new' AND at >= '2026-01-05 09:00:00'".to_owned());
+    let asked = GeneratedStatement::of(
+        "SELECT count(*), sum(v) FROM seen WHERE kind = 'new' AND at >= '2026-01-05 09:00:00'".to_owned(),
+    );
     let general = db.session();
     set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
     for _ in 0..3 {
@@ -201,7 +202,7 @@ async fn constants_that_are_computed_need_no_plan() {
     for condition in COMPUTED {
         for select in ["count(*), sum(v), min(x)", "kind, count(*)"] {
             let group = if select.starts_with("kind") { " GROUP BY kind" } else { "" };
-            let asked = Asked::of(format!("SELECT {select} FROM seen WHERE {condition}{group}"));
+            let asked = GeneratedStatement::of(format!("SELECT {select} FROM seen WHERE {condition}{group}"));
             // The second time of what is known by its text.
             for session in [&short, &short, &rule] {
                 assert!(compared(&asked, session, &general).await, "{asked:?}");

@@ -1,9 +1,8 @@
-//! The operators of integers, and the rule that puts them and those of floats and decimals in place.
+//! Puts checked operators of integers, floats and decimals in the place of DataFusion's ([`alluvia_functions::operators`]).
 
 use crate::expressions::changed;
 use alluvia_functions::operators::integers::OfIntegers;
-use alluvia_functions::operators::type_of;
-use alluvia_functions::operators::{decimal_quotients, floats};
+use alluvia_functions::operators::{decimal_quotients, floats, type_of};
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;

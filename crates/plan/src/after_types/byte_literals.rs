@@ -1,16 +1,12 @@
 //! Text literals that coercion made bytes of.
 
 use crate::expressions::changed;
-use alluvia_functions::bytes::become_bytes;
-use alluvia_functions::bytes::is_bytes;
-use alluvia_functions::bytes::text_literal;
+use alluvia_functions::bytes::{become_bytes, is_bytes, text_literal};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::expr::Cast;
-use datafusion::logical_expr::expr::TryCast;
+use datafusion::logical_expr::expr::{Cast, TryCast};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 /// Reads literals that have become bytes because something wants bytes. Types must have been coerced.

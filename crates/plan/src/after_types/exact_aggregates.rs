@@ -1,21 +1,13 @@
 //! Averages of BIGINT, and variances of integers and decimals, over exact sums.
 
 use crate::expressions::changed;
-use alluvia_functions::aggregates::exact::Of;
+use alluvia_functions::aggregates::exact::ExactAggregate;
 use arrow::datatypes::DataType;
-use datafusion::common::DFSchema;
-use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::logical_expr::AggregateUDF;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ExprSchemable;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::WindowFunctionDefinition;
-use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::expr::AggregateFunctionParams;
-use datafusion::logical_expr::expr::Cast;
-use datafusion::logical_expr::expr::WindowFunction;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, Cast, WindowFunction};
+use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use std::sync::Arc;
 
@@ -30,14 +22,14 @@ impl AnalyzerRule for ExactSpreads {
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let concerns = |expr: &Expr| match expr {
-            Expr::AggregateFunction(call) => Of::named(call.func.name()).is_some(),
-            Expr::WindowFunction(call) => Of::named(call.fun.name()).is_some(),
+            Expr::AggregateFunction(call) => ExactAggregate::named(call.func.name()).is_some(),
+            Expr::WindowFunction(call) => ExactAggregate::named(call.fun.name()).is_some(),
             _ => false,
         };
         changed(plan, concerns, |expr, schema| {
             Ok(match expr {
                 Expr::AggregateFunction(mut call) => {
-                    match Of::named(call.func.name()).and_then(|of| exact(of, &mut call.params, schema)) {
+                    match ExactAggregate::named(call.func.name()).and_then(|of| exact(of, &mut call.params, schema)) {
                         Some(func) => Transformed::yes(Expr::AggregateFunction(AggregateFunction { func, ..call })),
                         None => Transformed::no(Expr::AggregateFunction(call)),
                     }
@@ -57,7 +49,9 @@ impl AnalyzerRule for ExactSpreads {
 
 fn exact_in_window(call: &mut WindowFunction, schema: &DFSchema) -> bool {
     let params = &mut call.params;
-    let (Some(of), [argument], false) = (Of::named(call.fun.name()), params.args.as_slice(), params.distinct) else {
+    let (Some(of), [argument], false) =
+        (ExactAggregate::named(call.fun.name()), params.args.as_slice(), params.distinct)
+    else {
         return false;
     };
     let Some(inner) = counted(of, argument, schema) else { return false };
@@ -67,19 +61,19 @@ fn exact_in_window(call: &mut WindowFunction, schema: &DFSchema) -> bool {
 }
 
 /// The function in the place of DataFusion's, whose argument is no double any more then.
-fn exact(of: Of, params: &mut AggregateFunctionParams, schema: &DFSchema) -> Option<Arc<AggregateUDF>> {
+fn exact(of: ExactAggregate, params: &mut AggregateFunctionParams, schema: &DFSchema) -> Option<Arc<AggregateUDF>> {
     let ([argument], false) = (params.args.as_slice(), params.distinct) else { return None };
     params.args = vec![counted(of, argument, schema)?];
     Some(of.function())
 }
 
 /// What a double was made of, if it is added up exactly.
-fn counted(of: Of, argument: &Expr, schema: &DFSchema) -> Option<Expr> {
+fn counted(of: ExactAggregate, argument: &Expr, schema: &DFSchema) -> Option<Expr> {
     let Expr::Cast(Cast { expr, field }) = argument else { return None };
     let counts = match expr.get_type(schema).ok()? {
         DataType::Int64 => true,
         // 2^22 of the largest are added up exactly as doubles, and averages of decimals are decimals.
-        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Decimal128(..) => of != Of::Average,
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Decimal128(..) => of != ExactAggregate::Average,
         _ => false,
     };
     (counts && *field.data_type() == DataType::Float64).then(|| expr.as_ref().clone())

@@ -1,22 +1,14 @@
 //! Casts between text and bytes that a user wrote.
 
 use crate::expressions::changed_as_written;
-use alluvia_functions::bytes::become_bytes;
 use alluvia_functions::bytes::functions::shown;
-use alluvia_functions::bytes::is_bytes;
-use alluvia_functions::bytes::is_text;
-use alluvia_functions::bytes::text_literal;
+use alluvia_functions::bytes::{become_bytes, is_bytes, is_text, text_literal};
 use arrow::datatypes::DataType;
-use datafusion::common::DFSchema;
-use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ExprSchemable;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::expr::Cast;
-use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr::TryCast;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 

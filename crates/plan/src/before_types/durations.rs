@@ -1,26 +1,14 @@
 //! Comparisons of intervals and durations by their length.
 
-use crate::expressions::changed_as_written;
-use crate::expressions::parts_of_case;
-use alluvia_functions::conditional::interval_extremes::chooses;
-use alluvia_functions::conditional::interval_extremes::chosen;
-use alluvia_functions::conditional::interval_extremes::chosen_from;
-use alluvia_functions::operators::durations::is_span;
-use alluvia_functions::operators::durations::is_text;
-use alluvia_functions::operators::durations::length;
-use alluvia_functions::operators::durations::read_span;
+use crate::expressions::{changed_as_written, parts_of_case};
+use alluvia_functions::conditional::interval_extremes::{chooses, chosen, chosen_from};
+use alluvia_functions::operators::durations::{is_span, is_text, length, read_span};
 use arrow::datatypes::DataType;
-use datafusion::common::DFSchema;
-use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::logical_expr::Between;
-use datafusion::logical_expr::BinaryExpr;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ExprSchemable;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::Operator;
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 
 /// Compares spans by their lengths. Types must not have been coerced.

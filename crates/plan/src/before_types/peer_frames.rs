@@ -8,8 +8,7 @@
 
 use super::window_lists::lists_in_order;
 use crate::expressions::changed_as_written;
-use alluvia_values::errors::not_supported;
-use alluvia_values::errors::wrap;
+use alluvia_values::errors::{not_supported, wrap};
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};

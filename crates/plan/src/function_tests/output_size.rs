@@ -2,8 +2,7 @@
 
 use crate::testing::context;
 use alluvia_functions::output_size::StatementLimits;
-use alluvia_functions::output_size::lists::BOUNDED;
-use alluvia_functions::output_size::lists::{CASTS, NO_MORE_THAN_GIVEN, SMALL};
+use alluvia_functions::output_size::lists::{BOUNDED, CASTS, NO_MORE_THAN_GIVEN, SMALL};
 use datafusion::prelude::SessionContext;
 use std::collections::BTreeSet;
 

@@ -159,7 +159,7 @@ fn without_casts(expr: &Expr) -> &Expr {
 
 /// Where an expression stands in a filter.
 #[derive(Clone, Copy)]
-enum Place {
+enum FilterPosition {
     /// Below nothing but AND, OR and NOT, where false is as good as NULL.
     Filter { is_negated: bool, is_below_or: bool },
     /// Where NULL and false differ.
@@ -173,19 +173,19 @@ struct Found {
     is_unsafe: bool,
 }
 
-fn find<'a>(expr: &'a Expr, place: Place, found: &mut HashMap<&'a Expr, Found>) -> Result<()> {
+fn find<'a>(expr: &'a Expr, place: FilterPosition, found: &mut HashMap<&'a Expr, Found>) -> Result<()> {
     match (expr, place) {
         (Expr::Alias(alias), _) => return find(&alias.expr, place, found),
-        (Expr::Not(inner), Place::Filter { is_negated, is_below_or }) => {
-            return find(inner, Place::Filter { is_negated: !is_negated, is_below_or }, found);
+        (Expr::Not(inner), FilterPosition::Filter { is_negated, is_below_or }) => {
+            return find(inner, FilterPosition::Filter { is_negated: !is_negated, is_below_or }, found);
         }
         (
             Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }),
-            Place::Filter { is_negated, is_below_or },
+            FilterPosition::Filter { is_negated, is_below_or },
         ) => {
             // NOT (a AND b) is NOT a OR NOT b.
             let is_or = (*op == Operator::Or) != is_negated;
-            let place = Place::Filter { is_negated, is_below_or: is_below_or || is_or };
+            let place = FilterPosition::Filter { is_negated, is_below_or: is_below_or || is_or };
             find(left, place, found)?;
             return find(right, place, found);
         }
@@ -193,10 +193,12 @@ fn find<'a>(expr: &'a Expr, place: Place, found: &mut HashMap<&'a Expr, Found>) 
     }
     if let Some(atom) = Atom::of(expr) {
         let (is_counted, is_safe) = match place {
-            Place::Value => (true, false),
+            FilterPosition::Value => (true, false),
             // `a <> 1` becomes part of a list below NOT alone.
-            Place::Filter { is_negated, .. } if !atom.is_list && atom.is_negated && !is_negated => (false, true),
-            Place::Filter { is_negated, is_below_or } => {
+            FilterPosition::Filter { is_negated, .. } if !atom.is_list && atom.is_negated && !is_negated => {
+                (false, true)
+            }
+            FilterPosition::Filter { is_negated, is_below_or } => {
                 (true, atom.has_values && !(is_below_or && atom.is_negated != is_negated))
             }
         };
@@ -204,13 +206,17 @@ fn find<'a>(expr: &'a Expr, place: Place, found: &mut HashMap<&'a Expr, Found>) 
         all.atoms += usize::from(is_counted);
         all.is_unsafe |= !is_safe;
     }
-    expr.apply_children(|child| find(child, Place::Value, found).map(|()| TreeNodeRecursion::Continue))?;
+    expr.apply_children(|child| find(child, FilterPosition::Value, found).map(|()| TreeNodeRecursion::Continue))?;
     Ok(())
 }
 
 /// The expression without what the rule gets wrong.
 fn hide(expr: Expr, is_filter: bool) -> Result<Transformed<Expr>> {
-    let place = if is_filter { Place::Filter { is_negated: false, is_below_or: false } } else { Place::Value };
+    let place = if is_filter {
+        FilterPosition::Filter { is_negated: false, is_below_or: false }
+    } else {
+        FilterPosition::Value
+    };
     let mut found = HashMap::new();
     find(&expr, place, &mut found)?;
     let is_wrong = |found: &Found| found.is_unsafe && found.atoms > 1;

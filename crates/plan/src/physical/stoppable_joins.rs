@@ -11,7 +11,7 @@
 //! aggregates them asks for the next at once.
 
 use crate::rules::StopCheck;
-use crate::wrapped_operator::{InPlace, PosingExec};
+use crate::wrapped_operator::{WrappedOperator, WrappedOperatorExec};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::Result;
@@ -95,7 +95,7 @@ fn makes_many(plan: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 fn giving_way(plan: Arc<dyn ExecutionPlan>, stop: &StopCheck) -> Arc<dyn ExecutionPlan> {
-    Arc::new(PosingExec::new(plan, GivingWay { stop: stop.clone() }))
+    Arc::new(WrappedOperatorExec::new(plan, GivingWay { stop: stop.clone() }))
 }
 
 /// The operator asks before each batch, and gives way.
@@ -104,7 +104,7 @@ struct GivingWay {
     stop: StopCheck,
 }
 
-impl InPlace for GivingWay {
+impl WrappedOperator for GivingWay {
     fn of(&self, _operator: &Arc<dyn ExecutionPlan>) -> Result<GivingWay> {
         Ok(self.clone())
     }

@@ -9,7 +9,7 @@ use super::KnownOperators;
 use super::estimate::{Input, Operator, Role};
 use super::meter::Meter;
 use super::source::ScannedParts;
-use crate::wrapped_operator::PosingExec;
+use crate::wrapped_operator::WrappedOperatorExec;
 use datafusion::common::Result;
 use datafusion::common::stats::Precision;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
@@ -67,7 +67,7 @@ fn cut_from(
         if children.is_empty() { Arc::clone(plan) } else { replace_children_if_necessary(Arc::clone(plan), children)? };
     let meter = counted.then(|| Meter::new(plan.output_partitioning().partition_count()));
     let metered: Arc<dyn ExecutionPlan> = match &meter {
-        Some(meter) => Arc::new(PosingExec::new(with_children, Arc::clone(meter))),
+        Some(meter) => Arc::new(WrappedOperatorExec::new(with_children, Arc::clone(meter))),
         None => with_children,
     };
     Ok((metered, Operator { role, meter, foreseen, inputs }))

@@ -324,7 +324,7 @@ impl Time {
         }
     }
 
-    /// A day stays one if it is moved by whole days (`checked::moments`).
+    /// A day stays one if it is moved by whole days (`alluvia_plan::before_types::timestamps`).
     fn later(self, span: Span) -> Option<Time> {
         let micros = self.micros()?;
         let days = months_later(micros.div_euclid(MICROS_PER_DAY), span.months) + span.days;

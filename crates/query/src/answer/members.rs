@@ -9,7 +9,7 @@
 //! not to be false.
 
 use super::conditions::codes_where;
-use crate::table::{EVALUATED_MAX, batch_of_members, evaluated};
+use crate::members::{EVALUATED_MAX, batch_of_members, evaluated};
 use alluvia_catalog::Dictionaries;
 use alluvia_functions::output_size::StatementLimits;
 use alluvia_space::{Column, DataType};

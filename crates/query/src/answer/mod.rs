@@ -6,7 +6,8 @@
 //!
 //! Invariant: the general way is always right, and this one gives the same rows or steps aside.
 
-mod aim;
+pub(crate) mod cached_statement;
+
 mod bound;
 mod boxes;
 mod columns;
@@ -35,7 +36,7 @@ mod units;
 mod verify;
 mod years;
 
-pub(crate) use aim::{Aim, Aims, bind_at};
+pub(crate) use crate::answer::cached_statement::{CachedStatement, CachedStatements, bind_at};
 pub(crate) use bound::{Bound, bind};
 pub(crate) use conditions::values_of;
 pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape, check_memo as check_cuboids_memo};

@@ -5,12 +5,11 @@
 //! - Each refinement looks like the answer: the same columns, names, types, order and limit. The last one is the answer.
 
 use super::bound::{Bound, without_edges};
-use super::columns;
 use super::run::{Asking, Begun, add_segments};
 use super::sampled::{Accuracy, Bounded, Goals, bounded, goals_of, used_of};
 use super::statement::Item;
-use super::{Kept, group_codes};
-use crate::table::SampleUsed;
+use super::{Kept, columns, group_codes};
+use crate::used::SampleUsed;
 use alluvia_snapshot::TableRead;
 use alluvia_tree::Counters;
 use alluvia_tree::sample::{Estimates, Refine, Refiner, SAMPLE_ROWS_MIN, STRATA_MIN, Step};

@@ -12,11 +12,11 @@ use super::columns::{self, finish, floats, group_column, integers, shown};
 use super::group_codes;
 use super::run::{Asking, Begun, add_segments};
 use super::statement::{Aggregate, Item};
-use crate::table::SampleUsed;
+use crate::used::SampleUsed;
 use alluvia_space::DataType;
 use alluvia_syntax::Sureness;
 use alluvia_tree::estimate::{self, Interval, Kind};
-use alluvia_tree::sample::{Asked, Estimated, Estimates, Goal, Otherwise, Sampled, Source, sample};
+use alluvia_tree::sample::{Estimated, Estimates, Goal, Otherwise, SampleRequest, Sampled, Source, sample};
 use alluvia_tree::{Answer, BoxQuery, Boxes, Counters};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch};
@@ -64,7 +64,7 @@ pub(crate) fn run_within(asking: &Asking<'_>, schema: &SchemaRef, accuracy: &Acc
     let Begun { segments, found, .. } = begun;
     let Some(mut found) = add_segments(&edges, &segments, threads, found)? else { return Ok(None) };
     let codes = group_codes::of(bound, &questions);
-    let asked = Asked {
+    let asked = SampleRequest {
         boxes: &goals.boxes,
         group_codes: &codes,
         goals: &goals.values,

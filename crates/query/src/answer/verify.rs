@@ -9,7 +9,7 @@ use super::sampled::{Accuracy, Missed, goals_of};
 use super::{columns, group_codes};
 use alluvia_tree::Answer;
 use alluvia_tree::estimate::{Aggregate, Interval};
-use alluvia_tree::sample::{Asked, Goal, Otherwise, Sampled, Source, sample};
+use alluvia_tree::sample::{Goal, Otherwise, SampleRequest, Sampled, Source, sample};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::Array;
 use arrow::datatypes::{DataType, TimeUnit};
@@ -110,7 +110,7 @@ pub(crate) fn verify(
     let mut verified = Verified::default();
     for trial in 0..trials {
         stopped()?;
-        let asked = Asked {
+        let asked = SampleRequest {
             boxes: &goals.boxes,
             group_codes: &codes,
             goals: &goals.values,

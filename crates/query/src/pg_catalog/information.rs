@@ -3,11 +3,11 @@
 use super::relations::{Relation, SCHEMAS};
 use super::tables::{Row, relations, row};
 use crate::pg_catalog::{rights, types};
-use crate::table::StatementContext;
+use crate::system::SystemContext;
 use alluvia_syntax::names::DATABASE_NAME;
 
 /// The rows of a view; `None` for one that is always empty.
-pub(crate) fn rows_of(view: &str) -> Option<fn(&StatementContext) -> Vec<Row>> {
+pub(crate) fn rows_of(view: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
     Some(match view {
         "character_sets" => |_| {
             vec![row! {
@@ -49,7 +49,7 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&StatementContext) -> Vec<Row>> {
     })
 }
 
-fn columns(context: &StatementContext) -> Vec<Row> {
+fn columns(context: &SystemContext) -> Vec<Row> {
     let mut rows = Vec::new();
     for relation in relations(context) {
         for (at, column) in relation.columns.into_iter().enumerate() {

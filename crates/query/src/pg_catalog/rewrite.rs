@@ -12,7 +12,7 @@ use super::relations::{SCHEMAS, by_text};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
 use super::{definitions, distinct, factors, facts, fold, rights, types, versions};
 use crate::rights::Authoriser;
-use crate::session::settings::SettingsNow;
+use crate::settings::SettingsNow;
 use alluvia_catalog::Catalog;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::statement::literal_text;
@@ -363,8 +363,8 @@ impl Rewrite<'_> {
             // What may be set so is what changes nothing: its value is all that there is of it.
             "set_config" => {
                 let (name, value) = (argument(0).unwrap_or_default(), argument(1).unwrap_or_default());
-                match crate::session::client_settings::canonical(&name) {
-                    Some(known) => Some(text_expr(&crate::session::client_settings::check(known, &value)?)),
+                match crate::settings::client::canonical(&name) {
+                    Some(known) => Some(text_expr(&crate::settings::client::check(known, &value)?)),
                     None => {
                         return Err(Error::new(
                             ErrorKind::NotSupported,

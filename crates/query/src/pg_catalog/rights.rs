@@ -9,11 +9,10 @@ use super::rewrite::{cast, parts};
 use super::tables::{Row, row};
 use crate::pg_catalog::tables;
 use crate::rights::{Authoriser, aclitem, named};
-use crate::table::StatementContext;
+use crate::system::SystemContext;
 use alluvia_catalog::Catalog;
 use alluvia_catalog::rights::{BOOTSTRAP, Object, PUBLIC, Privilege, Privileges, Rights, Role, RoleId};
-use alluvia_syntax::names::DATABASE_NAME;
-use alluvia_syntax::names::name_of;
+use alluvia_syntax::names::{DATABASE_NAME, name_of};
 use alluvia_syntax::trees::rewriting::call;
 use alluvia_types::{Result, TableId};
 use alluvia_values::errors::wrap;
@@ -33,12 +32,12 @@ const MEMBER_OF: &str = "pg_catalog_memberof";
 /// Columns that are access lists.
 const ACCESS_LISTS: [&str; 3] = ["relacl", "datacl", "nspacl"];
 
-fn rights(context: &StatementContext) -> &Rights {
+fn rights(context: &SystemContext) -> &Rights {
     context.snapshot.catalog.rights()
 }
 
 /// A role's name by its number.
-pub(super) fn name(context: &StatementContext, oid: i64) -> String {
+pub(super) fn name(context: &SystemContext, oid: i64) -> String {
     rights(context).name(RoleId(u32::try_from(oid).unwrap_or(0))).to_owned()
 }
 
@@ -48,7 +47,7 @@ fn config(role: &Role) -> Option<String> {
 }
 
 /// `pg_roles`, `pg_authid`.
-pub(super) fn roles(context: &StatementContext) -> Vec<Row> {
+pub(super) fn roles(context: &SystemContext) -> Vec<Row> {
     let role = |role: &Role| {
         let mut row = row! {
             oid: i64::from(role.id.0), rolname: role.name.clone(), rolsuper: role.superuser, rolinherit: true,
@@ -62,7 +61,7 @@ pub(super) fn roles(context: &StatementContext) -> Vec<Row> {
 }
 
 /// `pg_user`, `pg_shadow`.
-pub(super) fn users(context: &StatementContext) -> Vec<Row> {
+pub(super) fn users(context: &SystemContext) -> Vec<Row> {
     let user = |role: &Role| {
         let mut row = row! {
             usename: role.name.clone(), usesysid: i64::from(role.id.0), usecreatedb: role.superuser,
@@ -75,7 +74,7 @@ pub(super) fn users(context: &StatementContext) -> Vec<Row> {
 }
 
 /// `pg_group`.
-pub(super) fn groups(context: &StatementContext) -> Vec<Row> {
+pub(super) fn groups(context: &SystemContext) -> Vec<Row> {
     let rights = rights(context);
     let group = |role: &Role| {
         let members = rights.roles().filter(|member| member.member_of.contains(&role.id));
@@ -86,7 +85,7 @@ pub(super) fn groups(context: &StatementContext) -> Vec<Row> {
 }
 
 /// `pg_auth_members`.
-pub(super) fn members(context: &StatementContext) -> Vec<Row> {
+pub(super) fn members(context: &SystemContext) -> Vec<Row> {
     let memberships = |member: &Role| {
         let member_id = i64::from(member.id.0);
         let row = move |role: &RoleId| {
@@ -101,18 +100,18 @@ pub(super) fn members(context: &StatementContext) -> Vec<Row> {
 }
 
 /// `pg_db_role_setting`.
-pub(super) fn role_settings(context: &StatementContext) -> Vec<Row> {
+pub(super) fn role_settings(context: &SystemContext) -> Vec<Row> {
     let row = |role: &Role| Some(row! { setrole: i64::from(role.id.0), setconfig: config(role)? });
     rights(context).roles().filter_map(row).collect()
 }
 
 /// The access list of the database.
-pub(super) fn database_acl(context: &StatementContext) -> String {
+pub(super) fn database_acl(context: &SystemContext) -> String {
     acl(rights(context), Object::Database, BOOTSTRAP, Privileges::OF_DATABASE)
 }
 
 /// The access list of a table, if anything on it was granted.
-pub(super) fn table_acl(context: &StatementContext, relation: &Relation) -> Option<String> {
+pub(super) fn table_acl(context: &SystemContext, relation: &Relation) -> Option<String> {
     let (rights, id) = (rights(context), table_id(relation.oid)?);
     let on = Object::Table(id);
     rights.grants(on).next()?;
@@ -132,16 +131,16 @@ fn table_id(oid: i64) -> Option<TableId> {
 }
 
 /// `information_schema.table_privileges`: what the session's roles gave or got, and what everybody got.
-pub(super) fn table_privileges(context: &StatementContext) -> Vec<Row> {
+pub(super) fn table_privileges(context: &SystemContext) -> Vec<Row> {
     privileges(context, true)
 }
 
 /// `information_schema.role_table_grants`: the same without what everybody got.
-pub(super) fn role_table_grants(context: &StatementContext) -> Vec<Row> {
+pub(super) fn role_table_grants(context: &SystemContext) -> Vec<Row> {
     privileges(context, false)
 }
 
-fn privileges(context: &StatementContext, of_everybody: bool) -> Vec<Row> {
+fn privileges(context: &SystemContext, of_everybody: bool) -> Vec<Row> {
     let (rights, mut rows) = (rights(context), Vec::new());
     let Ok(id) = context.authoriser.role() else { return rows };
     let is_own = |role: RoleId| rights.is_in(id, role);
@@ -168,13 +167,13 @@ fn privileges(context: &StatementContext, of_everybody: bool) -> Vec<Row> {
 }
 
 /// `information_schema.enabled_roles`.
-pub(super) fn enabled_roles(context: &StatementContext) -> Vec<Row> {
+pub(super) fn enabled_roles(context: &SystemContext) -> Vec<Row> {
     let Ok(id) = context.authoriser.role() else { return Vec::new() };
     rights(context).reach(id).into_iter().map(|role| row! { role_name: rights(context).name(role) }).collect()
 }
 
 /// `information_schema.applicable_roles`.
-pub(super) fn applicable_roles(context: &StatementContext) -> Vec<Row> {
+pub(super) fn applicable_roles(context: &SystemContext) -> Vec<Row> {
     let Ok(id) = context.authoriser.role() else { return Vec::new() };
     let rights = rights(context);
     let reached = rights.reach(id);

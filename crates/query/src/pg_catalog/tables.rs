@@ -4,7 +4,7 @@ use super::definitions::{self, Definition};
 use super::information;
 use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, SCHEMAS, of_system, of_users};
 use crate::pg_catalog::{procedures, rights, types};
-use crate::table::StatementContext;
+use crate::system::SystemContext;
 use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::array::{
@@ -73,7 +73,7 @@ pub(crate) fn is_always_empty(schema: &str, table: &str) -> bool {
     definitions::find(schema, table).is_some() && rows_of(schema, table).is_none()
 }
 
-type Rows = fn(&StatementContext) -> Vec<Row>;
+type Rows = fn(&SystemContext) -> Vec<Row>;
 
 fn rows_of(schema: &str, table: &str) -> Option<Rows> {
     if schema == INFORMATION_SCHEMA {
@@ -150,7 +150,7 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
 }
 
 /// Users' tables with their rows.
-pub(crate) fn users(context: &StatementContext) -> Vec<Relation> {
+pub(crate) fn users(context: &SystemContext) -> Vec<Relation> {
     let mut rows: HashMap<u32, i64> = HashMap::new();
     for stage in context.store.stages() {
         *rows.entry(stage.table.0).or_default() += stage.rows as i64;
@@ -162,13 +162,13 @@ pub(crate) fn users(context: &StatementContext) -> Vec<Relation> {
 }
 
 /// All tables and views.
-pub(crate) fn relations(context: &StatementContext) -> Vec<Relation> {
+pub(crate) fn relations(context: &SystemContext) -> Vec<Relation> {
     let mut relations = users(context);
     relations.extend(of_system());
     relations
 }
 
-fn classes(context: &StatementContext) -> Vec<Row> {
+fn classes(context: &SystemContext) -> Vec<Row> {
     let class = |relation: Relation| {
         let of_heap = if relation.kind == "r" { 2 } else { 0 };
         let acl = rights::table_acl(context, &relation);
@@ -184,7 +184,7 @@ fn classes(context: &StatementContext) -> Vec<Row> {
     relations(context).into_iter().map(class).collect()
 }
 
-fn attributes(context: &StatementContext) -> Vec<Row> {
+fn attributes(context: &SystemContext) -> Vec<Row> {
     let types: HashMap<i64, types::PgType> = types::all().map(|known| (known.oid, known)).collect();
     let mut rows = Vec::new();
     for relation in relations(context) {
@@ -279,7 +279,7 @@ impl TableProvider for CatalogTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let context = StatementContext::of(session)?;
+        let context = SystemContext::of(session)?;
         let rows = self.rows.map(|rows| rows(&context)).unwrap_or_default();
         let schema = self.schema();
         let columns: Vec<ArrayRef> =

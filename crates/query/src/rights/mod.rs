@@ -10,18 +10,9 @@
 //!
 //! Definitions (names of tables, columns, roles) are everybody's, as in PostgreSQL; rows, and other people's statements, are not.
 
-mod audit;
-mod directory;
-mod log_ins;
-mod refusals;
 mod words;
 
 pub(crate) use crate::rights::words::aclitem;
-pub use audit::is_audit_line;
-pub(crate) use audit::{AUDIT, Audit, AuditEvent, is_refusal, rows as audit_rows};
-pub(crate) use directory::Trust;
-pub(crate) use log_ins::LogIns;
-pub(crate) use refusals::{Refusals, write_statement as write_refused_statement};
 
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, READ_FILES, READ_URLS, Rights, RoleId, WRITE_FILES};
 use alluvia_catalog::{Catalog, TableEntry};
@@ -211,7 +202,7 @@ impl Authoriser {
     }
 
     /// Refuses what only those may who are in a role.
-    fn membership(&self, in_role: RoleId, what: &str) -> Result<()> {
+    pub(crate) fn membership(&self, in_role: RoleId, what: &str) -> Result<()> {
         if self.rights().is_in(self.role()?, in_role) {
             return Ok(());
         }

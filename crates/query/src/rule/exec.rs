@@ -8,7 +8,8 @@
 use super::node::{ColumnOf, Purpose, Question};
 use super::small::{JOINED_ROWS_MAX, KEY_ROWS_MAX, SmallRows, read};
 use crate::answer::{Asking, Bound, Side, Values, run, run_within};
-use crate::table::{SampleUsed, describe_snapshot, tell};
+use crate::table::{describe_snapshot, tell};
+use crate::used::SampleUsed;
 use alluvia_tree::Counters;
 use alluvia_values::errors::wrap;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
@@ -144,7 +145,7 @@ struct Run {
 }
 
 /// The index's answer, and how it came.
-struct Asked {
+struct IndexAnswered {
     batch: RecordBatch,
     counters: Counters,
     by_cuboid: bool,
@@ -238,8 +239,8 @@ impl Run {
     }
 
     /// The rows of an answer, when its figures have been told.
-    fn told(&self, asked: Option<Asked>) -> Result<Option<RecordBatch>> {
-        let Some(Asked { batch, counters, by_cuboid, sample }) = asked else { return Ok(None) };
+    fn told(&self, asked: Option<IndexAnswered>) -> Result<Option<RecordBatch>> {
+        let Some(IndexAnswered { batch, counters, by_cuboid, sample }) = asked else { return Ok(None) };
         let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows, .. } = counters;
         self.count("cuboid", u64::from(by_cuboid));
         if !by_cuboid {
@@ -281,7 +282,7 @@ fn joined(
     smalls: Vec<SmallRows>,
     columns: &[ColumnOf],
     schema: &SchemaRef,
-) -> Result<Option<(Asked, GroupsOf)>> {
+) -> Result<Option<(IndexAnswered, GroupsOf)>> {
     let is_item = |column: &&ColumnOf| matches!(column, ColumnOf::Item(_));
     let items = columns.iter().filter(is_item).count();
     let mut fields: Vec<Field> = columns
@@ -338,11 +339,11 @@ fn joined(
         made.push(values);
     }
     let batch = RecordBatch::try_new(Arc::clone(schema), made)?;
-    Ok(Some((Asked { batch, ..found }, groups)))
+    Ok(Some((IndexAnswered { batch, ..found }, groups)))
 }
 
 /// The answer of a cuboid, or else of the tree, samples if they may, and the tail, at the statement's version.
-fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Option<Asked>> {
+fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Option<IndexAnswered>> {
     let Question { context, read, .. } = question;
     let (snapshot, kept) = (&context.snapshot, &context.index.kept);
     if context.index.cuboids {
@@ -350,7 +351,7 @@ fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Optio
         let store = context.store.as_ref();
         let answered = context.cuboids.answer(bound, snapshot, read, true, store, kept, schema).map_err(wrap)?;
         if let Some((batch, _)) = answered {
-            return Ok(Some(Asked { batch, counters: Counters::default(), by_cuboid: true, sample: None }));
+            return Ok(Some(IndexAnswered { batch, counters: Counters::default(), by_cuboid: true, sample: None }));
         }
     }
     let asking = Asking { bound, read, version: snapshot.version, kept, threads: context.index.threads };
@@ -359,5 +360,5 @@ fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Optio
         None => run(&asking, schema).map(|found| found.map(|(batch, counters)| (batch, counters, None))),
     };
     let found = found.map_err(wrap)?;
-    Ok(found.map(|(batch, counters, sample)| Asked { batch, counters, by_cuboid: false, sample }))
+    Ok(found.map(|(batch, counters, sample)| IndexAnswered { batch, counters, by_cuboid: false, sample }))
 }

@@ -19,7 +19,7 @@ pub(crate) struct Clause {
     pub seed: Option<f64>,
 }
 
-/// Reads a clause that passed [`check`]. Where `describes`, a parameter without a value stands for any.
+/// Reads a clause that passed [`check`](alluvia_syntax::sample::clause::check). Where `describes`, a parameter without a value stands for any.
 pub(crate) fn read(kind: &TableSampleKind, describes: bool) -> Result<Clause> {
     let TableSample { name, quantity, seed, .. } = sample_of(kind);
     let unit = match name {

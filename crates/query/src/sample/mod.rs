@@ -15,5 +15,5 @@ mod outline;
 mod planner;
 mod thin;
 
-pub(crate) use outline::{Asked, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, Outlines};
+pub(crate) use outline::{DrawnQuery, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, Outlines};
 pub(crate) use planner::SamplePlanner;

@@ -7,8 +7,7 @@ use crate::table::{AlluviaTable, Draw, Sample, StatementContext, Unit, sql_schem
 use alluvia_space::weight::weight;
 use alluvia_syntax::sample::thin::is_call;
 use alluvia_types::{Error, ErrorKind, Version};
-use alluvia_values::errors::not_supported;
-use alluvia_values::errors::wrap;
+use alluvia_values::errors::{not_supported, wrap};
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion::common::{DataFusionError, TableReference};

@@ -4,8 +4,11 @@
 //! - Whatever changes definitions, roles or grants goes through [`Session::submit`], and so through here.
 //! - A line names the role that its statement ran as, whatever the session acts as when the statement's transaction commits.
 
-use crate::rights::{Audit, AuditEvent, Authoriser, is_refusal, write_refused_statement};
-use crate::session::core::{Run, Session, blocking};
+use crate::audit::{Audit, AuditEvent, is_refusal};
+use crate::engine::refused::write_statement;
+use crate::execution::blocking::blocking;
+use crate::rights::Authoriser;
+use crate::session::core::{Run, Session};
 use alluvia_access::LogIn;
 use alluvia_catalog::Change;
 use alluvia_snapshot::{Committed, NewBatch};
@@ -65,7 +68,7 @@ impl Session {
         let authoriser = self.authoriser();
         let (audit, refused) = (self.audit_of(AuditEvent::Refused, text, &authoriser), error.clone());
         let (engine, user) = (Arc::clone(&self.engine), authoriser.session_user().to_owned());
-        if let Err(error) = blocking(move || write_refused_statement(&engine, &user, &audit, &refused)).await {
+        if let Err(error) = blocking(move || write_statement(&engine, &user, &audit, &refused)).await {
             tracing::error!(%error, "a refusal could not be written into the audit log");
         }
     }

@@ -7,9 +7,10 @@
 //!   has failed meanwhile is refused.
 //! - Segments that were staged for a batch which is refused before that are removed: nothing names them, and nothing ever will.
 
-use crate::rights::Audit;
+use crate::audit::Audit;
+use crate::execution::blocking::blocking;
 use crate::session::auditing::{Definer, audit_ends};
-use crate::session::core::{Run, Session, blocking, failed_transaction};
+use crate::session::core::{Run, Session, failed_transaction};
 use crate::session::transaction::Transaction;
 use alluvia_copy::progress::Phase;
 use alluvia_snapshot::{Committed, Durability, NewBatch, Store};

@@ -8,8 +8,8 @@
 //!   another would lose digits or words.
 //! - What is the same wherever it stands in a statement is computed once.
 
+use crate::errors::from_datafusion;
 use crate::session::core::{Run, Session};
-use crate::session::errors::from_datafusion;
 use crate::session::outcome::Outcome;
 use crate::session::values::{batch, literals_among};
 use alluvia_catalog::TableEntry;
@@ -49,7 +49,7 @@ const STABLE: [&str; 4] = ["now", "current_timestamp", "current_date", "current_
 const OF_ROWS: [&str; 2] = ["unnest", "unnest_outer"];
 
 /// A query for what is computed.
-struct Asked {
+struct ComputedQuery {
     query: Box<Query>,
     /// Its rows, and whether they have their number in front.
     rows: usize,
@@ -114,7 +114,7 @@ fn expr_at(values: &Values, row: usize, place: usize) -> Result<&Expr> {
 }
 
 /// Asks for the values at these rows and places.
-fn asked(values: &Values, computed: &[(usize, usize)], def: &TableDef, targets: &[usize]) -> Result<Asked> {
+fn asked(values: &Values, computed: &[(usize, usize)], def: &TableDef, targets: &[usize]) -> Result<ComputedQuery> {
     let mut exprs: Vec<Expr> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
     let mut parts: BTreeMap<(usize, usize), Vec<(usize, usize)>> = BTreeMap::new();
@@ -135,7 +135,7 @@ fn asked(values: &Values, computed: &[(usize, usize)], def: &TableDef, targets: 
         parts.entry((place, column)).or_default().push((row, 0));
     }
     let parts = parts.into_iter().map(|((place, column), cells)| Part { place, column, cells }).collect();
-    Ok(Asked { query: query_of_row(exprs)?, rows: 1, is_numbered: false, parts })
+    Ok(ComputedQuery { query: query_of_row(exprs)?, rows: 1, is_numbered: false, parts })
 }
 
 /// Whether an expression may give something else each time.
@@ -148,7 +148,7 @@ fn called(function: &Function) -> Option<String> {
 }
 
 /// Asks for them as VALUES: rows that have any, by their numbers, with NULL for all else.
-fn together(values: &Values, computed: &[(usize, usize)], def: &TableDef, targets: &[usize]) -> Result<Asked> {
+fn together(values: &Values, computed: &[(usize, usize)], def: &TableDef, targets: &[usize]) -> Result<ComputedQuery> {
     let is_computed: HashSet<(usize, usize)> = computed.iter().copied().collect();
     let sorted = |mut numbers: Vec<usize>| {
         numbers.sort_unstable();
@@ -177,7 +177,7 @@ fn together(values: &Values, computed: &[(usize, usize)], def: &TableDef, target
         Part { place, column: at + 1, cells: cells.map(|(at, row)| (*row, at)).collect() }
     };
     let parts = places.iter().enumerate().map(part).collect();
-    Ok(Asked { query, rows: rows.len(), is_numbered: true, parts })
+    Ok(ComputedQuery { query, rows: rows.len(), is_numbered: true, parts })
 }
 
 /// A value as what its column holds, where a type that it has in common with others would make another thing of it: texts of a date and of a

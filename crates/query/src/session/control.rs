@@ -1,15 +1,15 @@
 //! Statements about the session itself: transactions, settings, procedures.
 
-use crate::session::core::{Run, Session, blocking};
+use crate::execution::blocking::blocking;
+use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
 use crate::session::pending::conflict;
-use crate::session::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings};
 use crate::session::transaction::{OpenTransaction, Transaction};
+use crate::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings};
 use alluvia_snapshot::Want;
 use alluvia_syntax::statement::{Access, Procedure, SettingCommand, SettingValue};
 use alluvia_syntax::units::parse_switch;
-use alluvia_types::Freshness;
-use alluvia_types::{Error, ErrorKind, Result, Stage};
+use alluvia_types::{Error, ErrorKind, Freshness, Result, Stage};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -7,9 +7,9 @@
 //! - A COPY that is one batch has the number of the session's producer, as any other batch of the session.
 //! - Within a transaction the rows of a COPY FROM are the transaction's, and wait in memory for its COMMIT.
 
+use crate::errors::from_datafusion;
 use crate::rights::{INSERT, Need};
 use crate::session::core::{Run, Session, State};
-use crate::session::from_datafusion;
 use crate::session::outcome::Outcome;
 use alluvia_catalog::TableEntry;
 use alluvia_copy::progress::Phase;

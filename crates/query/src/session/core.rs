@@ -6,18 +6,18 @@
 //! - A statement that is committing is not dropped by a cancel: whether it committed must be known.
 //! - Whatever ends a statement (error, cancel, timeout, panic), an open transaction is failed by it.
 
-use crate::answer::{Accuracy, Aim};
+use crate::answer::{Accuracy, CachedStatement};
+use crate::clients::{Client, Registration, Standing};
 use crate::engine::Engine;
+use crate::execution::guard::Guarded;
 use crate::rights::{Authoriser, Need, Who, of_statement};
 use crate::session::control::deallocate;
 use crate::session::cursor::Cursors;
-use crate::session::guard::Guarded;
 use crate::session::outcome::Outcome;
 use crate::session::refine::Telling;
-use crate::session::registry::{Client, Place};
-use crate::session::settings::{Settings, SettingsNow};
 use crate::session::supervise::{Record, Stop, SupervisedRows};
 use crate::session::transaction::Transaction;
+use crate::settings::{Settings, SettingsNow};
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_copy::destination::repeated;
 use alluvia_copy::progress::{CancelHandle, CancelToken, Phase, Progress};
@@ -30,20 +30,20 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
 /// A session. See the crate's documentation for an example.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) engine: Arc<Engine>,
-    pub(super) id: u64,
+    pub(crate) id: u64,
     pub(crate) state: Arc<Mutex<State>>,
     /// Held while a statement runs.
-    pub(super) turn: tokio::sync::Mutex<()>,
-    pub(super) cancel: CancelHandle,
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) cancel: CancelHandle,
     progress: Mutex<Arc<Progress>>,
     pub(crate) cursors: Cursors,
-    pub(super) place: Place,
+    pub(crate) place: Registration,
 }
 
 /// Where a session stands between statements.
@@ -103,6 +103,20 @@ impl State {
     }
 }
 
+impl Standing for Mutex<State> {
+    fn who(&self) -> Who {
+        self.lock().who.clone()
+    }
+
+    fn idle(&self) -> &'static str {
+        match self.lock().transaction {
+            Transaction::None => "idle",
+            Transaction::Open(_) => "idle in transaction",
+            Transaction::Failed(_) => "failed transaction",
+        }
+    }
+}
+
 /// One statement on its way.
 pub(crate) struct Run {
     pub(crate) token: CancelToken,
@@ -116,11 +130,11 @@ pub(crate) struct Run {
     /// Its place in `alluvia.queries`.
     pub(crate) query_id: u64,
     /// What is known of the statement from its last answer by the index, and then what is from this one.
-    pub(crate) aim: Mutex<Option<Arc<Aim>>>,
+    pub(crate) cached: Mutex<Option<Arc<CachedStatement>>>,
     /// Set if its answer is to be refined.
-    pub(super) telling: OnceLock<Arc<Telling>>,
+    pub(crate) telling: OnceLock<Arc<Telling>>,
     /// Set to the version that its batch had before, if its producer had sent it before.
-    pub(super) repeated: Arc<OnceLock<Version>>,
+    pub(crate) repeated: Arc<OnceLock<Version>>,
 }
 
 /// What a statement does once it has its turn.
@@ -129,8 +143,15 @@ pub(crate) struct Run {
 /// and proves of all of it that threads may share it.
 type Work<'a> = Box<dyn FnOnce(Arc<Run>) -> BoxFuture<'a, Result<Outcome>> + Send + 'a>;
 
+impl Engine {
+    /// A new session. Cheap.
+    pub fn session(self: &Arc<Engine>) -> Session {
+        Session::new(Arc::clone(self), self.next_session_id())
+    }
+}
+
 impl Session {
-    pub(crate) fn new(engine: Arc<Engine>, id: u64) -> Session {
+    fn new(engine: Arc<Engine>, id: u64) -> Session {
         let settings = engine.default_settings();
         let state = State {
             defaults: settings.clone(),
@@ -144,7 +165,7 @@ impl Session {
         };
         let (state, cancel) = (Arc::new(Mutex::new(state)), CancelHandle::default());
         let start_micros = engine.store().clock().wall_micros();
-        let place = engine.sessions().register(id, start_micros, cancel.clone(), Arc::clone(&state));
+        let place = engine.sessions().register(id, start_micros, cancel.clone(), Arc::clone(&state) as _);
         Session {
             engine,
             id,
@@ -206,7 +227,7 @@ impl Session {
     }
 
     /// The same, to resolve tables by its definitions; refused if the open transaction's own can no longer be.
-    pub(super) fn resolver(&self) -> Result<Authoriser> {
+    pub(crate) fn resolver(&self) -> Result<Authoriser> {
         let newest = self.engine.store().catalog();
         let mut state = self.state.lock();
         let catalog = state.definitions(&newest)?;
@@ -240,46 +261,46 @@ impl Session {
 
     /// Parses and runs exactly one statement. One whose text the index has answered before is not parsed again.
     pub async fn sql(&self, sql: &str) -> Result<Outcome> {
-        if let Some(aim) = self.engine.aims().get(sql) {
-            if aim.is_by_cuboid()
-                && let Some(outcome) = self.answer_at_once(sql, &aim, &[])?
+        if let Some(cached) = self.engine.cached_statements().get(sql) {
+            if cached.is_by_cuboid()
+                && let Some(outcome) = self.answer_at_once(sql, &cached, &[])?
             {
                 tokio::task::coop::consume_budget().await;
                 return Ok(outcome);
             }
-            return self.sql_again(sql, &aim).await;
+            return self.sql_again(sql, &cached).await;
         }
         self.execute_alone(sql, self.parse_one(sql)?).await
     }
 
     /// Whether the index has answered this text before, which is then one query and nothing else: [`Session::sql`] need not parse it.
     pub fn knows(&self, sql: &str) -> bool {
-        self.engine.aims().get(sql).is_some()
+        self.engine.cached_statements().get(sql).is_some()
     }
 
     /// Runs the one statement of a text. What the index answers is known by it from then on ([`Session::knows`]).
     pub async fn execute_alone(&self, sql: &str, statement: Statement) -> Result<Outcome> {
         let text = Arc::clone(&statement.text);
-        let (outcome, aim) = self.execute_aiming(statement, None).await?;
+        let (outcome, cached) = self.execute_cached(statement, None).await?;
         // What is around a statement's text may be anything, and what is secret in it is not kept.
-        if let Some(aim) = aim.filter(|_| *text == *sql) {
-            self.engine.aims().insert(&text, aim);
+        if let Some(cached) = cached.filter(|_| *text == *sql) {
+            self.engine.cached_statements().insert(&text, cached);
         }
         Ok(outcome)
     }
 
     /// Runs a text whose statement the index has answered before. Where it cannot be answered so again, it is parsed again.
-    async fn sql_again(&self, sql: &str, aim: &Aim) -> Result<Outcome> {
+    async fn sql_again(&self, sql: &str, cached: &CachedStatement) -> Result<Outcome> {
         let made = Mutex::new((None, false));
         let work = |run: Arc<Run>| {
             let made = &made;
             async move {
-                let may = self.may_answer_again(&run, aim)?;
-                if may && let Some(outcome) = self.answer_again(&run, aim).await? {
-                    *made.lock() = (run.aim.lock().take(), false);
+                let may = self.may_answer_again(&run, cached)?;
+                if may && let Some(outcome) = self.answer_again(&run, cached).await? {
+                    *made.lock() = (run.cached.lock().take(), false);
                     return Ok(outcome);
                 }
-                let (outcome, parsed) = self.dispatch_aiming(&run, self.parse_one(sql)?).await;
+                let (outcome, parsed) = self.dispatch_cached(&run, self.parse_one(sql)?).await;
                 let is_refused = may && parsed.is_none();
                 *made.lock() = (parsed, is_refused);
                 outcome
@@ -289,10 +310,10 @@ impl Session {
         let made = made.into_inner();
         match made {
             // It is known as well as it can be.
-            (Some(made), _) if made.is_same_way_as(aim) => {}
-            (Some(made), _) => self.engine.aims().insert(&Arc::from(sql), made),
+            (Some(made), _) if made.is_same_way_as(cached) => {}
+            (Some(made), _) => self.engine.cached_statements().insert(&Arc::from(sql), made),
             // Whatever the index refuses it would refuse again.
-            (None, true) => self.engine.aims().remove(sql),
+            (None, true) => self.engine.cached_statements().remove(sql),
             // It was not asked: this session's state or settings want another way.
             (None, false) => {}
         }
@@ -300,7 +321,7 @@ impl Session {
     }
 
     /// The statement of a text that has exactly one.
-    pub(super) fn parse_one(&self, sql: &str) -> Result<Statement> {
+    pub(crate) fn parse_one(&self, sql: &str) -> Result<Statement> {
         let mut statements = self.parse(sql)?;
         match statements.len() {
             1 => Ok(statements.remove(0)),
@@ -321,7 +342,7 @@ impl Session {
     }
 
     /// The last statement had nothing to tell.
-    pub(super) fn forget_progress(&self) {
+    pub(crate) fn forget_progress(&self) {
         *self.progress.lock() = Arc::default();
     }
 
@@ -332,30 +353,30 @@ impl Session {
 
     /// Runs a statement. For a query, returns when its rows begin to come; the rest of the time passes in the stream.
     pub async fn execute(&self, statement: Statement) -> Result<Outcome> {
-        self.execute_aiming(statement, None).await.map(|(outcome, _)| outcome)
+        self.execute_cached(statement, None).await.map(|(outcome, _)| outcome)
     }
 
     /// As [`Session::execute`]; also gives what it takes to ask again, if the index answered, as `known` may be from the last time.
-    pub(super) fn execute_aiming(
+    pub(crate) fn execute_cached(
         &self,
         statement: Statement,
-        known: Option<Arc<Aim>>,
-    ) -> BoxFuture<'_, Result<(Outcome, Option<Arc<Aim>>)>> {
+        known: Option<Arc<CachedStatement>>,
+    ) -> BoxFuture<'_, Result<(Outcome, Option<Arc<CachedStatement>>)>> {
         Box::pin(async move {
             let text = Arc::clone(&statement.text);
-            let aim = Mutex::new(None);
+            let cached = Mutex::new(None);
             let work = |run: Arc<Run>| {
-                let aim = &aim;
+                let cached = &cached;
                 async move {
-                    *run.aim.lock() = known;
-                    let (outcome, made) = self.dispatch_aiming(&run, statement).await;
-                    *aim.lock() = made;
+                    *run.cached.lock() = known;
+                    let (outcome, made) = self.dispatch_cached(&run, statement).await;
+                    *cached.lock() = made;
                     outcome
                 }
             };
             let outcome = self.run(&text, work).await?;
-            let aim = aim.lock().take();
-            Ok((outcome, aim))
+            let cached = cached.lock().take();
+            Ok((outcome, cached))
         })
     }
 
@@ -384,7 +405,7 @@ impl Session {
             settings,
             text: cut(text).into(),
             query_id: record.id(),
-            aim: Mutex::default(),
+            cached: Mutex::default(),
             telling: OnceLock::new(),
             repeated: Arc::clone(&version_before),
         });
@@ -428,13 +449,17 @@ impl Session {
     }
 
     /// As [`Session::dispatch`]; also what it takes to ask a query again. Other statements ask one on the way, and mean more than its answer.
-    async fn dispatch_aiming(&self, run: &Arc<Run>, statement: Statement) -> (Result<Outcome>, Option<Arc<Aim>>) {
+    async fn dispatch_cached(
+        &self,
+        run: &Arc<Run>,
+        statement: Statement,
+    ) -> (Result<Outcome>, Option<Arc<CachedStatement>>) {
         let is_query = matches!(statement.kind, Kind::Query(_));
         let outcome = self.dispatch(run, statement).await;
-        (outcome, run.aim.lock().take().filter(|_| is_query))
+        (outcome, run.cached.lock().take().filter(|_| is_query))
     }
 
-    pub(super) async fn dispatch(&self, run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
+    pub(crate) async fn dispatch(&self, run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
         let Statement { kind, hints, text: _, parameters, tokens: _ } = statement;
         self.check_transaction(&kind)?;
         of_statement(&self.authoriser(), &kind)?;
@@ -482,7 +507,7 @@ impl Session {
     }
 
     /// Refuses everything while the transaction has failed.
-    pub(super) fn check_usable(&self) -> Result<()> {
+    pub(crate) fn check_usable(&self) -> Result<()> {
         match self.state.lock().transaction {
             Transaction::Failed(_) => Err(failed_transaction()),
             _ => Ok(()),
@@ -490,7 +515,7 @@ impl Session {
     }
 
     /// Refuses what writes in a session, or a transaction, that only reads.
-    pub(super) fn check_writable(&self, command: &str) -> Result<()> {
+    pub(crate) fn check_writable(&self, command: &str) -> Result<()> {
         if !self.state.lock().settings.is_read_only() {
             return Ok(());
         }
@@ -542,18 +567,9 @@ impl Session {
     }
 }
 
-pub(super) fn failed_transaction() -> Error {
+pub(crate) fn failed_transaction() -> Error {
     Error::new(ErrorKind::FailedTransaction, "the transaction has failed: statements are refused until it ends")
         .with_hint("ROLLBACK ends it, and ROLLBACK TO goes back to a savepoint")
-}
-
-/// Runs what may block on a thread that may, within the current span.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    let span = Span::current();
-    match tokio::task::spawn_blocking(move || span.in_scope(work)).await {
-        Ok(result) => result,
-        Err(error) => Err(Error::internal(format!("a task of the statement failed: {error}"))),
-    }
 }
 
 /// A statement's duration limit as the settings have it.

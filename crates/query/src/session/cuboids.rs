@@ -1,8 +1,9 @@
 //! `CALL alluvia.pin_cuboid`, `unpin_cuboid`, `drop_cuboid`.
 
 use crate::answer::{Pinned, Shape};
+use crate::execution::blocking::blocking;
 use crate::rights::Need;
-use crate::session::core::{Session, blocking};
+use crate::session::core::Session;
 use crate::session::outcome::Outcome;
 use alluvia_catalog::TableEntry;
 use alluvia_syntax::CuboidName;

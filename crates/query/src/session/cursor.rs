@@ -5,9 +5,9 @@
 //! - Without WITH HOLD it ends with its transaction, and with what ROLLBACK TO undoes.
 //! - Rows come in order and once; there is no way back.
 
+use crate::errors::from_datafusion;
+use crate::execution::guard::LargeStack;
 use crate::session::core::{Run, Session};
-use crate::session::errors::from_datafusion;
-use crate::session::guard::LargeStack;
 use crate::session::outcome::Outcome;
 use crate::session::transaction::Transaction;
 use alluvia_syntax::Hints;

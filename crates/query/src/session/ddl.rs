@@ -3,11 +3,11 @@
 //! A change is checked against the newest visible definitions and committed as a batch, or added to the open transaction's; if
 //! another session changed the same table in between, the batch is refused with `Conflict` and nothing has happened.
 
+use crate::errors::signatures::sql_name;
 use crate::rights::Need;
 use crate::session::core::{Run, Session};
 use crate::session::insert::mapping;
 use crate::session::outcome::Outcome;
-use crate::session::signatures::sql_name;
 use crate::system::{TABLE_NAMES, schema_of};
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{Change, TableEntry, alter};

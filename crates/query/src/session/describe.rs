@@ -4,10 +4,10 @@
 //! type of its column; what its place is for, such as an argument of a function; what planning infers from what the parameter meets (`x =
 //! ANY($1)`: a list of what `x` is), the first that it meets; TEXT.
 
+use crate::execution::guard::Guarded;
 use crate::pg_catalog;
 use crate::rights::INSERT;
 use crate::session::core::{Run, Session};
-use crate::session::guard::Guarded;
 use crate::session::insert::targets;
 use crate::session::supervise::Stop;
 use alluvia_copy::progress::Progress;
@@ -55,7 +55,7 @@ impl Session {
                 text: "".into(),
                 // No statement has it: what describing reads is nobody's.
                 query_id: 0,
-                aim: Mutex::default(),
+                cached: Mutex::default(),
                 telling: OnceLock::new(),
                 repeated: Arc::default(),
             };
@@ -188,7 +188,7 @@ impl Session {
                 })
             })
         });
-        walked.map_err(|error| crate::session::error_of(&error))?;
+        walked.map_err(|error| crate::errors::error_of(&error))?;
         Ok(types)
     }
 }

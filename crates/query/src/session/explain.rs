@@ -6,7 +6,7 @@
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
 use crate::session::select::accuracy_of;
-use crate::table::UsedCounters;
+use crate::used::UsedCounters;
 use alluvia_syntax::Hints;
 use alluvia_types::Result;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};

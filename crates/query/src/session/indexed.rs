@@ -3,12 +3,13 @@
 //! Invariant: whatever the index does not answer goes the general way, on a snapshot of its own; so does everything while the
 //! open transaction has rows of the table, which are in no index, or definitions of its own.
 
-use crate::answer::{Aim, Asking, Bound, SchemaKey, Statement, bind_at, recognise, run, run_within};
-use crate::session::core::{Run, Session, blocking};
+use crate::answer::{Asking, Bound, CachedStatement, SchemaKey, Statement, bind_at, recognise, run, run_within};
+use crate::execution::blocking::blocking;
+use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
 use crate::session::select::{own_freshness, sample_fraction_of};
 use crate::session::transaction::Transaction;
-use crate::table::UsedCounters;
+use crate::used::UsedCounters;
 use alluvia_catalog::Dictionaries;
 use alluvia_snapshot::{Snapshot, TableRead};
 use alluvia_syntax::Hints;
@@ -62,7 +63,7 @@ impl Found {
     /// The answer of a statement.
     pub(super) fn into_outcome(self, run: &Run, ready: Ready, hints: &Hints) -> Result<Outcome> {
         let Found { batch, by_cuboid, used, .. } = self;
-        *run.aim.lock() = aim_of(ready, hints, by_cuboid)?.map(Arc::new);
+        *run.cached.lock() = aim_of(ready, hints, by_cuboid)?.map(Arc::new);
         let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
         // Who takes what was reached is told that it is not what was asked for.
         let missed = used.sample().filter(|sample| !sample.holds).map(|sample| sample.to_string());
@@ -79,24 +80,24 @@ impl Session {
     }
 
     /// Whether this session, as it is set, may be answered as another was before.
-    pub(super) fn may_answer_again(&self, run: &Run, aim: &Aim) -> Result<bool> {
+    pub(super) fn may_answer_again(&self, run: &Run, cached: &CachedStatement) -> Result<bool> {
         let is_alone = matches!(self.state.lock().transaction, Transaction::None);
-        let is_planned = aim.statement().looks_further() && run.accuracy.is_none();
-        Ok(is_alone && !is_planned && self.may_answer(run, &aim.hints)?)
+        let is_planned = cached.statement().looks_further() && run.accuracy.is_none();
+        Ok(is_alone && !is_planned && self.may_answer(run, &cached.hints)?)
     }
 
     /// The answer to a statement that the index has answered before and may answer again; `None` if what is known of it holds no more.
-    pub(super) async fn answer_again(&self, run: &Run, aim: &Aim) -> Result<Option<Outcome>> {
-        let statement = aim.statement();
-        let Some((snapshot, read)) = self.pinned(run, statement, &aim.hints).await? else { return Ok(None) };
-        let codes = |dictionaries: &Arc<Dictionaries>| aim.codes_by(dictionaries);
-        if !aim.holds(&snapshot.catalog) || !read.dictionaries.as_ref().is_some_and(codes) {
+    pub(super) async fn answer_again(&self, run: &Run, cached: &CachedStatement) -> Result<Option<Outcome>> {
+        let statement = cached.statement();
+        let Some((snapshot, read)) = self.pinned(run, statement, &cached.hints).await? else { return Ok(None) };
+        let codes = |dictionaries: &Arc<Dictionaries>| cached.codes_by(dictionaries);
+        if !cached.holds(&snapshot.catalog) || !read.dictionaries.as_ref().is_some_and(codes) {
             return Ok(None);
         }
-        let Some(bound) = aim.bound(&[], self.moment()) else { return Ok(None) };
-        let (statement, schema) = (Arc::clone(statement), Arc::clone(&aim.schema));
+        let Some(bound) = cached.bound(&[], self.moment()) else { return Ok(None) };
+        let (statement, schema) = (Arc::clone(statement), Arc::clone(&cached.schema));
         let ready = Ready { statement, snapshot, read: Arc::new(read), bound, schema };
-        self.answer_ready(run, ready, &aim.hints).await
+        self.answer_ready(run, ready, &cached.hints).await
     }
 
     async fn answer_ready(&self, run: &Run, ready: Ready, hints: &Hints) -> Result<Option<Outcome>> {
@@ -161,7 +162,7 @@ impl Session {
         // Planning tells an exact answer's HAVING, and its order by what is not shown.
         let may_look_further = run.accuracy.is_some() || run.telling.get().is_some();
         let may_be = |statement: &Statement| may_look_further || !statement.looks_further();
-        let known = run.aim.lock().take();
+        let known = run.cached.lock().take();
         let recognised = match &known {
             Some(known) => Some(Arc::clone(known.statement())),
             None => recognise(query).map(Arc::new),
@@ -174,7 +175,7 @@ impl Session {
             return Ok(None);
         }
         let Some(dictionaries) = &read.dictionaries else { return Ok(None) };
-        let holds = |known: &Arc<Aim>| known.holds(&snapshot.catalog) && known.codes_by(dictionaries);
+        let holds = |known: &Arc<CachedStatement>| known.holds(&snapshot.catalog) && known.codes_by(dictionaries);
         if let Some(known) = known.filter(holds)
             && let Some(bound) = known.bound(&[], self.moment())
         {
@@ -302,11 +303,11 @@ fn telling_all(statement: &Statement, query: &Query) -> Query {
 }
 
 /// What a statement that the index has answered needs to be asked again.
-fn aim_of(ready: Ready, hints: &Hints, by_cuboid: bool) -> Result<Option<Aim>> {
+fn aim_of(ready: Ready, hints: &Hints, by_cuboid: bool) -> Result<Option<CachedStatement>> {
     let Ready { statement, snapshot, read, bound, schema } = ready;
     let hinted = hints.freshness.as_deref().map(parse_freshness).transpose()?;
     let own = own_freshness(&read.entry)?;
-    Ok(Aim::new(&snapshot.catalog, &read, statement, bound, schema, hints.clone(), hinted, own, by_cuboid))
+    Ok(CachedStatement::new(&snapshot.catalog, &read, statement, bound, schema, hints.clone(), hinted, own, by_cuboid))
 }
 
 /// What the schema of the answer depends on.

@@ -4,9 +4,10 @@
 //! known only when the rows have come. [`Sink`] decides; it blocks while segments are written, so it is moved to a blocking
 //! thread and back.
 
+use crate::errors::from_datafusion;
+use crate::execution::blocking::blocking;
 use crate::rights::INSERT;
-use crate::session::core::{Run, Session, blocking, failed_transaction};
-use crate::session::errors::from_datafusion;
+use crate::session::core::{Run, Session, failed_transaction};
 use crate::session::outcome::Outcome;
 use crate::session::select::Planned;
 use crate::session::transaction::Transaction;

@@ -1,7 +1,7 @@
 //! What a statement gives back.
 
-use crate::session::errors::from_datafusion;
-use crate::table::{Used, UsedCounters};
+use crate::errors::from_datafusion;
+use crate::used::{Used, UsedCounters};
 use alluvia_types::Result;
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};

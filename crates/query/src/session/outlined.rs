@@ -3,11 +3,12 @@
 //! Invariant: whatever has no outline goes the general way, on a snapshot of its own; so do errors of making one, which it tells, and
 //! everything while the open transaction has definitions of its own.
 
-use crate::sample::{Asked, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, SamplePlanner};
-use crate::session::core::{Run, Session, blocking};
-use crate::session::errors::error_of;
+use crate::errors::error_of;
+use crate::execution::blocking::blocking;
+use crate::execution::planning::plan_apart;
+use crate::sample::{DrawnQuery, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, SamplePlanner};
+use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
-use crate::session::planning::plan_apart;
 use crate::session::select::Brought;
 use crate::table::AlluviaTable;
 use alluvia_snapshot::Snapshot;
@@ -27,7 +28,7 @@ impl Session {
         if !run.settings.short_path || self.has_own_definitions() {
             return Ok(None);
         }
-        let Some(asked) = Asked::of(query) else { return Ok(None) };
+        let Some(asked) = DrawnQuery::of(query) else { return Ok(None) };
         self.await_own_writes().await?;
         let table = TableReference::bare(asked.table());
         let snapshot = Arc::new(self.pin(std::slice::from_ref(&table), &run.settings, hints)?);
@@ -55,7 +56,7 @@ impl Session {
         let context = self.statement_context(run, &snapshot, hints, None)?;
         let used = Arc::clone(&context.used);
         let rows = DrawnRows {
-            engine: Arc::clone(&self.engine),
+            functions: Arc::clone(self.engine.functions()),
             context,
             rows: asked.rows(&entry.def, self.engine.number()),
             table: AlluviaTable::new(entry),
@@ -84,7 +85,7 @@ impl Session {
     async fn outline(
         &self,
         run: &Run,
-        asked: &Asked<'_>,
+        asked: &DrawnQuery<'_>,
         snapshot: &Arc<Snapshot>,
         hints: &Hints,
     ) -> Result<Option<Outline>> {

@@ -13,6 +13,7 @@ use crate::rights::{Authoriser, Need};
 use crate::session::auditing::Definer;
 use crate::session::core::{Run, Session, State, failed_transaction};
 use crate::session::transaction::Transaction;
+use crate::table::waiting::is_waiting;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{Catalog, Change};
 use alluvia_snapshot::{NewBatch, Snapshot, TableRead};
@@ -20,28 +21,16 @@ use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
-/// Versions from here on are those of definitions that wait: batches get here after a century of a billion a second.
-const WAITING_FROM: u64 = 1 << 62;
 /// Statements of one transaction that may change definitions: all of them are kept, and applied anew where another session changes any.
 const STATEMENTS_MAX: usize = 1 << 12;
 
-/// The version of a definition that waits; `number` is one that no other has.
-pub(crate) fn waiting(number: u64) -> Version {
-    Version(WAITING_FROM | number)
-}
-
-/// Whether a definition of this version waits for a COMMIT.
-pub(crate) fn is_waiting(version: Version) -> bool {
-    version.0 >= WAITING_FROM
-}
-
 /// As the log has it: what waits is made by the batch itself, which has no version yet.
-pub(super) fn in_log(version: Version) -> Version {
+pub(crate) fn in_log(version: Version) -> Version {
     if is_waiting(version) { Version(0) } else { version }
 }
 
 /// What another session has made impossible. That a name is taken is, too: it was free when the transaction took it.
-pub(super) fn conflict(error: Error) -> Error {
+pub(crate) fn conflict(error: Error) -> Error {
     match error.kind() {
         ErrorKind::DuplicateTable => {
             let message = format!("{} by now: another session has made it since the transaction did", error.message());
@@ -53,7 +42,7 @@ pub(super) fn conflict(error: Error) -> Error {
 
 /// The changes of one transaction, in their order.
 #[derive(Debug, Default)]
-pub(super) struct PendingDefinitions {
+pub(crate) struct PendingDefinitions {
     statements: Vec<Changed>,
     /// What the transaction sees, and the version of the definitions beneath.
     seen: Option<(Version, Arc<Catalog>)>,
@@ -69,12 +58,12 @@ struct Changed {
 
 impl PendingDefinitions {
     /// How many statements have changed anything.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.statements.len()
     }
 
     /// The definitions that the transaction sees; `newest` are the newest visible ones.
-    pub(super) fn over(&mut self, newest: &Arc<Catalog>) -> Result<Arc<Catalog>> {
+    pub(crate) fn over(&mut self, newest: &Arc<Catalog>) -> Result<Arc<Catalog>> {
         if self.statements.is_empty() {
             return Ok(Arc::clone(newest));
         }
@@ -92,7 +81,7 @@ impl PendingDefinitions {
     }
 
     /// Adds what the statement of `definer` changes. Gives the definitions with it.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         newest: &Arc<Catalog>,
         version: Version,
@@ -110,7 +99,7 @@ impl PendingDefinitions {
     }
 
     /// Forgets what came after so many statements.
-    pub(super) fn truncate(&mut self, statements: usize) {
+    pub(crate) fn truncate(&mut self, statements: usize) {
         if statements < self.statements.len() {
             self.statements.truncate(statements);
             self.seen = None;
@@ -118,14 +107,14 @@ impl PendingDefinitions {
     }
 
     /// Whether the transaction has dropped a table.
-    pub(super) fn has_dropped(&self, table: TableId) -> bool {
+    pub(crate) fn has_dropped(&self, table: TableId) -> bool {
         let drop = Change::DropTable { id: table };
         self.statements.iter().any(|statement| statement.changes.contains(&drop))
     }
 
     /// Refuses what the role of one of its statements may not do any more to the tables that are there, by the newest visible definitions,
     /// which are those of `authoriser`. What the transaction itself has made is its own.
-    pub(super) fn check_rights(&self, authoriser: &Authoriser) -> Result<()> {
+    pub(crate) fn check_rights(&self, authoriser: &Authoriser) -> Result<()> {
         for statement in &self.statements {
             let authoriser = authoriser.acting_as(&statement.definer.acting);
             for change in &statement.changes {
@@ -144,7 +133,7 @@ impl PendingDefinitions {
     }
 
     /// What COMMIT submits, and the statements that it is of.
-    pub(super) fn into_parts(self) -> (Vec<Change>, Vec<Definer>) {
+    pub(crate) fn into_parts(self) -> (Vec<Change>, Vec<Definer>) {
         let (mut changes, mut definers) = (Vec::new(), Vec::new());
         for statement in self.statements {
             definers.push(statement.definer);
@@ -159,7 +148,7 @@ impl PendingDefinitions {
 
 impl State {
     /// The definitions that the session sees; `newest` are the newest visible ones.
-    pub(super) fn definitions(&mut self, newest: &Arc<Catalog>) -> Result<Arc<Catalog>> {
+    pub(crate) fn definitions(&mut self, newest: &Arc<Catalog>) -> Result<Arc<Catalog>> {
         match &mut self.transaction {
             Transaction::Open(open) => open.definitions(newest),
             _ => Ok(Arc::clone(newest)),
@@ -169,12 +158,12 @@ impl State {
 
 impl Session {
     /// Whether the open transaction has changed definitions. What is kept between statements is then of no use: it is of others.
-    pub(super) fn has_own_definitions(&self) -> bool {
+    pub(crate) fn has_own_definitions(&self) -> bool {
         matches!(&self.state.lock().transaction, Transaction::Open(open) if open.has_own_definitions())
     }
 
     /// Changes definitions: in the open transaction, or as a batch of its own.
-    pub(super) async fn change(&self, run: &Run, changes: Vec<Change>) -> Result<()> {
+    pub(crate) async fn change(&self, run: &Run, changes: Vec<Change>) -> Result<()> {
         {
             let newest = self.engine.store().catalog();
             let mut state = self.state.lock();
@@ -191,7 +180,7 @@ impl Session {
     }
 
     /// Puts what the open transaction has changed into a snapshot of these tables. Those that only it knows are empty.
-    pub(super) fn add_own_definitions(&self, snapshot: &mut Snapshot, tables: &[TableId]) -> Result<()> {
+    pub(crate) fn add_own_definitions(&self, snapshot: &mut Snapshot, tables: &[TableId]) -> Result<()> {
         let mut state = self.state.lock();
         let Transaction::Open(open) = &mut state.transaction else { return Ok(()) };
         if !open.has_own_definitions() {
@@ -215,6 +204,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::waiting::waiting;
     use alluvia_catalog::alter;
     use alluvia_space::DataType;
     use alluvia_syntax::statements::definitions::{WithOptions, define};

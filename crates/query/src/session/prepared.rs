@@ -6,13 +6,13 @@
 //! - What is answered at once is answered as ever: in turn, recorded in `alluvia.queries`, never below what the session has read
 //!   or written, and not inside a transaction, which reads one version.
 
-use crate::answer::{Aim, Literal, Statement as Recognised, recognise};
+use crate::answer::{CachedStatement, Literal, Statement as Recognised, recognise};
+use crate::execution::guard::guarded;
 use crate::session::core::{Run, Session};
-use crate::session::guard::guarded;
 use crate::session::outcome::Outcome;
 use crate::session::transaction::Transaction;
 use crate::system::kind_of;
-use crate::table::UsedCounters;
+use crate::used::UsedCounters;
 use alluvia_syntax::{Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result, Stage};
 use alluvia_values::excerpt::cut;
@@ -36,7 +36,7 @@ struct Inner {
     statement: Statement,
     /// With parameters, if it has any and the index may answer it.
     template: Option<Recognised>,
-    aim: Mutex<Option<Arc<Aim>>>,
+    cached: Mutex<Option<Arc<CachedStatement>>>,
 }
 
 impl Prepared {
@@ -83,16 +83,16 @@ impl Session {
             Kind::Query(query) if statement.parameters() > 0 => recognise(query),
             _ => None,
         };
-        Ok(Prepared { inner: Arc::new(Inner { statement, template, aim: Mutex::default() }) })
+        Ok(Prepared { inner: Arc::new(Inner { statement, template, cached: Mutex::default() }) })
     }
 
     /// Runs a prepared statement with a value for each of its parameters. An aggregate whose shape is resident as a cuboid takes
     /// microseconds from the second time on.
     pub async fn execute_prepared(&self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Outcome> {
-        let Inner { statement, template, aim } = prepared.inner.as_ref();
+        let Inner { statement, template, cached } = prepared.inner.as_ref();
         let parameters = statement.parameters();
         prepared.check_count(values)?;
-        let known = aim.lock().clone();
+        let known = cached.lock().clone();
         if let Some(known) = &known
             && let Some(literals) = values.iter().map(literal_of).collect::<Option<Vec<Literal>>>()
             && let Some(outcome) = self.answer_at_once(statement.sql(), known, &literals)?
@@ -103,9 +103,9 @@ impl Session {
         }
         // With other values it is another statement.
         let known = known.filter(|_| parameters == 0);
-        let (outcome, made) = self.execute_aiming(statement.bind(values)?, known).await?;
+        let (outcome, made) = self.execute_cached(statement.bind(values)?, known).await?;
         if let Some(made) = made.filter(|made| parameters == 0 || made.is_by_cuboid()) {
-            *aim.lock() = match (parameters, template) {
+            *cached.lock() = match (parameters, template) {
                 (0, _) => Some(made),
                 (_, Some(template)) => Some(Arc::new(made.of_template(template.clone()))),
                 (_, None) => None,
@@ -133,12 +133,17 @@ impl Session {
     }
 
     /// The answer to a statement that a cuboid has answered before, if one can again; then nothing was waited for.
-    pub(super) fn answer_at_once(&self, text: &str, aim: &Aim, parameters: &[Literal]) -> Result<Option<Outcome>> {
+    pub(super) fn answer_at_once(
+        &self,
+        text: &str,
+        cached: &CachedStatement,
+        parameters: &[Literal],
+    ) -> Result<Option<Outcome>> {
         let Ok(_turn) = self.turn.try_lock() else { return Ok(None) };
         let store = self.engine.store();
         // Who may not is refused the general way.
         let authoriser = self.authoriser();
-        if !aim.holds(authoriser.catalog()) || !authoriser.may_read(aim.entry()) {
+        if !cached.holds(authoriser.catalog()) || !authoriser.may_read(cached.entry()) {
             return Ok(None);
         }
         let (freshness, seen) = {
@@ -148,15 +153,15 @@ impl Session {
             if !is_plain || !settings.short_path || !settings.cuboids || settings.sample_fraction < 1.0 {
                 return Ok(None);
             }
-            (aim.hinted.or(settings.freshness).unwrap_or(aim.own), state.seen)
+            (cached.hinted.or(settings.freshness).unwrap_or(cached.own), state.seen)
         };
         let clock = store.clock();
         let (start, start_micros) = (clock.monotonic(), clock.wall_micros());
         let required = store.required(freshness, seen);
         let (cuboids, kept) = (self.engine.cuboids(), self.engine.kept());
-        let answered = guarded(|| match aim.bound(parameters, start_micros) {
+        let answered = guarded(|| match cached.bound(parameters, start_micros) {
             None => Ok(None),
-            Some(bound) => cuboids.answer_at_once(&bound, required, store.as_ref(), kept, &aim.schema),
+            Some(bound) => cuboids.answer_at_once(&bound, required, store.as_ref(), kept, &cached.schema),
         })??;
         let Some((batch, version)) = answered else { return Ok(None) };
         {

@@ -7,8 +7,9 @@
 //! - A statement that may be estimated is refined if no cuboid has its answer; every other one is run as [`Session::execute`] runs it.
 
 use crate::answer::{Accuracy, Bounded, Missed, Refined, may_refine, refine};
-use crate::session::core::{Run, Session, blocking};
-use crate::session::errors::from_datafusion;
+use crate::errors::from_datafusion;
+use crate::execution::blocking::blocking;
+use crate::session::core::{Run, Session};
 use crate::session::indexed::Ready;
 use crate::session::outcome::Outcome;
 use crate::session::prepared::Prepared;
@@ -293,7 +294,7 @@ impl Drop for StopOnDrop {
 
 /// Hands refinements past the supervisor, which knows of rows alone: each comes with a batch, which is empty but for the last.
 #[derive(Default)]
-pub(super) struct Telling {
+pub struct Telling {
     next: Mutex<Option<Refinement>>,
     /// Set when the statement is refined.
     token: OnceLock<CancelToken>,

@@ -11,7 +11,7 @@
 
 use crate::session::core::Session;
 use crate::session::outcome::Outcome;
-use crate::table::UsedCounters;
+use crate::used::UsedCounters;
 use alluvia_copy::progress::{Phase, Progress};
 use std::fmt;
 use std::time::Duration;

@@ -3,10 +3,11 @@
 //! Names are looked up in the newest definitions, and the changes committed as a batch like any DDL. Who may: superusers; beside them
 //! owners grant on their tables, and everybody changes their own password and settings.
 
+use crate::execution::blocking::blocking;
 use crate::rights::{Authoriser, Need, named};
-use crate::session::core::{Run, Session, blocking};
+use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
-use crate::session::settings::Settings;
+use crate::settings::Settings;
 use alluvia_access::Verifier;
 use alluvia_catalog::rights::{BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, RightsChange, RoleId, Secret};
 use alluvia_catalog::{Change, TableEntry};

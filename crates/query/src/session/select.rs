@@ -4,20 +4,21 @@
 //! then the query is planned against that snapshot's definitions.
 
 use crate::answer::Accuracy;
+use crate::errors::{error_of, planning_error};
+use crate::execution::planning::plan_apart;
+use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS};
+use crate::namespace::Namespace;
 use crate::pg_catalog;
 use crate::rights::Need;
 use crate::sample::SamplePlanner;
 use crate::session::calls::refuse_ignored;
 use crate::session::core::{Run, Session};
-use crate::session::errors::{error_of, planning_error};
-use crate::session::execution::KNOWN_OPERATORS;
-use crate::session::execution::{Again, Execution, Executor};
-use crate::session::namespace::Namespace;
 use crate::session::outcome::Outcome;
-use crate::session::planning::plan_apart;
-use crate::session::settings::Settings;
 use crate::session::transaction::Transaction;
-use crate::table::{IndexUse, StatementContext, UsedCounters};
+use crate::settings::Settings;
+use crate::system::SystemContext;
+use crate::table::{IndexUse, StatementContext};
+use crate::used::UsedCounters;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_copy::progress::CancelToken;
@@ -25,8 +26,7 @@ use alluvia_snapshot::{Snapshot, Want};
 use alluvia_syntax::names::{PUBLIC, SYSTEM};
 use alluvia_syntax::units::{parse_fraction, parse_freshness};
 use alluvia_syntax::{Hints, rewrite_sureness};
-use alluvia_types::Freshness;
-use alluvia_types::{Error, ErrorKind, Result, TableId};
+use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId};
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::TableReference;
@@ -270,10 +270,7 @@ impl Session {
             pending,
             sample_fraction,
             store: Arc::clone(self.engine.store()),
-            queries: Arc::clone(self.engine.queries()),
-            sessions: Arc::clone(self.engine.sessions()),
             cuboids: Arc::clone(self.engine.cuboids()),
-            predicates: Arc::clone(self.engine.predicates()),
             skipping: (run.settings.predicate_cache && uses_kept).then(|| Arc::clone(self.engine.predicates())),
             scans: Arc::clone(self.engine.scans()),
             index: IndexUse {
@@ -284,11 +281,24 @@ impl Session {
                 threads: run.settings.threads,
                 kept: Arc::clone(self.engine.kept()),
             },
-            settings: Arc::new(self.settings_now()),
-            authoriser: self.authoriser(),
         });
         self.engine.queries().reads(run.query_id, &used);
         Ok(context)
+    }
+
+    /// What the statement of a context carries to system tables.
+    fn system_context(&self, context: &StatementContext) -> Arc<SystemContext> {
+        Arc::new(SystemContext {
+            snapshot: Arc::clone(&context.snapshot),
+            used: Arc::clone(&context.used),
+            store: Arc::clone(self.engine.store()),
+            queries: Arc::clone(self.engine.queries()),
+            sessions: Arc::clone(self.engine.sessions()),
+            cuboids: Arc::clone(self.engine.cuboids()),
+            predicates: Arc::clone(self.engine.predicates()),
+            settings: Arc::new(self.settings_now()),
+            authoriser: self.authoriser(),
+        })
     }
 
     /// What plans the statement of a context.
@@ -301,6 +311,7 @@ impl Session {
         let catalog = Arc::clone(&context.snapshot.catalog);
         let (mut state, runtime) = self.engine.statement_state(&run.settings);
         state.register_relation_planner(Arc::new(samples)).map_err(|error| error_of(&error))?;
+        state.config_mut().set_extension(self.system_context(&context));
         state.config_mut().set_extension(context);
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(Namespace::new(&catalog, &state)));

@@ -1,9 +1,9 @@
 //! Queries whose columns have one name: they are planned as they are, and, where that is refused, under names that nobody writes
 //! ([`alluvia_syntax::told_apart`]), which what is shown does not have.
 
+use crate::execution::planning::plan_apart;
 use crate::session::core::{Run, Session};
 use crate::session::outcome::Outcome;
-use crate::session::planning::plan_apart;
 use alluvia_plan::described_types::told_schema;
 use alluvia_syntax::{Hints, MARK, shown_name, told_apart};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -27,7 +27,7 @@ impl Session {
         let (told, error) = instead(&query, error)?;
         let mut outcome = self.query_at_once(run, &told, hints).await.map_err(|again| either(error, again))?;
         // What is kept to answer it again has the other names.
-        *run.aim.lock() = None;
+        *run.cached.lock() = None;
         outcome.rows = outcome.rows.map(shown_rows);
         Ok(outcome)
     }

@@ -6,7 +6,7 @@
 //! - A producer's batches are numbered by one session: there is no sibling of a session that has a producer.
 
 use crate::session::core::Session;
-use crate::session::settings::Settings;
+use crate::settings::Settings;
 use alluvia_types::{Error, ErrorKind, Result};
 
 impl Session {

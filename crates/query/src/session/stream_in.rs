@@ -10,8 +10,9 @@
 //!   names one value, no more memory is taken at a time.
 //! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
 
+use crate::execution::blocking::blocking;
 use crate::rights::{INSERT, Need};
-use crate::session::core::{Run, Session, blocking};
+use crate::session::core::{Run, Session};
 use crate::session::insert::INLINE_BYTES_MAX;
 use crate::session::outcome::Outcome;
 use alluvia_catalog::TableEntry;
@@ -21,8 +22,7 @@ use alluvia_copy::{Assigner, Sink, Wanted, infer_schema};
 use alluvia_snapshot::{Committed, NewBatch};
 use alluvia_space::ColumnType;
 use alluvia_syntax::statements::definitions::{WithOptions, define};
-use alluvia_types::ProducerMark;
-use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
 use alluvia_values::builders::TextAs;
 use alluvia_values::compact::compact;
 use alluvia_values::widths::pieces;

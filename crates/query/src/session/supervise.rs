@@ -4,11 +4,11 @@
 //! - A [`Record`] ends exactly once, also when the stream is dropped in the middle, and its span closes then.
 //! - The span of the execution closes before that of its statement.
 
+use crate::clients::{Entry, RunningNow};
 use crate::engine::Engine;
+use crate::errors::error_of;
+use crate::execution::guard::guarded_poll;
 use crate::session::core::{State, limit};
-use crate::session::errors::error_of;
-use crate::session::guard::guarded_poll;
-use crate::session::registry::{Entry, RunningNow};
 use crate::system::kind_of;
 use alluvia_copy::progress::CancelToken;
 use alluvia_types::{Error, ErrorKind};

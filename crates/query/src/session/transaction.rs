@@ -13,7 +13,7 @@
 use crate::rights::Authoriser;
 use crate::session::auditing::Definer;
 use crate::session::pending::{PendingDefinitions, in_log};
-use crate::session::settings::Settings;
+use crate::settings::Settings;
 use alluvia_catalog::{Catalog, Change, TableEntry};
 use alluvia_snapshot::{NewBatch, NewRows};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};

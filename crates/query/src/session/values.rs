@@ -36,7 +36,7 @@ pub(crate) fn literal_rows(literals: &LiteralRows, entry: &TableEntry, targets: 
 }
 
 /// Where a value stands in VALUES: its row, and its place there.
-pub(crate) type Place = (usize, usize);
+pub(crate) type ValuePosition = (usize, usize);
 
 /// For each column of the table what it gets of rows that are not all literals, with NULL where something has to be computed; and where that
 /// is, by row and place. Literals mean what they mean in rows of literals alone.
@@ -44,7 +44,7 @@ pub(crate) fn literals_among(
     values: &Values,
     entry: &TableEntry,
     targets: &[usize],
-) -> Result<(Vec<ArrayRef>, Vec<Place>)> {
+) -> Result<(Vec<ArrayRef>, Vec<ValuePosition>)> {
     let (def, rows) = (entry.def.as_ref(), values.rows.len());
     let mut arrays = Vec::with_capacity(def.columns.len());
     let mut computed = Vec::new();

@@ -1,7 +1,8 @@
 //! `alluvia verify`: how often the intervals of a statement hold.
 
 use crate::answer::{Asking, Held, Verified, verify};
-use crate::session::core::{Session, blocking};
+use crate::execution::blocking::blocking;
+use crate::session::core::Session;
 use crate::session::outcome::Outcome;
 use alluvia_syntax::Kind;
 use alluvia_types::{Error, ErrorKind, Result};

@@ -9,7 +9,7 @@
 
 use super::blocks::BlockSet;
 use super::form::Form;
-use crate::table::Chosen;
+use crate::skipping::chosen::Chosen;
 use alluvia_tree::{Segment, SegmentMeta};
 use alluvia_types::{SegmentId, TableId};
 use parking_lot::Mutex;

@@ -12,6 +12,8 @@
 //! ([`observe`]). Least and greatest values serve ranges of columns that follow the order of rows; this serves what they cannot:
 //! a seldom value of a scattered column, a pattern in the middle of a text, a combination of columns.
 
+pub(crate) mod chosen;
+
 mod blocks;
 mod cache;
 mod canonical;

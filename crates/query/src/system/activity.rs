@@ -4,7 +4,7 @@
 use super::build::{Cell, Kind};
 use super::queries::QueryRow;
 use crate::answer::Shape;
-use crate::table::StatementContext;
+use crate::system::SystemContext;
 
 /// Columns of `alluvia.queries`.
 pub(crate) const QUERIES: &[(&str, Kind)] = &[
@@ -80,7 +80,7 @@ pub(crate) const PREDICATES: &[(&str, Kind)] = &[
     ("bytes", Kind::Count),
 ];
 
-pub(crate) fn predicates(context: &StatementContext) -> Vec<Vec<Cell>> {
+pub(crate) fn predicates(context: &SystemContext) -> Vec<Vec<Cell>> {
     let listed = context.predicates.list().into_iter().filter_map(|one| {
         let entry = context.snapshot.catalog.by_id(one.table)?;
         // A predicate tells of the rows, by its constants.
@@ -103,7 +103,7 @@ pub(crate) fn predicates(context: &StatementContext) -> Vec<Vec<Cell>> {
     listed.collect()
 }
 
-pub(crate) fn cuboids(context: &StatementContext) -> Vec<Vec<Cell>> {
+pub(crate) fn cuboids(context: &SystemContext) -> Vec<Vec<Cell>> {
     let named = |shape: &Shape| {
         let entry = context.snapshot.catalog.by_id(shape.table)?;
         // Cells tell how many values there are, and shapes what others ask.
@@ -132,8 +132,8 @@ pub(crate) fn cuboids(context: &StatementContext) -> Vec<Vec<Cell>> {
     resident.chain(missing).collect()
 }
 
-pub(crate) fn sessions(context: &StatementContext) -> Vec<Vec<Cell>> {
-    let row = |session: &std::sync::Arc<crate::session::Entry>| {
+pub(crate) fn sessions(context: &SystemContext) -> Vec<Vec<Cell>> {
+    let row = |session: &std::sync::Arc<crate::clients::Entry>| {
         let client = session.client.lock().clone();
         let state = session.state();
         let running = session.running.lock().clone();
@@ -150,11 +150,11 @@ pub(crate) fn sessions(context: &StatementContext) -> Vec<Vec<Cell>> {
             running.map_or(Cell::Null, |now| Cell::Time(now.start_micros)),
         ]
     };
-    let seen = |session: &&std::sync::Arc<crate::session::Entry>| context.authoriser.sees(&session.who());
+    let seen = |session: &&std::sync::Arc<crate::clients::Entry>| context.authoriser.sees(&session.who());
     context.sessions.list().iter().filter(seen).map(row).collect()
 }
 
-pub(crate) fn queries(context: &StatementContext) -> Vec<Vec<Cell>> {
+pub(crate) fn queries(context: &SystemContext) -> Vec<Vec<Cell>> {
     let all = context.authoriser.is_superuser();
     let row = |query: QueryRow| {
         let used = query.used;
@@ -188,7 +188,7 @@ pub(crate) fn queries(context: &StatementContext) -> Vec<Vec<Cell>> {
 }
 
 /// The session's settings, then the state of the database, which cannot be set.
-pub(crate) fn settings(context: &StatementContext) -> Vec<Vec<Cell>> {
+pub(crate) fn settings(context: &SystemContext) -> Vec<Vec<Cell>> {
     let info = context.store.info();
     let settings = context.settings.settings().into_iter().map(|setting| {
         vec![

@@ -1,8 +1,8 @@
 //! `alluvia.tables`, `alluvia.columns`, `alluvia.dimensions`: the definitions, as of the statement's snapshot.
 
 use super::build::{Cell, Kind};
-use crate::session::is_waiting;
-use crate::table::StatementContext;
+use crate::system::SystemContext;
+use crate::table::waiting::is_waiting;
 use alluvia_space::{Curve, KeyRange, LevelSource, TableDef};
 use alluvia_types::{ColumnId, Stage, TableId};
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ pub(crate) const DIMENSIONS: &[(&str, Kind)] = &[
     ("range", Kind::Text),
 ];
 
-pub(crate) fn tables(context: &StatementContext) -> Vec<Vec<Cell>> {
+pub(crate) fn tables(context: &SystemContext) -> Vec<Vec<Cell>> {
     let mut sizes: HashMap<TableId, (u64, u64)> = HashMap::new();
     for stage in context.store.stages() {
         let (rows, bytes) = sizes.entry(stage.table).or_default();
@@ -76,7 +76,7 @@ pub(crate) fn tables(context: &StatementContext) -> Vec<Vec<Cell>> {
     context.snapshot.catalog.tables().map(row).collect()
 }
 
-pub(crate) fn columns(context: &StatementContext) -> Vec<Vec<Cell>> {
+pub(crate) fn columns(context: &SystemContext) -> Vec<Vec<Cell>> {
     let rows_of = |entry: &std::sync::Arc<alluvia_catalog::TableEntry>| {
         let def = std::sync::Arc::clone(&entry.def);
         let row = |(at, column): (usize, &alluvia_space::Column)| {
@@ -108,7 +108,7 @@ pub(crate) fn columns(context: &StatementContext) -> Vec<Vec<Cell>> {
     context.snapshot.catalog.tables().flat_map(rows_of).collect()
 }
 
-pub(crate) fn dimensions(context: &StatementContext) -> Vec<Vec<Cell>> {
+pub(crate) fn dimensions(context: &SystemContext) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
     for entry in context.snapshot.catalog.tables() {
         let def = &entry.def;

@@ -5,8 +5,11 @@
 //!   the statement's snapshot. It holds nothing, and it cannot be written to.
 //! - Counts and sizes are BIGINT, durations are seconds as DOUBLE, times are TIMESTAMP WITH TIME ZONE.
 
+pub(crate) mod audit;
+
 mod activity;
 mod build;
+mod context;
 mod definitions;
 mod figures;
 mod provider;
@@ -14,6 +17,7 @@ mod queries;
 mod storage;
 
 pub(crate) use build::{Cell, Kind};
+pub(crate) use context::SystemContext;
 pub use figures::{Figures, LATENCY_SECONDS, StageFigures, StatementFigures};
 pub(crate) use figures::{Statements, kind_of};
 pub(crate) use provider::SystemTable;

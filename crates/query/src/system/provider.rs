@@ -1,9 +1,8 @@
 //! System tables as DataFusion sees them.
 
 use super::build::{self, Cell, Kind};
-use super::{activity, definitions, storage};
-use crate::rights::{AUDIT, audit_rows};
-use crate::table::StatementContext;
+use super::{activity, audit, definitions, storage};
+use crate::system::SystemContext;
 use alluvia_values::errors::wrap;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -35,9 +34,9 @@ pub const TABLE_NAMES: [&str; 12] = [
 #[derive(Clone, Copy, Debug)]
 enum Rows {
     /// Everybody gets them, or those of them that they may see.
-    Of(fn(&StatementContext) -> Vec<Vec<Cell>>),
+    Of(fn(&SystemContext) -> Vec<Vec<Cell>>),
     /// Not everybody gets them, or they are read from files.
-    Asked(fn(&StatementContext) -> alluvia_types::Result<Vec<Vec<Cell>>>),
+    Asked(fn(&SystemContext) -> alluvia_types::Result<Vec<Vec<Cell>>>),
 }
 
 /// One table of schema `alluvia`.
@@ -50,9 +49,9 @@ pub(crate) struct SystemTable {
 impl SystemTable {
     /// The table of this name (without its schema).
     pub(crate) fn named(name: &str) -> Option<SystemTable> {
-        type Plain = fn(&StatementContext) -> Vec<Vec<Cell>>;
+        type Plain = fn(&SystemContext) -> Vec<Vec<Cell>>;
         if name == "audit" {
-            return Some(SystemTable { schema: build::schema(AUDIT), rows: Rows::Asked(audit_rows) });
+            return Some(SystemTable { schema: build::schema(audit::AUDIT), rows: Rows::Asked(audit::rows) });
         }
         let (columns, rows): (&[(&str, Kind)], Plain) = match name {
             "batches" => (storage::BATCHES, storage::batches),
@@ -94,7 +93,7 @@ impl TableProvider for SystemTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let context = StatementContext::of(session)?;
+        let context = SystemContext::of(session)?;
         context.used.read_system_table();
         let rows = match self.rows {
             Rows::Of(rows) => rows(&context),

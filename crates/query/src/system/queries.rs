@@ -6,7 +6,7 @@
 
 use crate::rights::Who;
 use crate::system::figures::outcome;
-use crate::table::{Used, UsedCounters};
+use crate::used::{Used, UsedCounters};
 use alluvia_values::excerpt::cut;
 use parking_lot::Mutex;
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 //! Invariant: whoever may not read a table is told neither how many rows it has, nor when they came.
 
 use super::build::{Cell, Kind};
-use crate::table::StatementContext;
+use crate::system::SystemContext;
 use alluvia_types::{TableId, Version};
 
 /// Batches that `alluvia.batches` shows at most.
@@ -50,7 +50,7 @@ pub(crate) const BATCHES: &[(&str, Kind)] = &[
     ("sequence", Kind::Count),
 ];
 
-pub(crate) fn stages(context: &StatementContext) -> Vec<Vec<Cell>> {
+pub(crate) fn stages(context: &SystemContext) -> Vec<Vec<Cell>> {
     let row = |stage: alluvia_snapshot::StageInfo| {
         vec![
             table_name(context, stage.table),
@@ -65,7 +65,7 @@ pub(crate) fn stages(context: &StatementContext) -> Vec<Vec<Cell>> {
     context.store.stages().into_iter().filter(|stage| may_know_of(context, stage.table)).map(row).collect()
 }
 
-pub(crate) fn segments(context: &StatementContext) -> Vec<Vec<Cell>> {
+pub(crate) fn segments(context: &SystemContext) -> Vec<Vec<Cell>> {
     let row = |meta: alluvia_tree::SegmentMeta| {
         // A staged segment learns its version when its batch is attached.
         let version = |known: Version| Some(known.0).filter(|&version| version > 0);
@@ -90,7 +90,7 @@ pub(crate) fn segments(context: &StatementContext) -> Vec<Vec<Cell>> {
     segments.into_iter().filter(|meta| may_know_of(context, meta.table)).map(row).collect()
 }
 
-pub(crate) fn batches(context: &StatementContext) -> Vec<Vec<Cell>> {
+pub(crate) fn batches(context: &SystemContext) -> Vec<Vec<Cell>> {
     let row = |batch: alluvia_snapshot::BatchInfo| {
         let names: Vec<String> = batch.tables.iter().map(|&table| name(context, table)).collect();
         let producer = batch.producer.as_ref();
@@ -111,16 +111,16 @@ pub(crate) fn batches(context: &StatementContext) -> Vec<Vec<Cell>> {
     context.store.batches(BATCHES_MAX).into_iter().filter(is_known).map(row).collect()
 }
 
-fn may_know_of(context: &StatementContext, table: TableId) -> bool {
+fn may_know_of(context: &SystemContext, table: TableId) -> bool {
     context.authoriser.may_know_of(table, &context.snapshot.catalog)
 }
 
-fn table_name(context: &StatementContext, table: TableId) -> Cell {
+fn table_name(context: &SystemContext, table: TableId) -> Cell {
     name(context, table).into()
 }
 
 /// A table that was dropped since has no name any more.
-fn name(context: &StatementContext, table: TableId) -> String {
+fn name(context: &SystemContext, table: TableId) -> String {
     match context.snapshot.catalog.by_id(table) {
         Some(entry) => entry.def.name.clone(),
         None => format!("(dropped table {table})"),

@@ -1,13 +1,13 @@
 //! Tables of a snapshot, as DataFusion scans them.
 //!
-//! A statement is planned against [`SnapshotCatalog`]; each of its tables is scanned through [`StatementContext`], which
-//! pins one snapshot for all of them, and counts what is read in [`UsedCounters`].
+//! A statement is planned against [`SnapshotCatalog`](crate::namespace::tables::SnapshotCatalog); each of its tables is scanned through [`StatementContext`], which
+//! pins one snapshot for all of them, and counts what is read in [`UsedCounters`](crate::used::UsedCounters).
 
-mod catalog;
+pub(crate) mod waiting;
+
 mod columns;
 mod context;
 mod draw;
-mod members;
 mod metrics;
 mod parts;
 mod provider;
@@ -23,15 +23,13 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use catalog::SnapshotCatalog;
 pub(crate) use columns::sql_schema;
 pub(crate) use context::IndexUse;
-pub use context::{SampleUsed, StatementContext, Used, UsedCounters};
+pub use context::StatementContext;
 pub(crate) use draw::{Draw, Part, Sample, Unit, least, share};
 
-pub(crate) use members::{EVALUATED_MAX, batch_of_members, evaluated};
 pub(crate) use metrics::{describe_snapshot, tell};
 pub(crate) use parts::part_rows;
 pub(crate) use provider::AlluviaTable;
-pub(crate) use prune::Chosen;
+
 pub use statistics::ScanCache;

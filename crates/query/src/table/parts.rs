@@ -7,8 +7,8 @@
 //!   take over parts from the others; but not so small that opening parts costs more than reading them.
 //! - Row groups are cut only where that is needed for balance: each part that touches a row group decodes its dictionaries.
 
-use super::prune::Chosen;
 use super::reader::SegmentPart;
+use crate::skipping::chosen::Chosen;
 use alluvia_tree::{BLOCK_ROWS, Bands, BlockSummaries, Segment, band_limit, rung_limit, whole_bands_limit};
 use alluvia_types::Error;
 use datafusion::common::ScalarValue;
@@ -288,9 +288,8 @@ mod tests {
     use alluvia_space::DataType;
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
     use arrow::datatypes::Schema;
-    use datafusion::physical_plan::ExecutionPlan;
-    use datafusion::physical_plan::collect;
     use datafusion::physical_plan::empty::EmptyExec;
+    use datafusion::physical_plan::{ExecutionPlan, collect};
     use proptest::prelude::*;
 
     proptest! {

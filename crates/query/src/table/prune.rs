@@ -7,9 +7,10 @@
 //!   number of segments, of which a fresh snapshot can have many.
 //!
 //! Two kinds of knowledge are used, in turn: bounds and NULL counts of columns, through DataFusion's `PruningPredicate`;
-//! and the codes present at the levels of dimensions, through [`super::members`].
+//! and the codes present at the levels of dimensions, through [`crate::members`].
 
-use super::members::LevelCodes;
+use crate::members::LevelCodes;
+use crate::skipping::chosen::Chosen;
 use alluvia_space::TableDef;
 use alluvia_tree::{BlockSummaries, ColumnSummary};
 use arrow::array::{ArrayRef, BooleanArray, UInt64Array, new_null_array};
@@ -20,78 +21,10 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Lists of more values than this are not compared with the bounds one by one.
 const IN_LIST_MAX: usize = 256;
-
-/// Blocks of one segment that may match.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Chosen {
-    /// One entry per block.
-    blocks: Vec<bool>,
-    count: usize,
-}
-
-impl Chosen {
-    /// All of them.
-    pub(crate) fn all(blocks: usize) -> Chosen {
-        Chosen { blocks: vec![true; blocks], count: blocks }
-    }
-
-    fn new(blocks: Vec<bool>) -> Chosen {
-        let count = blocks.iter().filter(|&&chosen| chosen).count();
-        Chosen { blocks, count }
-    }
-
-    /// How many.
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// How many are left out.
-    pub(crate) fn skipped(&self) -> usize {
-        self.blocks.len() - self.count
-    }
-
-    /// One entry per block.
-    pub(crate) fn as_slice(&self) -> &[bool] {
-        &self.blocks
-    }
-
-    /// Runs of neighbouring chosen blocks within `range`.
-    pub(crate) fn runs(&self, range: Range<usize>) -> Vec<Range<usize>> {
-        let mut runs: Vec<Range<usize>> = Vec::new();
-        for block in range.filter(|&block| self.blocks[block]) {
-            match runs.last_mut() {
-                Some(run) if run.end == block => run.end += 1,
-                _ => runs.push(block..block + 1),
-            }
-        }
-        runs
-    }
-
-    /// Leaves out the chosen blocks of which `keep` does not hold.
-    pub(crate) fn retain(&mut self, keep: impl Fn(usize) -> bool) {
-        for (block, chosen) in self.blocks.iter_mut().enumerate() {
-            *chosen &= keep(block);
-        }
-        self.count = self.blocks.iter().filter(|&&chosen| chosen).count();
-    }
-
-    /// Leaves out all but the first blocks that together have `rows` rows.
-    pub(crate) fn keep_rows(&mut self, rows: &mut u64, rows_of: impl Fn(usize) -> u64) {
-        for block in 0..self.blocks.len() {
-            if self.blocks[block] && *rows == 0 {
-                self.blocks[block] = false;
-                self.count -= 1;
-            } else if self.blocks[block] {
-                *rows = rows.saturating_sub(rows_of(block));
-            }
-        }
-    }
-}
 
 /// The blocks of each segment that may hold a row for which `predicate` is true.
 pub(crate) fn prune(
@@ -204,7 +137,7 @@ impl PruningStatistics for BlockStatistics<'_> {
         Some(Arc::new(UInt64Array::from_iter_values(rows)))
     }
 
-    /// Membership is decided by [`super::members`], which knows whole paths.
+    /// Membership is decided by [`crate::members`], which knows whole paths.
     fn contained(&self, _column: &Column, _values: &HashSet<ScalarValue>) -> Option<BooleanArray> {
         None
     }

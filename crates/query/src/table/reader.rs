@@ -4,8 +4,8 @@
 //! - No object store, no path: a part names its segment, and the segment's file is open already.
 //! - A part is counted as read when it is opened, so blocks that a dynamic filter or a LIMIT spares are not counted.
 
-use super::context::UsedCounters;
 use super::traced::ScanSpan;
+use crate::used::UsedCounters;
 use alluvia_storage::CheckedFile;
 use alluvia_tree::Segment;
 use bytes::Bytes;

@@ -17,15 +17,16 @@
 use super::columns::{Projected, unused_name};
 use super::context::StatementContext;
 use super::draw::{Draw, Part, Sample, Unit, identified, lighter, share, weight_of};
-use super::members::{LevelCodes, level_codes};
 use super::metrics::{count, describe};
 use super::parts::{ChosenSegment, LightRows, spread};
-use super::prune::{Chosen, prune};
 use super::reader::SegmentReaderFactory;
 use super::statistics::{count_members, of_chosen, of_rows, project};
 use super::tail::TailSource;
 use super::traced::ScanSpan;
+use crate::members::{LevelCodes, level_codes};
+use crate::skipping::chosen::Chosen;
 use crate::skipping::{Observer, Parts, Predicate, ScanFilterExec, Spared, Watch};
+use crate::table::prune::prune;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{SegmentRead, TableRead};
 use alluvia_tree::{BlockSummaries, Segment};

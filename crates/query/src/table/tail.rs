@@ -6,8 +6,8 @@
 //!   transaction must not cost 10,000 trips through every operator.
 
 use super::columns::Projected;
-use super::context::UsedCounters;
 use super::traced::ScanSpan;
+use crate::used::UsedCounters;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;

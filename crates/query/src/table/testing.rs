@@ -1,11 +1,12 @@
 //! A table with segments, a tail and pending rows, made by hand, and the same rows in a plain in-memory table beside it.
 
-use super::catalog::{PUBLIC_SCHEMA, SnapshotCatalog};
-use super::context::{IndexUse, StatementContext, UsedCounters};
 use super::statistics::ScanCache;
+use crate::namespace::tables::{PUBLIC_SCHEMA, SnapshotCatalog};
 use crate::rights::{Authoriser, Who};
 use crate::skipping::PredicateCache;
-use crate::system::{QueryLog, SettingRow, SettingsView};
+use crate::system::{QueryLog, SettingRow, SettingsView, SystemContext};
+use crate::table::context::{IndexUse, StatementContext};
+use crate::used::UsedCounters;
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_plan::rules::configure;
 use alluvia_snapshot::{
@@ -15,9 +16,9 @@ use alluvia_snapshot::{
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
 use alluvia_storage::{Cache, Disk, FaultDisk};
 use alluvia_tree::{RowChunk, Segment, SegmentMeta, SegmentWriter, TreeContext};
-use alluvia_types::Freshness;
-use alluvia_types::ProducerMark;
-use alluvia_types::{Clock, ColumnId, Error, ManualClock, Result, SegmentId, Stage, TableId, Version};
+use alluvia_types::{
+    Clock, ColumnId, Error, Freshness, ManualClock, ProducerMark, Result, SegmentId, Stage, TableId, Version,
+};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType as ArrowType, Field, Int64Type, Schema};
@@ -192,21 +193,27 @@ impl Fixture {
             pending: BTreeMap::from([(self.now.id, self.pending.clone())]),
             sample_fraction: 1.0,
             store: Arc::new(FixedStore::default()),
-            queries: QueryLog::new(10),
-            sessions: Arc::default(),
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),
-            predicates: Arc::clone(&self.predicates),
             skipping: self.skips.then(|| Arc::clone(&self.predicates)),
             scans: Arc::clone(&self.scans),
             index: IndexUse { rule: false, cuboids: false, accuracy: None, threads: 1, kept: Arc::default() },
-            settings: Arc::new(FixedSettings),
-            authoriser: Authoriser::new(Who::embedded(), "".into(), Arc::default()),
         };
         let mut config = SessionConfig::new()
             .with_target_partitions(2)
             .with_default_catalog_and_schema(CATALOG_NAME, PUBLIC_SCHEMA)
             .with_create_default_catalog_and_schema(false);
         configure(&mut config);
+        config.set_extension(Arc::new(SystemContext {
+            snapshot: Arc::clone(&context.snapshot),
+            used: Arc::clone(&used),
+            store: Arc::new(FixedStore::default()),
+            queries: QueryLog::new(10),
+            sessions: Arc::default(),
+            cuboids: Arc::clone(&context.cuboids),
+            predicates: Arc::clone(&self.predicates),
+            settings: Arc::new(FixedSettings),
+            authoriser: Authoriser::new(Who::embedded(), "".into(), Arc::default()),
+        }));
         config.set_extension(Arc::new(context));
         let state = SessionStateBuilder::new().with_config(config).with_default_features().build();
         let session = SessionContext::new_with_state(state);

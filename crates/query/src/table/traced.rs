@@ -4,7 +4,7 @@
 //! - A span opens with the first rows that are asked for, so a scan that is planned and never run has none.
 //! - Without anybody who takes traces nothing is made and nothing counted.
 
-use super::context::UsedCounters;
+use crate::used::UsedCounters;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tracing::span::Id;

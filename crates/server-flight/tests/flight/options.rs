@@ -32,7 +32,7 @@ async fn act(client: &mut Client, name: &str, body: Vec<u8>) -> Vec<u8> {
 
 /// What a server tells of all options, each of which is text.
 #[derive(Clone, PartialEq, Message)]
-struct Told {
+struct StatementStatus {
     #[prost(btree_map = "string, message", tag = "1")]
     options: BTreeMap<String, Value>,
 }
@@ -44,7 +44,7 @@ struct Value {
 }
 
 async fn told(client: &mut Client, name: &str) -> String {
-    let told = Told::decode(act(client, "GetSessionOptions", Vec::new()).await.as_slice()).unwrap();
+    let told = StatementStatus::decode(act(client, "GetSessionOptions", Vec::new()).await.as_slice()).unwrap();
     told.options[name].text.clone()
 }
 

@@ -13,11 +13,10 @@ use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid_of, sent_type};
 use crate::wire::CHANGED_COLUMNS;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::display;
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::array::{
-    BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray, Float32Array, Float64Array,
-    Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, StringViewArray, Time64MicrosecondArray,
-    TimestampMicrosecondArray, UInt32Array,
+    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray,
+    Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch,
+    StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray, UInt32Array,
 };
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Decimal128Type, SchemaRef};

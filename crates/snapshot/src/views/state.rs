@@ -6,8 +6,7 @@ use crate::ports::Want;
 use crate::snapshot::{SegmentRead, TableRead, TailRead};
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_tree::Segment;
-use alluvia_types::Freshness;
-use alluvia_types::{Error, ErrorKind, Result, Stage, TableId, Version};
+use alluvia_types::{Error, ErrorKind, Freshness, Result, Stage, TableId, Version};
 use std::sync::Arc;
 use std::time::Duration;
 #[cfg(feature = "paranoid")]

@@ -1,9 +1,8 @@
 //! Keys against a slow model, and their independence of encoding.
 
 use super::*;
-use crate::codes;
-use crate::dimensions;
 use crate::schema::{Column, Curve, DataType, TableOptions};
+use crate::{codes, dimensions};
 use alluvia_types::TableId;
 use arrow::array::{
     ArrayRef, Float64Array, Int64Array, StringDictionaryBuilder, StringViewArray, TimestampMicrosecondArray,

@@ -1,11 +1,7 @@
 //! Files and URLs as a COPY names them.
 
-use crate::copy::options::CopyOptions;
-use crate::copy::options::Format;
-use crate::copy::options::OnError;
-use alluvia_types::Error;
-use alluvia_types::ErrorKind;
-use alluvia_types::Result;
+use crate::copy::options::{CopyOptions, Format, OnError};
+use alluvia_types::{Error, ErrorKind, Result};
 
 /// Whether a path may stand for several files.
 pub fn is_pattern(path: &str) -> bool {

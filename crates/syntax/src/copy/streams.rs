@@ -1,8 +1,7 @@
 //! Standard input and output, as a COPY is handed them.
 
 use std::fmt;
-use std::io::Read;
-use std::io::Write;
+use std::io::{Read, Write};
 
 /// What `STDIN` and `STDOUT` are to a statement. Where there is nothing, COPY refuses them: a database within a program does
 /// not help itself to the program's own.

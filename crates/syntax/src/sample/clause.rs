@@ -1,15 +1,10 @@
 //! `TABLESAMPLE BERNOULLI | SYSTEM (percent) [REPEATABLE (seed)]`: which forms are accepted (SQL:2003, section 7.6).
 
-use alluvia_types::Error;
-use alluvia_types::ErrorKind;
-use alluvia_types::Result;
+use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
-use sqlparser::ast::Expr;
-use sqlparser::ast::TableSample;
-use sqlparser::ast::TableSampleKind;
-use sqlparser::ast::TableSampleMethod;
-use sqlparser::ast::TableSampleModifier;
-use sqlparser::ast::TableSampleSeedModifier;
+use sqlparser::ast::{
+    Expr, TableSample, TableSampleKind, TableSampleMethod, TableSampleModifier, TableSampleSeedModifier,
+};
 
 /// How it is written.
 const FORM: &str = "write TABLESAMPLE BERNOULLI (10) or TABLESAMPLE SYSTEM (10), with REPEATABLE (seed) behind for the same \

@@ -1,24 +1,13 @@
 //! Calls of `thin(table, ...)` in FROM: the WHERE around a call is gathered into it.
 
 use crate::names::name_of;
-use crate::query_of_table;
-use crate::visit_mut;
-use alluvia_types::Error;
-use alluvia_types::ErrorKind;
-use alluvia_types::Result;
+use crate::{query_of_table, visit_mut};
+use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
-use sqlparser::ast::Expr;
-use sqlparser::ast::FunctionArg;
-use sqlparser::ast::FunctionArgExpr;
-use sqlparser::ast::Ident;
-use sqlparser::ast::ObjectName;
-use sqlparser::ast::Query;
-use sqlparser::ast::Select;
-use sqlparser::ast::SetExpr;
-use sqlparser::ast::TableAlias;
-use sqlparser::ast::TableFactor;
-use sqlparser::ast::TableFunctionArgs;
-use sqlparser::ast::VisitorMut;
+use sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, Select, SetExpr, TableAlias, TableFactor,
+    TableFunctionArgs, VisitorMut,
+};
 use std::ops::ControlFlow;
 
 /// The function's name.

@@ -71,14 +71,14 @@ pub struct AlterTable {
 /// What ALTER TABLE changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TableChange {
-    /// ADD [COLUMN] [IF NOT EXISTS].
+    /// `ADD [COLUMN] [IF NOT EXISTS]`.
     AddColumn {
         /// The new column, which has a type.
         column: ColumnSpec,
         /// Whether a column of this name is left as it is, and no error.
         if_not_exists: bool,
     },
-    /// DROP [COLUMN] [IF EXISTS].
+    /// `DROP [COLUMN] [IF EXISTS]`.
     DropColumn {
         /// The column to drop.
         name: String,
@@ -87,7 +87,7 @@ pub enum TableChange {
     },
     /// DROP CONSTRAINT IF EXISTS, of which none has a name.
     DropConstraint(String),
-    /// RENAME [COLUMN] a TO b.
+    /// `RENAME [COLUMN] a TO b`.
     RenameColumn {
         /// The old name.
         from: String,

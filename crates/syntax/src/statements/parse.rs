@@ -6,9 +6,7 @@
 
 use crate::copy::statement::{CopyStatement, CopyWhat, parse_copy};
 use crate::grammar::Grammar;
-use crate::names;
 use crate::names::{SYSTEM, parts_of, shown_table, unknown_schema, user_table, within_database};
-use crate::refuse;
 use crate::statement::{CREATE_SCHEMA, FetchCount, Insert, InsertSource, Kind, SettingCommand, TableName};
 use crate::statements::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
@@ -17,10 +15,9 @@ use crate::statements::commands::{
 use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
 use crate::statements::roles::{is_role_statement, parse_role_statement};
 use crate::tokens::hints::Hints;
-use crate::tokens::{Prepared, prepare_tokens};
-use crate::tokens::{depth, phrases};
-use crate::trees::prepare;
-use crate::trees::repeated_names;
+use crate::tokens::{Prepared, depth, phrases, prepare_tokens};
+use crate::trees::{prepare, repeated_names};
+use crate::{names, refuse};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use alluvia_values::errors::not_supported;
 use datafusion_common::DataFusionError;

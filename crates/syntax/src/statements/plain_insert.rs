@@ -34,13 +34,13 @@ pub enum Literal<'a> {
 #[derive(Clone, Debug)]
 pub struct LiteralRows {
     text: Arc<str>,
-    literals: Vec<Place>,
+    literals: Vec<LiteralPlace>,
     width: usize,
 }
 
 /// Where a literal stands.
 #[derive(Clone, Debug)]
-enum Place {
+enum LiteralPlace {
     Null,
     Boolean(bool),
     Number(Range<usize>),
@@ -69,11 +69,11 @@ impl LiteralRows {
     /// The literal at a place of a row.
     pub fn at(&self, row: usize, place: usize) -> Literal<'_> {
         match &self.literals[row * self.width + place] {
-            Place::Null => Literal::Null,
-            Place::Boolean(value) => Literal::Boolean(*value),
-            Place::Number(range) => Literal::Number(Cow::Borrowed(&self.text[range.clone()])),
-            Place::Text(range) => Literal::Text(Cow::Borrowed(&self.text[range.clone()])),
-            Place::Quoted(range) => Literal::Text(Cow::Owned(self.text[range.clone()].replace("''", "'"))),
+            LiteralPlace::Null => Literal::Null,
+            LiteralPlace::Boolean(value) => Literal::Boolean(*value),
+            LiteralPlace::Number(range) => Literal::Number(Cow::Borrowed(&self.text[range.clone()])),
+            LiteralPlace::Text(range) => Literal::Text(Cow::Borrowed(&self.text[range.clone()])),
+            LiteralPlace::Quoted(range) => Literal::Text(Cow::Owned(self.text[range.clone()].replace("''", "'"))),
         }
     }
 }
@@ -198,7 +198,7 @@ impl Scan<'_> {
     }
 
     /// Everything behind VALUES, and how many literals a row has.
-    fn rows(&mut self) -> Option<(Vec<Place>, usize)> {
+    fn rows(&mut self) -> Option<(Vec<LiteralPlace>, usize)> {
         let (mut literals, mut width) = (Vec::new(), 0);
         loop {
             self.space();
@@ -231,7 +231,7 @@ impl Scan<'_> {
         }
     }
 
-    fn literal(&mut self) -> Option<Place> {
+    fn literal(&mut self) -> Option<LiteralPlace> {
         match self.peek()? {
             b'\'' => self.string(),
             b'0'..=b'9' => self.number(self.at),
@@ -243,15 +243,15 @@ impl Scan<'_> {
                 self.at += 1;
                 self.number(self.at - 1)
             }
-            _ if self.word("null") || self.word("default") => Some(Place::Null),
-            _ if self.word("true") => Some(Place::Boolean(true)),
-            _ if self.word("false") => Some(Place::Boolean(false)),
+            _ if self.word("null") || self.word("default") => Some(LiteralPlace::Null),
+            _ if self.word("true") => Some(LiteralPlace::Boolean(true)),
+            _ if self.word("false") => Some(LiteralPlace::Boolean(false)),
             _ => None,
         }
     }
 
     /// The string here. A backslash is left to the parser.
-    fn string(&mut self) -> Option<Place> {
+    fn string(&mut self) -> Option<LiteralPlace> {
         let start = self.at + 1;
         let mut is_quoted = false;
         self.at = start;
@@ -268,11 +268,11 @@ impl Scan<'_> {
         }
         let range = start..self.at;
         self.at += 1;
-        Some(if is_quoted { Place::Quoted(range) } else { Place::Text(range) })
+        Some(if is_quoted { LiteralPlace::Quoted(range) } else { LiteralPlace::Text(range) })
     }
 
     /// The number whose digits are here, and which is written from a place on.
-    fn number(&mut self, start: usize) -> Option<Place> {
+    fn number(&mut self, start: usize) -> Option<LiteralPlace> {
         self.digits()?;
         if self.byte(b'.') {
             self.digits()?;
@@ -281,7 +281,7 @@ impl Scan<'_> {
             let _ = self.byte(b'+') || self.byte(b'-');
             self.digits()?;
         }
-        Some(Place::Number(start..self.at))
+        Some(LiteralPlace::Number(start..self.at))
     }
 
     /// Passes over digits, of which there must be some.

@@ -7,7 +7,7 @@
 //!   a column by itself of what an INSERT selects.
 //! - Every other number with a point is a double.
 //!
-//! DataFusion makes a double of a number with a point, and of a whole one that no BIGINT holds; `alluvia_query::checked` takes what it is written as
+//! DataFusion makes a double of a number with a point, and of a whole one that no BIGINT holds; `alluvia_plan::after_types::decimals` takes what it is written as
 //! where it stands beside decimals.
 
 use super::rewriting::rewrite;

@@ -11,9 +11,8 @@
 use crate::names::parts_of;
 use crate::parameters::is_parameter;
 use crate::statement::text_of;
-use crate::trees::like_any;
 use crate::trees::rewriting::{contains, rewrite};
-use crate::trees::similar_to;
+use crate::trees::{like_any, similar_to};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{BinaryOperator, DataType, Expr, Query, Value};

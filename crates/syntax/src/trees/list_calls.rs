@@ -156,7 +156,6 @@ fn both(left: Expr, right: Expr) -> Expr {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::Kind;
     use crate::parameters::query_of;
     use crate::script::parse;

@@ -4,7 +4,7 @@
 //! Invariants:
 //! - `substring` with a written text behind FROM, or for its second argument, takes it for a regular expression, as PostgreSQL does; with a number
 //!   or a column it stays what it is.
-//! - Functions that give rows are `unnest` of functions of ours that give lists (`alluvia_query::checked`). In FROM the column is called what
+//! - Functions that give rows are `unnest` of functions of ours that give lists (`alluvia_functions::regex`). In FROM the column is called what
 //!   PostgreSQL calls it: as the alias, or else as the function. There they are written so before [`crate::trees::lateral_functions`] looks for `unnest` over
 //!   columns of other tables, and for rows that are numbered.
 

@@ -5,7 +5,7 @@
 //!   brackets `[` and `&&` are what they are. Rust's expressions write these otherwise, and what both write alike stays as it is written.
 //! - An expression that is translated stays when it is translated again.
 //! - Of operators and of DataFusion's functions only written patterns and parameters are translated, so that everything else (the index, pruning, the
-//!   predicate cache) knows what they mean; functions of ours (`alluvia_query::checked`) translate all.
+//!   predicate cache) knows what they mean; functions of ours (`alluvia_functions::regex`) translate all.
 
 use crate::statement::text_of;
 use crate::trees::rewriting::rewrite;

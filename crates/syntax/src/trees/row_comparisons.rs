@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Rows are equal if all their parts are, not equal if two of them are not, and else it is unknown: so a comparison of written rows
 //!   becomes one of each of their parts.
-//! - A subquery that rows are compared with has rows in its one column (`alluvia_query::checked` compares their parts). Its columns become
+//! - A subquery that rows are compared with has rows in its one column (`alluvia_plan::after_types::subqueries` compares their parts). Its columns become
 //!   parts of a row where they stand, if nothing else names them there: they may read columns from around it.
 //! - What comparisons of rows grow to is bounded, however they are nested.
 //! - A column keeps the name that its text gives it.

@@ -88,7 +88,7 @@ fn expand(expr: &mut Expr) -> Result<()> {
     let Some(name) = function_of(expr) else { return Ok(()) };
     let Expr::Function(function) = expr else { return Ok(()) };
     let FunctionArguments::List(list) = &mut function.args else { return Ok(()) };
-    // Those of `to_char` mean what PostgreSQL means by them (`checked::to_char`).
+    // Those of `to_char` mean what PostgreSQL means by them (`alluvia_functions::to_char`).
     if name == "to_char" {
         return Ok(());
     }

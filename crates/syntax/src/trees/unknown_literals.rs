@@ -6,7 +6,7 @@
 //! - What is written a second time is short, so that however they are nested a statement stays within a small multiple of its size.
 //!
 //! DataFusion 55.2 plans what is around a CASE or a UNION by the type of what comes first there. What the literals are,
-//! `alluvia_query::checked` says.
+//! `alluvia_plan::before_types::unknown_literals` says.
 
 use super::rewriting::call;
 use super::sort_keys::differs_each_time;

@@ -14,33 +14,33 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// Where the next row would hide.
-struct Place {
+struct HiddenRow {
     /// The logarithm of the probability that it stays unseen.
     log: f64,
     rows: u64,
     sampled: u64,
 }
 
-impl Place {
+impl HiddenRow {
     /// Given that `hidden` rows of the pool lie outside the sample, the next does with (N-n-c)/(N-c).
-    fn new(rows: u64, sampled: u64) -> Option<Place> {
-        (rows > sampled).then(|| Place { log: ((rows - sampled) as f64 / rows as f64).ln(), rows, sampled })
+    fn new(rows: u64, sampled: u64) -> Option<HiddenRow> {
+        (rows > sampled).then(|| HiddenRow { log: ((rows - sampled) as f64 / rows as f64).ln(), rows, sampled })
     }
 }
 
-impl PartialEq for Place {
-    fn eq(&self, other: &Place) -> bool {
+impl PartialEq for HiddenRow {
+    fn eq(&self, other: &HiddenRow) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
-impl Eq for Place {}
-impl PartialOrd for Place {
-    fn partial_cmp(&self, other: &Place) -> Option<Ordering> {
+impl Eq for HiddenRow {}
+impl PartialOrd for HiddenRow {
+    fn partial_cmp(&self, other: &HiddenRow) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Place {
-    fn cmp(&self, other: &Place) -> Ordering {
+impl Ord for HiddenRow {
+    fn cmp(&self, other: &HiddenRow) -> Ordering {
         self.log.total_cmp(&other.log)
     }
 }
@@ -54,7 +54,8 @@ fn most_hidden(strata: &[Stratum], alpha: f64) -> u64 {
     // What was not read at all hides everything.
     let unread: u64 = strata.iter().filter(|stratum| stratum.sampled == 0).map(|stratum| stratum.rows).sum();
     let read = strata.iter().filter(|stratum| stratum.sampled > 0);
-    let mut places: BinaryHeap<Place> = read.filter_map(|stratum| Place::new(stratum.rows, stratum.sampled)).collect();
+    let mut places: BinaryHeap<HiddenRow> =
+        read.filter_map(|stratum| HiddenRow::new(stratum.rows, stratum.sampled)).collect();
     let (mut log, mut hidden) = (0.0, 0);
     while let Some(place) = places.pop() {
         log += place.log;
@@ -62,7 +63,7 @@ fn most_hidden(strata: &[Stratum], alpha: f64) -> u64 {
             break;
         }
         hidden += 1;
-        places.extend(Place::new(place.rows - 1, place.sampled));
+        places.extend(HiddenRow::new(place.rows - 1, place.sampled));
     }
     unread + hidden
 }

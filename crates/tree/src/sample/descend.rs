@@ -9,7 +9,7 @@
 //! million rows 763 nodes of 16 blocks cost as much as drawing a million rows. Where most of what lies below larger nodes is cut anyhow, as
 //! by scattered sets of members, these say as much. So some of them are looked into, and all of them if that spares enough.
 
-use super::Asked;
+use super::SampleRequest;
 use crate::answer::{Answer, CutNode, FANOUT, SegmentRows};
 use alluvia_types::Result;
 
@@ -25,7 +25,7 @@ const PROBES_MIN: usize = 2;
 const WORTH_IT: f64 = 0.8;
 
 /// Answers what summaries can; the nodes that are cut, by segment and block.
-pub(super) fn walk_all(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Vec<CutNode>> {
+pub(super) fn walk_all(asked: &SampleRequest<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Vec<CutNode>> {
     let highest = height_with_enough(asked, segments)?;
     let mut cut = Vec::new();
     for (at, rows) in segments.iter().enumerate() {
@@ -40,12 +40,12 @@ pub(super) fn walk_all(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut A
 }
 
 /// Whether nodes above blocks may stand for what is below them.
-fn may_stop(asked: &Asked<'_>, rows: &SegmentRows) -> bool {
+fn may_stop(asked: &SampleRequest<'_>, rows: &SegmentRows) -> bool {
     asked.shape().groups.is_empty() && rows.is_whole() && !rows.segment.rungs().is_empty()
 }
 
 /// The greatest height at which segments have enough nodes; 0 if there is none above blocks.
-fn height_with_enough(asked: &Asked<'_>, segments: &[SegmentRows]) -> Result<usize> {
+fn height_with_enough(asked: &SampleRequest<'_>, segments: &[SegmentRows]) -> Result<usize> {
     let large = segments.iter().filter(|rows| rows.segment.blocks() > 0 && may_stop(asked, rows));
     let trees = large.map(|rows| rows.segment.nodes()).collect::<Result<Vec<_>>>()?;
     let heights = trees.iter().map(|tree| tree.heights()).max().unwrap_or(0);
@@ -54,7 +54,7 @@ fn height_with_enough(asked: &Asked<'_>, segments: &[SegmentRows]) -> Result<usi
 }
 
 /// The height that a segment is walked to at first: blocks only where they must be told apart, or where all segments have few.
-fn stop_height(asked: &Asked<'_>, rows: &SegmentRows, highest: usize) -> Result<usize> {
+fn stop_height(asked: &SampleRequest<'_>, rows: &SegmentRows, highest: usize) -> Result<usize> {
     let blocks = rows.segment.blocks();
     if blocks == 0 || !may_stop(asked, rows) {
         return Ok(0);
@@ -65,7 +65,7 @@ fn stop_height(asked: &Asked<'_>, rows: &SegmentRows, highest: usize) -> Result<
 
 /// Looks into some of the nodes of a height, and into all where that spares enough; nodes of other heights stay.
 fn descend(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
     height: usize,
     nodes: Vec<CutNode>,

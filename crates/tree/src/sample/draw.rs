@@ -10,7 +10,7 @@
 use super::moments::{Moments, moments};
 use super::strata::Run;
 use super::tally::{Samples, Tally};
-use super::{Asked, Source};
+use super::{SampleRequest, Source};
 use crate::answer::{
     Answer, BoxQuery, Boxes, GroupKeys, Reading, SegmentRows, Wanted, WantedMeasure, code_at, filter_codes, values_of,
 };
@@ -70,7 +70,7 @@ impl Apart {
 
 /// Draws runs at the rungs that they stand at; gives how many rows were drawn.
 pub(super) fn draw(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
     runs: &[Run],
     which: &[usize],
@@ -108,7 +108,7 @@ pub(super) fn draw(
 }
 
 /// The segment that a run's rows are read from.
-fn source_of(asked: &Asked<'_>, segments: &[SegmentRows], run: &Run) -> Result<Arc<Segment>> {
+fn source_of(asked: &SampleRequest<'_>, segments: &[SegmentRows], run: &Run) -> Result<Arc<Segment>> {
     let segment = &segments[run.segment].segment;
     if let Source::Seeded { .. } = asked.source {
         return Ok(Arc::clone(segment));
@@ -119,7 +119,12 @@ fn source_of(asked: &Asked<'_>, segments: &[SegmentRows], run: &Run) -> Result<A
 }
 
 /// Which rows of a segment's rung, or of itself, are not drawn, by measure of the question.
-fn apart_of(asked: &Asked<'_>, segments: &[SegmentRows], source: &Arc<Segment>, segment: usize) -> Result<Vec<Apart>> {
+fn apart_of(
+    asked: &SampleRequest<'_>,
+    segments: &[SegmentRows],
+    source: &Arc<Segment>,
+    segment: usize,
+) -> Result<Vec<Apart>> {
     let of = &segments[segment].segment;
     let place_in = |segment: &Segment, of: &WantedMeasure| -> Result<Option<usize>> {
         Ok(segment.index()?.table.measures.iter().position(|(id, _)| *id == of.column))
@@ -162,7 +167,7 @@ fn draw_all(rung: &Arc<Segment>, apart: &[Apart], runs: &[Run], which: &[usize],
 
 /// Where the drawn rows of runs may lie.
 fn of_rung_of(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     question: &BoxQuery,
     source: Arc<Segment>,
     apart: Vec<Apart>,
@@ -252,7 +257,7 @@ fn in_threads(drawing: &Drawing<'_>, rungs: &[OfRung], threads: usize) -> Result
 
 /// What all threads share.
 struct Drawing<'a> {
-    asked: &'a Asked<'a>,
+    asked: &'a SampleRequest<'a>,
     question: &'a BoxQuery,
     keys: &'a GroupKeys,
     frames: usize,

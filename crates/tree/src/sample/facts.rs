@@ -2,7 +2,7 @@
 //!
 //! Invariant: a node whose summaries tell too little for a stratum is looked into; what is still unknown of single blocks is read exactly.
 
-use super::Asked;
+use super::SampleRequest;
 use super::knowns::NodeKnowns;
 use super::possible::Possible;
 use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, NodeTree, SegmentRows};
@@ -66,7 +66,7 @@ impl<'a> Summaries<'a> {
 
 /// What is known of nodes. `None`, with the answer as it was, if more groups are possible, over all nodes, than is worth looking for.
 pub(super) fn gather(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
     cut: &[CutNode],
     mut cells_left: usize,
@@ -117,7 +117,7 @@ pub(super) fn gather(
 
 /// Looks into those nodes of which so many rows are drawn at a rate that this costs less than what it spares.
 pub(super) fn refine(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
     facts: Vec<Facts>,
     rate: f64,
@@ -143,7 +143,7 @@ pub(super) fn refine(
 
 /// Gathers the blocks below a node, of whose rows a share is expected to match, instead of the node, of a question without groups.
 fn look_into(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     possible: &Possible<'_>,
     summaries: &Summaries<'_>,
     (node, share): (CutNode, f64),
@@ -170,7 +170,7 @@ pub(super) enum Found {
 
 /// Of one node; `share` is the share of its rows that are expected to match, where that was computed already.
 pub(super) fn facts_of(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     possible: &Possible<'_>,
     Summaries { rows, nodes, knowns }: &Summaries<'_>,
     cut: CutNode,

@@ -15,7 +15,7 @@
 use super::cost::{Kind, Work};
 use super::facts::Facts;
 use super::glimpse::Reading;
-use super::{Asked, Goal, LOOKS, Otherwise, SegmentRows, draw, possible, strata};
+use super::{Goal, LOOKS, Otherwise, SampleRequest, SegmentRows, draw, possible, strata};
 use crate::answer::{Answer, BLOCKS_PER_THREAD};
 use crate::estimate::{Aggregate, Plan};
 use crate::ladder::rung_rate;
@@ -144,7 +144,7 @@ fn looking(work: &Work) -> Work {
 
 /// What each rung that a segment has promises, the thinnest first. The facts' nodes have `1 / weight` of the rows that they stand for.
 pub(super) fn foresee(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
     facts: &[Facts],
     weight: f64,
@@ -173,7 +173,7 @@ pub(super) fn foresee(
 
 /// The rung to read first, of an estimate that is expected to cost at most a share `pays` of the exact answer; `None` where everything is
 /// better read at once.
-pub(super) fn choose(asked: &Asked<'_>, foreseen: &[Foreseen], pays: f64) -> Option<Foreseen> {
+pub(super) fn choose(asked: &SampleRequest<'_>, foreseen: &[Foreseen], pays: f64) -> Option<Foreseen> {
     if !asked.by_cost {
         let promising = foreseen.iter().find(|foreseen| foreseen.error <= PROMISE);
         return match asked.otherwise {
@@ -211,7 +211,7 @@ fn rate_of(rows: &SegmentRows, rung: u32) -> Option<f64> {
 
 /// The work of drawing and looking at a rung, and the rows drawn.
 fn work_at(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
     facts: &[Facts],
     weight: f64,
@@ -342,8 +342,8 @@ mod tests {
         })
     }
 
-    fn asked(boxes: &Boxes, otherwise: Otherwise) -> Asked<'_> {
-        Asked {
+    fn asked(boxes: &Boxes, otherwise: Otherwise) -> SampleRequest<'_> {
+        SampleRequest {
             boxes,
             group_codes: &[],
             goals: &[],

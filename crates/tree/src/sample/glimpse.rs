@@ -10,7 +10,7 @@
 
 use super::cost::{Kind, Work};
 use super::facts::{self, Facts, Found};
-use super::{Asked, possible};
+use super::{SampleRequest, possible};
 use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutBlock, CutNode, FANOUT, SegmentRows, Wanted};
 use crate::segment::{BlockIndex, Segment};
 use crate::side::{CodeBounds, Encoding};
@@ -75,7 +75,7 @@ fn chosen(rows: &[u64]) -> Vec<usize> {
 /// Looks at some of the nodes that may be strata. `None` where there is nothing to be seen: then there is nothing to be drawn, either, or
 /// there are more groups than is worth looking for.
 pub(super) fn glimpse(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
     nodes: &[CutNode],
     rows_of_nodes: &[u64],
@@ -142,7 +142,7 @@ pub(super) fn rows_of(segments: &[SegmentRows], node: CutNode) -> Result<u64> {
 }
 
 /// Counts what reading one node takes.
-fn look_at(asked: &Asked<'_>, rows: &SegmentRows, facts: &Facts, into: &mut Reading) -> Result<()> {
+fn look_at(asked: &SampleRequest<'_>, rows: &SegmentRows, facts: &Facts, into: &mut Reading) -> Result<()> {
     let (shape, cut, segment) = (asked.shape(), facts.cut, &rows.segment);
     if cut.height > 0 {
         into.exact.count(Kind::Node, facts.blocks.len() as f64 * f64::from(asked.boxes.tested(&cut)));

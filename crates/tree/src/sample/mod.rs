@@ -98,7 +98,7 @@ pub enum Source<'a> {
 
 /// What is asked, and how sure the answer must be.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct SampleRequest<'a> {
     /// The boxes, the groups and the measures.
     pub boxes: &'a Boxes,
     /// For each of the groups the codes that its rows can have, where more is known than summaries tell.
@@ -122,7 +122,7 @@ pub struct Asked<'a> {
     pub threads: usize,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> SampleRequest<'a> {
     /// The groups and measures, which all boxes share, and the filters of all of them.
     fn shape(&self) -> &'a BoxQuery {
         self.boxes.all()
@@ -176,7 +176,7 @@ pub enum Sampled {
 
 /// Estimates a question over segments. `into` has the rows of the tail, and those at the edges of ranges of times; what is counted exactly is
 /// added to it.
-pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Sampled> {
+pub fn sample(asked: &SampleRequest<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Sampled> {
     for rows in segments {
         if !can_answer(asked.shape(), &rows.segment)? {
             return Ok(Sampled::Cannot);
@@ -211,7 +211,7 @@ pub fn sample(asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) ->
 /// What reading takes, by a few of the cut nodes, and how many groups in nodes are worth looking for; `None` where everything is better
 /// read at once.
 fn first_glance(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
     cut: &[CutNode],
     into: &Answer,
@@ -245,7 +245,7 @@ fn first_glance(
 /// What is foreseen of the rung to begin with; `None` where everything is better read at once: where no estimate is expected to cost less
 /// than a share `pays` of that.
 fn foreseen_of(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
     (facts, weight): (&[Facts], f64),
     reading: &Reading,
@@ -260,7 +260,7 @@ fn foreseen_of(
 
 /// Looks as often as planned, reading more between the looks.
 fn look_on(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
     mut strata: Strata,
     (foreseen, reading): (&Foreseen, &Reading),
@@ -297,7 +297,7 @@ fn look_on(
 }
 
 /// Which runs to read at which rungs before the next look; rung 0 is everything.
-fn next_reads(asked: &Asked<'_>, strata: &Strata, look: &Look, plan: &Plan) -> Vec<(usize, u32)> {
+fn next_reads(asked: &SampleRequest<'_>, strata: &Strata, look: &Look, plan: &Plan) -> Vec<(usize, u32)> {
     let rates = strata.rates();
     let mut rungs: Vec<Option<u32>> = vec![None; strata.runs.len()];
     for (at, frame) in look.frames.iter().enumerate() {

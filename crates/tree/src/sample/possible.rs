@@ -3,7 +3,7 @@
 //! Invariant: a group with a row in the node is among them; others may be, too: of several levels every combination is, and of a level
 //! whose codes a map makes few of, where a node does not tell its codes, every one of which some code may lie between the node's bounds.
 
-use super::Asked;
+use super::SampleRequest;
 use super::facts::Facts;
 use crate::answer::{BoxQuery, CodeMap, CodeSet, GroupKeys, NodeTree};
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ const OF_NODE_MAX: usize = 1 << 12;
 
 /// What the rows of the boxes can be of, whatever node they lie in.
 pub(super) struct Possible<'a> {
-    asked: &'a Asked<'a>,
+    asked: &'a SampleRequest<'a>,
     /// For each group the sets that all hold the codes which rows of the boxes have at its level.
     sets: Vec<Vec<Cow<'a, CodeSet>>>,
     /// For each group with a map the digits of the codes that rows of the boxes can have, ascending; `None` where they are too many to
@@ -42,7 +42,7 @@ impl Digit {
 }
 
 impl<'a> Possible<'a> {
-    pub(super) fn new(asked: &'a Asked<'a>, keys: &GroupKeys) -> Possible<'a> {
+    pub(super) fn new(asked: &'a SampleRequest<'a>, keys: &GroupKeys) -> Possible<'a> {
         let groups = 0..asked.shape().groups.len();
         let sets: Vec<_> = groups.clone().map(|at| sets(asked, at)).collect();
         let of_group = |at: usize| digits_of(keys.map(at)?, sets[at].iter().map(|set| &**set));
@@ -85,7 +85,7 @@ impl<'a> Possible<'a> {
 }
 
 /// The sets that all hold the codes which rows of the boxes have at a grouped level.
-fn sets<'a>(asked: &'a Asked<'_>, at: usize) -> Vec<Cow<'a, CodeSet>> {
+fn sets<'a>(asked: &'a SampleRequest<'_>, at: usize) -> Vec<Cow<'a, CodeSet>> {
     let level = asked.shape().groups[at];
     let of_box = |question: &'a BoxQuery| {
         let filter = question.filters.iter().find(|filter| filter.level == level)?;

@@ -26,7 +26,7 @@
 
 use super::facts::{self, Facts, Gathered};
 use super::strata::{self, Run, Strata};
-use super::{Asked, Estimates, Goal, Otherwise, Source, possible};
+use super::{Estimates, Goal, Otherwise, SampleRequest, Source, possible};
 use crate::answer::{Answer, Boxes, CodeSet, CutNode, SegmentRows, can_answer};
 use crate::estimate::{Kind, Plan};
 use crate::ladder::rung_rate;
@@ -58,7 +58,7 @@ const FEW_SHARE: f64 = 0.1;
 pub struct Refine {
     /// The boxes, the groups and the measures.
     pub boxes: Boxes,
-    /// As [`Asked::group_codes`].
+    /// As [`SampleRequest::group_codes`].
     pub group_codes: Vec<Option<CodeSet>>,
     /// The values of each group.
     pub goals: Vec<Goal>,
@@ -70,7 +70,7 @@ pub struct Refine {
     pub reseeded: Option<Reseeded>,
     /// Cut rows below which nothing is drawn: [`super::SAMPLE_ROWS_MIN`].
     pub rows_min: u64,
-    /// As [`Asked::strata_min`].
+    /// As [`SampleRequest::strata_min`].
     pub strata_min: usize,
     /// Threads for what is drawn or read in full, at most.
     pub threads: usize,
@@ -86,8 +86,8 @@ pub struct Reseeded {
 }
 
 impl Refine {
-    fn asked(&self) -> Asked<'_> {
-        Asked {
+    fn asked(&self) -> SampleRequest<'_> {
+        SampleRequest {
             boxes: &self.boxes,
             group_codes: &self.group_codes,
             goals: &self.goals,

@@ -10,7 +10,7 @@ use super::foresee::Second;
 use super::glimpse::Reading;
 use super::lacking::{Lacking, doubtful};
 use super::tally::{Look, Tally};
-use super::{Asked, Estimates, Foreseen, Otherwise, draw};
+use super::{Estimates, Foreseen, Otherwise, SampleRequest, draw};
 use crate::answer::{Answer, Boxes, CodeSet, CutNode, SegmentRows, read_cut};
 use crate::estimate::{Hidden, Known, Plan, Stratum};
 use crate::heavy::Heavy;
@@ -78,7 +78,7 @@ pub(super) fn runs_of(drawn: f64) -> f64 {
 
 /// Adds what is below cut nodes to an answer, box by box.
 pub(super) fn read_nodes<'a>(
-    asked: &Asked<'_>,
+    asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
     nodes: impl Iterator<Item = &'a CutNode> + Clone,
     into: &mut Answer,
@@ -99,7 +99,7 @@ impl Strata {
     /// Strata of which the thinnest rung to be read is `rung`, and the nodes of which too few rows would be drawn, or whose rows tell that
     /// there are no values: these are to be read.
     pub(super) fn new(
-        asked: &Asked<'_>,
+        asked: &SampleRequest<'_>,
         segments: &[SegmentRows],
         facts: Vec<Facts>,
         rung: u32,
@@ -165,7 +165,12 @@ impl Strata {
     }
 
     /// Takes in the heavy rows that match, once.
-    pub(super) fn add_heavy(&mut self, asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<()> {
+    pub(super) fn add_heavy(
+        &mut self,
+        asked: &SampleRequest<'_>,
+        segments: &[SegmentRows],
+        into: &mut Answer,
+    ) -> Result<()> {
         let question = asked.shape();
         for (measure, of) in question.measures.iter().enumerate() {
             let mut heavy_rows = HeavyRows { segments, column: of.column, last: None };
@@ -234,7 +239,12 @@ impl Strata {
     }
 
     /// The first draw.
-    pub(super) fn draw_first(&mut self, asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<()> {
+    pub(super) fn draw_first(
+        &mut self,
+        asked: &SampleRequest<'_>,
+        segments: &[SegmentRows],
+        into: &mut Answer,
+    ) -> Result<()> {
         let all: Vec<usize> = (0..self.runs.len()).collect();
         self.draw(asked, segments, &all, into)?;
         self.add_heavy(asked, segments, into)
@@ -243,7 +253,7 @@ impl Strata {
     /// Draws runs of which nothing was drawn, or which were restarted.
     pub(super) fn draw(
         &mut self,
-        asked: &Asked<'_>,
+        asked: &SampleRequest<'_>,
         segments: &[SegmentRows],
         runs: &[usize],
         into: &mut Answer,
@@ -256,7 +266,7 @@ impl Strata {
     /// Reads runs again at thicker rungs; rung 0 is everything.
     pub(super) fn read_on(
         &mut self,
-        asked: &Asked<'_>,
+        asked: &SampleRequest<'_>,
         segments: &[SegmentRows],
         reads: &[(usize, u32)],
         into: &mut Answer,
@@ -307,13 +317,18 @@ impl Strata {
     }
 
     /// Reads all that was not read in full.
-    pub(super) fn read_rest(&self, asked: &Asked<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<()> {
+    pub(super) fn read_rest(
+        &self,
+        asked: &SampleRequest<'_>,
+        segments: &[SegmentRows],
+        into: &mut Answer,
+    ) -> Result<()> {
         let rest = self.runs.iter().filter(|run| run.rung > 0).flat_map(|run| &run.cut);
         read_nodes(asked, segments, rest, into)
     }
 
     /// What drawn rows say.
-    pub(super) fn look(&self, asked: &Asked<'_>, plan: &Plan, into: &Answer) -> Look {
+    pub(super) fn look(&self, asked: &SampleRequest<'_>, plan: &Plan, into: &Answer) -> Look {
         let open: HashSet<u64> =
             self.runs.iter().filter(|run| run.rung > 0).flat_map(|run| &run.groups).copied().collect();
         // Of each measure the groups that may have values, where that is asked: mostly a value was drawn.
@@ -340,7 +355,7 @@ impl Strata {
     }
 
     /// Of each measure, and of each group of which anything was drawn: the runs where its rows may be and none was drawn.
-    fn hidden(&self, asked: &Asked<'_>, into: &Answer) -> Vec<Vec<Hidden>> {
+    fn hidden(&self, asked: &SampleRequest<'_>, into: &Answer) -> Vec<Vec<Hidden>> {
         let drawn = self.tally.samples.all();
         let mut by_index: Vec<(u64, usize)> =
             drawn.iter().enumerate().map(|(slot, (group, _))| (into.keys.index(*group), slot)).collect();

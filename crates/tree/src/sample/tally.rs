@@ -6,7 +6,7 @@
 //!   NULL. Where there may be more, a sum of which no value was seen is not known.
 
 use super::foresee::exact_of;
-use super::{Asked, Estimated};
+use super::{Estimated, SampleRequest};
 use crate::answer::Answer;
 use crate::estimate::{Aggregate, Frame, GroupSample, Hidden, Interval, Kind, Plan, Stratum, interval, textbook};
 
@@ -102,7 +102,7 @@ impl Tally {
     /// however little else is known.
     pub(super) fn look(
         &self,
-        asked: &Asked<'_>,
+        asked: &SampleRequest<'_>,
         plan: &Plan,
         into: &Answer,
         hidden: &[Vec<Hidden>],

@@ -4,7 +4,7 @@
 use crate::common::*;
 use alluvia_space::{Ladder, TableDef, TableOptions};
 use alluvia_tree::estimate::Aggregate;
-use alluvia_tree::sample::{Asked, Estimates, Goal, Otherwise, STRATA_MIN, Sampled, Source, sample};
+use alluvia_tree::sample::{Estimates, Goal, Otherwise, STRATA_MIN, SampleRequest, Sampled, Source, sample};
 use alluvia_tree::{
     Answer, BoxQuery, Boxes, CodeSet, GroupKeys, GroupSpan, LadderWriter, LevelFilter, Segment, SegmentRows, Wanted,
     WantedMeasure, answer,
@@ -32,9 +32,9 @@ pub struct Data {
     pub table: TableDef,
     pub segments: Vec<SegmentRows>,
     pub identities: Vec<Vec<(u64, u64)>>,
-    /// [`Asked::strata_min`] of what is asked of it.
+    /// [`SampleRequest::strata_min`] of what is asked of it.
     pub strata_min: usize,
-    /// [`Asked::by_cost`], likewise.
+    /// [`SampleRequest::by_cost`], likewise.
     pub by_cost: bool,
 }
 
@@ -216,7 +216,7 @@ pub fn ask_boxes(data: &Data, boxes: &Boxes, keys: &GroupKeys, how: &How<'_>) ->
         None => Source::Ladder,
         Some(seed) => Source::Seeded { seed, identities: &data.identities },
     };
-    let asked = Asked {
+    let asked = SampleRequest {
         boxes,
         group_codes: &[],
         goals: how.goals,
@@ -486,7 +486,7 @@ fn estimates_are_made_where_they_are_expected_to_cost_less() {
         };
         let (keys, expected) = (keys(&data, &question), exact(&data, &question));
         let boxes = Boxes::from(question.clone());
-        let asked = Asked {
+        let asked = SampleRequest {
             boxes: &boxes,
             group_codes: &[],
             goals: &GOALS[..1 + random.below(6) as usize],

@@ -1,6 +1,6 @@
 //! Exact sums of a column, alone and by groups.
 
-use super::Of;
+use super::ExactAggregate;
 use super::sums::Exact;
 use crate::aggregates::sum::taken;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array};
@@ -34,14 +34,14 @@ fn each(
 /// Without groups, and over windows that slide.
 #[derive(Debug)]
 pub struct Alone<S> {
-    of: Of,
+    of: ExactAggregate,
     scale: i8,
     sums: S,
 }
 
 impl<S: Exact> Alone<S> {
     /// No values yet; `scale` is the number of digits behind the point of the values.
-    pub fn new(of: Of, scale: i8) -> Alone<S> {
+    pub fn new(of: ExactAggregate, scale: i8) -> Alone<S> {
         Alone { of, scale, sums: S::default() }
     }
 }
@@ -82,14 +82,14 @@ impl<S: Exact> Accumulator for Alone<S> {
 /// With groups.
 #[derive(Debug)]
 pub struct Groups<S> {
-    of: Of,
+    of: ExactAggregate,
     scale: i8,
     sums: Vec<S>,
 }
 
 impl<S: Exact> Groups<S> {
     /// No groups yet; `scale` is the number of digits behind the point of the values.
-    pub fn new(of: Of, scale: i8) -> Groups<S> {
+    pub fn new(of: ExactAggregate, scale: i8) -> Groups<S> {
         Groups { of, scale, sums: Vec::new() }
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     /// That groups come to what their rows come to alone, whatever steps they are added in.
-    fn added<S: Exact>(of: Of, rows: &[Row], split: usize, is_decimal: bool) -> Result<(), TestCaseError> {
+    fn added<S: Exact>(of: ExactAggregate, rows: &[Row], split: usize, is_decimal: bool) -> Result<(), TestCaseError> {
         let scale = if is_decimal { 2 } else { 0 };
         let (first, second) = rows.split_at(split.min(rows.len()));
         let (mut groups, mut other) = (Groups::<S>::new(of, scale), Groups::<S>::new(of, scale));
@@ -181,8 +181,8 @@ mod tests {
             split in 0usize..60,
             is_decimal in any::<bool>(),
         ) {
-            added::<Squares>(Of::Deviation { of_sample: true }, &rows, split, is_decimal)?;
-            added::<Total>(Of::Average, &rows, split, false)?;
+            added::<Squares>(ExactAggregate::Deviation { of_sample: true }, &rows, split, is_decimal)?;
+            added::<Total>(ExactAggregate::Average, &rows, split, false)?;
         }
     }
 }

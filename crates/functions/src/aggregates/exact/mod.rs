@@ -25,7 +25,7 @@ use sums::{Exact, Squares, Total};
 
 /// What is made of sums.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Of {
+pub enum ExactAggregate {
     /// The arithmetic mean.
     Average,
     /// The variance.
@@ -40,26 +40,26 @@ pub enum Of {
     },
 }
 
-impl Of {
+impl ExactAggregate {
     /// By DataFusion's name of the aggregate function; `None` for a function that is none of these.
-    pub fn named(name: &str) -> Option<Of> {
+    pub fn named(name: &str) -> Option<ExactAggregate> {
         Some(match name {
-            "avg" => Of::Average,
-            "var" => Of::Variance { of_sample: true },
-            "var_pop" => Of::Variance { of_sample: false },
-            "stddev" => Of::Deviation { of_sample: true },
-            "stddev_pop" => Of::Deviation { of_sample: false },
+            "avg" => ExactAggregate::Average,
+            "var" => ExactAggregate::Variance { of_sample: true },
+            "var_pop" => ExactAggregate::Variance { of_sample: false },
+            "stddev" => ExactAggregate::Deviation { of_sample: true },
+            "stddev_pop" => ExactAggregate::Deviation { of_sample: false },
             _ => return None,
         })
     }
 
     fn name(self) -> &'static str {
         match self {
-            Of::Average => "avg",
-            Of::Variance { of_sample: true } => "var",
-            Of::Variance { of_sample: false } => "var_pop",
-            Of::Deviation { of_sample: true } => "stddev",
-            Of::Deviation { of_sample: false } => "stddev_pop",
+            ExactAggregate::Average => "avg",
+            ExactAggregate::Variance { of_sample: true } => "var",
+            ExactAggregate::Variance { of_sample: false } => "var_pop",
+            ExactAggregate::Deviation { of_sample: true } => "stddev",
+            ExactAggregate::Deviation { of_sample: false } => "stddev_pop",
         }
     }
 
@@ -72,7 +72,7 @@ impl Of {
 /// One of them.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Exactly {
-    of: Of,
+    of: ExactAggregate,
     signature: Signature,
 }
 
@@ -90,14 +90,14 @@ impl AggregateUDFImpl for Exactly {
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        let fields = if self.of == Of::Average { Total::fields() } else { Squares::fields() };
+        let fields = if self.of == ExactAggregate::Average { Total::fields() } else { Squares::fields() };
         let field = |(part, of)| Field::new(format_state_name(args.name, part), of, true).into();
         Ok(fields.into_iter().map(field).collect())
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         Ok(match self.of {
-            Of::Average => Box::new(Alone::<Total>::new(self.of, scale_of(&args))),
+            ExactAggregate::Average => Box::new(Alone::<Total>::new(self.of, scale_of(&args))),
             _ => Box::new(Alone::<Squares>::new(self.of, scale_of(&args))),
         })
     }
@@ -108,7 +108,7 @@ impl AggregateUDFImpl for Exactly {
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         Ok(match self.of {
-            Of::Average => Box::new(Groups::<Total>::new(self.of, scale_of(&args))),
+            ExactAggregate::Average => Box::new(Groups::<Total>::new(self.of, scale_of(&args))),
             _ => Box::new(Groups::<Squares>::new(self.of, scale_of(&args))),
         })
     }

@@ -1,6 +1,6 @@
 //! Numbers added up exactly: their sum, and where it is asked for the sum of their squares.
 
-use super::Of;
+use super::ExactAggregate;
 use crate::aggregates::sum::WIDE;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
@@ -25,7 +25,7 @@ pub trait Exact: Copy + Debug + Default + Send + Sync + 'static {
     fn subtract(&mut self, other: Self);
 
     /// The value of a function, of numbers with so many digits behind the point; `None` of too few.
-    fn value(&self, of: Of, scale: i8) -> Option<f64>;
+    fn value(&self, of: ExactAggregate, scale: i8) -> Option<f64>;
 
     /// Columns of states.
     fn states(all: &[Self]) -> Vec<ArrayRef>;
@@ -61,7 +61,7 @@ impl Exact for Total {
         self.sum = self.sum.wrapping_sub(other.sum);
     }
 
-    fn value(&self, _of: Of, scale: i8) -> Option<f64> {
+    fn value(&self, _of: ExactAggregate, scale: i8) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64 / 10f64.powi(scale.into()))
     }
 
@@ -116,8 +116,9 @@ impl Exact for Squares {
         self.squares = self.squares.wrapping_sub(other.squares);
     }
 
-    fn value(&self, of: Of, scale: i8) -> Option<f64> {
-        let of_sample = matches!(of, Of::Variance { of_sample: true } | Of::Deviation { of_sample: true });
+    fn value(&self, of: ExactAggregate, scale: i8) -> Option<f64> {
+        let of_sample =
+            matches!(of, ExactAggregate::Variance { of_sample: true } | ExactAggregate::Deviation { of_sample: true });
         if self.count <= u64::from(of_sample) {
             return None;
         }
@@ -125,9 +126,9 @@ impl Exact for Squares {
         let unit = 10f64.powi(scale.into());
         let variance = || self.spread() / n / (if of_sample { n - 1.0 } else { n }) / (unit * unit);
         Some(match of {
-            Of::Average => double(self.sum) / n / unit,
-            Of::Variance { .. } => variance(),
-            Of::Deviation { .. } => variance().sqrt(),
+            ExactAggregate::Average => double(self.sum) / n / unit,
+            ExactAggregate::Variance { .. } => variance(),
+            ExactAggregate::Deviation { .. } => variance().sqrt(),
         })
     }
 
@@ -208,10 +209,10 @@ mod tests {
             let values: Vec<i128> = offsets.iter().map(|offset| base + offset).collect();
             let sums: Squares = sums(&values);
             let close = |found: Option<f64>, right: f64| found.is_some_and(|found| (found - right).abs() <= 1e-9 * right.abs());
-            let (variance, deviation) = (Of::Variance { of_sample: false }, Of::Deviation { of_sample: false });
+            let (variance, deviation) = (ExactAggregate::Variance { of_sample: false }, ExactAggregate::Deviation { of_sample: false });
             prop_assert!(close(sums.value(variance, scale), of_all));
             prop_assert!(close(sums.value(deviation, scale), of_all.sqrt()));
-            let of_sample = sums.value(Of::Variance { of_sample: true }, scale);
+            let of_sample = sums.value(ExactAggregate::Variance { of_sample: true }, scale);
             match offsets.len() {
                 1 => prop_assert_eq!(of_sample, None),
                 _ => prop_assert!(close(of_sample, squared / (n - 1.0) / unit / unit)),
@@ -232,9 +233,9 @@ mod tests {
     #[test]
     fn averages_are_of_exact_sums() {
         let epochs: Vec<i128> = (0..7000).map(|at| 1_700_000_000_000_000 + at % 7).collect();
-        assert_eq!(sums::<Total>(&epochs).value(Of::Average, 0), Some(1_700_000_000_000_003.0));
-        assert_eq!(sums::<Squares>(&epochs).value(Of::Average, 0), Some(1_700_000_000_000_003.0));
-        assert_eq!(Total::default().value(Of::Average, 0), None);
+        assert_eq!(sums::<Total>(&epochs).value(ExactAggregate::Average, 0), Some(1_700_000_000_000_003.0));
+        assert_eq!(sums::<Squares>(&epochs).value(ExactAggregate::Average, 0), Some(1_700_000_000_000_003.0));
+        assert_eq!(Total::default().value(ExactAggregate::Average, 0), None);
     }
 
     #[test]

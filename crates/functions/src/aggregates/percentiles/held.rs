@@ -5,8 +5,8 @@
 //!   put to its place among those of the last one.
 //! - What one partition of the rows has is a list, as `array_agg` has it.
 
-use super::asked::{Asked, What};
 use super::between::{Between, of_any, of_ordered};
+use crate::aggregates::percentiles::request::{PercentileRequest, What};
 use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, AsArray, ListArray, PrimitiveArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 const FEW: usize = 16;
 
 pub struct Held<T: Between> {
-    asked: Asked,
+    asked: PercentileRequest,
     /// In ascending order.
     ordered: Vec<T::Native>,
     /// In any order.
@@ -39,7 +39,7 @@ impl<T: Between> fmt::Debug for Held<T> {
 }
 
 impl<T: Between> Held<T> {
-    pub fn new(asked: Asked) -> Held<T> {
+    pub fn new(asked: PercentileRequest) -> Held<T> {
         Held { asked, ordered: Vec::new(), new: Vec::new(), is_asked_again: false }
     }
 

@@ -10,10 +10,12 @@
 //! DataFusion 55.2 rounds shares to six digits (the third of a thousand million was 333333000), cuts off digits of medians of decimals, which
 //! wrap around, too, and has neither `percentile_disc` nor `mode`.
 
-mod asked;
+pub(crate) mod request;
+
 mod between;
 mod held;
 
+use crate::aggregates::percentiles::request::{Fractions, PercentileRequest, What};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
@@ -21,7 +23,6 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::{
     DataType, Field, FieldRef, Float64Type, Int64Type, IntervalMonthDayNanoType, IntervalUnit, Schema, TimeUnit,
 };
-use asked::{Asked, Fractions, What};
 use datafusion_common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion_expr::utils::AggregateOrderSensitivity;
@@ -66,7 +67,7 @@ impl Ordered {
         ]
     }
 
-    fn asked(&self, args: &AccumulatorArgs) -> Result<Asked> {
+    fn asked(&self, args: &AccumulatorArgs) -> Result<PercentileRequest> {
         let what = match self.kind {
             Kind::Between => What::Between(fractions(args.exprs.get(1))?),
             Kind::Median => What::Between(Fractions::one(Some(0.5))),
@@ -75,11 +76,11 @@ impl Ordered {
         };
         let order = args.order_bys.first().map_or_else(SortOptions::default, |key| key.options);
         let of = args.expr_fields.first().map_or(DataType::Null, |field| field.data_type().clone());
-        Ok(Asked { what, is_descending: order.descending, of })
+        Ok(PercentileRequest { what, is_descending: order.descending, of })
     }
 
     /// What holds values as numbers, if there are such: without copies of them, and so that a frame's next row does not sort all again.
-    fn held(&self, asked: &Asked) -> Option<Box<dyn Accumulator>> {
+    fn held(&self, asked: &PercentileRequest) -> Option<Box<dyn Accumulator>> {
         if !matches!(asked.what, What::Between(_)) {
             return None;
         }
@@ -258,7 +259,7 @@ impl Ordered {
 #[derive(Debug)]
 struct OfList {
     list: Box<dyn Accumulator>,
-    asked: Asked,
+    asked: PercentileRequest,
 }
 
 impl Accumulator for OfList {
@@ -296,7 +297,7 @@ impl Accumulator for OfList {
 /// Of all values of each group.
 struct OfLists {
     lists: Box<dyn GroupsAccumulator>,
-    asked: Asked,
+    asked: PercentileRequest,
 }
 
 impl GroupsAccumulator for OfLists {

@@ -11,8 +11,7 @@ use alluvia_snapshot::{Committed, Durability, NewBatch, NewRows, Snapshot, Store
 use alluvia_space::{Column, DataType, TableDef, TableOptions, VERSION_COLUMN, dimensions};
 use alluvia_storage::{Disk, FaultDisk};
 use alluvia_tree::SegmentCursor;
-use alluvia_types::Freshness;
-use alluvia_types::{ColumnId, Error, ManualClock, Result, TableId, Version};
+use alluvia_types::{ColumnId, Error, Freshness, ManualClock, Result, TableId, Version};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType as Arrow, UInt64Type};

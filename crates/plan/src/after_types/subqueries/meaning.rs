@@ -27,7 +27,7 @@ const PARTS_MAX: usize = 3;
 
 /// Where an expression stands in a filter.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Place {
+pub enum FilterPosition {
     /// It is a condition by itself.
     Condition,
     /// Below nothing but AND and OR: false is as good as NULL.
@@ -37,13 +37,16 @@ pub enum Place {
 }
 
 /// An expression with subqueries that DataFusion gets right, and columns in the place of the others.
-pub fn keep(expr: Expr, place: Place, below: &mut Below<'_>) -> Result<Transformed<Expr>> {
+pub fn keep(expr: Expr, place: FilterPosition, below: &mut Below<'_>) -> Result<Transformed<Expr>> {
     match expr {
-        Expr::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) if place != Place::Value => {
-            let part = if op == Operator::And { place } else { Place::Part };
+        Expr::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. })
+            if place != FilterPosition::Value =>
+        {
+            let part = if op == Operator::And { place } else { FilterPosition::Part };
             expr.map_children(|child| keep(child, part, below))
         }
-        Expr::Not(inner) if place == Place::Condition && matches!(*inner, Expr::InSubquery(_)) => match *inner {
+        Expr::Not(inner) if place == FilterPosition::Condition && matches!(*inner, Expr::InSubquery(_)) => match *inner
+        {
             Expr::InSubquery(of) => keep(Expr::InSubquery(InSubquery { negated: !of.negated, ..of }), place, below),
             other => Ok(Transformed::no(other)),
         },
@@ -98,7 +101,7 @@ pub fn keep(expr: Expr, place: Place, below: &mut Below<'_>) -> Result<Transform
             }
             below.scalar(query).map(Transformed::yes)
         }
-        other => other.map_children(|child| keep(child, Place::Value, below)),
+        other => other.map_children(|child| keep(child, FilterPosition::Value, below)),
     }
 }
 
@@ -116,7 +119,7 @@ fn valued(expr: Expr, below: &mut Below<'_>) -> Result<Expr> {
         Expr::ScalarSubquery(subquery) => below.scalar(&subquery.subquery).map(Transformed::yes),
         Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) => {
             let leaves = std::mem::replace(&mut below.leaves, Leaves::Nothing);
-            let kept = keep(expr, Place::Value, below);
+            let kept = keep(expr, FilterPosition::Value, below);
             below.leaves = leaves;
             kept
         }
@@ -126,14 +129,14 @@ fn valued(expr: Expr, below: &mut Below<'_>) -> Result<Expr> {
 }
 
 /// Whether DataFusion's semi or anti join is right for IN, or for NOT IN.
-fn is_left(of: &InSubquery, place: Place, below: &Below<'_>) -> Result<bool> {
+fn is_left(of: &InSubquery, place: FilterPosition, below: &Below<'_>) -> Result<bool> {
     let query = &of.subquery.subquery;
     // `x IN (SELECT max(y) ...)` is NULL of no rows, which is as good as the false that a join makes of it.
-    let is_value = !of.negated && place == Place::Condition && direct::is_null_of_no_rows(query);
+    let is_value = !of.negated && place == FilterPosition::Condition && direct::is_null_of_no_rows(query);
     let is_right = match place {
-        Place::Condition => !of.negated || is_plain(of),
-        Place::Part => !of.negated,
-        Place::Value => false,
+        FilterPosition::Condition => !of.negated || is_plain(of),
+        FilterPosition::Part => !of.negated,
+        FilterPosition::Value => false,
     };
     let is_row = parts_of(&of.expr).is_some();
     let is_pulled_up = if is_value { direct::is_value_of_equals(query)? } else { direct::pulls_up(query, false)? };
@@ -157,7 +160,7 @@ struct Listed {
 
 impl Listed {
     /// The same by EXISTS, of rows of a schema.
-    fn by_exists(self, place: Place, schema: &DFSchema) -> Result<Expr> {
+    fn by_exists(self, place: FilterPosition, schema: &DFSchema) -> Result<Expr> {
         let Listed { expr, subquery, op, is_any } = self;
         let query = subquery.subquery.as_ref();
         let [_] = query.schema().fields().as_ref() else {
@@ -206,7 +209,7 @@ impl Listed {
         let condition = conjunction(pairs.iter().map(compared).collect::<Result<Vec<_>>>()?);
         let condition = condition.unwrap_or_else(|| lit(true));
         let decided = exists(&listed, Some(condition.clone()))?;
-        if place != Place::Value && is_any {
+        if place != FilterPosition::Value && is_any {
             return Ok(decided);
         }
         // What leaves it open: rows that list a NULL, and what is NULL around.

@@ -37,7 +37,7 @@ use datafusion::logical_expr::{
     lit,
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
-use meaning::{Place, keep};
+use meaning::{FilterPosition, keep};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ fn node(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>
             let input = with_columns_for(&expr, input)?;
             let mut below = Below::new(vec![input], Leaves::Nothing, names);
             let sorted = |mut sort: SortExpr| {
-                sort.expr = keep(sort.expr, Place::Value, &mut below)?.data;
+                sort.expr = keep(sort.expr, FilterPosition::Value, &mut below)?.data;
                 Ok(sort)
             };
             let expr = expr.into_iter().map(sorted).collect::<Result<_>>()?;
@@ -137,7 +137,7 @@ fn filtered(predicate: Expr, input: Arc<LogicalPlan>, names: &mut Names) -> Resu
         None => Arc::clone(&input),
     };
     let mut below = Below::new(vec![rows], Leaves::Conditions, names);
-    let asking = keep(conjunction(asking).unwrap_or(lit(true)), Place::Condition, &mut below)?.data;
+    let asking = keep(conjunction(asking).unwrap_or(lit(true)), FilterPosition::Condition, &mut below)?.data;
     if Arc::ptr_eq(&below.before[0], &below.inputs[0]) {
         // Nothing became a column.
         let conditions = split_conjunction_owned(predicate).into_iter().filter(|condition| !has_subquery(condition));
@@ -182,7 +182,7 @@ fn kept_named(expr: Expr, preserver: &NamePreserver, below: &mut Below<'_>) -> R
         return expr.map_children(|expr| kept_named(expr, preserver, below));
     }
     let name = preserver.save(&expr);
-    let kept = keep(expr, Place::Value, below)?;
+    let kept = keep(expr, FilterPosition::Value, below)?;
     Ok(if kept.transformed { kept.update_data(|expr| name.restore(expr)) } else { kept })
 }
 
@@ -200,7 +200,7 @@ fn joined(mut join: Join, names: &mut Names) -> Result<LogicalPlan> {
         return node(LogicalPlan::Filter(filter), names).map(|plan| plan.data);
     }
     let mut below = Below::new(vec![join.left, join.right], Leaves::Nothing, names);
-    let after = keep(after, Place::Condition, &mut below)?.data;
+    let after = keep(after, FilterPosition::Condition, &mut below)?.data;
     let [left, right] = <[_; 2]>::try_from(below.inputs).expect("a join has two sides");
     let filter = conjunction(within.into_iter().chain([after]));
     let join = Join::try_new(

@@ -43,7 +43,7 @@ pub fn row_of(
         let first = first_value_udaf().call(vec![value]).alias(VALUE);
         let count = count_udaf().call(vec![lit(1_i64)]).alias(ROWS);
         let aggregate = Aggregate::try_new(Arc::new(rows), groups, vec![first, count])?;
-        static SINGLE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Single::new())));
+        static SINGLE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Single::default())));
         let args = vec![of_name(VALUE), of_name(ROWS)];
         let value = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&SINGLE), args));
         (LogicalPlanBuilder::from(LogicalPlan::Aggregate(aggregate)), value)

@@ -44,7 +44,7 @@ fn context() -> SessionContext {
 
 /// What is asked of a subquery, whose text has `{x}` and `{y}` for the columns of the row around.
 #[derive(Clone, Debug)]
-enum Asked {
+enum SubqueryForm {
     Exists { negated: bool },
     Quantified { of: &'static str, op: &'static str, is_any: bool },
     In { of: &'static str, negated: bool },
@@ -52,20 +52,20 @@ enum Asked {
     Value,
 }
 
-impl Asked {
+impl SubqueryForm {
     fn sql(&self, subquery: &str) -> String {
         let not = |negated: bool| if negated { "NOT " } else { "" };
         match self {
-            Asked::Exists { negated } => format!("{}EXISTS ({subquery})", not(*negated)),
-            Asked::In { of, negated } => format!("a.{of} {}IN ({subquery})", not(*negated)),
-            Asked::Quantified { of, op, is_any } => {
+            SubqueryForm::Exists { negated } => format!("{}EXISTS ({subquery})", not(*negated)),
+            SubqueryForm::In { of, negated } => format!("a.{of} {}IN ({subquery})", not(*negated)),
+            SubqueryForm::Quantified { of, op, is_any } => {
                 format!("a.{of} {op} {} ({subquery})", if *is_any { "ANY" } else { "ALL" })
             }
-            // As `dialect::row_lists` writes it.
-            Asked::Rows { negated } => {
+            // As `alluvia_syntax::trees::row_comparisons` writes it.
+            SubqueryForm::Rows { negated } => {
                 format!("struct(a.x, a.y) {}IN (SELECT struct(v, w) FROM ({subquery}) AS rows (v, w))", not(*negated))
             }
-            Asked::Value => format!("({subquery})"),
+            SubqueryForm::Value => format!("({subquery})"),
         }
     }
 
@@ -94,19 +94,19 @@ impl Asked {
             found
         };
         match self {
-            Asked::Exists { negated } => truth(Some(rows.is_empty() == *negated)),
-            Asked::In { of: name, negated } => {
+            SubqueryForm::Exists { negated } => truth(Some(rows.is_empty() == *negated)),
+            SubqueryForm::In { of: name, negated } => {
                 let found = any(&mut rows.iter().map(|row| compare(of(name), "=", row[0])));
                 truth(found.map(|found| found != *negated))
             }
-            Asked::Quantified { of: name, op, is_any: true } => {
+            SubqueryForm::Quantified { of: name, op, is_any: true } => {
                 truth(any(&mut rows.iter().map(|row| compare(of(name), op, row[0]))))
             }
-            Asked::Quantified { of: name, op, is_any: false } => {
+            SubqueryForm::Quantified { of: name, op, is_any: false } => {
                 let not = any(&mut rows.iter().map(|row| compare(of(name), op, row[0]).map(|is| !is)));
                 truth(not.map(|not| !not))
             }
-            Asked::Rows { negated } => {
+            SubqueryForm::Rows { negated } => {
                 let found = any(&mut rows.iter().map(|row| match (compare(x, "=", row[0]), compare(y, "=", row[1])) {
                     (Some(false), _) | (_, Some(false)) => Some(false),
                     (Some(true), Some(true)) => Some(true),
@@ -114,20 +114,20 @@ impl Asked {
                 }));
                 truth(found.map(|found| found != *negated))
             }
-            Asked::Value => rows.first().and_then(|row| row[0]),
+            SubqueryForm::Value => rows.first().and_then(|row| row[0]),
         }
     }
 }
 
 /// Panics unless what is asked is so for each row, wherever it stands. Gives whether it was answered.
-async fn same(context: &SessionContext, asked: &Asked, subquery: &str) -> bool {
+async fn same(context: &SessionContext, asked: &SubqueryForm, subquery: &str) -> bool {
     let text = |x: &str, y: &str| subquery.replace("{x}", x).replace("{y}", y);
     let mut expected = Vec::new();
     for (id, x, y) in around() {
         let written = |value: Value| value.map_or("CAST(NULL AS BIGINT)".to_owned(), |value| value.to_string());
         let alone = text(&written(x), &written(y));
         let alone = rows(context, &alone).await.unwrap_or_else(|error| panic!("{error}"));
-        if matches!(asked, Asked::Value) && alone.len() > 1 {
+        if matches!(asked, SubqueryForm::Value) && alone.len() > 1 {
             return false;
         }
         expected.push((id, asked.of_rows((x, y), &alone)));
@@ -139,7 +139,7 @@ async fn same(context: &SessionContext, asked: &Asked, subquery: &str) -> bool {
     };
     let listed = expected.iter().map(|&(id, value)| vec![Some(id), value]).collect();
     check(format!("SELECT id, {expr} AS said FROM a ORDER BY id"), listed).await;
-    if matches!(asked, Asked::Value) {
+    if matches!(asked, SubqueryForm::Value) {
         let sum = expected.iter().filter_map(|(_, value)| *value).reduce(|a, b| a + b);
         check(format!("SELECT sum({expr}) FROM a"), vec![vec![sum]]).await;
         let large = expected.iter().filter(|(_, value)| value.is_some_and(|value| value > 1));
@@ -225,21 +225,21 @@ fn subquery(columns: usize) -> impl Strategy<Value = String> {
     })
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn asked() -> impl Strategy<Value = SubqueryForm> {
     let of = || prop_oneof![Just("x"), Just("y")];
     let op = prop_oneof![Just("="), Just("<>"), Just("<"), Just(">=")];
     prop_oneof![
-        2 => any::<bool>().prop_map(|negated| Asked::Exists { negated }),
-        2 => (of(), any::<bool>()).prop_map(|(of, negated)| Asked::In { of, negated }),
-        2 => (of(), op, any::<bool>()).prop_map(|(of, op, is_any)| Asked::Quantified { of, op, is_any }),
-        1 => any::<bool>().prop_map(|negated| Asked::Rows { negated }),
-        2 => Just(Asked::Value),
+        2 => any::<bool>().prop_map(|negated| SubqueryForm::Exists { negated }),
+        2 => (of(), any::<bool>()).prop_map(|(of, negated)| SubqueryForm::In { of, negated }),
+        2 => (of(), op, any::<bool>()).prop_map(|(of, op, is_any)| SubqueryForm::Quantified { of, op, is_any }),
+        1 => any::<bool>().prop_map(|negated| SubqueryForm::Rows { negated }),
+        2 => Just(SubqueryForm::Value),
     ]
 }
 
-fn question() -> impl Strategy<Value = (Asked, String)> {
+fn question() -> impl Strategy<Value = (SubqueryForm, String)> {
     asked().prop_flat_map(|asked| {
-        let columns = if matches!(asked, Asked::Rows { .. }) { 2 } else { 1 };
+        let columns = if matches!(asked, SubqueryForm::Rows { .. }) { 2 } else { 1 };
         subquery(columns).prop_map(move |subquery| (asked.clone(), subquery))
     })
 }
@@ -324,13 +324,13 @@ fn queries_under_a_name_that_hides_what_chooses_their_rows() {
             "SELECT z.c FROM (SELECT count(*) AS c FROM n WHERE n.y = {y}) z",
             "SELECT max(z.m) FROM (SELECT n.x + 1 AS m FROM n WHERE n.y = {y}) z",
         ] {
-            same(&context, &Asked::Value, query).await;
-            same(&context, &Asked::Exists { negated: false }, query).await;
+            same(&context, &SubqueryForm::Value, query).await;
+            same(&context, &SubqueryForm::Exists { negated: false }, query).await;
         }
         for negated in [false, true] {
             let query = "SELECT z.x FROM (SELECT DISTINCT n.x FROM n WHERE n.y = {y}) z";
-            same(&context, &Asked::In { of: "x", negated }, query).await;
-            same(&context, &Asked::Exists { negated }, query).await;
+            same(&context, &SubqueryForm::In { of: "x", negated }, query).await;
+            same(&context, &SubqueryForm::Exists { negated }, query).await;
         }
     });
 }

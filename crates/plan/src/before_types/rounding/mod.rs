@@ -5,9 +5,9 @@
 //!   zero. NUMERIC there, and floats here, are numbers that are written out, averages of whole numbers and of decimals, and what is made
 //!   of these by arithmetic: `round(2.5)` is 3, and `round(CAST(2.5 AS DOUBLE PRECISION))` is 2. They are followed through derived tables.
 //! - `round(x, n)` of a float is `round(x::numeric, n)`: PostgreSQL has no other, and takes the 15 digits that a float is sure of.
-//! - `round(x, n)` of a decimal has the type that is written ([`places`]).
+//! - `round(x, n)` of a decimal has the type that is written ([`alluvia_functions::rounding::places`]).
 //! - What is chosen of decimals and floats is a float, unless that is NUMERIC in PostgreSQL ([`chosen`]).
-//! - A float that is cast to a decimal is the number of the digits that it is sure of ([`decimals`]).
+//! - A float that is cast to a decimal is the number of the digits that it is sure of ([`alluvia_functions::rounding::float_to_decimal`]).
 //! - A decimal becomes the nearest integer, and of two the one further from zero. It is rounded by a function, so that a comparison of the
 //!   cast does not become one of the decimal, which more or less numbers pass.
 //!

@@ -11,7 +11,7 @@ mod arrays;
 pub use arrays::{bytes_of, compact, emptied};
 pub(crate) use arrays::{bytes_of_views, has_views};
 
-use crate::wrapped_operator::{InPlace, PosingExec};
+use crate::wrapped_operator::{WrappedOperator, WrappedOperatorExec};
 use arrays::buffers_of;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::Result;
@@ -44,7 +44,7 @@ impl PhysicalOptimizerRule for CompactTexts {
         let compact = |plan: Arc<dyn ExecutionPlan>| {
             let has_texts = plan.schema().fields().iter().any(|field| has_views(field.data_type()));
             Ok(if has_texts && takes_out_of_many(&plan) {
-                Transformed::yes(Arc::new(PosingExec::new(plan, Compact)) as Arc<dyn ExecutionPlan>)
+                Transformed::yes(Arc::new(WrappedOperatorExec::new(plan, Compact)) as Arc<dyn ExecutionPlan>)
             } else {
                 Transformed::no(plan)
             })
@@ -67,7 +67,7 @@ fn takes_out_of_many(plan: &Arc<dyn ExecutionPlan>) -> bool {
 #[derive(Debug)]
 struct Compact;
 
-impl InPlace for Compact {
+impl WrappedOperator for Compact {
     fn of(&self, _operator: &Arc<dyn ExecutionPlan>) -> Result<Compact> {
         Ok(Compact)
     }

@@ -2,7 +2,7 @@
 
 use super::feed::Feed;
 use super::shape::Shape;
-use crate::wrapped_operator::{InPlace, PosingExec};
+use crate::wrapped_operator::{WrappedOperator, WrappedOperatorExec};
 use arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub fn in_runs(operator: Arc<dyn ExecutionPlan>, run_bytes: usize) -> Result<Arc<dyn ExecutionPlan>> {
     let Some(shape) = Shape::of(&operator) else { return Ok(operator) };
     let in_runs = InRuns { shape, run_bytes, over_run: Arc::new(OverRun::of(&operator)?) };
-    Ok(Arc::new(PosingExec::new(operator, in_runs)))
+    Ok(Arc::new(WrappedOperatorExec::new(operator, in_runs)))
 }
 
 /// The operator is begun anew with each run.
@@ -34,7 +34,7 @@ struct InRuns {
     over_run: Arc<OverRun>,
 }
 
-impl InPlace for InRuns {
+impl WrappedOperator for InRuns {
     fn of(&self, window: &Arc<dyn ExecutionPlan>) -> Result<InRuns> {
         let shape = Shape::of(window).ok_or_else(|| DataFusionError::Internal("a window became none".into()))?;
         Ok(InRuns { shape, run_bytes: self.run_bytes, over_run: Arc::new(OverRun::of(window)?) })

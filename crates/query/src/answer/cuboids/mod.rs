@@ -9,7 +9,8 @@
 //!   query, and never two at a time.
 //! - Shapes are kept across restarts ([`memory`]), and built again in the order of their use; pins outlive everything but their table.
 
-mod asking;
+pub(crate) mod lookup;
+
 mod building;
 mod memory;
 mod pinning;
@@ -24,8 +25,7 @@ pub(crate) use shape::{Shape, dimensions};
 
 use super::Kept;
 use alluvia_snapshot::{Snapshot, Store, Want};
-use alluvia_types::Freshness;
-use alluvia_types::{Result, TableId, Version};
+use alluvia_types::{Freshness, Result, TableId, Version};
 use parking_lot::{Mutex, RwLock};
 use resident::{Followed, Resident};
 use std::collections::{BTreeMap, HashMap};

@@ -35,7 +35,7 @@ pub(super) fn answer(
     accuracy: Option<Accuracy>,
     path: &Path<'_>,
 ) -> Option<LogicalPlan> {
-    let groups = aggregate.group_expr.iter().map(|expr| Place::Open(without_alias(expr).clone())).collect();
+    let groups = aggregate.group_expr.iter().map(|expr| GroupSource::Open(without_alias(expr).clone())).collect();
     let functions = aggregate.aggr_expr.iter().map(|expr| without_alias(expr).clone()).collect();
     let mut way = Way { path, groups, functions, predicates: Vec::new(), sides: Vec::new() };
     way.descend(&aggregate.input)?;
@@ -45,14 +45,14 @@ pub(super) fn answer(
 /// What is known of an aggregate on the way down to its fact table. Expressions are over the columns of the plan reached so far.
 struct Way<'a> {
     path: &'a Path<'a>,
-    groups: Vec<Place>,
+    groups: Vec<GroupSource>,
     functions: Vec<Expr>,
     predicates: Vec<Expr>,
     sides: Vec<Side>,
 }
 
 /// What makes a group.
-enum Place {
+enum GroupSource {
     Open(Expr),
     /// One of what a small table is grouped by.
     Small(Attribute),
@@ -114,8 +114,8 @@ impl Way<'_> {
     /// Puts what columns are one plan further down in their place.
     fn replace(&mut self, columns: &dyn Fn(&Column) -> Option<Expr>) -> Option<()> {
         let open = self.groups.iter_mut().filter_map(|place| match place {
-            Place::Open(expr) => Some(expr),
-            Place::Small(_) => None,
+            GroupSource::Open(expr) => Some(expr),
+            GroupSource::Small(_) => None,
         });
         let outer = self.sides.iter_mut().map(|side| &mut side.outer);
         for expr in open.chain(&mut self.functions).chain(&mut self.predicates).chain(outer) {
@@ -175,11 +175,11 @@ impl Way<'_> {
         }
         self.sides = kept;
         for (number, place) in self.groups.iter_mut().enumerate() {
-            let Place::Open(expr) = place else { continue };
+            let GroupSource::Open(expr) = place else { continue };
             if whose(expr)? == Whose::Small {
                 let attribute = Attribute(number);
                 taken.attributes.push((attribute, expr.clone()));
-                *place = Place::Small(attribute);
+                *place = GroupSource::Small(attribute);
             }
         }
         self.sides.push(taken);
@@ -217,8 +217,8 @@ impl Way<'_> {
             .groups
             .iter()
             .filter_map(|place| match place {
-                Place::Open(expr) => Some(expr.clone()),
-                Place::Small(_) => None,
+                GroupSource::Open(expr) => Some(expr.clone()),
+                GroupSource::Small(_) => None,
             })
             .collect();
         let mut statement = statement(&open, &self.functions, &source)?;
@@ -235,8 +235,8 @@ impl Way<'_> {
         let mut items = 0..;
         let mut item = || items.next().map(ColumnOf::Item);
         let columns = self.groups.iter().map(|place| match place {
-            Place::Open(_) => item(),
-            Place::Small(attribute) => self.sides.iter().enumerate().find_map(|(small, side)| {
+            GroupSource::Open(_) => item(),
+            GroupSource::Small(attribute) => self.sides.iter().enumerate().find_map(|(small, side)| {
                 let place = side.attributes.iter().position(|(known, _)| known == attribute)?;
                 Some(ColumnOf::Small { small, place })
             }),

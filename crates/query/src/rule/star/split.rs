@@ -63,7 +63,7 @@ impl Split {
                 Function::Avg => {
                     let widened = match argument.get_type(aggregate.input.schema()).ok()? {
                         ArrowType::Float64 => argument.clone(),
-                        // What `checked::exact_spreads` left as it is.
+                        // What `alluvia_plan::after_types::exact_aggregates` left as it is.
                         ArrowType::Int64 => cast(argument.clone(), ArrowType::Float64),
                         _ => return None,
                     };

@@ -8,15 +8,16 @@
 //!   every run.
 //!
 //! A thinned picture of a box takes a millisecond to read and five to plan, since a statement is planned around its rows, and the rows
-//! for themselves once more. [`Asked`] recognises what is asked, [`filters`] makes the box of its WHERE, [`DrawnRows`] scans, and
+//! for themselves once more. [`DrawnQuery`] recognises what is asked, [`filters`] makes the box of its WHERE, [`DrawnRows`] scans, and
 //! [`gap`] is where the rows come into the plan.
 
-mod asked;
+pub(crate) mod drawn_query;
+
 mod filters;
 mod gap;
 mod rows;
 
-pub(crate) use asked::Asked;
+pub(crate) use crate::sample::outline::drawn_query::DrawnQuery;
 pub(crate) use rows::DrawnRows;
 
 pub(super) use gap::GapTable;

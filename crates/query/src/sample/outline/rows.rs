@@ -1,12 +1,12 @@
 //! The rows of an outline: scans of the drawn table, as the general way plans them.
 
 use super::super::thin::{Bound, LIMIT_COLUMN, LevelScan, Shown, ThinExec, levels, shown_of};
-use super::asked::Rows;
-use crate::engine::Engine;
+use crate::sample::outline::drawn_query::Rows;
 use crate::table::{AlluviaTable, Draw, StatementContext, share};
 use alluvia_space::weight::weight_limit;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, lit};
@@ -25,7 +25,8 @@ const ONE_THREAD_ROWS: f64 = 65_536.0;
 /// The rows of one statement.
 #[derive(Clone, Debug)]
 pub(crate) struct DrawnRows {
-    pub(crate) engine: Arc<Engine>,
+    /// What knows the functions that every statement has.
+    pub(crate) functions: Arc<SessionState>,
     pub(crate) context: Arc<StatementContext>,
     pub(crate) table: AlluviaTable,
     pub(crate) filters: Arc<[Expr]>,
@@ -93,7 +94,7 @@ impl DrawnRows {
         let table = self.table.drawn(draw);
         let few = self.rows_about(&draw) <= ONE_THREAD_ROWS;
         let threads = if few { 1 } else { self.threads };
-        let session = self.engine.functions();
+        let session = self.functions.as_ref();
         let scan = table.scan_of(session, &self.context, threads, columns, &self.filters, None)?;
         // Weights are told apart below the columns where few rows are drawn, as in any plan.
         FilterPushdown::new().optimize(scan, session.config_options())

@@ -13,7 +13,7 @@ use arrow::datatypes::SchemaRef;
 use std::sync::Arc;
 
 /// What asking one cuboid came to.
-enum Asked {
+enum CuboidAnswer {
     Answered(RecordBatch, Version),
     /// Its cells do not tell: rows are NULL at one of its levels, which may be under any parent.
     NeverOfIt,
@@ -73,9 +73,9 @@ impl Cuboids {
                 return Ok(None);
             }
             match ask(resident, bound, snapshot.version, exactly, store, kept, schema)? {
-                Asked::Answered(batch, version) => return Ok(Some((batch, version))),
-                Asked::NeverOfIt => {}
-                Asked::Not => return Ok(None),
+                CuboidAnswer::Answered(batch, version) => return Ok(Some((batch, version))),
+                CuboidAnswer::NeverOfIt => {}
+                CuboidAnswer::Not => return Ok(None),
             }
         }
         if bound.is_told_by_codes() {
@@ -115,9 +115,9 @@ impl Cuboids {
                 return Ok(None);
             }
             match ask(&resident, bound, version, None, store, kept, schema)? {
-                Asked::Answered(batch, version) => return Ok(Some((batch, version))),
-                Asked::NeverOfIt => {}
-                Asked::Not => return Ok(None),
+                CuboidAnswer::Answered(batch, version) => return Ok(Some((batch, version))),
+                CuboidAnswer::NeverOfIt => {}
+                CuboidAnswer::Not => return Ok(None),
             }
         }
         Ok(None)
@@ -133,23 +133,23 @@ fn ask(
     store: &dyn Store,
     kept: &Kept,
     schema: &SchemaRef,
-) -> Result<Asked> {
+) -> Result<CuboidAnswer> {
     let state = resident.state.read();
     if state.is_stale || state.version < version || exactly.is_some_and(|exactly| exactly != state.version) {
-        return Ok(Asked::Not);
+        return Ok(CuboidAnswer::Not);
     }
-    let Some(selected) = Selected::of(resident, &state.cuboid, bound) else { return Ok(Asked::NeverOfIt) };
-    let Some(question) = bound.asked().first() else { return Ok(Asked::Not) };
+    let Some(selected) = Selected::of(resident, &state.cuboid, bound) else { return Ok(CuboidAnswer::NeverOfIt) };
+    let Some(question) = bound.asked().first() else { return Ok(CuboidAnswer::Not) };
     let mut found = Answer::new(question, selected.keys.clone());
     let mut selections = selected.selections.iter();
     if selections.any(|selection| state.cuboid.add_selected(selection, &mut found).is_none()) {
-        return Ok(Asked::Not);
+        return Ok(CuboidAnswer::Not);
     }
     let version = state.version;
     drop(state);
     resident.hit(store.clock().as_ref());
     // A cuboid's cells are members.
-    let Some(merged) = columns::merge_by_name(bound, &found, &kept.names) else { return Ok(Asked::Not) };
+    let Some(merged) = columns::merge_by_name(bound, &found, &kept.names) else { return Ok(CuboidAnswer::Not) };
     let batch = columns::batch(bound, merged.as_ref().unwrap_or(&found), schema);
-    Ok(batch.map_or(Asked::Not, |batch| Asked::Answered(batch, version)))
+    Ok(batch.map_or(CuboidAnswer::Not, |batch| CuboidAnswer::Answered(batch, version)))
 }

@@ -1,7 +1,7 @@
 //! Statements that the index has answered, kept ready to be asked again.
 //!
 //! Invariants:
-//! - An aim holds as long as the definitions are the same `Arc`; then its statement means what it meant, and its answer looks as it
+//! - A cached statement holds as long as the definitions are the same `Arc`; then its statement means what it meant, and its answer looks as it
 //!   looked. Rows and members that came since are seen: whatever answers is asked for them, and filters are made anew for new members of
 //!   the levels that they are of.
 //! - Of a statement that looks at the clock nothing that is bound is used again: it is bound each time, to the moment at which it begins.
@@ -27,7 +27,7 @@ const ENTRY_BYTES_MAX: usize = BYTES_MAX / 16;
 
 /// A statement with everything that its answer needs but rows.
 #[derive(Debug)]
-pub(crate) struct Aim {
+pub(crate) struct CachedStatement {
     catalog: Arc<Catalog>,
     entry: Arc<TableEntry>,
     dictionaries: Arc<Dictionaries>,
@@ -51,7 +51,7 @@ pub(crate) struct Aim {
     by_cuboid: bool,
 }
 
-impl Aim {
+impl CachedStatement {
     /// Of a statement that was just answered, by a cuboid or by the tree.
     #[allow(clippy::too_many_arguments)] // what a statement has and what it gave, once
     pub(crate) fn new(
@@ -64,12 +64,12 @@ impl Aim {
         hinted: Option<Freshness>,
         own: Freshness,
         by_cuboid: bool,
-    ) -> Option<Aim> {
+    ) -> Option<CachedStatement> {
         let dictionaries = Arc::clone(read.dictionaries.as_ref()?);
         let (catalog, entry) = (Arc::clone(catalog), Arc::clone(&read.entry));
         let (bound, binding, statement_bytes) = (Mutex::new(bound), Mutex::default(), statement.bytes());
         let is_of_now = statement.is_of_now();
-        let aim = Aim {
+        let cached = CachedStatement {
             catalog,
             entry,
             dictionaries,
@@ -84,12 +84,12 @@ impl Aim {
             own,
             by_cuboid,
         };
-        Some(aim)
+        Some(cached)
     }
 
     /// The same for a statement with parameters where this one has values.
-    pub(crate) fn of_template(&self, statement: Statement) -> Aim {
-        Aim {
+    pub(crate) fn of_template(&self, statement: Statement) -> CachedStatement {
+        CachedStatement {
             catalog: Arc::clone(&self.catalog),
             entry: Arc::clone(&self.entry),
             dictionaries: Arc::clone(&self.dictionaries),
@@ -107,7 +107,7 @@ impl Aim {
     }
 
     /// Whether another one, of the same text, would be answered as this one: by the same definitions, and by a cuboid or not.
-    pub(crate) fn is_same_way_as(&self, other: &Aim) -> bool {
+    pub(crate) fn is_same_way_as(&self, other: &CachedStatement) -> bool {
         Arc::ptr_eq(&self.catalog, &other.catalog)
             && self.codes_by(&other.dictionaries)
             && self.by_cuboid == other.by_cuboid
@@ -164,7 +164,7 @@ impl Aim {
 
     /// Bytes in memory, about.
     fn bytes(&self) -> usize {
-        size_of::<Aim>() + size_of::<Bound>() + self.bound.lock().bytes() + 2 * self.statement_bytes
+        size_of::<CachedStatement>() + size_of::<Bound>() + self.bound.lock().bytes() + 2 * self.statement_bytes
     }
 }
 
@@ -181,16 +181,16 @@ pub(crate) fn bind_at(
     }
 }
 
-/// Aims by the texts of their statements.
+/// Cached statements by the texts of their statements.
 #[derive(Debug, Default)]
-pub(crate) struct Aims {
+pub(crate) struct CachedStatements {
     known: Mutex<Known>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     /// By the texts' hashes.
-    aims: HashMap<u64, Entry>,
+    cached_statements: HashMap<u64, Entry>,
     bytes: usize,
     clock: u64,
 }
@@ -198,67 +198,67 @@ struct Known {
 #[derive(Debug)]
 struct Entry {
     text: Arc<str>,
-    aim: Arc<Aim>,
+    cached: Arc<CachedStatement>,
     used: u64,
     /// As counted when it was asked for last.
     bytes: usize,
 }
 
 impl Entry {
-    fn new(text: &Arc<str>, aim: Arc<Aim>, used: u64) -> Entry {
-        let bytes = bytes_of(text, &aim);
-        Entry { text: Arc::clone(text), aim, used, bytes }
+    fn new(text: &Arc<str>, cached: Arc<CachedStatement>, used: u64) -> Entry {
+        let bytes = bytes_of(text, &cached);
+        Entry { text: Arc::clone(text), cached, used, bytes }
     }
 }
 
-/// Bytes that an aim takes with its text.
-fn bytes_of(text: &str, aim: &Aim) -> usize {
-    text.len() + size_of::<Entry>() + aim.bytes()
+/// Bytes that a cached statement takes with its text.
+fn bytes_of(text: &str, cached: &CachedStatement) -> usize {
+    text.len() + size_of::<Entry>() + cached.bytes()
 }
 
-impl Aims {
+impl CachedStatements {
     /// Drops what other definitions made.
     pub(crate) fn retain(&self, catalog: &Arc<Catalog>) {
         let mut known = self.known.lock();
-        known.aims.retain(|_, entry| entry.aim.holds(catalog));
+        known.cached_statements.retain(|_, entry| entry.cached.holds(catalog));
         known.count();
     }
 
-    /// The aim of a text.
-    pub(crate) fn get(&self, text: &str) -> Option<Arc<Aim>> {
+    /// The cached statement of a text.
+    pub(crate) fn get(&self, text: &str) -> Option<Arc<CachedStatement>> {
         let hash = xxh3_64(text.as_bytes());
         let mut known = self.known.lock();
         known.clock += 1;
         let now = known.clock;
-        let entry = known.aims.get_mut(&hash).filter(|entry| *entry.text == *text)?;
+        let entry = known.cached_statements.get_mut(&hash).filter(|entry| *entry.text == *text)?;
         entry.used = now;
-        let aim = Arc::clone(&entry.aim);
+        let cached = Arc::clone(&entry.cached);
         // Since then it may have been bound to more members.
-        let bytes = bytes_of(text, &aim);
+        let bytes = bytes_of(text, &cached);
         let before = std::mem::replace(&mut entry.bytes, bytes);
         known.bytes = known.bytes + bytes - before;
         known.make_room();
-        Some(aim)
+        Some(cached)
     }
 
-    /// Forgets the aim of a text.
+    /// Forgets the statement of a text.
     pub(crate) fn remove(&self, text: &str) {
         let mut known = self.known.lock();
-        if let Some(entry) = known.aims.remove(&xxh3_64(text.as_bytes())) {
+        if let Some(entry) = known.cached_statements.remove(&xxh3_64(text.as_bytes())) {
             known.bytes -= entry.bytes;
         }
     }
 
-    /// Keeps the aim of a text.
-    pub(crate) fn insert(&self, text: &Arc<str>, aim: Arc<Aim>) {
-        if bytes_of(text, &aim) > ENTRY_BYTES_MAX {
+    /// Keeps the statement of a text.
+    pub(crate) fn insert(&self, text: &Arc<str>, cached: Arc<CachedStatement>) {
+        if bytes_of(text, &cached) > ENTRY_BYTES_MAX {
             return;
         }
         let hash = xxh3_64(text.as_bytes());
         let mut known = self.known.lock();
-        let entry = Entry::new(text, aim, known.clock);
+        let entry = Entry::new(text, cached, known.clock);
         known.bytes += entry.bytes;
-        if let Some(before) = known.aims.insert(hash, entry) {
+        if let Some(before) = known.cached_statements.insert(hash, entry) {
             known.bytes -= before.bytes;
         }
         known.make_room();
@@ -270,15 +270,15 @@ impl Known {
         if self.bytes <= BYTES_MAX {
             return;
         }
-        let mut used: Vec<u64> = self.aims.values().map(|entry| entry.used).collect();
+        let mut used: Vec<u64> = self.cached_statements.values().map(|entry| entry.used).collect();
         used.sort_unstable();
         let median = used[used.len() / 2];
-        self.aims.retain(|_, entry| entry.used > median);
+        self.cached_statements.retain(|_, entry| entry.used > median);
         self.count();
     }
 
     fn count(&mut self) {
-        self.bytes = self.aims.values().map(|entry| entry.bytes).sum();
+        self.bytes = self.cached_statements.values().map(|entry| entry.bytes).sum();
     }
 }
 
@@ -330,12 +330,12 @@ mod tests {
         }
 
         /// How many rows there are of some cities.
-        fn count_of(&self, cities: impl Iterator<Item = String>) -> Aim {
+        fn count_of(&self, cities: impl Iterator<Item = String>) -> CachedStatement {
             self.count_where(vec![Test::In(cities.map(Literal::Text).collect())])
         }
 
         /// How many rows there are of cities that pass all tests.
-        fn count_where(&self, tests: Vec<Test>) -> Aim {
+        fn count_where(&self, tests: Vec<Test>) -> CachedStatement {
             let conditions = tests.into_iter().map(|test| Condition::Column("city".to_owned(), test)).collect();
             let statement = Statement {
                 table: "t".to_owned(),
@@ -350,7 +350,7 @@ mod tests {
                 offset: 0,
             };
             let bound = bind(&statement, &self.entry, &self.dictionaries).expect("the index tells cities");
-            Aim {
+            CachedStatement {
                 catalog: Arc::default(),
                 entry: Arc::clone(&self.entry),
                 dictionaries: Arc::clone(&self.dictionaries),
@@ -377,14 +377,14 @@ mod tests {
         let fixture = Fixture::new();
         let row = |city: &str, item: &str| (city.to_owned(), item.to_owned());
         fixture.meet(&[row("Lima", "pen"), row("Oslo", "pen")]);
-        let aim = fixture.count_of(["Lima", "Rome"].into_iter().map(str::to_owned));
+        let cached = fixture.count_of(["Lima", "Rome"].into_iter().map(str::to_owned));
         let codes = |bound: &Bound| bound.asked()[0].filters[0].codes.len();
-        let first = aim.bound(&[], 0).expect("holds");
+        let first = cached.bound(&[], 0).expect("holds");
         fixture.meet(&[row("Lima", "cup"), row("Oslo", "cap")]);
-        let second = aim.bound(&[], 0).expect("holds");
+        let second = cached.bound(&[], 0).expect("holds");
         assert!(Arc::ptr_eq(&first, &second), "items are nothing to it");
         fixture.meet(&[row("Rome", "pen")]);
-        let third = aim.bound(&[], 0).expect("holds");
+        let third = cached.bound(&[], 0).expect("holds");
         assert_eq!((codes(&first), codes(&third)), (1, 2));
     }
 
@@ -410,20 +410,21 @@ mod tests {
         let rows: Vec<(String, String)> = (0..20_000).map(|number| (city(number), "item".to_owned())).collect();
         fixture.meet(&rows);
         // Every other city is a run of its own.
-        let aim = Arc::new(fixture.count_of((0..20_000).step_by(2).map(city)));
-        assert!(aim.bytes() > 10_000 * 16, "{}", aim.bytes());
-        let aims = Aims::default();
-        for at in 0..2 * BYTES_MAX / aim.bytes() {
+        let cached = Arc::new(fixture.count_of((0..20_000).step_by(2).map(city)));
+        assert!(cached.bytes() > 10_000 * 16, "{}", cached.bytes());
+        let cached_statements = CachedStatements::default();
+        for at in 0..2 * BYTES_MAX / cached.bytes() {
             let text: Arc<str> = format!("statement {at}").into();
-            aims.insert(&text, Arc::clone(&aim));
-            assert!(aims.get(&text).is_some(), "the newest is kept");
-            let known = aims.known.lock();
-            let bytes: usize = known.aims.values().map(|entry| entry.text.len() + entry.aim.bytes()).sum();
+            cached_statements.insert(&text, Arc::clone(&cached));
+            assert!(cached_statements.get(&text).is_some(), "the newest is kept");
+            let known = cached_statements.known.lock();
+            let bytes: usize =
+                known.cached_statements.values().map(|entry| entry.text.len() + entry.cached.bytes()).sum();
             assert!(bytes <= BYTES_MAX && bytes <= known.bytes, "{bytes} of {}", known.bytes);
         }
         let other = Arc::new(Catalog::default());
-        aims.retain(&other);
-        let known = aims.known.lock();
-        assert_eq!((known.aims.len(), known.bytes), (0, 0));
+        cached_statements.retain(&other);
+        let known = cached_statements.known.lock();
+        assert_eq!((known.cached_statements.len(), known.bytes), (0, 0));
     }
 }

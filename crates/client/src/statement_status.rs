@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What is known of a statement by now.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct StatementStatus {
     /// As PostgreSQL's command tag: `SELECT`, `INSERT 0 5`, `CREATE TABLE`.
     pub tag: String,
     /// Things to know that are not rows.
@@ -44,9 +44,9 @@ pub struct Used {
     pub bytes_read: u64,
 }
 
-impl Told {
+impl StatementStatus {
     /// By a schema's metadata.
-    pub(crate) fn of_schema(schema: &Schema) -> Told {
+    pub(crate) fn of_schema(schema: &Schema) -> StatementStatus {
         let said = |name: &str| schema.metadata().get(name);
         let used = said("alluvia.version").and_then(|version| version.parse().ok()).map(|version| Used {
             version,
@@ -55,11 +55,11 @@ impl Told {
             ..Used::default()
         });
         let tag = said("alluvia.tag").cloned().unwrap_or_default();
-        Told { tag, notices: Vec::new(), used, is_complete: false }
+        StatementStatus { tag, notices: Vec::new(), used, is_complete: false }
     }
 
     /// By the last word.
-    pub(crate) fn of_json(bytes: &[u8]) -> Result<Told> {
+    pub(crate) fn of_json(bytes: &[u8]) -> Result<StatementStatus> {
         let json: Value = serde_json::from_slice(bytes).map_err(|error| not_understood(&error.to_string()))?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let notices = json["notices"].as_array().into_iter().flatten().map(text).collect();
@@ -78,7 +78,7 @@ impl Told {
                 bytes_read: count("bytes_read"),
             }
         });
-        Ok(Told { tag: text(&json["tag"]), notices, used, is_complete: true })
+        Ok(StatementStatus { tag: text(&json["tag"]), notices, used, is_complete: true })
     }
 }
 
@@ -95,16 +95,16 @@ mod tests {
     fn what_is_told_first_and_last() {
         let metadata = [("alluvia.tag", "SELECT"), ("alluvia.version", "7"), ("alluvia.lag_seconds", "0.25")];
         let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let first = Told::of_schema(&Schema::empty().with_metadata(metadata.into()));
+        let first = StatementStatus::of_schema(&Schema::empty().with_metadata(metadata.into()));
         let used = first.used.unwrap();
         assert_eq!((first.tag.as_str(), used.version, used.lag), ("SELECT", 7, Duration::from_millis(250)));
-        assert!(Told::of_schema(&Schema::empty()).used.is_none());
+        assert!(StatementStatus::of_schema(&Schema::empty()).used.is_none());
         let last = br#"{"tag": "INSERT 0 2", "notices": ["one"], "used": {"version": 8, "lag_seconds": 0.0, "stage": "sorted", "rows_read": 5}}"#;
-        let last = Told::of_json(last).unwrap();
+        let last = StatementStatus::of_json(last).unwrap();
         let used = last.used.unwrap();
         assert_eq!((last.tag.as_str(), last.notices, last.is_complete), ("INSERT 0 2", vec!["one".to_owned()], true));
         assert_eq!((used.version, used.stage.as_str(), used.rows_read, used.bytes_read), (8, "sorted", 5, 0));
-        assert!(Told::of_json(br#"{"tag": "SET", "notices": [], "used": null}"#).unwrap().used.is_none());
-        assert!(Told::of_json(b"").is_err());
+        assert!(StatementStatus::of_json(br#"{"tag": "SET", "notices": [], "used": null}"#).unwrap().used.is_none());
+        assert!(StatementStatus::of_json(b"").is_err());
     }
 }

@@ -3,10 +3,10 @@
 //! Invariants:
 //! - Planning runs on a large stack: a plan is deeper than its statement (views of CTEs, rewrites), and a Rust stack
 //!   overflow cannot be caught. What does not plan stays on the caller's stack: mapping a new one costs as much as a
-//!   whole single-row INSERT. (`dialect::depth` bounds what walking and dropping a statement's tree can need.)
+//!   whole single-row INSERT. (`alluvia_syntax::tokens::depth` bounds what walking and dropping a statement's tree can need.)
 //! - A panic while a statement plans or runs ends that statement with `Internal`, and nothing else.
 
-use crate::session::errors::{error_of, is_overflow, overflow};
+use crate::errors::{error_of, is_overflow, overflow};
 use alluvia_types::{Error, Result};
 use alluvia_values::errors::wrap;
 use datafusion::common::DataFusionError;

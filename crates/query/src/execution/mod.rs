@@ -6,12 +6,17 @@
 //! - A plan whose rows nobody takes any more is let go at its next pause. It is at most a few batches ahead of who takes them.
 //! - A hash join whose table does not fit a statement's memory is done again by sorting, which spills, if no row was given before.
 
-use super::guard::guarded_poll;
-use super::planning::plan_apart;
+pub(crate) mod blocking;
+pub(crate) mod guard;
+pub(crate) mod memory_pool;
+pub(crate) mod planning;
+
+use crate::errors::error_of;
+use crate::execution::guard::guarded_poll;
+use crate::execution::planning::plan_apart;
 use crate::rule::is_index_answer;
-use crate::session::errors::error_of;
-use crate::table::UsedCounters;
 use crate::table::part_rows;
+use crate::used::UsedCounters;
 use alluvia_copy::progress::CancelToken;
 use alluvia_plan::pipelines::KnownOperators;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -38,7 +43,7 @@ use tokio::task::AbortHandle;
 use tracing::Instrument;
 
 /// Operators that plans have beside DataFusion's, as the estimate of a statement's progress knows them.
-pub(super) const KNOWN_OPERATORS: KnownOperators = KnownOperators { answers_alone: is_index_answer, part_rows };
+pub(crate) const KNOWN_OPERATORS: KnownOperators = KnownOperators { answers_alone: is_index_answer, part_rows };
 
 /// Stack of one poll of a stream: plans that are deep recurse through their operators.
 const POLL_STACK_BYTES: usize = 16 << 20;

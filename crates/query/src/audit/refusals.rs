@@ -7,10 +7,6 @@
 //!
 //! How many were left out is written after their minute, with the next log-in or refusal, whoever's.
 
-use crate::engine::Engine;
-use crate::rights::{Audit, AuditEvent};
-use crate::session::Client;
-use alluvia_types::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -28,8 +24,8 @@ const NAMES_MAX: usize = 1_000;
 /// Refusals of a database. Times are monotonic.
 #[derive(Debug)]
 pub(crate) struct Refusals {
-    log_ins: Minutes<IpAddr>,
-    statements: Minutes<String>,
+    pub(crate) log_ins: Minutes<IpAddr>,
+    pub(crate) statements: Minutes<String>,
 }
 
 impl Default for Refusals {
@@ -40,7 +36,7 @@ impl Default for Refusals {
 
 /// Lines by whom they are about.
 #[derive(Debug)]
-struct Minutes<K> {
+pub(crate) struct Minutes<K> {
     lines_max: u32,
     /// `None` is all that are not told apart.
     by_name: Mutex<HashMap<Option<K>, Minute>>,
@@ -60,7 +56,7 @@ impl<K: Eq + Hash + Ord> Minutes<K> {
     }
 
     /// One more is refused: whether it has a line.
-    fn has_line(&self, name: K, now: Duration) -> bool {
+    pub(crate) fn has_line(&self, name: K, now: Duration) -> bool {
         let mut by_name = self.by_name.lock();
         let name = Some(name);
         let is_told_apart = by_name.contains_key(&name) || by_name.len() < NAMES_MAX;
@@ -75,7 +71,7 @@ impl<K: Eq + Hash + Ord> Minutes<K> {
     }
 
     /// How many were left out of the minutes that are over, by name; they are told once.
-    fn left_out(&self, now: Duration) -> Vec<(Option<K>, u64)> {
+    pub(crate) fn left_out(&self, now: Duration) -> Vec<(Option<K>, u64)> {
         let mut by_name = self.by_name.lock();
         let is_over = |_: &Option<K>, minute: &mut Minute| now.saturating_sub(minute.since) >= MINUTE;
         let over = by_name.extract_if(is_over).map(|(name, minute)| (name, minute.left_out));
@@ -83,56 +79,6 @@ impl<K: Eq + Hash + Ord> Minutes<K> {
         over.sort_unstable();
         over
     }
-}
-
-/// Writes that somebody was turned away who wanted to log in, unless there were too many from there.
-pub(super) fn write_log_in(
-    engine: &Engine,
-    user: &str,
-    protocol: &'static str,
-    peer: IpAddr,
-    refused: &Error,
-) -> Result<()> {
-    let now = engine.store().clock().monotonic();
-    write_left_out(engine, now)?;
-    match engine.refusals().log_ins.has_line(peer, now) {
-        true => log_in_audit(engine, user, protocol, Some(peer)).write("refused", None, Some(refused)),
-        false => Ok(()),
-    }
-}
-
-/// Writes that a statement of this user was refused, unless there were too many.
-pub(crate) fn write_statement(engine: &Engine, user: &str, audit: &Audit, refused: &Error) -> Result<()> {
-    let now = engine.store().clock().monotonic();
-    write_left_out(engine, now)?;
-    match engine.refusals().statements.has_line(user.to_owned(), now) {
-        true => audit.write("refused", None, Some(refused)),
-        false => Ok(()),
-    }
-}
-
-/// Writes how many refusals have no lines.
-pub(super) fn write_left_out(engine: &Engine, now: Duration) -> Result<()> {
-    for (peer, count) in engine.refusals().log_ins.left_out(now) {
-        let of = if peer.is_some() { "of this address" } else { "of other addresses" };
-        let message = format!("{count} refused log-ins {of} were left out");
-        log_in_audit(engine, "", "", peer).saying(Some(&message)).write("left_out", None, None)?;
-    }
-    for (user, count) in engine.refusals().statements.left_out(now) {
-        let of = if user.is_some() { "of this user" } else { "of other users" };
-        let message = format!("{count} refused statements {of} were left out");
-        let client = Client { user: user.unwrap_or_default(), protocol: "", address: String::new() };
-        let audit = Audit::new(engine.store(), AuditEvent::Refused, &client);
-        audit.saying(Some(&message)).write("left_out", None, None)?;
-    }
-    Ok(())
-}
-
-/// A line about who logs in, or tries to.
-pub(super) fn log_in_audit(engine: &Engine, user: &str, protocol: &'static str, peer: Option<IpAddr>) -> Audit {
-    let address = peer.map_or_else(String::new, |peer| peer.to_string());
-    let client = Client { user: user.to_owned(), protocol, address };
-    Audit::new(engine.store(), AuditEvent::LogIn, &client)
 }
 
 #[cfg(test)]

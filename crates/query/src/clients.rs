@@ -5,12 +5,11 @@
 //! - A statement is shown as running from its start until its last row is taken or its stream dropped.
 
 use crate::rights::Who;
-use crate::session::core::State;
-use crate::session::transaction::Transaction;
 use alluvia_copy::progress::CancelHandle;
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,13 +42,22 @@ pub(crate) struct Entry {
     pub(crate) client: Mutex<Client>,
     pub(crate) running: Mutex<Option<RunningNow>>,
     cancel: CancelHandle,
-    state: Arc<Mutex<State>>,
+    standing: Arc<dyn Standing>,
+}
+
+/// How an open session stands, as its own state tells.
+pub(crate) trait Standing: fmt::Debug + Send + Sync {
+    /// Who the session is for.
+    fn who(&self) -> Who;
+
+    /// What the session is while it runs nothing: `idle`, `idle in transaction` or `failed transaction`.
+    fn idle(&self) -> &'static str;
 }
 
 impl Entry {
-    /// Who the session is for, by the role's id.
+    /// Who the session is for.
     pub(crate) fn who(&self) -> Who {
-        self.state.lock().who.clone()
+        self.standing.who()
     }
 
     /// `active`, `idle`, `idle in transaction` or `failed transaction`.
@@ -57,11 +65,7 @@ impl Entry {
         if self.running.lock().is_some() {
             return "active";
         }
-        match self.state.lock().transaction {
-            Transaction::None => "idle",
-            Transaction::Open(_) => "idle in transaction",
-            Transaction::Failed(_) => "failed transaction",
-        }
+        self.standing.idle()
     }
 
     /// The statement is over; a later one stays.
@@ -81,7 +85,7 @@ pub(crate) struct Sessions {
 
 /// A session's place among them; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Registration {
     sessions: Arc<Sessions>,
     pub(crate) entry: Arc<Entry>,
 }
@@ -93,13 +97,13 @@ impl Sessions {
         id: u64,
         start_micros: i64,
         cancel: CancelHandle,
-        state: Arc<Mutex<State>>,
-    ) -> Place {
+        standing: Arc<dyn Standing>,
+    ) -> Registration {
         let client = Client { user: String::new(), protocol: "embedded", address: String::new() };
-        let entry = Entry { id, start_micros, client: Mutex::new(client), running: Mutex::default(), cancel, state };
+        let entry = Entry { id, start_micros, client: Mutex::new(client), running: Mutex::default(), cancel, standing };
         let entry = Arc::new(entry);
         self.open.lock().insert(id, Arc::clone(&entry));
-        Place { sessions: Arc::clone(self), entry }
+        Registration { sessions: Arc::clone(self), entry }
     }
 
     /// Those that are open, the oldest first.
@@ -125,7 +129,7 @@ impl Sessions {
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.sessions.open.lock().remove(&self.entry.id);
     }

@@ -8,7 +8,7 @@
 //! - A statement that is stopped while it plans ends at once. Its planning ends at the next question. That is soon, because what
 //!   takes long within one rule, or before the first, is refused before it is planned (`alluvia_syntax::bounds`).
 
-use crate::session::guard::{LargeStack, guarded};
+use crate::execution::guard::{LargeStack, guarded};
 use alluvia_copy::progress::CancelToken;
 use alluvia_plan::rules::{StopCheck, StopChecks};
 use alluvia_types::{Error, Result};
@@ -73,9 +73,9 @@ mod tests {
         plan_apart(token, async move {
             let sql = "SELECT a, count(*) FROM (VALUES (1), (2)) AS t(a) WHERE a > 1 GROUP BY a";
             let plan = SessionContext::new_with_state(state.clone()).state().create_logical_plan(sql).await;
-            let plan = plan.map_err(|error| crate::session::error_of(&error))?;
+            let plan = plan.map_err(|error| crate::errors::error_of(&error))?;
             let physical = state.create_physical_plan(&plan).await;
-            physical.map(|plan| plan.schema().fields().len()).map_err(|error| crate::session::error_of(&error))
+            physical.map(|plan| plan.schema().fields().len()).map_err(|error| crate::errors::error_of(&error))
         })
         .await
     }
@@ -94,5 +94,16 @@ mod tests {
     async fn a_panic_while_planning_is_an_error() {
         let error = plan_apart(CancelToken::new(), async { panic!("oh no") as Result<()> }).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Internal && error.message().contains("oh no"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_a_running_plan_asks_fails_as_its_statement_is_stopped() {
+        let token = CancelToken::new();
+        let check = plan_apart(token.clone(), async { Ok((STOP_CHECKS.running)()) }).await.unwrap().unwrap();
+        assert!(check.check().is_ok());
+        token.cancel();
+        let error = check.check().unwrap_err();
+        assert_eq!(crate::errors::error_of(&error).kind(), ErrorKind::Cancelled);
+        assert!((STOP_CHECKS.running)().is_none(), "this thread plans nothing");
     }
 }

@@ -6,8 +6,9 @@
 //!
 //! One table names the settings; `set`, `show` and `reset` go through it, so that none can be forgotten in one of them.
 
+pub(crate) mod client;
+
 use crate::answer::{Accuracy, Missed};
-use crate::session::client_settings;
 use crate::system::{SettingRow, SettingsView};
 use alluvia_snapshot::Durability;
 use alluvia_syntax::statement::SettingValue;
@@ -15,9 +16,7 @@ use alluvia_syntax::units::{
     parse_bytes, parse_duration, parse_fraction, parse_freshness, parse_switch, show_bytes, show_duration,
     show_freshness, show_switch,
 };
-use alluvia_types::Freshness;
-use alluvia_types::ProducerMark;
-use alluvia_types::{Error, ErrorKind, Result, near_names};
+use alluvia_types::{Error, ErrorKind, Freshness, ProducerMark, Result, near_names};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,7 +165,7 @@ impl Settings {
         if let Some((known, _)) = SETTINGS.iter().find(|(known, _)| *known == synonym) {
             return Ok(known);
         }
-        if let Some(known) = client_settings::canonical(synonym) {
+        if let Some(known) = client::canonical(synonym) {
             return Ok(known);
         }
         let near = near_names(name, SETTINGS.iter().map(|(known, _)| *known));
@@ -292,7 +291,7 @@ impl Settings {
                 }
             },
             _ => {
-                let value = client_settings::check(name, text)?;
+                let value = client::check(name, text)?;
                 Arc::make_mut(&mut self.client).insert(name, value);
             }
         }
@@ -338,7 +337,7 @@ impl Settings {
             "timezone" => "UTC".to_owned(),
             _ => match self.client.get(name) {
                 Some(value) => value.clone(),
-                None => client_settings::at_start(name)
+                None => client::at_start(name)
                     .ok_or_else(|| Error::internal(format!("the setting {name} is listed and not handled")))?
                     .to_owned(),
             },
@@ -423,7 +422,7 @@ impl SettingsView for SettingsNow {
             scope: "session",
             description: (*description).to_owned(),
         });
-        let client = client_settings::all().map(|(name, at_start)| SettingRow {
+        let client = client::all().map(|(name, at_start)| SettingRow {
             name: name.to_owned(),
             value: shown(&self.now, name),
             default_value: at_start.to_owned(),

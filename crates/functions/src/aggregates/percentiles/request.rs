@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Fractions from 0 to 1.
 #[derive(Clone, Debug)]
-pub(super) struct Fractions {
+pub(crate) struct Fractions {
     /// `None` for a list that is NULL.
     pub each: Option<Vec<Option<f64>>>,
     /// Whether there is a list of answers, too.
@@ -60,14 +60,14 @@ pub enum What {
 }
 
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct PercentileRequest {
     pub what: What,
     pub is_descending: bool,
     /// The type of the values.
     pub of: DataType,
 }
 
-impl Asked {
+impl PercentileRequest {
     /// The answers for lists of values without NULLs.
     pub fn of_lists(&self, lists: &ListArray) -> Result<ArrayRef> {
         match &self.what {
@@ -192,9 +192,9 @@ mod tests {
             is_descending in any::<bool>(),
         ) {
             let each = Fractions { each: Some(fractions.clone()), is_list: true };
-            let asked = Asked { what: What::Among(each), is_descending, of: DataType::Int32 };
+            let asked = PercentileRequest { what: What::Among(each), is_descending, of: DataType::Int32 };
             let found = asked.of_lists(&lists(&of)).unwrap();
-            let mode = Asked { what: What::Mode, ..asked }.of_lists(&lists(&of)).unwrap();
+            let mode = PercentileRequest { what: What::Mode, ..asked }.of_lists(&lists(&of)).unwrap();
             let (found, mode) = (found.as_list::<i32>(), mode.as_primitive::<Int32Type>());
             for (row, mut values) in of.into_iter().enumerate() {
                 values.sort_unstable();

@@ -29,7 +29,7 @@ const FUNCTIONS: [&str; 5] = ["count", "sum", "avg", "min", "max"];
 
 /// `SELECT ... FROM thin(t, ...) WHERE box ...` or `SELECT ... FROM t TABLESAMPLE ... WHERE box ...`.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct DrawnQuery<'a> {
     query: &'a Query,
     select: &'a Select,
     name: &'a ObjectName,
@@ -43,16 +43,16 @@ pub(crate) struct Asked<'a> {
 
 /// How much of a box is drawn.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Drawn {
+pub(crate) enum Drawn {
     /// `thin`.
     Thinned(Bound),
     /// TABLESAMPLE.
     Sampled(Clause),
 }
 
-impl Asked<'_> {
+impl DrawnQuery<'_> {
     /// What a statement asks, if it may have an outline.
-    pub(crate) fn of(query: &Query) -> Option<Asked<'_>> {
+    pub(crate) fn of(query: &Query) -> Option<DrawnQuery<'_>> {
         let (select, order_by, limit) = select_alone(query)?;
         let is_ordered_plainly = order_by.is_none_or(|order_by| match &order_by.kind {
             OrderByKind::Expressions(all) => {
@@ -70,7 +70,7 @@ impl Asked<'_> {
         let (name, alias, condition, drawn) = factor_of(relation, select.selection.as_ref())?;
         let table = user_table(name).ok()?;
         let qualifier = alias.map_or_else(|| table.clone(), |alias| name_of(&alias.name));
-        let asked = Asked { query, select, name, table, qualifier, alias, condition, drawn };
+        let asked = DrawnQuery { query, select, name, table, qualifier, alias, condition, drawn };
         (!is_ambiguous(&asked.text())).then_some(asked)
     }
 
@@ -309,7 +309,7 @@ mod tests {
 
     fn text_of(sql: &str) -> Option<String> {
         let Kind::Query(query) = parse(sql).expect(sql).remove(0).kind else { panic!("a query: {sql}") };
-        Asked::of(&query).map(|asked| asked.text())
+        DrawnQuery::of(&query).map(|asked| asked.text())
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! - Schema `public` is the snapshot's definitions, schema `alluvia` the system tables; neither can be registered into.
 //! - A table that does not exist is our error, with near names, not DataFusion's.
 
-use super::provider::AlluviaTable;
 use crate::system::{SystemTable, TABLE_NAMES};
+use crate::table::AlluviaTable;
 use alluvia_catalog::Catalog;
 use alluvia_types::{Error, ErrorKind, near_names};
 use alluvia_values::errors::wrap;

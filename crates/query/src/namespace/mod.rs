@@ -3,8 +3,10 @@
 //! Planning looks every name after FROM up as a table first, `generate_series` in `FROM generate_series(1, 9)` too; the
 //! snapshot's catalog answers an unknown name with an error that lists near names. So names of functions are answered here.
 
+pub(crate) mod tables;
+
+use crate::namespace::tables::SnapshotCatalog;
 use crate::pg_catalog::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
-use crate::table::SnapshotCatalog;
 use alluvia_catalog::Catalog;
 use alluvia_syntax::names::PUBLIC;
 use alluvia_syntax::sample::thin::THIN;

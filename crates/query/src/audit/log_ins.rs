@@ -1,4 +1,4 @@
-//! Which log-ins have lines in the audit log. Those that are refused are [`Refusals`](super::Refusals)'s.
+//! Which log-ins have lines in the audit log. Those that are refused are [`Refusals`](crate::audit::refusals::Refusals)'s.
 //!
 //! Invariant: a log-in that makes something that lasts (a connection, a token) has a line. Of requests that show a password each, a user
 //! and address have one line an hour.

@@ -5,36 +5,17 @@
 //!   crash can leave a change without a line, and one that says what became of it.
 //! - Lines are added, never changed. Each is one JSON object; the texts of statements are without passwords, since they were parsed so.
 
+pub(crate) mod log_ins;
+pub(crate) mod refusals;
+
+use crate::clients::Client;
 use crate::rights::Authoriser;
-use crate::session::Client;
-use crate::system::{Cell, Kind};
-use crate::table::StatementContext;
 use alluvia_snapshot::Store;
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use alluvia_values::excerpt::cut;
-use arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
 use arrow::temporal_conversions::timestamp_us_to_datetime;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// Bytes of it that `alluvia.audit` shows: the newest.
-const SHOWN_BYTES_MAX: u64 = 16 << 20;
-
-/// Columns of `alluvia.audit`.
-pub(crate) const AUDIT: &[(&str, Kind)] = &[
-    ("at", Kind::Time),
-    ("event", Kind::Text),
-    ("outcome", Kind::Text),
-    ("user_name", Kind::Text),
-    ("role_name", Kind::Text),
-    ("protocol", Kind::Text),
-    ("client_address", Kind::Text),
-    ("session_id", Kind::Count),
-    ("sql", Kind::Text),
-    ("version", Kind::Count),
-    ("sqlstate", Kind::Text),
-    ("message", Kind::Text),
-];
 
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,27 +44,27 @@ impl AuditEvent {
 /// One line.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Line {
+pub(crate) struct Line {
     /// In UTC, to the microsecond.
-    at: String,
-    event: String,
-    outcome: String,
-    user: String,
+    pub(crate) at: String,
+    pub(crate) event: String,
+    pub(crate) outcome: String,
+    pub(crate) user: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    role: Option<String>,
-    protocol: String,
+    pub(crate) role: Option<String>,
+    pub(crate) protocol: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<String>,
+    pub(crate) address: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    session: Option<u64>,
+    pub(crate) session: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    sql: Option<String>,
+    pub(crate) sql: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<u64>,
+    pub(crate) version: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    sqlstate: Option<String>,
+    pub(crate) sqlstate: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
+    pub(crate) message: Option<String>,
 }
 
 /// Writes lines about one client.
@@ -142,35 +123,6 @@ impl Audit {
 fn shown(micros: i64) -> String {
     let time = timestamp_us_to_datetime(micros);
     time.map_or_else(|| micros.to_string(), |time| time.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
-}
-
-/// The rows of `alluvia.audit`, newest first; for superusers. A line that cannot be read is shown as it is.
-pub(crate) fn rows(context: &StatementContext) -> Result<Vec<Vec<Cell>>> {
-    context.authoriser.superuser("read the audit log")?;
-    let text = context.store.audited(SHOWN_BYTES_MAX)?;
-    let row = |bytes: &[u8]| {
-        let line = serde_json::from_slice::<Line>(bytes).unwrap_or_else(|_| Line {
-            event: "unreadable".to_owned(),
-            message: Some(String::from_utf8_lossy(bytes).into_owned()),
-            ..Line::default()
-        });
-        let text = |text: String| (!text.is_empty()).then_some(text);
-        vec![
-            string_to_timestamp_nanos(&line.at).map_or(Cell::Null, |nanos| Cell::Time(nanos / 1_000)),
-            line.event.into(),
-            text(line.outcome).into(),
-            text(line.user).into(),
-            line.role.into(),
-            text(line.protocol).into(),
-            line.address.into(),
-            line.session.into(),
-            line.sql.into(),
-            line.version.into(),
-            line.sqlstate.into(),
-            line.message.into(),
-        ]
-    };
-    Ok(text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).rev().map(row).collect())
 }
 
 /// Whether these bytes are a line of the audit log, as this version or an earlier one writes it; without the newline.

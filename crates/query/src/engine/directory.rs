@@ -5,12 +5,12 @@
 //! - A log-in with a password that could not be written into the audit log is none.
 //! - A log-in that needs no password is written likewise, and is one whether or not it could be: it protects nothing.
 //!
-//! Which of them have lines is [`LogIns`](super::LogIns)'s and [`Refusals`](super::Refusals)'s to say.
+//! Which of them have lines is [`LogIns`](crate::audit::log_ins::LogIns)'s and [`Refusals`](crate::audit::refusals::Refusals)'s to say.
 
 use crate::engine::Engine;
-use crate::rights::refusals::{log_in_audit, write_left_out, write_log_in};
+use crate::engine::refused::{log_in_audit, write_left_out, write_log_in};
+use crate::execution::blocking::blocking;
 use crate::rights::{Authoriser, Who};
-use crate::session::blocking;
 use alluvia_access::{Directory, LogIn, Verifier};
 use alluvia_catalog::rights::{BOOTSTRAP, MONITOR, Object, Privilege};
 use alluvia_space::keywords::quoted;

@@ -4,12 +4,14 @@
 //! - An error of ours that travelled through DataFusion or Arrow arrives as it was.
 //! - Nothing a user sees names DataFusion, or shows a tree of its own or the parser's, except a defect's own message.
 
+pub(crate) mod signatures;
+
 mod columns;
 mod elsewhere;
 mod names;
 mod operands;
 
-use crate::session::signatures::{missing_form, with_sql_types};
+use crate::errors::signatures::{missing_form, with_sql_types};
 use alluvia_catalog::Catalog;
 use alluvia_syntax::names::{PUBLIC, SYSTEM, unknown_schema};
 use alluvia_types::{Error, ErrorKind, near_names};
