@@ -12,7 +12,7 @@ use run::{Step, cargo, die, python};
 use std::path::PathBuf;
 use std::process::Command;
 
-const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | check-data DIR | deb [PROGRAM] | soak TIME | fuzz TIME";
+const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | functions | check-data DIR | deb [PROGRAM] | soak TIME | fuzz TIME";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +27,7 @@ fn main() {
         Some("bench") => bench(&rest),
         Some("wheel") => println!("{}", wheel(&[]).display()),
         Some("docs") => docs(),
+        Some("functions") => functions(),
         Some("check-data") => alluvia(&[&["check"], rest.as_slice()].concat()),
         Some("deb") => deb(&rest),
         Some("soak") => soak(&rest),
@@ -127,6 +128,12 @@ fn deb(rest: &[&str]) {
 /// and our own crates once more.
 fn docs() {
     cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings").run();
+}
+
+/// Writes `docs/FUNCTIONS.md` from the table of functions. The room by itself, since all that it needs is built in a minute.
+fn functions() {
+    let test = ["test", "--package", "alluvia-functions", "--lib", "the_document_is_that_of_the_table"];
+    cargo(&test).env("ALLUVIA_WRITE_DOCUMENTS", "1").run();
 }
 
 fn bench(rest: &[&str]) {

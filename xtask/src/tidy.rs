@@ -67,6 +67,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "snapshot",
             "values",
             "syntax",
+            "functions",
             "copy",
             "query",
             "node",

@@ -21,29 +21,12 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion_common::{DFSchema, Result, ScalarValue, exec_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion_expr::registry::FunctionRegistry;
 use datafusion_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use sqlparser::ast::BinaryOperator;
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// Adds the functions.
-pub fn register(state: &mut dyn FunctionRegistry) -> Result<()> {
-    for function in [
-        Function::Get,
-        Function::GetText,
-        Function::Path,
-        Function::PathText,
-        Function::At,
-        Function::AtText,
-        Function::ArrayLength,
-    ] {
-        state.register_udf(Arc::new(ScalarUDF::from(Json::new(function))))?;
-    }
-    Ok(())
-}
 
 /// Plans `->`, `->>`, `#>` and `#>>` of texts.
 #[derive(Debug)]
@@ -92,15 +75,22 @@ fn steps_of(path: &Expr) -> Option<Vec<Expr>> {
     (!steps.is_empty()).then_some(steps)
 }
 
+/// What a function takes out of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Function {
+pub(crate) enum Function {
+    /// `->`
     Get,
+    /// `->>`
     GetText,
+    /// `#>`, by the steps of a path.
     Path,
+    /// `#>>`, by the steps of a path.
     PathText,
     /// `#>`, by a path that is one value.
     At,
+    /// `#>>`, by a path that is one value.
     AtText,
+    /// How many elements an array has.
     ArrayLength,
 }
 
@@ -111,8 +101,9 @@ impl Function {
     }
 }
 
+/// A function of JSON.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Json {
+pub(crate) struct Json {
     function: Function,
     signature: Signature,
 }
@@ -126,7 +117,7 @@ enum Key<'a> {
 }
 
 impl Json {
-    fn new(function: Function) -> Json {
+    pub(crate) fn new(function: Function) -> Json {
         Json { function, signature: Signature::user_defined(Volatility::Immutable) }
     }
 

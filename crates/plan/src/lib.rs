@@ -2,7 +2,8 @@
 //!
 //! A folder a phase, in the order in which a statement passes them; [`rules`] puts them in their places:
 //! [`before_types`], [`after_types`], [`optimizer`], [`physical`]. Beside them: [`planners`] of expressions, [`table_functions`],
-//! [`described_types`] (what Describe tells before a statement runs), [`pipelines`] (how far a plan is), and what rules share
+//! [`described_types`] (what Describe tells before a statement runs), [`pipelines`] (how far a plan is), [`plan_check`] (what tests
+//! ask of plans), and what rules share
 //! ([`expressions`], `wrapped_operator`).
 //!
 //! Invariants:
@@ -20,6 +21,7 @@ mod function_tests;
 pub mod optimizer;
 pub mod physical;
 pub mod pipelines;
+pub mod plan_check;
 pub mod planners;
 pub mod rules;
 pub mod table_functions;

@@ -6,7 +6,7 @@
 //! Invariant: every rule, DataFusion's too, asks first whether the statement still wants its plan ([`StopChecks`]), and otherwise does
 //! what it does under its own name.
 
-use crate::{after_types, before_types, optimizer, physical, planners, table_functions};
+use crate::{after_types, before_types, optimizer, physical, plan_check, planners, table_functions};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -62,6 +62,8 @@ impl StopChecks {
 pub fn configure(config: &mut SessionConfig) {
     let options = config.options_mut();
     options.execution.collect_statistics = true;
+    // The functions of the table are built for it.
+    options.execution.time_zone = Some("UTC".to_owned());
     // Drops rows that another aggregate of the same SELECT needs, as long as that one has met nothing but NULL, or is of more than a
     // column (apache/datafusion#25147 and #24816; in 55.2).
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
@@ -71,7 +73,7 @@ pub fn configure(config: &mut SessionConfig) {
 
 /// Adds functions, table functions and planners of expressions to a session.
 pub fn register(state: &mut SessionState) -> Result<()> {
-    alluvia_functions::registry::register(state)?;
+    alluvia_functions::table::register(state)?;
     table_functions::register(state);
     planners::register(state)
 }
@@ -86,7 +88,8 @@ pub fn with_rules(mut builder: SessionStateBuilder, checks: StopChecks) -> Sessi
     let coerced = analyzers.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(0);
     analyzers.splice(coerced..coerced, before_types::rules());
     analyzers.extend(after_types::rules());
-    let optimizers = optimizer::rules(Optimizer::new().rules);
+    let mut optimizers = optimizer::rules(Optimizer::new().rules);
+    optimizers.extend(plan_check::rule().map(|rule| Arc::new(rule) as _));
     let physical = physical::rules(PhysicalOptimizer::new().rules, checks.running);
     let check = checks.planning;
     builder

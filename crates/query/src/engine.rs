@@ -441,7 +441,6 @@ fn base_config() -> SessionConfig {
         .with_information_schema(false)
         .with_create_default_catalog_and_schema(false)
         .with_default_catalog_and_schema(SYSTEM, PUBLIC);
-    config.options_mut().execution.time_zone = Some("UTC".to_owned());
     configure(&mut config);
     config
 }

@@ -3,6 +3,7 @@
 use super::connection::{Connection, GOODBYE};
 use super::ending::ends;
 use super::script::is_farewell;
+use alluvia_functions::table as functions;
 use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
@@ -26,7 +27,6 @@ const KEYWORDS: &[&str] = &[
     "CASE",
     "COMMIT",
     "COPY",
-    "COUNT",
     "CREATE TABLE",
     "CROSS JOIN",
     "DESCRIBE",
@@ -59,7 +59,6 @@ const KEYWORDS: &[&str] = &[
     "SET freshness =",
     "SET statement_timeout =",
     "SHOW TABLES",
-    "SUM",
     "THEN",
     "UNION ALL",
     "VALUES",
@@ -110,7 +109,7 @@ fn hint_of(text: &str) -> Option<&'static str> {
     (is_farewell(last) && !ends(begun)).then_some("  -- a statement has begun: Ctrl-C drops it, then use \\q to leave")
 }
 
-/// Tables, columns and keywords.
+/// Tables, columns, functions and keywords.
 #[derive(Clone)]
 pub struct Names {
     /// Of its own; `None` where there is no place for another session.
@@ -132,7 +131,7 @@ impl Names {
 
     /// Learns tables and columns anew; called after statements that may have changed them.
     pub async fn refresh(&self) {
-        let mut found: Vec<String> = KEYWORDS.iter().map(|&word| word.to_owned()).collect();
+        let mut found: Vec<String> = KEYWORDS.iter().copied().chain(functions::names()).map(str::to_owned).collect();
         let queries = ["SELECT table_name FROM alluvia.tables", "SELECT DISTINCT column_name FROM alluvia.columns"];
         for query in queries {
             let Some(connection) = self.connection.as_ref() else { break };

@@ -48,27 +48,40 @@ pub struct Moving {
 }
 
 impl Moving {
-    /// All of them but `sum`, of which a part is our own.
-    pub fn functions() -> Vec<Moving> {
-        let (sample, all) = (true, false);
-        let functions = [
-            (avg_udaf(), MovingAggregate::Average),
-            (var_samp_udaf(), MovingAggregate::Variance { of_sample: sample }),
-            (var_pop_udaf(), MovingAggregate::Variance { of_sample: all }),
-            (stddev_udaf(), MovingAggregate::Deviation { of_sample: sample }),
-            (stddev_pop_udaf(), MovingAggregate::Deviation { of_sample: all }),
-            (covar_samp_udaf(), MovingAggregate::Covariance { of_sample: sample }),
-            (covar_pop_udaf(), MovingAggregate::Covariance { of_sample: all }),
-            (corr_udaf(), MovingAggregate::Correlation),
-        ];
-        let moving = |(inner, of): (Arc<AggregateUDF>, MovingAggregate)| {
-            let mut aliases = inner.aliases().to_vec();
-            if inner.name() == "var" {
-                aliases.push("variance".to_owned());
-            }
-            Moving { inner, of, aliases }
-        };
-        functions.into_iter().map(moving).collect()
+    fn new(inner: Arc<AggregateUDF>, of: MovingAggregate) -> Moving {
+        let mut aliases = inner.aliases().to_vec();
+        if inner.name() == "var" {
+            aliases.push("variance".to_owned());
+        }
+        Moving { inner, of, aliases }
+    }
+
+    /// `avg`
+    pub(crate) fn average() -> Moving {
+        Moving::new(avg_udaf(), MovingAggregate::Average)
+    }
+
+    /// `var`, which is also `var_samp`, or `var_pop`.
+    pub(crate) fn variance(of_sample: bool) -> Moving {
+        let inner = if of_sample { var_samp_udaf() } else { var_pop_udaf() };
+        Moving::new(inner, MovingAggregate::Variance { of_sample })
+    }
+
+    /// `stddev` or `stddev_pop`.
+    pub(crate) fn deviation(of_sample: bool) -> Moving {
+        let inner = if of_sample { stddev_udaf() } else { stddev_pop_udaf() };
+        Moving::new(inner, MovingAggregate::Deviation { of_sample })
+    }
+
+    /// `covar_samp` or `covar_pop`.
+    pub(crate) fn covariance(of_sample: bool) -> Moving {
+        let inner = if of_sample { covar_samp_udaf() } else { covar_pop_udaf() };
+        Moving::new(inner, MovingAggregate::Covariance { of_sample })
+    }
+
+    /// `corr`
+    pub(crate) fn correlation() -> Moving {
+        Moving::new(corr_udaf(), MovingAggregate::Correlation)
     }
 
     /// The unit of the spans that it averages, if it does.

@@ -5,6 +5,7 @@
 use super::decimal_sum::{self, DecimalGroups, DecimalSum};
 use super::distinct_sum::DistinctSum;
 use crate::aggregates::moving_frames::moving_sum;
+use crate::codec::{StateReader, StateWriter, Stateful};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, UInt64Array};
@@ -162,8 +163,20 @@ pub fn narrowed_sum(sum: Expr) -> Expr {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct NarrowedSum {
+pub(crate) struct NarrowedSum {
     signature: Signature,
+}
+
+impl Stateful for NarrowedSum {
+    const CODE: &'static str = "narrowed_sum";
+
+    fn write(&self, _state: &mut StateWriter) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(_state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(NarrowedSum::new())
+    }
 }
 
 impl NarrowedSum {

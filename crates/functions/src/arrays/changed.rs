@@ -16,15 +16,16 @@ use datafusion_common::Result;
 use datafusion_common::utils::take_function_args;
 use datafusion_expr::{ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use datafusion_functions_nested::concat::{array_append_udf, array_concat_udf, array_prepend_udf};
-use datafusion_functions_nested::remove::array_remove_udf;
-use datafusion_functions_nested::replace::array_replace_udf;
 use std::sync::Arc;
 
+/// What a function does with a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Does {
+pub(crate) enum Does {
     /// What DataFusion's function does, with no elements below NULL.
     Join,
+    /// Takes out the elements that are equal to a value.
     Remove,
+    /// Puts another value in the place of those that are equal to one.
     Replace,
 }
 
@@ -36,29 +37,24 @@ pub struct Changed {
 }
 
 impl Changed {
-    pub fn all() -> [Changed; 5] {
-        [
-            Changed::append(),
-            Changed::prepend(),
-            Changed::concat(),
-            Changed { inner: array_remove_udf(), does: Does::Remove },
-            Changed { inner: array_replace_udf(), does: Does::Replace },
-        ]
+    /// In the place of DataFusion's function.
+    pub(crate) fn new(inner: Arc<ScalarUDF>, does: Does) -> Changed {
+        Changed { inner, does }
     }
 
     /// A list with an element behind it.
     pub fn append() -> Changed {
-        Changed { inner: array_append_udf(), does: Does::Join }
+        Changed::new(array_append_udf(), Does::Join)
     }
 
     /// A list with an element before it.
     pub(super) fn prepend() -> Changed {
-        Changed { inner: array_prepend_udf(), does: Does::Join }
+        Changed::new(array_prepend_udf(), Does::Join)
     }
 
     /// The elements of several lists.
     pub fn concat() -> Changed {
-        Changed { inner: array_concat_udf(), does: Does::Join }
+        Changed::new(array_concat_udf(), Does::Join)
     }
 }
 

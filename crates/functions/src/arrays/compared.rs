@@ -7,6 +7,7 @@
 //! - They are called what they would be called by DataFusion's operators and functions.
 
 use super::lists::{Lists, element_of};
+use crate::codec::{StateReader, StateWriter, Stateful, number_of};
 use crate::columnar::by_arrays;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, make_comparator};
 use arrow::compute::SortOptions;
@@ -21,6 +22,9 @@ use datafusion_functions_nested::array_has::array_has_all_udf;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+/// The operators that say so.
+const ORDERS: [Operator; 4] = [Operator::Lt, Operator::LtEq, Operator::Gt, Operator::GtEq];
+
 /// An operator that says which of two lists comes first.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Ordered {
@@ -28,11 +32,26 @@ pub struct Ordered {
     signature: Signature,
 }
 
+impl Stateful for Ordered {
+    const CODE: &'static str = "list_order";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.byte(number_of(&self.op, &ORDERS));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        match Ordered::of(state.variant(&ORDERS)?) {
+            Some(ordered) => Ok(ordered),
+            None => plan_err!("no order of lists"),
+        }
+    }
+}
+
 impl Ordered {
     /// The function of an operator, if it is one.
     pub fn of(op: Operator) -> Option<Ordered> {
-        let is_one = matches!(op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
-        is_one.then(|| Ordered { op, signature: Signature::user_defined(Volatility::Immutable) })
+        ORDERS.contains(&op).then(|| Ordered { op, signature: Signature::user_defined(Volatility::Immutable) })
     }
 
     fn holds(&self, order: Ordering) -> bool {
@@ -109,8 +128,20 @@ fn with_one_zero(lists: &ArrayRef) -> Result<ArrayRef> {
 
 /// `list @> part`.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Contains {
+pub(crate) struct Contains {
     inner: Arc<ScalarUDF>,
+}
+
+impl Stateful for Contains {
+    const CODE: &'static str = "list_contains_all";
+
+    fn write(&self, _state: &mut StateWriter) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(_state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(Contains::default())
+    }
 }
 
 impl Default for Contains {

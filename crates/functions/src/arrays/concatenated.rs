@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 /// DataFusion's function.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct ShortTruths {
+pub(crate) struct ShortTruths {
     inner: Arc<ScalarUDF>,
 }
 
 impl ShortTruths {
-    pub fn of(inner: Arc<ScalarUDF>) -> ShortTruths {
+    /// Around DataFusion's `concat` or `concat_ws`.
+    pub fn new(inner: Arc<ScalarUDF>) -> ShortTruths {
         ShortTruths { inner }
     }
 }

@@ -14,19 +14,21 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
 use datafusion_common::Result;
 use datafusion_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
-use datafusion_functions_nested::cardinality::cardinality_udf;
-use datafusion_functions_nested::dimension::array_ndims_udf;
 use datafusion_functions_nested::length::array_length_udf;
-use datafusion_functions_nested::position::{array_position_udf, array_positions_udf};
 use std::sync::Arc;
 
+/// What a function says of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Counts {
+pub(crate) enum Counts {
+    /// How long it is, in one of its dimensions.
     Length,
+    /// The first subscript.
     Lower,
+    /// How many dimensions it has.
     Dimensions,
     /// What DataFusion's function counts.
     Other,
+    /// Where a value is in it, each time.
     Positions,
 }
 
@@ -40,17 +42,14 @@ pub struct Counted {
 }
 
 impl Counted {
-    pub fn all() -> [Counted; 7] {
-        [
-            (array_length_udf(), None, Counts::Length),
-            (array_length_udf(), Some("array_upper"), Counts::Length),
-            (array_length_udf(), Some("array_lower"), Counts::Lower),
-            (array_ndims_udf(), None, Counts::Dimensions),
-            (cardinality_udf(), None, Counts::Other),
-            (array_position_udf(), None, Counts::Other),
-            (array_positions_udf(), None, Counts::Positions),
-        ]
-        .map(|(inner, name, counts)| Counted { inner, name, counts })
+    /// In the place of DataFusion's function.
+    pub(crate) fn new(inner: Arc<ScalarUDF>, counts: Counts) -> Counted {
+        Counted { inner, name: None, counts }
+    }
+
+    /// One that DataFusion lacks, with the arguments of its `array_length`.
+    pub(crate) fn named(name: &'static str, counts: Counts) -> Counted {
+        Counted { inner: array_length_udf(), name: Some(name), counts }
     }
 }
 

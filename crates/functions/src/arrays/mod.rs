@@ -11,38 +11,16 @@
 //! DataFusion 55.2 takes some functions from its own planner, and not from those that are registered (`list || x`, `list[i]`): so there is a
 //! planner of ours before it.
 
-mod changed;
+pub(crate) mod changed;
 mod compared;
-mod concatenated;
-mod lengths;
+pub(crate) mod concatenated;
+pub(crate) mod lengths;
 mod lists;
 mod planned;
-mod quantified;
-mod subscripts;
+pub(crate) mod quantified;
+pub(crate) mod subscripts;
 mod texts;
 
 pub use planned::PlannedArrays;
 pub(crate) use texts::texts_of_lists;
 pub use texts::{is_list, is_read_as_list, read};
-
-use datafusion_common::Result;
-use datafusion_expr::ScalarUDF;
-use datafusion_expr::registry::FunctionRegistry;
-use std::sync::Arc;
-
-/// Adds functions that DataFusion lacks, and puts ours in the place of those that mean something else there.
-pub fn register(state: &mut dyn FunctionRegistry) -> Result<()> {
-    state.register_udf(Arc::new(ScalarUDF::from(quantified::Quantified::default())))?;
-    state.register_udf(Arc::new(ScalarUDF::from(subscripts::Trimmed::default())))?;
-    for counted in lengths::Counted::all() {
-        state.register_udf(Arc::new(ScalarUDF::from(counted)))?;
-    }
-    for changed in changed::Changed::all() {
-        state.register_udf(Arc::new(ScalarUDF::from(changed)))?;
-    }
-    for name in ["concat", "concat_ws"] {
-        let inner = state.udf(name)?;
-        state.register_udf(Arc::new(ScalarUDF::from(concatenated::ShortTruths::of(inner))))?;
-    }
-    Ok(())
-}

@@ -7,6 +7,7 @@
 //! - They are called what they would be called by DataFusion's functions, whose types they have.
 
 use super::lists::{Lists, element_of};
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
@@ -26,6 +27,19 @@ use std::sync::Arc;
 pub struct Subscript {
     inner: Arc<ScalarUDF>,
     is_slice: bool,
+}
+
+impl Stateful for Subscript {
+    const CODE: &'static str = "subscript";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.byte(u8::from(self.is_slice));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(if state.flag()? { Subscript::slice() } else { Subscript::element() })
+    }
 }
 
 impl Subscript {
@@ -106,7 +120,7 @@ impl ScalarUDFImpl for Subscript {
 
 /// `trim_array(list, n)`: the list without its last elements.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Trimmed {
+pub(crate) struct Trimmed {
     signature: Signature,
 }
 

@@ -10,6 +10,7 @@
 
 use super::concatenated::short;
 use super::lists::{as_lists, element_of};
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
 use crate::delegate::in_place_of_a_cast;
 use alluvia_space::DataType as StoredType;
@@ -116,15 +117,34 @@ pub fn is_read_as_list(from: &DataType, to: &DataType) -> bool {
 
 /// Texts as lists of type `to`; what is none is an error, or NULL.
 pub fn read(of: Expr, to: DataType, or_null: bool) -> Expr {
-    let function = ReadLists { to, or_null, signature: Signature::any(1, Volatility::Immutable) };
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![of]))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(ReadLists::new(to, or_null))), vec![of]))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct ReadLists {
+pub(crate) struct ReadLists {
     to: DataType,
     or_null: bool,
     signature: Signature,
+}
+
+impl ReadLists {
+    fn new(to: DataType, or_null: bool) -> ReadLists {
+        ReadLists { to, or_null, signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl Stateful for ReadLists {
+    const CODE: &'static str = "lists_of_texts";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.data_type(&self.to);
+        state.byte(u8::from(self.or_null));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(ReadLists::new(state.data_type()?, state.flag()?))
+    }
 }
 
 fn not_a_list(text: &str) -> Error {

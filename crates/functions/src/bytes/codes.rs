@@ -197,11 +197,11 @@ pub(crate) struct Coded {
 }
 
 impl Coded {
-    pub fn both() -> [Coded; 2] {
+    /// `encode`, or else `decode`.
+    pub(crate) fn new(encodes: bool) -> Coded {
         let text = Coercion::new_exact(TypeSignatureClass::Native(logical_string()));
         let signature = Signature::coercible(vec![bytes_or_text(), text], Volatility::Immutable);
-        let of = |name, encodes| Coded { name, encodes, signature: signature.clone() };
-        [of("encode", true), of("decode", false)]
+        Coded { name: if encodes { "encode" } else { "decode" }, encodes, signature }
     }
 }
 

@@ -9,6 +9,7 @@
 
 use super::arguments::{Bytes, Numbers};
 use super::is_bytes;
+use crate::codec::{StateReader, StateWriter, Stateful, number_of};
 use crate::columnar::{given, is_constant, rows_made};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
@@ -48,18 +49,16 @@ pub enum Work {
     Overlaid,
 }
 
-/// The functions, by the names of their own.
-pub(crate) const FORMS: [(&str, Work); 10] = [
-    ("character_length", Work::Octets),
-    ("octet_length", Work::Octets),
-    ("bit_length", Work::Bits),
-    ("reverse", Work::Reversed),
-    ("substr", Work::Part),
-    ("strpos", Work::Position),
-    ("btrim", Work::Trimmed { start: true, end: true }),
-    ("ltrim", Work::Trimmed { start: true, end: false }),
-    ("rtrim", Work::Trimmed { start: false, end: true }),
-    ("overlay", Work::Overlaid),
+const WORKS: [Work; 9] = [
+    Work::Octets,
+    Work::Bits,
+    Work::Reversed,
+    Work::Part,
+    Work::Position,
+    Work::Trimmed { start: true, end: true },
+    Work::Trimmed { start: true, end: false },
+    Work::Trimmed { start: false, end: true },
+    Work::Overlaid,
 ];
 
 /// Bytes alone.
@@ -227,6 +226,20 @@ pub(crate) struct OfBytes {
     inner: Arc<ScalarUDF>,
     work: Work,
     signature: Signature,
+}
+
+impl Stateful for OfBytes {
+    const CODE: &'static str = "of_bytes";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.byte(number_of(&self.work, &WORKS));
+        state.scalar(&self.inner)
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        let work = state.variant(&WORKS)?;
+        Ok(OfBytes::new(state.scalar()?, work))
+    }
 }
 
 impl OfBytes {

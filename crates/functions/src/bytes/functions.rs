@@ -2,6 +2,7 @@
 //!
 //! Invariant: they are called what they stand for, a cast: a column keeps its name.
 
+use crate::codec::{StateReader, StateWriter, Stateful, number_of};
 use crate::columnar::by_arrays;
 use alluvia_types::Error;
 use alluvia_values::errors::wrap;
@@ -28,8 +29,7 @@ pub fn shown(of: Expr, to: DataType) -> Expr {
 }
 
 fn call(of: Expr, conversion: Conversion, to: DataType) -> Expr {
-    let function = Converted { conversion, to, signature: Signature::any(1, Volatility::Immutable) };
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![of]))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(Converted::new(conversion, to))), vec![of]))
 }
 
 /// The bytes that a text stands for.
@@ -48,12 +48,35 @@ enum Conversion {
     Show,
 }
 
+const CONVERSIONS: [Conversion; 3] =
+    [Conversion::Read { or_null: false }, Conversion::Read { or_null: true }, Conversion::Show];
+
 /// A cast between text and bytes.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Converted {
+pub(crate) struct Converted {
     conversion: Conversion,
     to: DataType,
     signature: Signature,
+}
+
+impl Converted {
+    fn new(conversion: Conversion, to: DataType) -> Converted {
+        Converted { conversion, to, signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl Stateful for Converted {
+    const CODE: &'static str = "bytes_and_texts";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.byte(number_of(&self.conversion, &CONVERSIONS));
+        state.data_type(&self.to);
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(Converted::new(state.variant(&CONVERSIONS)?, state.data_type()?))
+    }
 }
 
 impl Converted {

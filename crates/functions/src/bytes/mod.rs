@@ -10,38 +10,22 @@
 //! DataFusion 55.2 takes the UTF-8 of the text for the bytes, and the other way round.
 
 mod arguments;
-mod codes;
+pub(crate) mod codes;
 pub mod forms;
 pub mod functions;
-mod single;
+pub(crate) mod single;
 
 use arrow::datatypes::DataType;
 use datafusion_common::{DFSchema, Result, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion_expr::registry::FunctionRegistry;
 use datafusion_expr::{Expr, ExprSchemable, Operator, ScalarUDF, binary_expr, cast};
 use datafusion_functions::core::overlay;
 use datafusion_functions::unicode::{strpos, substr};
-use forms::{FORMS, OfBytes, Work};
+use forms::{OfBytes, Work};
 use functions::{bytes_of, read};
 use sqlparser::ast::BinaryOperator;
 use std::sync::Arc;
-
-/// Gives functions of texts forms for bytes, and adds those that bytes alone have.
-pub fn register(state: &mut dyn FunctionRegistry) -> Result<()> {
-    for (name, work) in FORMS {
-        let inner = state.udf(name)?;
-        state.register_udf(Arc::new(ScalarUDF::from(OfBytes::new(inner, work))))?;
-    }
-    for coded in codes::Coded::both() {
-        state.register_udf(Arc::new(ScalarUDF::from(coded)))?;
-    }
-    for single in single::Single::all() {
-        state.register_udf(Arc::new(ScalarUDF::from(single)))?;
-    }
-    Ok(())
-}
 
 /// Plans `SUBSTRING(b FROM 1 FOR 2)`, `POSITION(a IN b)` and `OVERLAY(b PLACING a FROM 1)`, of which DataFusion would make its own
 /// functions, wherever others are registered under their names: it must be asked first.

@@ -17,49 +17,40 @@ use datafusion_expr::{
 use std::borrow::Cow;
 use std::sync::Arc;
 
+/// What a function does with bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Does {
+pub(crate) enum Does {
     GetByte,
     SetByte,
     GetBit,
     SetBit,
+    /// Counts the bits that are set.
     BitCount,
+    /// Makes a text of bytes.
     ConvertFrom,
+    /// Makes bytes of a text.
     ConvertTo,
 }
-
-const ALL: [(&str, Does); 7] = [
-    ("get_byte", Does::GetByte),
-    ("set_byte", Does::SetByte),
-    ("get_bit", Does::GetBit),
-    ("set_bit", Does::SetBit),
-    ("bit_count", Does::BitCount),
-    ("convert_from", Does::ConvertFrom),
-    ("convert_to", Does::ConvertTo),
-];
 
 /// One of the functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Single {
-    name: &'static str,
     does: Does,
     signature: Signature,
 }
 
 impl Single {
-    pub fn all() -> Vec<Single> {
+    /// The function that does this.
+    pub(crate) fn new(does: Does) -> Single {
         let text = || Coercion::new_exact(TypeSignatureClass::Native(logical_string()));
-        let of = |(name, does): (&'static str, Does)| {
-            let arguments = match does {
-                Does::GetByte | Does::GetBit => vec![bytes_or_text(), number()],
-                Does::SetByte | Does::SetBit => vec![bytes_or_text(), number(), number()],
-                Does::BitCount => vec![bytes()],
-                Does::ConvertFrom => vec![bytes_or_text(), text()],
-                Does::ConvertTo => vec![text(), text()],
-            };
-            Single { name, does, signature: Signature::coercible(arguments, Volatility::Immutable) }
+        let arguments = match does {
+            Does::GetByte | Does::GetBit => vec![bytes_or_text(), number()],
+            Does::SetByte | Does::SetBit => vec![bytes_or_text(), number(), number()],
+            Does::BitCount => vec![bytes()],
+            Does::ConvertFrom => vec![bytes_or_text(), text()],
+            Does::ConvertTo => vec![text(), text()],
         };
-        ALL.map(of).into()
+        Single { does, signature: Signature::coercible(arguments, Volatility::Immutable) }
     }
 }
 
@@ -88,6 +79,18 @@ fn text_of(bytes: &[u8]) -> Result<&str> {
 }
 
 impl Does {
+    fn name(self) -> &'static str {
+        match self {
+            Does::GetByte => "get_byte",
+            Does::SetByte => "set_byte",
+            Does::GetBit => "get_bit",
+            Does::SetBit => "set_bit",
+            Does::BitCount => "bit_count",
+            Does::ConvertFrom => "convert_from",
+            Does::ConvertTo => "convert_to",
+        }
+    }
+
     fn result(self) -> DataType {
         match self {
             Does::GetByte | Does::GetBit => DataType::Int32,
@@ -166,7 +169,7 @@ impl Does {
 
 impl ScalarUDFImpl for Single {
     fn name(&self) -> &str {
-        self.name
+        self.does.name()
     }
 
     fn signature(&self) -> &Signature {

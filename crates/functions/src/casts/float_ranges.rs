@@ -8,6 +8,7 @@
 //!
 //! Arrow's kernels make infinity of what is too large, of which a comparison says what is wrong.
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
 use crate::delegate::in_place_of_a_cast;
 use alluvia_types::Error;
@@ -36,18 +37,35 @@ pub fn may_be_too_large(of: &DataType, to: &DataType) -> bool {
 
 /// Floats of type `to` for values, or where they are too large an error, or NULL if it is only tried.
 pub fn float(of: Expr, to: DataType, is_tried: bool) -> Expr {
-    let function = FloatWithin { to, is_tried, signature: Signature::any(1, Volatility::Immutable) };
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![of]))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(FloatWithin::new(to, is_tried))), vec![of]))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct FloatWithin {
+pub(crate) struct FloatWithin {
     to: DataType,
     is_tried: bool,
     signature: Signature,
 }
 
+impl Stateful for FloatWithin {
+    const CODE: &'static str = "float_within";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.data_type(&self.to);
+        state.byte(u8::from(self.is_tried));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(FloatWithin::new(state.data_type()?, state.flag()?))
+    }
+}
+
 impl FloatWithin {
+    fn new(to: DataType, is_tried: bool) -> FloatWithin {
+        FloatWithin { to, is_tried, signature: Signature::any(1, Volatility::Immutable) }
+    }
+
     fn array(&self, values: &ArrayRef) -> Result<ArrayRef> {
         let made = cast_with_options(values, &self.to, &CastOptions { safe: self.is_tried, ..DEFAULT_CAST_OPTIONS })?;
         let infinite = match &self.to {

@@ -8,6 +8,7 @@
 //! DataFusion 55.2 reads no clock times, and takes a number without a unit for months.
 
 use crate::bytes::text_literal;
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
 use crate::delegate::name_of_given;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -33,17 +34,33 @@ pub fn read(text: Expr, is_tried: bool) -> Expr {
     {
         return lit(ScalarValue::new_interval_mdn(months, days, nanos));
     }
-    let function = ReadInterval { is_tried, signature: Signature::any(1, Volatility::Immutable) };
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![text]))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(ReadInterval::new(is_tried))), vec![text]))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct ReadInterval {
+pub(crate) struct ReadInterval {
     is_tried: bool,
     signature: Signature,
 }
 
+impl Stateful for ReadInterval {
+    const CODE: &'static str = "interval_of_text";
+
+    fn write(&self, state: &mut StateWriter) -> Planned<()> {
+        state.byte(u8::from(self.is_tried));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Planned<Self> {
+        Ok(ReadInterval::new(state.flag()?))
+    }
+}
+
 impl ReadInterval {
+    fn new(is_tried: bool) -> ReadInterval {
+        ReadInterval { is_tried, signature: Signature::any(1, Volatility::Immutable) }
+    }
+
     fn array(&self, texts: &ArrayRef) -> Planned<ArrayRef> {
         let texts = cast(texts, &DataType::Utf8View)?;
         let each = |text: Option<&str>| match text {

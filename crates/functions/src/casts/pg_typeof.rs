@@ -32,12 +32,13 @@ impl ScalarUDFImpl for TypeName {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let name = args.arg_fields.first().map(|field| name_of(field.data_type()));
+        let name = args.arg_fields.first().map(|field| type_name(field.data_type()));
         Ok(ColumnarValue::Scalar(ScalarValue::Utf8View(name)))
     }
 }
 
-fn name_of(data_type: &DataType) -> String {
+/// PostgreSQL's name of a type.
+pub(crate) fn type_name(data_type: &DataType) -> String {
     let name = match data_type {
         DataType::Null => "unknown",
         DataType::Boolean => "boolean",
@@ -55,10 +56,10 @@ fn name_of(data_type: &DataType) -> String {
         DataType::Interval(_) | DataType::Duration(_) => "interval",
         DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => {
             // Lists of lists are lists of what these hold.
-            let of = name_of(of.data_type());
+            let of = type_name(of.data_type());
             return if of.ends_with("[]") { of } else { of + "[]" };
         }
-        DataType::Dictionary(_, of) => return name_of(of),
+        DataType::Dictionary(_, of) => return type_name(of),
         DataType::Struct(_) | DataType::Map(..) => "record",
         _ => "numeric",
     };
@@ -80,7 +81,7 @@ mod tests {
             (list(DataType::Utf8View), "text[]"),
             (list(list(DataType::Int32)), "integer[]"),
         ] {
-            assert_eq!(name_of(&data_type), name);
+            assert_eq!(type_name(&data_type), name);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! - It is called what it stands for, a cast: a column keeps its name.
 
 use crate::arrays::{is_list, texts_of_lists};
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
 use crate::delegate::in_place_of_a_cast;
 use alluvia_values::convert::texts_of;
@@ -27,17 +28,33 @@ pub fn is_written_otherwise(data_type: &DataType) -> bool {
 
 /// Texts of type `to` for values.
 pub fn written(of: Expr, to: DataType) -> Expr {
-    let function = Written { to, signature: Signature::any(1, Volatility::Immutable) };
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![of]))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(Written::new(to))), vec![of]))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Written {
+pub(crate) struct Written {
     to: DataType,
     signature: Signature,
 }
 
+impl Stateful for Written {
+    const CODE: &'static str = "text_of_value";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.data_type(&self.to);
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(Written::new(state.data_type()?))
+    }
+}
+
 impl Written {
+    fn new(to: DataType) -> Written {
+        Written { to, signature: Signature::any(1, Volatility::Immutable) }
+    }
+
     fn array(&self, values: &ArrayRef) -> Result<ArrayRef> {
         let texts =
             if is_list(values.data_type()) { texts_of_lists(values)? } else { texts_of(values).map_err(wrap)? };

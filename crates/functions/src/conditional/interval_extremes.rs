@@ -7,6 +7,7 @@
 //!
 //! DataFusion 55.2 compares months first, and takes a difference for hours.
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
 use crate::operators::durations;
 use crate::operators::durations::{differences, length_of};
@@ -76,18 +77,34 @@ fn among_intervals<'a>(exprs: impl Iterator<Item = &'a Expr>, schema: &DFSchema)
 }
 
 fn extreme(is_least: bool, args: Vec<Expr>) -> Expr {
-    let function = ExtremeSpan { is_least, signature: Signature::variadic_any(Volatility::Immutable) };
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), args))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(ExtremeSpan::new(is_least))), args))
 }
 
 /// The longest of intervals, or the shortest.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct ExtremeSpan {
+pub(crate) struct ExtremeSpan {
     is_least: bool,
     signature: Signature,
 }
 
+impl Stateful for ExtremeSpan {
+    const CODE: &'static str = "interval_extreme";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.byte(u8::from(self.is_least));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(ExtremeSpan::new(state.flag()?))
+    }
+}
+
 impl ExtremeSpan {
+    fn new(is_least: bool) -> ExtremeSpan {
+        ExtremeSpan { is_least, signature: Signature::variadic_any(Volatility::Immutable) }
+    }
+
     fn array(&self, spans: &[ArrayRef]) -> Result<ArrayRef> {
         let spans = spans.iter().map(differences).collect::<Result<Vec<IntervalMonthDayNanoArray>>>()?;
         let rows = spans.first().map_or(0, |spans| spans.len());

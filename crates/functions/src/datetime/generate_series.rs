@@ -15,25 +15,23 @@ use datafusion_common::{Result, exec_err, plan_err};
 use datafusion_expr::{
     ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion_functions_nested::range::{gen_series_udf, range_udf};
 use std::sync::Arc;
 
 /// The type of a step.
 pub const STEP: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// The functions that make lists.
-pub fn lists() -> [ScalarUDF; 2] {
-    [gen_series_udf(), range_udf()].map(|inner| {
-        let signature = Signature::user_defined(Volatility::Immutable);
-        ScalarUDF::from(ListedSeries { inner, signature })
-    })
-}
-
 /// DataFusion's function of lists, of moments in microseconds.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct ListedSeries {
+pub(crate) struct ListedSeries {
     inner: Arc<ScalarUDF>,
     signature: Signature,
+}
+
+impl ListedSeries {
+    /// Around DataFusion's `generate_series` or `range`.
+    pub(crate) fn new(inner: Arc<ScalarUDF>) -> ListedSeries {
+        ListedSeries { inner, signature: Signature::user_defined(Volatility::Immutable) }
+    }
 }
 
 /// The moment that bounds of these types are; `None` if they are none.

@@ -35,7 +35,7 @@ const MONTH_DAYS: i32 = 30;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum TimestampOperation {
+pub(crate) enum TimestampOperation {
     Age,
     JustifyHours,
     JustifyDays,
@@ -53,19 +53,11 @@ pub struct MomentFunction {
     signature: Signature,
 }
 
-/// All of them.
-pub fn all() -> impl Iterator<Item = MomentFunction> {
-    let all = [
-        TimestampOperation::Age,
-        TimestampOperation::JustifyHours,
-        TimestampOperation::JustifyDays,
-        TimestampOperation::JustifyInterval,
-        TimestampOperation::IsFinite,
-        TimestampOperation::MakeTimestamp,
-        TimestampOperation::MakeInterval,
-        TimestampOperation::LastDay,
-    ];
-    all.into_iter().map(|of| MomentFunction { of, signature: Signature::user_defined(Volatility::Immutable) })
+impl MomentFunction {
+    /// The function of this one.
+    pub(crate) fn new(of: TimestampOperation) -> MomentFunction {
+        MomentFunction { of, signature: Signature::user_defined(Volatility::Immutable) }
+    }
 }
 
 impl TimestampOperation {

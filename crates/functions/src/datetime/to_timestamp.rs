@@ -36,7 +36,7 @@ pub struct ReadMoment {
 
 impl ReadMoment {
     /// Ours in the place of this one.
-    pub fn of(inner: Arc<ScalarUDF>) -> ReadMoment {
+    pub fn new(inner: Arc<ScalarUDF>) -> ReadMoment {
         ReadMoment { inner }
     }
 }

@@ -1,5 +1,6 @@
 //! A list member that is computed, so that no rule takes the list for one of constants.
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::delegate::name_of_given;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::utils::take_function_args;
@@ -15,15 +16,32 @@ pub const NAME: &str = "as_computed";
 
 /// A call that gives the value of `of`, and that optimizer rules do not take for a constant.
 pub fn computed(of: Expr) -> Expr {
-    static FUNCTION: LazyLock<Arc<ScalarUDF>> =
-        LazyLock::new(|| Arc::new(ScalarUDF::from(Computed { signature: Signature::any(1, Volatility::Immutable) })));
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Computed::new())));
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![of]))
 }
 
 /// Gives what it is given, as an array.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Computed {
+pub(crate) struct Computed {
     signature: Signature,
+}
+
+impl Computed {
+    fn new() -> Computed {
+        Computed { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl Stateful for Computed {
+    const CODE: &'static str = "computed";
+
+    fn write(&self, _state: &mut StateWriter) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(_state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(Computed::new())
+    }
 }
 
 impl ScalarUDFImpl for Computed {

@@ -6,6 +6,7 @@
 //!   function.
 //! - They are called what their argument is called.
 
+use crate::codec::{StateReader, StateWriter, Stateful, number_of};
 use crate::delegate::name_of_given;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -54,15 +55,35 @@ pub fn seen(expr: Expr) -> Result<Transformed<Expr>> {
 
 const CAST_OUT_OF_ORDER: &str = "as_it_comes";
 const NO_KEY: &str = "as_no_key";
+const NAMES: [&str; 2] = [CAST_OUT_OF_ORDER, NO_KEY];
 
 fn of_name(name: &'static str) -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::from(Opaque { name, signature: Signature::any(1, Volatility::Immutable) }))
+    Arc::new(ScalarUDF::from(Opaque::new(name)))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Opaque {
+pub(crate) struct Opaque {
     name: &'static str,
     signature: Signature,
+}
+
+impl Opaque {
+    fn new(name: &'static str) -> Opaque {
+        Opaque { name, signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl Stateful for Opaque {
+    const CODE: &'static str = "opaque";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.byte(number_of(&self.name, &NAMES));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(Opaque::new(state.variant(&NAMES)?))
+    }
 }
 
 impl ScalarUDFImpl for Opaque {

@@ -1,5 +1,6 @@
 //! The bytes of a row or a list, by which DISTINCT tells rows apart.
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
 use crate::delegate::name_of_given;
 use arrow::array::{Array, ArrayRef, BinaryArray};
@@ -14,6 +15,18 @@ use datafusion_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDFImpl, Si
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct RowBytes {
     signature: Signature,
+}
+
+impl Stateful for RowBytes {
+    const CODE: &'static str = "row_bytes";
+
+    fn write(&self, _state: &mut StateWriter) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(_state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(RowBytes::default())
+    }
 }
 
 impl Default for RowBytes {

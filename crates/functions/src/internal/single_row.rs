@@ -1,5 +1,6 @@
 //! The one value of a scalar subquery, or an error where the subquery has several rows.
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion_common::utils::take_function_args;
@@ -11,6 +12,18 @@ use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signatur
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Single {
     signature: Signature,
+}
+
+impl Stateful for Single {
+    const CODE: &'static str = "single_row";
+
+    fn write(&self, _state: &mut StateWriter) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(_state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(Single::default())
+    }
 }
 
 impl Default for Single {

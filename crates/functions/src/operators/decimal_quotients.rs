@@ -6,10 +6,12 @@
 //! - What does not fit on the way is computed with 256 bits; a quotient that has no 38 digits is an error.
 //! - Columns are called what they would be called without this.
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::operators::{Operation, Operator};
 use arrow::array::{Array, ArrayRef, AsArray, Datum, Decimal128Array};
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Decimal128Type, i256};
 use arrow::error::ArrowError;
+use datafusion_common::{Result, exec_datafusion_err};
 use datafusion_expr::ScalarUDF;
 use std::sync::Arc;
 
@@ -35,6 +37,24 @@ pub(crate) struct Quotient {
     scale: i8,
     /// What is divided has so many zeros more.
     exponent: u8,
+}
+
+impl Stateful for Operation<Quotient> {
+    const CODE: &'static str = "decimal_quotient";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        let Quotient { precision, scale, exponent } = self.of;
+        state.byte(precision);
+        state.number(scale.into());
+        state.byte(exponent);
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        let (precision, scale) = (state.byte()?, state.number()?);
+        let scale = i8::try_from(scale).map_err(|_| exec_datafusion_err!("{scale} is no scale"))?;
+        Ok(Operation::new(Quotient { precision, scale, exponent: state.byte()? }))
+    }
 }
 
 impl Operator for Quotient {

@@ -9,6 +9,7 @@
 //! DataFusion 55.2 compares intervals by months, then days, then nanoseconds, of which a difference has nothing else, and takes the difference of two dates for a duration where it looks for what a condition leaves, and for a number where it computes it.
 
 use crate::bytes::text_literal;
+use crate::codec::{StateReader, StateWriter, Stateful, number_of};
 use crate::columnar::by_arrays;
 use alluvia_values::interval_units::in_units;
 use alluvia_values::parse::parse_date;
@@ -117,8 +118,7 @@ pub fn in_days(difference: Expr) -> Expr {
 }
 
 fn call(of: SpanFunction, span: Expr) -> Expr {
-    let function = OfSpan { of, signature: Signature::any(1, Volatility::Immutable) };
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![span]))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(OfSpan::new(of))), vec![span]))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,13 +127,32 @@ enum SpanFunction {
     InDays,
 }
 
+const SPAN_FUNCTIONS: [SpanFunction; 2] = [SpanFunction::Length, SpanFunction::InDays];
+
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct OfSpan {
+pub(crate) struct OfSpan {
     of: SpanFunction,
     signature: Signature,
 }
 
+impl Stateful for OfSpan {
+    const CODE: &'static str = "of_interval";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.byte(number_of(&self.of, &SPAN_FUNCTIONS));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(OfSpan::new(state.variant(&SPAN_FUNCTIONS)?))
+    }
+}
+
 impl OfSpan {
+    fn new(of: SpanFunction) -> OfSpan {
+        OfSpan { of, signature: Signature::any(1, Volatility::Immutable) }
+    }
+
     fn array(&self, spans: &ArrayRef) -> Result<ArrayRef> {
         match self.of {
             SpanFunction::Length => Ok(Arc::new(lengths(spans)?)),

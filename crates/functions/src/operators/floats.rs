@@ -7,12 +7,14 @@
 //! Where a float is divided by zero there is infinity or NaN, as DataFusion 55.2 has it, and not PostgreSQL's error: what guards a division
 //! (OR, a CASE of booleans, FILTER) is evaluated beside it, and statements would fail that PostgreSQL answers.
 
+use crate::codec::{StateReader, StateWriter, Stateful, number_of};
 use crate::operators;
 use crate::operators::Operation;
 use alluvia_values::nan::one_nan;
 use arrow::array::{Array, ArrayRef, Datum};
 use arrow::compute::kernels::numeric::{add, div, mul, neg, rem, sub};
 use arrow::error::ArrowError;
+use datafusion_common::Result;
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{Expr, Operator, ScalarUDF};
 use std::sync::{Arc, LazyLock};
@@ -59,6 +61,29 @@ impl FloatOperator {
         (Operator::Divide, FloatOperator::Divide),
         (Operator::Modulo, FloatOperator::Remain),
     ];
+}
+
+/// All of them, in the order of their numbers in a state.
+const OPERATORS: [FloatOperator; 6] = [
+    FloatOperator::Add,
+    FloatOperator::Subtract,
+    FloatOperator::Multiply,
+    FloatOperator::Divide,
+    FloatOperator::Remain,
+    FloatOperator::Negate,
+];
+
+impl Stateful for FloatOperation {
+    const CODE: &'static str = "float_operator";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.byte(number_of(&self.of, &OPERATORS));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        state.variant(&OPERATORS).map(Operation::new)
+    }
 }
 
 impl operators::Operator for FloatOperator {

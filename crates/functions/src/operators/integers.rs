@@ -1,10 +1,12 @@
 //! The operators of integers, which fail where a result does not fit.
 
+use crate::codec::{StateReader, StateWriter, Stateful, number_of};
 use crate::operators;
 use crate::operators::Operation;
 use arrow::array::{Array, ArrayRef, Datum};
 use arrow::compute::kernels::numeric::{add, mul, neg, sub};
 use arrow::error::ArrowError;
+use datafusion_common::Result;
 use datafusion_expr::{Operator, ScalarUDF};
 use std::sync::{Arc, LazyLock};
 
@@ -39,6 +41,22 @@ impl OfIntegers {
             [Add, Subtract, Multiply, Negate].map(|of| Arc::new(ScalarUDF::from(Operation::new(of))))
         });
         Arc::clone(&FUNCTIONS[self as usize])
+    }
+}
+
+/// All of them, in the order of their numbers in a state.
+const OPERATORS: [OfIntegers; 4] = [OfIntegers::Add, OfIntegers::Subtract, OfIntegers::Multiply, OfIntegers::Negate];
+
+impl Stateful for Operation<OfIntegers> {
+    const CODE: &'static str = "integer_operator";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.byte(number_of(&self.of, &OPERATORS));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        state.variant(&OPERATORS).map(Operation::new)
     }
 }
 

@@ -9,6 +9,7 @@
 //! DataFusion 55.2 casts the number to an interval. The types of a statement's columns follow from the product, so it is planned where
 //! expressions are planned first.
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::operators::durations::in_days;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::wrap;
@@ -60,18 +61,35 @@ impl ExprPlanner for ScaledIntervals {
 }
 
 fn scaled(interval: Expr, by: Expr, divides: bool) -> Expr {
-    let function = Scaled { divides, signature: Signature::any(2, Volatility::Immutable) };
+    let function = Scaled::new(divides);
     let args = vec![cast(interval, SPAN), cast(by, DataType::Float64)];
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), args))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Scaled {
+pub(crate) struct Scaled {
     divides: bool,
     signature: Signature,
 }
 
+impl Stateful for Scaled {
+    const CODE: &'static str = "scaled_interval";
+
+    fn write(&self, state: &mut StateWriter) -> Planned<()> {
+        state.byte(u8::from(self.divides));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Planned<Self> {
+        Ok(Scaled::new(state.flag()?))
+    }
+}
+
 impl Scaled {
+    fn new(divides: bool) -> Scaled {
+        Scaled { divides, signature: Signature::any(2, Volatility::Immutable) }
+    }
+
     fn array(&self, intervals: &ArrayRef, by: &ArrayRef) -> Planned<ArrayRef> {
         let (intervals, by) = (cast_array(intervals, &SPAN)?, cast_array(by, &DataType::Float64)?);
         let pairs =

@@ -1,6 +1,7 @@
 //! A long constant that is written out for every row, counted against the statement's memory.
 
 use super::within_limit;
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::delegate::name_of_given;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::Result;
@@ -13,9 +14,7 @@ use std::sync::Arc;
 
 /// A call that gives `constant`; `bytes` is what all held constants of the plan node take for one row.
 pub fn held(constant: Expr, bytes: u64) -> Expr {
-    // Volatile, so that it is not folded again.
-    let function = Held { bytes, signature: Signature::any(1, Volatility::Volatile) };
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![constant]))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(Held::new(bytes))), vec![constant]))
 }
 
 /// The constant itself, where the statement may hold all those of its node for all rows of a batch.
@@ -24,6 +23,26 @@ pub struct Held {
     /// Of all of them, for one row.
     pub bytes: u64,
     signature: Signature,
+}
+
+impl Held {
+    fn new(bytes: u64) -> Held {
+        // Volatile, so that it is not folded again.
+        Held { bytes, signature: Signature::any(1, Volatility::Volatile) }
+    }
+}
+
+impl Stateful for Held {
+    const CODE: &'static str = "held_constant";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.number(self.bytes as i64);
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(Held::new(state.number()? as u64))
+    }
 }
 
 impl ScalarUDFImpl for Held {

@@ -2,6 +2,7 @@
 //! comes.
 
 use super::within_limit;
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::operators::name_of;
 use crate::output_size::estimate::constant_bytes;
 use alluvia_values::widths::Widths;
@@ -20,8 +21,7 @@ pub(crate) const JOINED: &str = "joined";
 
 /// The operator on two values of this type.
 pub fn joined(left: Expr, right: Expr, shares: usize) -> Expr {
-    let function = Joined { shares, signature: Signature::any(2, Volatility::Immutable) };
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![left, right]))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(Joined::new(shares))), vec![left, right]))
 }
 
 /// Whether the operator's values have this type.
@@ -32,9 +32,28 @@ pub fn is_joined(of: &DataType) -> bool {
 
 /// `||`, by the kernel of DataFusion's operator.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Joined {
+pub(crate) struct Joined {
     shares: usize,
     signature: Signature,
+}
+
+impl Joined {
+    fn new(shares: usize) -> Joined {
+        Joined { shares, signature: Signature::any(2, Volatility::Immutable) }
+    }
+}
+
+impl Stateful for Joined {
+    const CODE: &'static str = "joined";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.number(self.shares as i64);
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(Joined::new(usize::try_from(state.number()?).unwrap_or(1)))
+    }
 }
 
 impl ScalarUDFImpl for Joined {

@@ -4,26 +4,25 @@
 //! need too much does. (DataFusion accounts for what operators hold, and not for what functions give: 2 GB of text came of a statement of
 //! 30 characters, and a list of 2,000,000,000 numbers ended the process.)
 //!
-//! [`lists`] says which functions these are, and why the others are not; [`estimate`] counts; [`joined`] is `||`; [`held`] is a constant that
+//! [`crate::table`] says which functions these are; [`estimate`] counts; [`joined`] is `||`; [`held`] is a constant that
 //! is written out for every row. Rules of `alluvia_plan` (`after_types::output_size`, `optimizer::held_constants`) have them counted in plans.
 
 pub mod estimate;
 pub mod held;
 pub mod joined;
-pub mod lists;
 
 pub(crate) use joined::JOINED;
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::delegate::calls_passed_on;
 use crate::output_size::estimate::Makes;
+use crate::table;
 use alluvia_values::widths::Widths;
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
 use datafusion_common::config::{ConfigExtension, ConfigOptions};
-use datafusion_common::{DataFusionError, Result, extensions_options};
-use datafusion_expr::registry::FunctionRegistry;
+use datafusion_common::{DataFusionError, Result, extensions_options, internal_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
-use lists::BOUNDED;
 use std::sync::Arc;
 
 extensions_options! {
@@ -43,15 +42,6 @@ impl StatementLimits {
 
 impl ConfigExtension for StatementLimits {
     const PREFIX: &'static str = "statement";
-}
-
-/// Bounds the functions, also where no rule sees them: expressions that are evaluated by themselves.
-pub fn register(state: &mut dyn FunctionRegistry) -> Result<()> {
-    for (name, makes) in BOUNDED {
-        let inner = state.udf(name)?;
-        state.register_udf(Arc::new(ScalarUDF::from(Bounded { inner, makes, shares: 1 })))?;
-    }
-    Ok(())
 }
 
 /// What each of so many that hold what they make at a time may make.
@@ -78,6 +68,23 @@ pub struct Bounded {
     makes: Makes,
     /// How many columns of its node of the plan are made by such functions.
     shares: usize,
+}
+
+impl Stateful for Bounded {
+    const CODE: &'static str = "bounded";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.number(self.shares as i64);
+        state.scalar(&self.inner)
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        let (shares, inner) = (state.number()?, state.scalar()?);
+        match (table::makes(inner.name()), usize::try_from(shares)) {
+            (Some(makes), Ok(shares)) => Ok(Bounded::new(inner, makes, shares)),
+            _ => internal_err!("{} is not counted", inner.name()),
+        }
+    }
 }
 
 impl Bounded {

@@ -23,20 +23,18 @@ use datafusion_common::{Result, exec_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
-/// The functions.
-pub fn all() -> [RegularExpression; 5] {
-    [Function::Substring, Function::Substr, Function::Match, Function::AllMatches, Function::Parts]
-        .map(|function| RegularExpression { function, signature: Signature::user_defined(Volatility::Immutable) })
-}
-
+/// What a function gives of a text by a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Function {
+pub(crate) enum Function {
     /// What the first group matches, or else the whole pattern.
     Substring,
     /// `regexp_substr(text, pattern, start, n, options, group)`.
     Substr,
+    /// What the groups match, or else the whole pattern, as a list.
     Match,
+    /// The same of all matches, as a list of lists.
     AllMatches,
+    /// What lies between matches, as a list.
     Parts,
 }
 
@@ -55,6 +53,11 @@ struct Row<'a> {
 }
 
 impl RegularExpression {
+    /// The function that gives this.
+    pub(crate) fn new(function: Function) -> RegularExpression {
+        RegularExpression { function, signature: Signature::user_defined(Volatility::Immutable) }
+    }
+
     /// Where the options stand.
     fn options_at(&self) -> usize {
         if self.function == Function::Substr { 4 } else { 2 }

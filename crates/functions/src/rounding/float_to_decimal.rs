@@ -7,13 +7,14 @@
 //!   the float from its neighbours.
 //! - It is called what it stands for, a cast: a column keeps its name.
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
 use crate::delegate::name_of_given;
 use alluvia_values::float_to_decimal::Target;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type};
 use datafusion_common::utils::take_function_args;
-use datafusion_common::{DataFusionError, Result, exec_err};
+use datafusion_common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
@@ -22,8 +23,7 @@ const NAME: &str = "decimal_of_float";
 
 /// The decimal that a float is.
 pub fn decimal_of(float: Expr, target: Target) -> Expr {
-    let function = DecimalOfFloat { target, signature: Signature::any(1, Volatility::Immutable) };
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![float]))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(DecimalOfFloat::new(target))), vec![float]))
 }
 
 /// Whether it is of [`decimal_of`].
@@ -32,12 +32,36 @@ pub fn is_decimal_of(function: &ScalarFunction) -> bool {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct DecimalOfFloat {
+pub(crate) struct DecimalOfFloat {
     target: Target,
     signature: Signature,
 }
 
+impl Stateful for DecimalOfFloat {
+    const CODE: &'static str = "decimal_of_float";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        let Target { precision, scale, is_exact, is_tried } = self.target;
+        state.byte(precision);
+        state.number(scale.into());
+        state.byte(u8::from(is_exact));
+        state.byte(u8::from(is_tried));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        let (precision, scale) = (state.byte()?, state.number()?);
+        let scale = i8::try_from(scale).map_err(|_| exec_datafusion_err!("{scale} is no scale"))?;
+        let target = Target { precision, scale, is_exact: state.flag()?, is_tried: state.flag()? };
+        Ok(DecimalOfFloat::new(target))
+    }
+}
+
 impl DecimalOfFloat {
+    fn new(target: Target) -> DecimalOfFloat {
+        DecimalOfFloat { target, signature: Signature::any(1, Volatility::Immutable) }
+    }
+
     fn array(&self, floats: &ArrayRef) -> Result<ArrayRef> {
         let target = self.target;
         let made: Decimal128Array = match floats.data_type() {

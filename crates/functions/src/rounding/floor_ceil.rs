@@ -16,13 +16,16 @@ use datafusion_expr::interval_arithmetic::Interval;
 use datafusion_expr::preimage::PreimageResult;
 use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
-use datafusion_functions::math::{ceil, floor, trunc};
 use std::sync::Arc;
 
+/// Where the whole number is that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Towards {
+pub(crate) enum Towards {
+    /// `floor`
     Below,
+    /// `ceil`
     Above,
+    /// `trunc`
     Zero,
 }
 
@@ -34,13 +37,9 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// All three.
-    pub fn all() -> [Whole; 3] {
-        [
-            Whole { inner: floor(), towards: Towards::Below },
-            Whole { inner: ceil(), towards: Towards::Above },
-            Whole { inner: trunc(), towards: Towards::Zero },
-        ]
+    /// Around DataFusion's `floor`, `ceil` or `trunc`.
+    pub(crate) fn new(inner: Arc<ScalarUDF>, towards: Towards) -> Whole {
+        Whole { inner, towards }
     }
 }
 

@@ -10,6 +10,7 @@
 //! DataFusion 55.2 looks whether n is a literal. It is when a statement is parsed, is the cast of one once types are coerced, and is one again
 //! when constants have been folded: what was made of the type in between was off by powers of ten, or failed.
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
 use crate::delegate::calls_passed_on;
 use crate::rounding::round::floats_at;
@@ -82,9 +83,22 @@ fn type_of(decimal: &DataType, places: Option<i64>) -> Option<DataType> {
 
 /// DataFusion's function, of a number of places that is known or not.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct RoundedAt {
+pub(crate) struct RoundedAt {
     places: Option<i64>,
     inner: Arc<ScalarUDF>,
+}
+
+impl Stateful for RoundedAt {
+    const CODE: &'static str = "round_at";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.optional(self.places);
+        state.scalar(&self.inner)
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(RoundedAt { places: state.optional()?, inner: state.scalar()? })
+    }
 }
 
 impl ScalarUDFImpl for RoundedAt {

@@ -4,6 +4,7 @@
 //! - They are called what they stand for: a column keeps its name.
 //! - [`Decimal`] is what is right of a place; the float's own arithmetic is asked first, and believed where its error cannot matter.
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::{given, is_constant};
 use crate::delegate::name_of_given;
 use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array, Int64Array};
@@ -59,9 +60,22 @@ fn whole(of: &DataType) -> DataType {
 
 /// The nearest number without a fraction.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Rounded {
+pub(crate) struct Rounded {
     to_even: bool,
     signature: Signature,
+}
+
+impl Stateful for Rounded {
+    const CODE: &'static str = "rounded";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.byte(u8::from(self.to_even));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(Rounded::new(state.flag()?))
+    }
 }
 
 impl Rounded {
@@ -117,8 +131,20 @@ impl ScalarUDFImpl for Rounded {
 
 /// The nearest float at a place behind the point.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct AtPlace {
+pub(crate) struct AtPlace {
     signature: Signature,
+}
+
+impl Stateful for AtPlace {
+    const CODE: &'static str = "rounded_at_place";
+
+    fn write(&self, _state: &mut StateWriter) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(_state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(AtPlace::new())
+    }
 }
 
 impl AtPlace {

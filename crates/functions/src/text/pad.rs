@@ -4,22 +4,20 @@ use crate::delegate::calls_passed_on;
 use arrow::array::{AsArray, Int64Array};
 use arrow::datatypes::Int64Type;
 use datafusion_common::Result;
-use datafusion_expr::registry::FunctionRegistry;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use std::sync::Arc;
 
-/// Puts them in the place of DataFusion's.
-pub fn register(state: &mut dyn FunctionRegistry) -> Result<()> {
-    for name in ["lpad", "rpad"] {
-        let inner = state.udf(name)?;
-        state.register_udf(Arc::new(ScalarUDF::from(Padded { inner })))?;
-    }
-    Ok(())
+/// The function, around DataFusion's.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Padded {
+    inner: Arc<ScalarUDF>,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Padded {
-    inner: Arc<ScalarUDF>,
+impl Padded {
+    /// Around DataFusion's `lpad` or `rpad`.
+    pub(crate) fn new(inner: Arc<ScalarUDF>) -> Padded {
+        Padded { inner }
+    }
 }
 
 impl ScalarUDFImpl for Padded {

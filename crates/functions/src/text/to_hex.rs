@@ -19,7 +19,7 @@ pub struct ToHex {
 
 impl ToHex {
     /// Around DataFusion's `to_hex`, which is called for all types but SMALLINT and INT.
-    pub fn of(inner: Arc<ScalarUDF>) -> ToHex {
+    pub fn new(inner: Arc<ScalarUDF>) -> ToHex {
         ToHex { inner }
     }
 }

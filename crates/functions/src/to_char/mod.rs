@@ -18,6 +18,7 @@ pub mod to_number;
 
 pub use to_number::ToNumber;
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::{given, is_constant};
 use alluvia_values::errors::wrap;
 use alluvia_values::templates::picture::Picture;
@@ -44,6 +45,19 @@ pub struct ToChar {
     aliases: Vec<String>,
     /// Whether PostgreSQL has as NUMERIC what is a float here.
     is_exact: bool,
+}
+
+impl Stateful for ToChar {
+    const CODE: &'static str = "to_char";
+
+    fn write(&self, state: &mut StateWriter) -> Planned<()> {
+        state.byte(u8::from(self.is_exact));
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Planned<Self> {
+        Ok(ToChar::new(state.flag()?))
+    }
 }
 
 impl Default for ToChar {

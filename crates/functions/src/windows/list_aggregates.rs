@@ -6,6 +6,7 @@
 //! - Frames of `string_agg` may move: the texts of a frame are held, and go as its rows go.
 //! - Outside of windows, and in all else, they are DataFusion's.
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef};
@@ -35,8 +36,20 @@ pub fn in_order(function: &Arc<AggregateUDF>) -> Arc<AggregateUDF> {
 
 /// `array_agg` or `string_agg` of a window.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct InOrder {
+pub(crate) struct InOrder {
     inner: Arc<AggregateUDF>,
+}
+
+impl Stateful for InOrder {
+    const CODE: &'static str = "in_order";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.aggregate(&self.inner)
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        Ok(InOrder { inner: state.aggregate()? })
+    }
 }
 
 impl AggregateUDFImpl for InOrder {

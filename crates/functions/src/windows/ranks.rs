@@ -15,20 +15,21 @@ use datafusion_expr::window_state::WindowAggState;
 use datafusion_expr::{
     Documentation, LimitEffect, PartitionEvaluator, ReversedUDWF, Signature, WindowUDF, WindowUDFImpl,
 };
-use datafusion_functions_window::{ntile, rank, row_number};
 use datafusion_physical_expr::PhysicalExpr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The functions.
-pub fn functions() -> [WindowUDF; 4] {
-    let inner = [row_number::row_number_udwf(), rank::rank_udwf(), rank::dense_rank_udwf(), ntile::ntile_udwf()];
-    inner.map(|inner| WindowUDF::from(Whole { inner }))
+/// One of the functions, around DataFusion's.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Whole {
+    inner: Arc<WindowUDF>,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Whole {
-    inner: Arc<WindowUDF>,
+impl Whole {
+    /// Around DataFusion's function that counts rows.
+    pub(crate) fn new(inner: Arc<WindowUDF>) -> Whole {
+        Whole { inner }
+    }
 }
 
 impl WindowUDFImpl for Whole {

@@ -13,6 +13,7 @@ mod explain;
 mod faults;
 mod freshness;
 mod full_level;
+mod functions;
 mod fuzz;
 mod held_merge;
 mod index_answers;

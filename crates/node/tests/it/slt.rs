@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use alluvia_node::Database;
+use alluvia_plan::plan_check::{check_every_plan, functions_survive_encoding};
 use alluvia_query::Session;
 use alluvia_types::Error;
 use arrow::array::Array;
@@ -78,6 +79,8 @@ fn scripts() -> Vec<PathBuf> {
 #[test]
 fn every_script_holds() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
+    // Plans may be sent to other processes, so what is in them must survive that.
+    check_every_plan(functions_survive_encoding);
     let scripts = scripts();
     assert!(!scripts.is_empty());
     let mut failed = Vec::new();

@@ -10,7 +10,7 @@ use alluvia_functions::operators::type_of;
 use alluvia_functions::output_size::Bounded;
 use alluvia_functions::output_size::estimate::Makes;
 use alluvia_functions::output_size::joined::{is_joined, joined};
-use alluvia_functions::output_size::lists::{BOUNDED, CASTS};
+use alluvia_functions::table;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use arrow::datatypes::DataType;
@@ -41,7 +41,7 @@ impl AnalyzerRule for CountedFunctions {
 
 /// What is counted of the function, if it is.
 fn makes(function: &ScalarFunction) -> Option<Makes> {
-    let makes = BOUNDED.iter().find(|(name, _)| *name == function.name()).map(|(_, makes)| *makes)?;
+    let makes = table::makes(function.name())?;
     // A list that is written out is no longer than the statement, and other rules know it by its function.
     let is_written = function.name() == "make_array" && function.args.iter().all(is_written);
     (!is_written).then_some(makes)
@@ -65,7 +65,7 @@ fn concerns(expr: &Expr) -> bool {
 }
 
 fn is_cast(function: &ScalarFunction) -> bool {
-    CASTS.contains(&function.name())
+    table::is_cast(function.name())
 }
 
 fn counted(expr: Expr, schema: &DFSchema, shares: usize) -> Result<Transformed<Expr>> {

@@ -3,4 +3,5 @@
 mod output_size;
 mod round_places;
 mod sum;
+mod table;
 mod to_char;

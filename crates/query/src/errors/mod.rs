@@ -13,23 +13,23 @@ mod operands;
 
 use crate::errors::signatures::{missing_form, with_sql_types};
 use alluvia_catalog::Catalog;
+use alluvia_functions::table as functions;
 use alluvia_syntax::names::{PUBLIC, SYSTEM, unknown_schema};
 use alluvia_types::{Error, ErrorKind, near_names};
 pub(crate) use alluvia_values::errors::{clean, exhausted, not_supported, spill_io_error, user_error};
 use alluvia_values::parse::{Bad, parse_i64};
 use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
-use datafusion::execution::session_state::SessionState;
 
-/// An error of planning; `catalog` and `state` are what the statement could name.
-pub(crate) fn planning_error(error: &DataFusionError, catalog: &Catalog, state: &SessionState) -> Error {
+/// An error of planning; `catalog` is what the statement could name.
+pub(crate) fn planning_error(error: &DataFusionError, catalog: &Catalog) -> Error {
     if let (None, DataFusionError::Plan(message)) = (user_error(error), leaf(error)) {
         let quoted = |before| message.strip_prefix(before).and_then(|rest| rest.split('\'').next());
         if let Some(name) = quoted("table '") {
             return unknown_table(name, catalog);
         }
         if let Some(name) = quoted("Invalid function '") {
-            return unknown_function(name, state);
+            return unknown_function(name);
         }
     }
     error_of(error)
@@ -47,8 +47,8 @@ fn unknown_table(name: &str, catalog: &Catalog) -> Error {
     }
 }
 
-fn unknown_function(name: &str, state: &SessionState) -> Error {
-    if state.window_functions().contains_key(name) {
+fn unknown_function(name: &str) -> Error {
+    if functions::is_window(name) {
         return Error::new(ErrorKind::UndefinedFunction, format!("{name} is a window function and needs OVER"))
             .with_hint(format!("write {name}(...) OVER (ORDER BY ...)"));
     }
@@ -56,9 +56,7 @@ fn unknown_function(name: &str, state: &SessionState) -> Error {
     if let Some(hint) = elsewhere::instead_of(name) {
         return error.with_hint(hint);
     }
-    let names = state.scalar_functions().keys().chain(state.aggregate_functions().keys());
-    let names = names.chain(state.window_functions().keys());
-    let near = near_names(name, names.map(String::as_str));
+    let near = near_names(name, functions::names());
     if near.is_empty() { error } else { error.with_hint(format!("did you mean {}?", near.join(" or "))) }
 }
 

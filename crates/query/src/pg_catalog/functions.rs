@@ -153,7 +153,6 @@ pub(crate) fn register(
             }),
         )?;
     }
-    procedures::remember(state);
     Ok(())
 }
 

@@ -82,7 +82,7 @@ impl Unplanned {
         let Unplanned { tree, snapshot, state, runtime, used, token, executor } = self;
         let asked = token.clone();
         plan_apart(token, async move {
-            let planning = |error| planning_error(&error, &snapshot.catalog, &state);
+            let planning = |error| planning_error(&error, &snapshot.catalog);
             let plan = state.statement_to_plan(tree).await.map_err(planning)?;
             refuse_writes(&plan)?;
             let physical = state.create_physical_plan(&plan).await.map_err(planning)?;
@@ -209,7 +209,7 @@ impl Session {
         }
         plan_apart(run.token.clone(), async move {
             let plan = state.statement_to_plan(tree).await;
-            plan.map_err(|error| planning_error(&error, &snapshot.catalog, &state))
+            plan.map_err(|error| planning_error(&error, &snapshot.catalog))
         })
         .await
     }
@@ -223,7 +223,7 @@ impl Session {
         let snapshot = Arc::clone(snapshot);
         plan_apart(run.token.clone(), async move {
             let plan = state.statement_to_plan(tree).await;
-            let plan = plan.map_err(|error| planning_error(&error, &snapshot.catalog, &state))?;
+            let plan = plan.map_err(|error| planning_error(&error, &snapshot.catalog))?;
             Ok(Arc::new(plan.schema().as_arrow().clone()))
         })
         .await

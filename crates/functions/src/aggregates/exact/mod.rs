@@ -14,9 +14,10 @@
 pub mod accumulators;
 pub mod sums;
 
+use crate::codec::{StateReader, StateWriter, Stateful};
 use accumulators::{Alone, Groups};
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion_common::Result;
+use datafusion_common::{Result, internal_err};
 use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility};
@@ -65,15 +66,37 @@ impl ExactAggregate {
 
     /// The aggregate function of one argument, an integer or a decimal, that gives a double.
     pub fn function(self) -> Arc<AggregateUDF> {
-        Arc::new(AggregateUDF::from(Exactly { of: self, signature: Signature::any(1, Volatility::Immutable) }))
+        Arc::new(AggregateUDF::from(Exactly::new(self)))
     }
 }
 
 /// One of them.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Exactly {
+pub(crate) struct Exactly {
     of: ExactAggregate,
     signature: Signature,
+}
+
+impl Exactly {
+    fn new(of: ExactAggregate) -> Exactly {
+        Exactly { of, signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl Stateful for Exactly {
+    const CODE: &'static str = "exactly";
+
+    fn write(&self, state: &mut StateWriter) -> Result<()> {
+        state.text(self.of.name());
+        Ok(())
+    }
+
+    fn read(state: &mut StateReader<'_>) -> Result<Self> {
+        match ExactAggregate::named(state.text()?) {
+            Some(of) => Ok(Exactly::new(of)),
+            None => internal_err!("no exact aggregate"),
+        }
+    }
 }
 
 impl AggregateUDFImpl for Exactly {

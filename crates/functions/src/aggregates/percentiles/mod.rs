@@ -33,11 +33,16 @@ use held::Held;
 use std::mem::size_of;
 use std::sync::Arc;
 
+/// Which of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+pub(crate) enum Kind {
+    /// `percentile_cont`
     Between,
+    /// `median`
     Median,
+    /// `percentile_disc`
     Among,
+    /// `mode`
     Mode,
 }
 
@@ -52,19 +57,15 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    fn new(kind: Kind, aliases: &[&str]) -> Ordered {
-        let aliases = aliases.iter().map(|&alias| alias.to_owned()).collect();
+    /// The aggregate of this kind.
+    pub(crate) fn new(kind: Kind) -> Ordered {
+        let alias = match kind {
+            Kind::Between => Some("quantile_cont"),
+            Kind::Among => Some("quantile_disc"),
+            Kind::Median | Kind::Mode => None,
+        };
+        let aliases = alias.into_iter().map(str::to_owned).collect();
         Ordered { kind, list: array_agg_udaf(), aliases, signature: Signature::user_defined(Volatility::Immutable) }
-    }
-
-    /// All of them.
-    pub fn all() -> [Ordered; 4] {
-        [
-            Ordered::new(Kind::Between, &["quantile_cont"]),
-            Ordered::new(Kind::Median, &[]),
-            Ordered::new(Kind::Among, &["quantile_disc"]),
-            Ordered::new(Kind::Mode, &[]),
-        ]
     }
 
     fn asked(&self, args: &AccumulatorArgs) -> Result<PercentileRequest> {
