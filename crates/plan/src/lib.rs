@@ -3,7 +3,7 @@
 //! A folder a phase, in the order in which a statement passes them; [`rules`] puts them in their places:
 //! [`before_types`], [`after_types`], [`optimizer`], [`physical`]. Beside them: [`planners`] of expressions, [`table_functions`],
 //! [`described_types`] (what Describe tells before a statement runs), [`pipelines`] (how far a plan is), and what rules share
-//! ([`expressions`], `wrapped_operator`).
+//! ([`expressions`], [`constants`], `wrapped_operator`).
 //!
 //! Invariants:
 //! - What a statement says does not depend on what its expressions are simplified to.
@@ -13,6 +13,7 @@
 
 pub mod after_types;
 pub mod before_types;
+pub mod constants;
 pub mod described_types;
 pub mod expressions;
 #[cfg(test)]
