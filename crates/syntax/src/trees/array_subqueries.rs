@@ -98,7 +98,7 @@ fn gathered(mut query: Query) -> Result<Query> {
         select.projection = vec![SelectItem::UnnamedExpr(aggregate(expr, keys))];
         return Ok(query);
     }
-    around(query, expr, alias, keys)
+    gathered_outside(query, expr, alias, keys)
 }
 
 /// Whether a SELECT has a row for each that it reads, if its columns make no others.
@@ -111,7 +111,7 @@ fn is_rows_alone(select: &Select) -> bool {
 }
 
 /// `SELECT array_agg(x ORDER BY keys) FROM (query with its keys)`.
-fn around(mut query: Query, expr: Expr, alias: Option<Ident>, mut keys: Vec<OrderByExpr>) -> Result<Query> {
+fn gathered_outside(mut query: Query, expr: Expr, alias: Option<Ident>, mut keys: Vec<OrderByExpr>) -> Result<Query> {
     let SetExpr::Select(select) = query.body.as_mut() else {
         return Err(Error::internal("a SELECT is none"));
     };

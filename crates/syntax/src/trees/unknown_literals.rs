@@ -66,10 +66,10 @@ fn in_case(expr: &mut Expr) {
     let first = results.iter().position(|result| !is_null(result));
     let beside = results.iter().position(|result| !is_null(result) && !is_unknown(result));
     let (Some(first), Some(beside)) = (first, beside) else { return };
-    let of_known = results.get(beside).filter(|result| first < beside && is_short(result));
-    let of_known = of_known.map(|result| (**result).clone());
-    if let (Some(of_known), Some(text)) = (of_known, results.get_mut(first)) {
-        put_beside(text, of_known);
+    let typed = results.get(beside).filter(|result| first < beside && is_short(result));
+    let typed = typed.map(|result| (**result).clone());
+    if let (Some(typed), Some(text)) = (typed, results.get_mut(first)) {
+        put_beside(text, typed);
     }
 }
 
