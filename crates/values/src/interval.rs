@@ -1,4 +1,4 @@
-//! What a text of an interval means, as PostgreSQL reads it.
+//! Reads the text of an interval as PostgreSQL reads it.
 //!
 //! Invariants:
 //! - Numbers with units (`1 day 2h`), clock times (`1 02:03:04`), years with months (`1-2`), and ISO 8601 (`P1DT2H`) are read; a number without a

@@ -1,4 +1,4 @@
-//! What is asked of lists that are computed, and of rows that are written: `x < ANY (list)`, `list[2:]`, `(a, b) IS NULL`.
+//! Comparisons with computed lists, slices without a bound, and written rows: `x < ANY (list)`, `list[2:]`, `(a, b) IS NULL`.
 //!
 //! Invariants, as in PostgreSQL:
 //! - `x op ANY (list)` and `ALL` of what is no written list and no query become calls of [`QUANTIFIED_CALL`], which says what they mean.

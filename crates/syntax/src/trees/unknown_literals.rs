@@ -1,4 +1,4 @@
-//! Quoted literals that come first: in the results of a CASE, or in the columns of a UNION.
+//! Quoted literals as the first result of a CASE, or as columns of the first SELECT of a UNION.
 //!
 //! Invariants:
 //! - One that is the first result of a CASE stands beside the first result that is none, `text_beside('5', 0)`; a parameter does, too. One that the
