@@ -8,8 +8,8 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
-/// The value of an expression; `None` if it reads a column, a parameter or a subquery, is another one each time, or has an error that shows
-/// when it runs.
+/// The value of an expression; `None` if it reads a column, a parameter or a subquery, is another one each time, or has
+/// an error that shows when it runs.
 pub fn value_of(expr: &Expr) -> Result<Option<ScalarValue>> {
     if let Expr::Literal(value, _) = expr {
         return Ok(Some(value.clone()));

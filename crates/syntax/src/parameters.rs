@@ -72,7 +72,8 @@ pub fn query_of(kind: &mut Kind) -> Option<&mut Query> {
     }
 }
 
-/// Puts values in the place of parameters; `names_catalog` says whether the statement names something of PostgreSQL's catalog.
+/// Puts values in the place of parameters; `names_catalog` says whether the statement names something of PostgreSQL's
+/// catalog.
 pub fn bind(kind: &mut Kind, values: &[ScalarValue], names_catalog: bool) -> Result<()> {
     let Some(query) = query_of(kind) else { return Ok(()) };
     // A tree as deep as `depth` lets through is walked in less than what is left, or on a stack of its own.

@@ -43,7 +43,14 @@ pub fn parse_by_tokens(sql: &str) -> Result<Vec<Statement>> {
 fn cut(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
     if let Some((text, kind)) = plain_insert::read(sql) {
         each(sql);
-        return Ok(vec![Statement { text, hints: Hints::default(), kind, parameters: 0, tokens: 0, names_catalog: false }]);
+        return Ok(vec![Statement {
+            text,
+            hints: Hints::default(),
+            kind,
+            parameters: 0,
+            tokens: 0,
+            names_catalog: false,
+        }]);
     }
     cut_by_tokens(sql, each)
 }

@@ -1,6 +1,7 @@
 //! PostgreSQL's text of lists, `{1,NULL,"a b"}`: its elements are cut out, and quoted.
 //!
-//! Invariant: what [`quoted_element`] writes, [`array_elements`] reads back. Both take PostgreSQL's six characters for white space, and no others.
+//! Invariant: what [`quoted_element`] writes, [`array_elements`] reads back. Both take PostgreSQL's six characters for
+//! white space, and no others.
 
 use std::borrow::Cow;
 
@@ -9,8 +10,8 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
 }
 
-/// An element as it is written within the text of a list: in quotes if it has no characters, is `NULL` in any case, or has quotes, backslashes,
-/// braces, commas or white space.
+/// An element as it is written within the text of a list: in quotes if it has no characters, is `NULL` in any case, or
+/// has quotes, backslashes, braces, commas or white space.
 pub fn quoted_element(text: &str) -> Cow<'_, str> {
     let is_special = |c: char| matches!(c, '"' | '\\' | '{' | '}' | ',') || is_space(c);
     if !text.is_empty() && !text.eq_ignore_ascii_case("null") && !text.contains(is_special) {

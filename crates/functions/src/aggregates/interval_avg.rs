@@ -1,6 +1,7 @@
 //! The arithmetic mean of durations, as differences of timestamps are. [`super::exact`] adds them up, in 128 bits.
 //!
-//! Invariant: a mean is rounded to the unit of its durations, and of two that are as near to the even one, as in PostgreSQL.
+//! Invariant: a mean is rounded to the unit of its durations, and of two that are as near to the even one, as in
+//! PostgreSQL.
 //!
 //! DataFusion 55.2 cuts off what is behind the unit, and its sums wrap around.
 
@@ -59,7 +60,10 @@ mod tests {
     #[test]
     fn sums_of_parts_are_wider_than_durations() {
         let values = durations(vec![Some(i64::MAX), None, Some(i64::MAX - 2)], TimeUnit::Microsecond);
-        let (mut all, mut part) = (Alone::<Total>::new(Mean::Duration(TimeUnit::Microsecond)), Alone::<Total>::new(Mean::Duration(TimeUnit::Microsecond)));
+        let (mut all, mut part) = (
+            Alone::<Total>::new(Mean::Duration(TimeUnit::Microsecond)),
+            Alone::<Total>::new(Mean::Duration(TimeUnit::Microsecond)),
+        );
         part.update_batch(&[values]).unwrap();
         let states: Vec<ArrayRef> = part.state().unwrap().iter().map(|state| state.to_array().unwrap()).collect();
         all.merge_batch(&states).unwrap();

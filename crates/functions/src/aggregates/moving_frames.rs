@@ -6,11 +6,13 @@
 //! - A row costs the same however many the frame holds.
 //! - There is one NaN.
 //!
-//! DataFusion 55.2 subtracts what leaves a frame: behind 1e20 the sum of 2 and 3 is 2, one NaN or infinity makes all that follow NaN, and
-//! the deviation of equal values is the root of a number below zero. Here a frame is a queue of two stacks, each of which knows what all its
-//! rows come to (Tangwongsan, Hirzel, Schneider and Wu, "General incremental sliding-window aggregation", PVLDB 8(7), 2015, section 2, take
-//! it from functional queues). Spreads are put together as Chan, Golub and LeVeque do ("Updating formulae and a pairwise algorithm for
-//! computing sample variances", 1979). Averages of durations are of exact sums ([`crate::aggregates::exact`]), and everything else is DataFusion's.
+//! DataFusion 55.2 subtracts what leaves a frame: behind 1e20 the sum of 2 and 3 is 2, one NaN or infinity makes all
+//! that follow NaN, and the deviation of equal values is the root of a number below zero. Here a frame is a queue of
+//! two stacks, each of which knows what all its rows come to (Tangwongsan, Hirzel, Schneider and Wu, "General
+//! incremental sliding-window aggregation", PVLDB 8(7), 2015, section 2, take it from functional queues). Spreads are
+//! put together as Chan, Golub and LeVeque do ("Updating formulae and a pairwise algorithm for computing sample
+//! variances", 1979). Averages of durations are of exact sums ([`crate::aggregates::exact`]), and everything else is
+//! DataFusion's.
 
 use crate::aggregates::exact::accumulators::{Alone, Groups};
 use crate::aggregates::exact::sums::{self, Exact, Mean};

@@ -6,7 +6,8 @@ use arrow::array::ArrayRef;
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Accumulator;
 
-/// An accumulator of variances of doubles, or of their roots, made of DataFusion's, whose state begins with the count and the mean.
+/// An accumulator of variances of doubles, or of their roots, made of DataFusion's, whose state begins with the count
+/// and the mean.
 pub fn accumulator(inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
     Box::new(LoneValue { inner })
 }

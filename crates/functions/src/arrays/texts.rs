@@ -1,7 +1,8 @@
 //! Lists as texts, and texts as lists: `ARRAY[1, NULL]::text` is `{1,NULL}`, and `'{1,NULL}'::text::int[]` is that list again.
 //!
 //! Invariants, as in PostgreSQL:
-//! - Elements are quoted by [`alluvia_values::list_text`]. Lists within lists have no quotes around them. Booleans are `t` and `f`.
+//! - Elements are quoted by [`alluvia_values::list_text`]. Lists within lists have no quotes around them. Booleans are
+//!   `t` and `f`.
 //! - An element of a text is read as INSERT reads a text for a column of its type.
 //! - Both are called what they stand for, a cast.
 //!

@@ -192,8 +192,8 @@ pub fn constant_bytes(constant: &ScalarValue) -> u64 {
     }
 }
 
-/// What a text of `format` says: how many values it places, and how many characters their widths come to at most. What is behind an error is
-/// never made.
+/// What a text of `format` says: how many values it places, and how many characters their widths come to at most. What
+/// is behind an error is never made.
 fn places_of(text: &str) -> (i128, i128) {
     let widths = pieces(text).filter_map(|piece| match piece {
         Ok(Piece::Value(specifier)) => Some(match specifier.width {

@@ -1,8 +1,8 @@
 //! `round(x, n)` of decimals, whose type is as it is written.
 //!
 //! Invariants:
-//! - Of a `DECIMAL(p, s)` and an n that is a constant, or computed of constants, it has n digits behind the point, or s where there are no more, from
-//!   the first rule of the analyzer to the last row. Of any other n it has s.
+//! - Of a `DECIMAL(p, s)` and an n that is a constant, or computed of constants, it has n digits behind the point, or s
+//!   where there are no more, from the first rule of the analyzer to the last row. Of any other n it has s.
 //! - What is halfway goes away from zero, and one digit more before the point always fits, but for 38 digits.
 //! - Floats are rounded as [`crate::rounding::round`] round them, and integers by DataFusion.
 //! - It is called `round`, of the same arguments: a column keeps its name.

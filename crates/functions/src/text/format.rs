@@ -133,9 +133,10 @@ fn formatted(pattern: &str, values: &[Option<&str>]) -> Result<String> {
 /// A width that is a value, and whether it is negative; NULL is 0.
 fn width_of(value: Option<&str>) -> Result<(usize, bool)> {
     let given = value.unwrap_or("0");
-    let signed: i64 = given.trim().parse().map_err(|_| {
-        Error::new(ErrorKind::InvalidText, format!("a width of format() is no number: \"{given}\""))
-    })?;
+    let signed: i64 = given
+        .trim()
+        .parse()
+        .map_err(|_| Error::new(ErrorKind::InvalidText, format!("a width of format() is no number: \"{given}\"")))?;
     let width = bounded(usize::try_from(signed.unsigned_abs()).unwrap_or(usize::MAX))?;
     Ok((width, signed < 0))
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - `format()` makes its result, and estimates its size, of what is read here.
-//! - A specifier is PostgreSQL's: `%[position$][-][width]type`, with a width that may be a value (`*`, `*position$`). Anything else is an error.
+//! - A specifier is PostgreSQL's: `%[position$][-][width]type`, with a width that may be a value (`*`, `*position$`).
+//!   Anything else is an error.
 
 use alluvia_types::{Error, ErrorKind, Result};
 
@@ -91,13 +92,22 @@ impl Specifier {
             (Some(digits), behind) => match behind.strip_prefix('$') {
                 Some(behind) => (Some(position_of(digits)?), behind),
                 // The number is a width: no `-` stands behind it.
-                None => return Specifier { position: None, is_left: false, width: written(digits)?, conversion: Conversion::Plain }.converted(behind),
+                None => {
+                    return Specifier {
+                        position: None,
+                        is_left: false,
+                        width: written(digits)?,
+                        conversion: Conversion::Plain,
+                    }
+                    .converted(behind);
+                }
             },
             (None, behind) => (None, behind),
         };
         let unsigned = text.trim_start_matches('-');
         let (width, behind) = Width::read(unsigned)?;
-        Specifier { position, is_left: unsigned.len() < text.len(), width, conversion: Conversion::Plain }.converted(behind)
+        Specifier { position, is_left: unsigned.len() < text.len(), width, conversion: Conversion::Plain }
+            .converted(behind)
     }
 
     /// The specifier with the conversion that a text begins with, and what is behind it.

@@ -1,10 +1,10 @@
 //! Conditions of predicates that compare a column, its year, or the unit that it is cut to, with constants.
 //!
 //! Invariants:
-//! - A condition is true for exactly the rows for which the predicate is, and its negation for exactly those for which the predicate is false.
-//!   NOT is moved to the columns, where false can be told from unknown.
-//! - What a form of a predicate means is said here alone. Who has expressions of its own tells their forms ([`Expressions`]): `predicate`
-//!   those of statements' trees, `rule::condition` those of plans.
+//! - A condition is true for exactly the rows for which the predicate is, and its negation for exactly those for which
+//!   the predicate is false. NOT is moved to the columns, where false can be told from unknown.
+//! - What a form of a predicate means is said here alone. Who has expressions of its own tells their forms
+//!   ([`Expressions`]): `predicate` those of statements' trees, `rule::condition` those of plans.
 
 use super::statement::{Condition, Literal, Test};
 use super::units::{Cut, test_of};

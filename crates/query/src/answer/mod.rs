@@ -1,8 +1,9 @@
 //! Answers from the index, without planning: the short path.
 //!
-//! A statement's tree is recognised ([`recognise`], [`predicate`], [`comparison`]), its conditions become sets of codes ([`conditions`], [`bound`]), and the tree of
-//! summaries, the packed codes and the tail are asked ([`run`]); the answer's columns are made as the planner would name and
-//! type them ([`schemas`], [`columns`]). Planning costs milliseconds; this takes as long as the answer does.
+//! A statement's tree is recognised ([`recognise`], [`predicate`], [`comparison`]), its conditions become sets of codes
+//! ([`conditions`], [`bound`]), and the tree of summaries, the packed codes and the tail are asked ([`run`]); the
+//! answer's columns are made as the planner would name and type them ([`schemas`], [`columns`]). Planning costs
+//! milliseconds; this takes as long as the answer does.
 //!
 //! Invariant: the general way is always right, and this one gives the same rows or steps aside.
 

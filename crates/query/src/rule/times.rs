@@ -1,4 +1,5 @@
-//! Days, units and years of a time, as plans say them. What a comparison of them with a constant means, `answer::units` and `answer::years` say.
+//! Days, units and years of a time, as plans say them. What a comparison of them with a constant means, `answer::units`
+//! and `answer::years` say.
 
 use super::condition::column_of;
 use crate::answer::{Cut, Subject};
@@ -50,8 +51,8 @@ pub(super) fn date_of(expr: &Expr, def: &TableDef) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::condition::literal_of;
+    use super::*;
     use crate::answer::{Condition, Literal, Test};
     use crate::table::testing;
     use datafusion::common::ScalarValue;

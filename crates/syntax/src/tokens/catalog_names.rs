@@ -1,7 +1,7 @@
 //! Whether a statement names something of PostgreSQL's catalog.
 //!
-//! Invariant: such a statement has its own way with lists and `ARRAY(SELECT ...)` (`pg_catalog::rewrite`, which knows what the catalog has none
-//! of), whether it has parameters or not. No pass of this crate writes these out in it.
+//! Invariant: such a statement has its own way with lists and `ARRAY(SELECT ...)` (`pg_catalog::rewrite`, which knows
+//! what the catalog has none of), whether it has parameters or not. No pass of this crate writes these out in it.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 

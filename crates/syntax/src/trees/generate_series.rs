@@ -129,8 +129,8 @@ fn series(factor: &TableFactor) -> Option<RowsCall<'_>> {
     rows_call(factor).filter(|call| call.name == SERIES && !call.with_ordinality)
 }
 
-/// `generate_series(bounds) AS g(x)` with a subquery among the bounds as `(SELECT unnest(generate_series(bounds)) AS value) AS g(x)`. What is
-/// LATERAL is left to [`super::lateral_functions`].
+/// `generate_series(bounds) AS g(x)` with a subquery among the bounds as `(SELECT unnest(generate_series(bounds)) AS
+/// value) AS g(x)`. What is LATERAL is left to [`super::lateral_functions`].
 fn compute_bounds(factor: &mut TableFactor) {
     let Some(RowsCall { arguments: bounds, alias, says_lateral: false, .. }) = series(factor) else { return };
     if !bounds.iter().any(has_subquery) {

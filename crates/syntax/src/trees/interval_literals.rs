@@ -1,5 +1,6 @@
-//! Texts of intervals that planning does not read, or reads otherwise, become months, days and microseconds: clock times (`'1 day 02:00:00'`),
-//! ISO 8601 (`'P1DT2H'`), a sign by itself, `ago`, years with months (`'1-2'`) and numbers without a unit.
+//! Texts of intervals that planning does not read, or reads otherwise, become months, days and microseconds: clock
+//! times (`'1 day 02:00:00'`), ISO 8601 (`'P1DT2H'`), a sign by itself, `ago`, years with months (`'1-2'`) and numbers
+//! without a unit.
 //!
 //! Invariant: what is changed means what PostgreSQL reads there; every other text stays as it is, for planning to read or to refuse.
 

@@ -1,11 +1,13 @@
-//! Comparisons with computed lists, slices without a bound, and written rows: `x < ANY (list)`, `list[2:]`, `(a, b) IS NULL`.
+//! Comparisons with computed lists, slices without a bound, and written rows: `x < ANY (list)`, `list[2:]`, `(a, b) IS
+//! NULL`.
 //!
 //! Invariants, as in PostgreSQL:
 //! - `x op ANY (list)` and `ALL` of what is no written list and no query become calls of [`QUANTIFIED_CALL`], which says what they mean.
 //! - A slice without a bound begins with the first element, or ends with the last.
 //! - A written row is NULL if all its parts are, and is not NULL if none of them is.
-//! - Comes after all that knows written lists. A comparison with parameters in it stays as it is until they have values. A statement that
-//!   names something of `pg_` is left alone, also when its parameters get values: the catalog has its own way with lists.
+//! - Comes after all that knows written lists. A comparison with parameters in it stays as it is until they have
+//!   values. A statement that names something of `pg_` is left alone, also when its parameters get values: the catalog
+//!   has its own way with lists.
 //! - A column keeps the name that its text gives it.
 
 use crate::parameters::is_parameter;

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - What is added up is exact: the value does not depend on the order of the rows, nor on the threads, and is the one that the index gives.
 //! - Only the last step, a quotient (and a root), is rounded to a double.
-//! - Types stay: all of these are doubles, but averages of durations, which are durations ([`crate::aggregates::interval_avg`]). So do names.
+//! - Types stay: all of these are doubles, but averages of durations, which are durations
+//!   ([`crate::aggregates::interval_avg`]). So do names.
 //!
 //! DataFusion 55.2 makes doubles of all values first: the average of epochs in microseconds is off by microseconds, and numbers of 19 digits
 //! that differ in their last have no variance. Variances as PostgreSQL has them of `numeric` (`numeric_stddev_internal`): n times the sum of
