@@ -5,6 +5,7 @@
 
 mod data;
 mod package;
+mod paths;
 mod run;
 mod tidy;
 

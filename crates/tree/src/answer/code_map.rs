@@ -1,4 +1,4 @@
-//! From codes of a level to a few digits: rows are grouped by what their codes stand for elsewhere.
+//! Code maps: from codes of a level to a few digits, by what the codes stand for elsewhere.
 //!
 //! Invariant: every code has a digit, 0 where it was given none, as codes have that are newer than the map.
 //!

@@ -10,10 +10,9 @@
 //!
 //! Estimates know of codes alone: for them a box is cut in two, what codes tell and its edges ([`BoxQuery::without_edges`]).
 
-use super::code_set::{CodeSet, Overlap};
-use super::nodes::NodeTree;
 use super::question::{BoxQuery, LevelFilter};
 use crate::filter::Mask;
+use crate::nodes::{CodeSet, NodeTree, Overlap};
 use crate::segment::BlockIndex;
 use alluvia_types::ColumnId;
 use arrow::array::{Array, ArrayRef, AsArray};

@@ -1,4 +1,4 @@
-//! From codes at the grouped levels to a group's number.
+//! Group keys: from codes at the grouped levels to the number of a group.
 //!
 //! Invariants:
 //! - A group's index is a mixed-radix number of its digits, one of each level; it is the group's number where there are few

@@ -1,11 +1,11 @@
 //! Answering from rows that are in no segment yet.
 
-use super::code_set::CodeSet;
 use super::question::BoxQuery;
 use super::segments::Answer;
-use super::walk::integer_at;
 use crate::filter::{MASK_ROWS, Mask, PackedTest, filter};
-use crate::side::scaled_integer;
+use crate::nodes::CodeSet;
+use crate::packed::scaled_integer;
+use crate::summary::integer_at;
 use alluvia_space::LevelCodes;
 use alluvia_types::{Error, Result};
 use arrow::array::{Array, ArrayRef, AsArray};

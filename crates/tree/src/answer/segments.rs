@@ -176,7 +176,7 @@ pub(crate) fn read_cut(
     let readings = readings(query, segments, cut)?;
     match cut {
         [first, ..] if cut.len() > ALONE_MAX => {
-            segments[first.segment].segment.passes().read(query, readings, cut, threads, into)
+            segments[first.segment].segment.context().shared::<Passes>().read(query, readings, cut, threads, into)
         }
         _ => read(query, &readings, cut, &mut Scratch::default(), into),
     }

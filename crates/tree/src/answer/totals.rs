@@ -9,7 +9,7 @@
 
 use crate::filter::{FloatSums, PackedSums};
 use crate::float_sum::Compensated;
-use crate::side::{SCALE_MAX, powi, units};
+use crate::packed::{SCALE_MAX, powi, units};
 use alluvia_types::ColumnId;
 
 /// Floats beyond this are left to the general way: sums of their squares might pass what a float holds.

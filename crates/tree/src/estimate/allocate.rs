@@ -1,4 +1,4 @@
-//! Which strata to read at a thicker rung.
+//! Allocation: the strata to read at a thicker rung.
 //!
 //! Invariant: a stratum is never chosen for what was drawn *in it*. Strata whose draw was large by chance show a large
 //! variance, would be read again and corrected downwards, while those whose draw was small by chance would stay: with

@@ -1,4 +1,4 @@
-//! From samples to intervals.
+//! Intervals, computed from samples of strata.
 //!
 //! The estimator of a sum is, for each pooled stratum of N rows of which n were drawn,
 //!

@@ -1,4 +1,4 @@
-//! What was drawn of one group: moments for each stratum in which the group was seen.
+//! The sample of one group: moments for each stratum in which the group was seen.
 //!
 //! Invariants:
 //! - Cells are sorted by stratum, and hold at least one row each: their number is bounded by the rows drawn, not by

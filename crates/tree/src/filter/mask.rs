@@ -1,4 +1,4 @@
-//! Which rows of a block are selected.
+//! Masks: the selected rows of a block.
 //!
 //! Invariants:
 //! - Row `i` is bit `i % 64` of word `i / 64`; a mask does not know how many rows its block has.

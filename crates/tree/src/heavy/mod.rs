@@ -1,4 +1,4 @@
-//! The rows of a segment whose values outweigh all others: they are never drawn, but counted exactly.
+//! Heavy rows: the rows of a segment whose values outweigh all others. Heavy rows are never drawn, but counted exactly.
 //!
 //! Invariants:
 //! - A measure's heavy rows are those of a segment whose values are larger in size than one limit. The limit depends on the segment's
@@ -19,17 +19,20 @@ mod tests;
 mod values;
 mod verify;
 
-pub(crate) use find::{Finder, find};
+pub(crate) use find::Finder;
 pub(crate) use section::encode;
 pub(crate) use values::each_value;
+pub(crate) use verify::verify_heavy;
 
-use crate::answer::code_at;
 use crate::estimate::Known;
 use crate::layout::BLOCK_ROWS;
+use crate::packed::code_at;
 use crate::segment::Segment;
 use alluvia_types::Result;
+use find::find;
+use section::written;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// At most one row in so many is heavy.
 const ROWS_PER_HEAVY: u64 = 256;
@@ -115,6 +118,18 @@ impl Heavy {
     pub(crate) fn bytes(&self) -> u64 {
         (self.rows.len() * (4 + 8 + 4 * self.codes.len()) + size_of_val(self.light.as_slice())) as u64
     }
+}
+
+/// The heavy rows of a measure of a segment, by its place: as they were written, or found now.
+pub(crate) fn heavy_rows(segment: &Segment, measure: usize) -> Result<Arc<Heavy>> {
+    segment.derived(measure, || {
+        let heavy = match written(segment, measure)? {
+            Some(heavy) => heavy,
+            None => find(segment, measure)?,
+        };
+        let bytes = heavy.bytes();
+        Ok((heavy, bytes))
+    })
 }
 
 /// The blocks of rows that ascend.

@@ -1,8 +1,7 @@
 //! Packed values of a measure, row by row, as doubles with NULL as 0: what estimates work on.
 
-use crate::answer::values_of;
-use crate::segment::Segment;
-use crate::side::{Encoding, Value, powi, value_at};
+use crate::packed::{Encoding, Value, powi, value_at};
+use crate::segment::{Segment, values_of};
 use alluvia_types::Result;
 
 /// Calls `each` with all rows of a segment and their values, block by block.

@@ -1,4 +1,4 @@
-//! Which encoding and compression each column gets, chosen by the first rows of a file.
+//! The choice of an encoding and a compression for each column, by the first rows of a file.
 //!
 //! - Few distinct values make a dictionary. Text and binary have their own, see `bytes_column`.
 //! - Other integers, dates and times are bit-packed by difference: in curve order they are near their neighbours.

@@ -1,4 +1,4 @@
-//! What answers cost, exact ones and estimates: counts of work by kind, and what each kind costs.
+//! The cost model of answers, exact ones and estimates: counts of work by kind, and nanoseconds for each kind.
 //!
 //! Invariants:
 //! - Work is counted before it is done, from summaries alone; counting reads no stream.

@@ -1,4 +1,4 @@
-//! How far segments are walked before anything is known of what reading them takes.
+//! The first walk of an estimate: how far segments are walked before anything is known of the cost of reading them.
 //!
 //! Invariants:
 //! - Every block that is cut lies below exactly one of the nodes that come out, and what is not below them was answered by summaries.
@@ -10,7 +10,8 @@
 //! by scattered sets of members, these say as much. So some of them are looked into, and all of them if that spares enough.
 
 use super::SampleRequest;
-use crate::answer::{Answer, CutNode, FANOUT, SegmentRows};
+use crate::answer::{Answer, CutNode, SegmentRows};
+use crate::nodes::FANOUT;
 use alluvia_types::Result;
 
 /// Nodes that all segments have together at the height that is walked to before any is looked into, at least: so many strata are worth

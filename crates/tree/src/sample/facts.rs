@@ -1,12 +1,13 @@
-//! What summaries say of cut nodes before anything is read, and which nodes cannot be strata.
+//! Facts that summaries state of cut nodes before anything is read, and the nodes that cannot be strata.
 //!
 //! Invariant: a node whose summaries tell too little for a stratum is looked into; what is still unknown of single blocks is read exactly.
 
 use super::SampleRequest;
 use super::knowns::NodeKnowns;
 use super::possible::Possible;
-use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, NodeTree, SegmentRows};
+use crate::answer::{Answer, BoxQuery, Boxes, CutNode, SegmentRows};
 use crate::estimate::Known;
+use crate::nodes::{CodeSet, NodeTree};
 use alluvia_types::Result;
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,7 +60,11 @@ pub(super) struct Summaries<'a> {
 
 impl<'a> Summaries<'a> {
     pub(super) fn new(question: &BoxQuery, rows: &'a SegmentRows) -> Result<Summaries<'a>> {
-        let knowns = question.measures.iter().map(|of| rows.segment.knowns(of.column)).collect::<Result<_>>()?;
+        let knowns = question
+            .measures
+            .iter()
+            .map(|of| NodeKnowns::of_column(&rows.segment, of.column))
+            .collect::<Result<_>>()?;
         Ok(Summaries { rows, nodes: rows.segment.nodes()?, knowns })
     }
 }

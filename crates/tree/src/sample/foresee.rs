@@ -1,4 +1,4 @@
-//! What each rung promises, in error and in cost, by what summaries say; and whether to draw at all.
+//! The choice of a rung: error and cost that summaries promise of each, and whether to draw at all.
 //!
 //! Invariants:
 //! - An estimate is begun only if what it is expected to cost, with the exact answer that has to follow where it is not good enough, is
@@ -18,8 +18,7 @@ use super::glimpse::Reading;
 use super::{Goal, LOOKS, Otherwise, SampleRequest, SegmentRows, draw, possible, strata};
 use crate::answer::{Answer, BLOCKS_PER_THREAD};
 use crate::estimate::{Aggregate, Plan};
-use crate::ladder::rung_rate;
-use crate::layout::BLOCK_ROWS;
+use crate::layout::{BLOCK_ROWS, rung_rate};
 use std::collections::BTreeSet;
 
 /// The expected cost of an estimate, of the exact answer's, up to which it is begun: what is foreseen may be a quarter too little.

@@ -1,4 +1,4 @@
-//! What an answer will have to read, seen from a few of its cut nodes.
+//! The foreseen work of an answer, extrapolated from a few of its cut nodes.
 //!
 //! Invariants:
 //! - At most one node in [`ONE_IN`] is looked at, or [`LOOKS_MIN`], and never more than [`LOOKS_MAX`]; an exact answer walks them all. So
@@ -11,9 +11,11 @@
 use super::cost::{Kind, Work};
 use super::facts::{self, Facts, Found};
 use super::{SampleRequest, possible};
-use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutBlock, CutNode, FANOUT, SegmentRows, Wanted};
-use crate::segment::{BlockIndex, Segment};
-use crate::side::{CodeBounds, Encoding};
+use crate::answer::{Answer, BoxQuery, Boxes, CutBlock, CutNode, SegmentRows, Wanted};
+use crate::heavy::heavy_rows;
+use crate::nodes::{CodeSet, FANOUT};
+use crate::packed::{CodeBounds, Encoding};
+use crate::segment::{BlockIndex, Segment, values_of};
 use alluvia_types::Result;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -209,7 +211,7 @@ fn exact_block(
     }
     for measure in &question.measures {
         let Some(place) = index.table.measures.iter().position(|(id, _)| *id == measure.column) else { continue };
-        let (count, has_nulls) = crate::answer::values_of(index, place, segment, block.block);
+        let (count, has_nulls) = values_of(index, place, segment, block.block);
         if count > 0 && (has_nulls || measure.wanted != Wanted::default()) {
             values(index.table.measures[place].1.encodings[block.block], measure.wanted, rows, share, work);
         }
@@ -247,7 +249,7 @@ fn heavy_of(boxes: &Boxes, segment: &Arc<Segment>, index: &BlockIndex, facts: &F
     let mut heavy = 0;
     for measure in &question.measures {
         let Some(place) = index.table.measures.iter().position(|(id, _)| *id == measure.column) else { continue };
-        heavy += segment.heavy(place)?.places(rows.clone()).len() * columns;
+        heavy += heavy_rows(segment, place)?.places(rows.clone()).len() * columns;
     }
     Ok(heavy as f64)
 }

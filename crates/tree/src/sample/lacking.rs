@@ -1,4 +1,4 @@
-//! Which groups have no value of a measure, by how many values summaries say that nodes have.
+//! Groups without a value of a measure, found by the counts of values in summaries.
 //!
 //! Invariants:
 //! - A node whose summary counts no value of a measure has none, of whatever group. In others each of their groups may have some.

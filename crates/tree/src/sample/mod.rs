@@ -33,19 +33,19 @@ mod lacking;
 mod moments;
 mod possible;
 mod refine;
+mod rung_sums;
 mod strata;
 mod tally;
 
-use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, SegmentRows, can_answer};
+use crate::answer::{Answer, BoxQuery, Boxes, CutNode, SegmentRows, can_answer};
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
-use crate::ladder::rung_rate;
+use crate::layout::rung_rate;
+use crate::nodes::CodeSet;
 use alluvia_types::Result;
 pub use descend::STRATA_MIN;
 use descend::walk_all;
 use facts::Facts;
 use glimpse::{Reading, glimpse};
-pub(crate) use knowns::NodeKnowns;
-pub(crate) use moments::moments;
 use strata::Strata;
 use tally::Look;
 

@@ -1,11 +1,12 @@
-//! Which groups the rows of a node may be of, by the codes that summaries say are there.
+//! Groups that the rows of a node may be of, by the codes that summaries say are there.
 //!
 //! Invariant: a group with a row in the node is among them; others may be, too: of several levels every combination is, and of a level
 //! whose codes a map makes few of, where a node does not tell its codes, every one of which some code may lie between the node's bounds.
 
 use super::SampleRequest;
 use super::facts::Facts;
-use crate::answer::{BoxQuery, CodeMap, CodeSet, GroupKeys, NodeTree};
+use crate::answer::{BoxQuery, CodeMap, GroupKeys};
+use crate::nodes::{CodeSet, NodeTree};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 

@@ -25,11 +25,13 @@
 //! hold together.
 
 use super::facts::{self, Facts, Gathered};
+use super::knowns::NodeKnowns;
 use super::strata::{self, Run, Strata};
 use super::{Estimates, Goal, Otherwise, SampleRequest, Source, possible};
-use crate::answer::{Answer, Boxes, CodeSet, CutNode, SegmentRows, can_answer};
+use crate::answer::{Answer, Boxes, CutNode, SegmentRows, can_answer};
 use crate::estimate::{Kind, Plan};
-use crate::ladder::rung_rate;
+use crate::layout::rung_rate;
+use crate::nodes::CodeSet;
 use alluvia_types::{ColumnId, Result};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -306,7 +308,7 @@ impl Refiner {
         let Refiner { refine, segments, into, strata, .. } = self;
         let asked = refine.asked();
         match (work, strata) {
-            (Work::Know(at, column), _) => drop(segments[at].segment.knowns(column)?),
+            (Work::Know(at, column), _) => drop(NodeKnowns::of_column(&segments[at].segment, column)?),
             (Work::Nodes(cut), _) => strata::read_nodes(&asked, segments, cut.iter(), into)?,
             (Work::Restart(reads), Some(strata)) => strata.restart(&reads),
             (Work::Draw(runs), Some(strata)) => strata.draw(&asked, segments, &runs, into)?,

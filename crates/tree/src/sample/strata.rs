@@ -11,10 +11,11 @@ use super::glimpse::Reading;
 use super::lacking::{Lacking, doubtful};
 use super::tally::{Look, Tally};
 use super::{Estimates, Foreseen, Otherwise, SampleRequest, draw};
-use crate::answer::{Answer, Boxes, CodeSet, CutNode, SegmentRows, read_cut};
+use crate::answer::{Answer, Boxes, CutNode, SegmentRows, read_cut};
 use crate::estimate::{Hidden, Known, Plan, Stratum};
-use crate::heavy::Heavy;
-use crate::ladder::rung_rate;
+use crate::heavy::{Heavy, heavy_rows};
+use crate::layout::rung_rate;
+use crate::nodes::CodeSet;
 use crate::segment::Segment;
 use alluvia_types::{ColumnId, Error, Result};
 use std::cell::OnceCell;
@@ -432,7 +433,7 @@ impl HeavyRows<'_> {
         }
         let segment = &self.segments[at].segment;
         let place = segment.index()?.table.measures.iter().position(|(id, _)| *id == self.column);
-        let heavy = place.map(|place| segment.heavy(place)).transpose()?.filter(|heavy| !heavy.is_empty());
+        let heavy = place.map(|place| heavy_rows(segment, place)).transpose()?.filter(|heavy| !heavy.is_empty());
         Ok(self.last.insert((at, heavy)).1.clone())
     }
 }

@@ -1,4 +1,4 @@
-//! What was drawn, and what it says.
+//! The tally of drawn rows: their counts and sums by group, and the intervals that follow.
 //!
 //! Invariants:
 //! - Frame 0 counts rows, frame 1 + m values of measure m; a group has a sample for each.

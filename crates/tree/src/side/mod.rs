@@ -10,15 +10,9 @@
 //! Stripes are written while rows come in, so a writer holds one stripe and the summaries, whatever the segment's size.
 
 mod format;
-mod measure;
-mod pack;
 mod read;
 mod write;
 
 pub(crate) use format::{Header, SectionKind};
-pub(crate) use measure::{Encoding, MeasureValues, PackedAs, SCALE_MAX, Value, powi, scaled_integer, units, value_at};
-#[cfg(test)]
-pub(crate) use pack::pack_codes;
-pub(crate) use pack::{CodeBounds, key_width, unpack_codes, unpack_keys};
 pub(crate) use read::{SideFile, Stripes};
 pub(crate) use write::{OptionalSections, SideWriter};

@@ -6,7 +6,7 @@ use super::presence::PresenceBuilder;
 use super::table::BlockTable;
 use super::{ColumnSummary, LevelSummary};
 use crate::layout::segment_schema;
-use crate::side::{CodeBounds, Encoding, MeasureValues, PackedAs};
+use crate::packed::{CodeBounds, Encoding, MeasureValues, PackedAs};
 use alluvia_space::TableDef;
 use alluvia_types::ColumnId;
 use arrow::array::{Array, ArrayRef, UInt32Array};

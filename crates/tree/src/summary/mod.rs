@@ -1,4 +1,4 @@
-//! What is known of each block without reading it.
+//! Summaries: bounds, NULL counts, codes and sums of each block, known without reading the block.
 //!
 //! Invariants:
 //! - Bounds are bounds: no value of a block lies outside them, by the order Arrow's kernels compare with. Whatever cannot
@@ -17,7 +17,7 @@ pub(crate) use bounds::{lower_bound, upper_bound};
 pub(crate) use build::{BlockCodes, SummaryBuilder, least_and_greatest};
 pub use measures::{FloatSummary, MeasureSummary};
 pub use presence::LevelSummary;
-pub(crate) use table::{BlockTable, decode_presence, encode_presence};
+pub(crate) use table::{BlockTable, decode_presence, encode_presence, integer_at};
 
 use crate::layout::block_rows;
 use alluvia_types::ColumnId;

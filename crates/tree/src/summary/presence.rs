@@ -1,11 +1,11 @@
-//! Which codes of a level a block holds.
+//! Presence: the codes of a level that a block holds.
 //!
 //! Always whether it holds NULL, and the smallest and largest other code. Where these are less than [`SPAN_MAX`] apart, also
 //! a bitmap from the smallest on: blocks are neighbourhoods in the curve's order, so the bitmap is short where the level is
 //! coarse, and where it is fine the range alone says most of what can be said.
 
 use super::table::LevelBounds;
-use crate::side::CodeBounds;
+use crate::packed::CodeBounds;
 use arrow::array::{Array, BinaryArray, BinaryBuilder, BooleanArray, UInt32Array};
 
 /// Codes that a bitmap spans at most.

@@ -1,4 +1,4 @@
-//! Whether keys and codes belong to the values beside which they are stored.
+//! Verification of keys and codes: they belong to the values beside which they are stored.
 //!
 //! Invariants:
 //! - A key follows from a row's values and the table's layout, a code from its values and the table's dictionaries: both are made anew

@@ -18,11 +18,11 @@ mod part;
 mod select;
 mod visit;
 
-use super::code_set::CodeSet;
 use super::groups::{GroupKeys, GroupSpan};
 use super::question::{BoxQuery, LevelFilter};
 use super::segments::{Answer, SegmentRows, answer_apart};
 use super::totals::WantedMeasure;
+use crate::nodes::CodeSet;
 use crate::segment::Segment;
 use alluvia_space::LevelCodes;
 use alluvia_types::Result;

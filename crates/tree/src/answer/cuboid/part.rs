@@ -1,9 +1,9 @@
-//! What a cell gets of one measure: of a group of rows that were added up, or of one row.
+//! Parts of a cell: the values of one measure that a group of rows, or one row, adds to it.
 
 use super::super::totals::{LARGE, MeasureTotals, WantedMeasure};
-use super::super::walk::integer_at;
 use crate::float_sum::Compensated;
-use crate::side::{scaled_integer, units};
+use crate::packed::{scaled_integer, units};
+use crate::summary::integer_at;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! From a question to the places of each axis that its answer is the sum of.
+//! Selection in a cuboid: the places on each axis whose cells add up to an answer.
 
 use super::super::question::BoxQuery;
 use super::cells::Axis;

@@ -10,11 +10,10 @@
 //! An exact answer adds up box by box ([`super::answer`]), for then a box tests no filter but its own open ones. A sample may not: a node
 //! that two boxes cut is one stratum, whose rows were drawn once.
 
-use super::code_set::Overlap;
-use super::nodes::FANOUT;
 use super::question::BoxQuery;
 use super::segments::{Answer, CutBlock, SegmentRows, Versions};
 use super::walk::{add_covered, all_tests, visible, walk_below};
+use crate::nodes::{FANOUT, Overlap};
 use alluvia_types::Result;
 
 /// Boxes and filters that have a bit each.

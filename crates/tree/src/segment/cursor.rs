@@ -7,10 +7,10 @@
 //! read of them. The other columns, `_version` and `_ordinal` are read from Parquet. Columns that the definition has and the segment
 //! lacks are NULL; columns that were dropped since are left out.
 
+use super::{BlockIndex, Segment};
 use crate::chunk::{CodedColumn, RowChunk};
 use crate::layout::BLOCK_ROWS;
 use crate::parquet_file::RowReader;
-use crate::segment::{BlockIndex, Segment};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::{LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -110,7 +110,7 @@ impl SegmentCursor {
             rows = rows.start / block * block..rows.end.next_multiple_of(block).min(meta.rows);
             chunk_rows = chunk_rows.next_multiple_of(BLOCK_ROWS);
         }
-        let reader = RowReader::open(segment, &read, rows.clone(), chunk_rows)?;
+        let reader = segment.read_rows(&read, rows.clone(), chunk_rows)?;
         let (segment, schema) = (Arc::clone(segment), Arc::new(Schema::new(fields)));
         Ok(SegmentCursor {
             segment,

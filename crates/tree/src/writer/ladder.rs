@@ -1,16 +1,14 @@
 //! Writing of a segment together with its ladder, in one pass.
 //!
 //! A row's weight is computed once; the rows of a rung are picked from the chunk on its way into the segment, and the next
-//! rung's from those, and so the bands of a banded segment are counted. The segment that a rung hangs from is cut into blocks by row count, so where a block begins among the rung's
-//! rows is counted while they come.
+//! rung's from those, and so the bands of a banded segment are counted. The segment that a rung hangs from is cut into blocks by
+//! row count, so where a block begins among the rung's rows is counted while they come.
 
-use super::{rung_limit, rungs_of};
-use crate::bands::BandCounter;
+use super::SegmentWriter;
 use crate::chunk::RowChunk;
 use crate::context::TreeContext;
-use crate::layout::BLOCK_ROWS;
+use crate::layout::{BLOCK_ROWS, BandCounter, rung_limit, rungs_of};
 use crate::meta::{RungMeta, SegmentMeta};
-use crate::writer::SegmentWriter;
 use alluvia_space::weight::weight;
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, Result, SegmentId, Stage, Version};

@@ -14,20 +14,14 @@
 //! times as thick as the next a sample of 2 % read 12.5 %, and an estimate was hardly faster than the exact answer. From 1/4 on they would
 //! cost half as much room as the rows, from 1/2 on as much: so only tables have these that ask for them.
 
-mod sums;
-mod verify;
-mod write;
-
-pub(crate) use sums::RungSums;
-pub(crate) use verify::identities_of;
-pub use write::LadderWriter;
+use super::BLOCK_ROWS;
 
 /// The thinnest rung that there can be.
 const RUNG_LAST: u32 = 31;
 
 /// Rows that a rung is worth writing for, unless told otherwise: a quarter of a block. A table of many rows has many segments of a million or
 /// two, and an estimate of all of them needs few rows of each.
-pub const RUNG_ROWS_MIN: u64 = crate::layout::BLOCK_ROWS as u64 / 4;
+pub const RUNG_ROWS_MIN: u64 = BLOCK_ROWS as u64 / 4;
 
 /// The weights of rung `rung` lie below this. Rung 0 is the segment itself, which has no limit.
 pub fn rung_limit(rung: u32) -> Option<u64> {

@@ -1,14 +1,14 @@
 //! Writing of a segment.
 //!
-//! One pass: rows come in key order, in chunks of any size, or blocks do whose rows a [`crate::LadderWriter`] has brought into bands; every [`BLOCK_ROWS`] rows end a block, whose pages, packed codes
-//! and summary are made together while its values are in the processor's cache. Memory is one Parquet row group (encoded),
-//! one stripe of the side file, the summaries, and of a segment with a ladder twice as many rows of each measure as can be heavy.
+//! One pass: rows come in key order, in chunks of any size, or blocks do whose rows a [`crate::LadderWriter`] has brought into bands;
+//! every [`BLOCK_ROWS`] rows end a block, whose pages, packed codes and summary are made together while its values are in the processor's
+//! cache. Memory is one Parquet row group (encoded), one stripe of the side file, the summaries, and of a segment with a ladder twice as
+//! many rows of each measure as can be heavy.
 
-use crate::bands::Bands;
 use crate::chunk::{CodedColumn, RowChunk};
 use crate::context::TreeContext;
 use crate::heavy::{Finder, encode};
-use crate::layout::{BLOCK_ROWS, segment_schema};
+use crate::layout::{BLOCK_ROWS, Bands, segment_schema};
 use crate::meta::SegmentMeta;
 use crate::parquet_file::{Expected, ParquetWriter, Piece};
 use crate::side::{Header, OptionalSections, SideWriter};

@@ -1,4 +1,4 @@
-//! The wide tree above a segment's blocks.
+//! The wide tree above a segment's blocks, and the sets of codes that walks lay over its nodes.
 //!
 //! Invariants:
 //! - A node at height 0 is a block; above, a node is [`FANOUT`] consecutive nodes of the height below, or what is left of
@@ -8,10 +8,15 @@
 //! This is the directory of VOLAP's Hilbert PDC tree (Dehne, Robillard, Rau-Chaplin, Burke, IEEE Cluster 2016), packed instead of linked:
 //! segments are immutable, so nodes are arrays, and a node's children are found by arithmetic.
 
-use super::code_set::{CodeSet, Overlap, words_of};
-use crate::side::CodeBounds;
+mod code_set;
+
+pub use code_set::CodeSet;
+pub(crate) use code_set::Overlap;
+
+use crate::packed::CodeBounds;
 use crate::summary::BlockSummaries;
 use arrow::array::Array;
+use code_set::words_of;
 
 /// Children of a node.
 pub(crate) const FANOUT: usize = 16;

@@ -12,7 +12,7 @@
 //! block does here, and the rows of a box stay together. Rows need not be in full order of weight: sixteen bands keep runs of like values
 //! long enough to be packed well.
 
-use crate::layout::{BLOCK_ROWS, block_rows, blocks_of};
+use super::{BLOCK_ROWS, block_rows, blocks_of};
 
 /// How many bands a block has.
 const BANDS: usize = 1 << BAND_BITS;

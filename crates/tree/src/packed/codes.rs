@@ -134,6 +134,18 @@ fn unpack_each(packed: &[u8], width: usize, rows: usize, out: &mut Vec<u32>, add
     }
 }
 
+/// The code of a row.
+#[inline]
+pub(crate) fn code_at(packed: &[u8], bounds: CodeBounds, width: usize, row: usize) -> u32 {
+    let raw = match width {
+        0 => return bounds.min,
+        1 => u32::from(packed[row]),
+        2 => u32::from(u16::from_le_bytes([packed[2 * row], packed[2 * row + 1]])),
+        _ => u32::from_le_bytes(packed[4 * row..4 * row + 4].try_into().expect("4 bytes")),
+    };
+    if bounds.has_null && raw == 0 { 0 } else { bounds.base().wrapping_add(raw) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
