@@ -12,7 +12,8 @@
 //! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log unreadable.
 
 use crate::rights::{Rights, RightsChange};
-use alluvia_space::{Column, ORDINAL_COLUMN, TableDef, VERSION_COLUMN, sql_identifier};
+use alluvia_space::keywords::quoted;
+use alluvia_space::{Column, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
@@ -201,9 +202,9 @@ impl Catalog {
             [] => "SHOW TABLES lists the tables".to_owned(),
             near => {
                 // What must be written in double quotes is shown in them.
-                let shown = |name: &String| match sql_identifier(name) {
+                let shown = |name: &String| match quoted(name) {
                     plain if plain == *name => format!("'{plain}'"),
-                    quoted => quoted,
+                    in_quotes => in_quotes,
                 };
                 format!("did you mean {}?", near.iter().map(shown).collect::<Vec<_>>().join(" or "))
             }
