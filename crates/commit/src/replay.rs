@@ -1,4 +1,4 @@
-//! From log records back to published batches, when a database is opened.
+//! Replay of log records into published batches, when a database is opened.
 
 use crate::codec::decode;
 use crate::committer::Committer;

@@ -1,4 +1,4 @@
-//! From rows in arrival order to one chunk in key order, ready for a segment.
+//! Chunks in key order, ready for a segment, made of rows in arrival order.
 //!
 //! Rows get their keys and codes part by part, so that what is made on the way stays in the caches. Only columns of which the codes do not
 //! say all are joined and moved; names are not.

@@ -1,4 +1,4 @@
-//! The pipeline: from the tail to sorted segments to merged ones.
+//! The pipeline: sorts the tail into segments and merges them.
 //!
 //! Invariants:
 //! - P1: only this room writes the manifest, under one lock, after everything it names is synced.

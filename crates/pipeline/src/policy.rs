@@ -1,4 +1,4 @@
-//! What to merge, decided from sizes alone.
+//! The merge policy: the choice of what to merge, by sizes alone.
 //!
 //! A table's merged rows lie in *partitions* (disjoint key ranges, powers of two, so boxes of the curve) and in a
 //! *buffer*: merged segments over the whole key space that are still too few rows to be worth spreading. Sorted

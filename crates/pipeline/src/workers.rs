@@ -1,4 +1,4 @@
-//! Where parallel work runs.
+//! Workers: the port through which the pipeline runs parallel work, here or on other threads.
 
 use alluvia_types::{Error, Result};
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! When versions became visible, so that a freshness becomes a version.
+//! Times at which versions became visible, by which a freshness becomes a version.
 //!
 //! Invariants:
 //! - [`VisibleTimes::required`] is never below the true answer: times are coalesced only towards *fresher*.

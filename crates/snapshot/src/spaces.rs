@@ -1,4 +1,4 @@
-//! What the segments of a table share: its dictionaries and its fixed key ranges.
+//! Spaces: the dictionaries and the fixed key ranges that all segments of a table share.
 //!
 //! Invariants:
 //! - A table has one dictionary file; it is opened at most once, through the highest mark that anything durable needs.

@@ -1,4 +1,4 @@
-//! How thick the thickest rung of a table's ladders is.
+//! The option `ladder` of a table: the thickest rung of its segments' ladders.
 //!
 //! Invariant: the default is left out wherever definitions are kept, so a definition without the option is the bytes that it always was.
 //!

@@ -1,4 +1,4 @@
-//! Names a user may have meant.
+//! Near names: suggestions for a name that is not known, by edit distance.
 
 /// Up to three of `known` that resemble `wanted`, best first, each once, and never `wanted` itself; for "did you mean" hints.
 ///

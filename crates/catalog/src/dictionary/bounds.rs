@@ -1,4 +1,4 @@
-//! What the members of one level may come to.
+//! Bounds on the members of one level: room for all rows that wait, so that a sort never runs out of codes.
 //!
 //! Invariants:
 //! - Members of rows that were acknowledged have room, so that a sort never fails for want of it: it is a sort of all tables.

@@ -1,4 +1,4 @@
-//! From a column of one batch to small dense numbers: its *local ids*.
+//! Local ids: small dense numbers for the values of one column of a batch.
 //!
 //! Invariants:
 //! - Id 0 is NULL; other ids are given in order of first appearance, so they depend on the rows alone.

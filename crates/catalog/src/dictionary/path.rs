@@ -1,4 +1,4 @@
-//! From the local ids of a path's levels to local ids of its members.
+//! Local ids of a path's members, made of the local ids of its levels.
 //!
 //! A member is (parent, own value). The rows have the parent's local id and the value's local id; what comes out is one
 //! local id per row for the pair, in order of first appearance. NULL is one member at every level, under whatever parent:

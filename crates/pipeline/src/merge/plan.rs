@@ -1,4 +1,4 @@
-//! Which rows of which segments make which output.
+//! The plan of a merge: which rows of which segments make which output.
 
 use crate::options::PipelineOptions;
 use crate::policy::{Destination, destination, split, tier};

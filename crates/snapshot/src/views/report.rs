@@ -1,4 +1,4 @@
-//! What the views tell of themselves: system tables, metrics, and what the pipeline decides by.
+//! Reports on the views, for system tables, metrics and the decisions of the pipeline.
 
 use super::Views;
 use crate::ports::{BatchInfo, StageInfo};

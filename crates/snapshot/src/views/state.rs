@@ -1,4 +1,4 @@
-//! What the state of the views says of tables: which version and stage answer a statement, and what it reads then.
+//! The state of the views: for each table the version and the stages that answer a statement.
 
 use super::{Attached, State};
 use crate::manifest::TableBase;
