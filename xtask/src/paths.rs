@@ -1,12 +1,13 @@
 //! Paths of Rust source that lead into their own crate, found by tokens: what the rule about folders reads.
 //!
 //! Invariants:
-//! - Every path that begins with `crate`, `self` or `super` is found, in `use` and elsewhere, through groups within groups, and is
-//!   told from the crate's root.
+//! - Every path that begins with `crate`, `self` or `super` is found, in `use` and elsewhere, through groups within
+//!   groups, and is told from the crate's root.
 //! - Comments and literals hold no paths.
 //!
-//! Modules within a file count: `super` in one of them is the file's own module. Paths that begin with a module beside (`use words::wrapped`)
-//! stay within their folder, unless they stand in the crate's root, where [`imports`] reads them.
+//! Modules within a file count: `super` in one of them is the file's own module. Paths that begin with a module beside
+//! (`use words::wrapped`) stay within their folder, unless they stand in the crate's root, where [`imports`] reads
+//! them.
 
 /// A piece of source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,5 @@
-//! House rules, held by a program: dependency arrows, banned calls, file lengths, notes without an owner, links in docs.
+//! House rules, held by a program: dependency arrows, banned calls, file lengths, notes without an owner, links in
+//! docs.
 
 use crate::paths;
 use crate::run::{die, root};
@@ -93,7 +94,8 @@ const BANNED: &[(&str, &[&str], &str)] = &[
 /// Modules that touch users' own files, or the system's, not the database's.
 const USER_FILES: &[&str] = &["crates/copy/src/", "crates/query/src/engine.rs", "crates/fetch/src/certificates.rs"];
 
-/// Folders within rooms, from the lowest to the highest: each may use those before it, and no other. So there is no circle of folders.
+/// Folders within rooms, from the lowest to the highest: each may use those before it, and no other. So there is no
+/// circle of folders.
 const FOLDERS: &[(&str, &[&str])] = &[
     (
         "tree",
@@ -319,7 +321,8 @@ fn without_tests(text: &str) -> String {
     text.lines().filter(|line| !tests.hold(line)).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Which lines are a test's: what stands behind `#[cfg(test)]`, to the brace or the semicolon that ends it, which is indented as it is.
+/// Which lines are a test's: what stands behind `#[cfg(test)]`, to the brace or the semicolon that ends it, which is
+/// indented as it is.
 #[derive(Default)]
 struct Tests {
     /// The indentation of the item that is passed over.

@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub struct Replayed {
     /// What it published.
     pub published: Published,
-    /// The highest id of a table that it creates, though the table may be gone by now, even within the same batch: ids are not given out
-    /// again.
+    /// The highest id of a table that it creates, though the table may be gone by now, even within the same batch: ids
+    /// are not given out again.
     pub highest_created: Option<TableId>,
 }
 

@@ -29,7 +29,8 @@ impl Workers for Inline {
     }
 }
 
-/// Where the result of one job goes: what it comes to, or that it has ended without, by a panic or because nobody ran it.
+/// Where the result of one job goes: what it comes to, or that it has ended without, by a panic or because nobody ran
+/// it.
 pub(crate) struct Answer<R> {
     to: Option<mpsc::Sender<Result<R>>>,
 }

@@ -1,12 +1,12 @@
 //! SQL's keywords, and names as SQL writes them.
 //!
-//! Invariant: a name that [`quoted`] has written is read back as that name where definitions, queries and inserts name a table or a column. In lists of
-//! names alone (declarations of dimensions, names of cuboids, access lists) a keyword is a name like any other:
-//! [`quoted_for_letters`] is enough there.
+//! Invariant: a name that [`quoted`] has written is read back as that name where definitions, queries and inserts name
+//! a table or a column. In lists of names alone (declarations of dimensions, names of cuboids, access lists) a keyword
+//! is a name like any other: [`quoted_for_letters`] is enough there.
 
-/// Words that are not every name, in the order of their bytes: PostgreSQL 15's keywords of which it says so, and those that Alluvia's
-/// parser takes for the beginning of something else where a name of a table or column may stand (CUBE, DIRECTORY, LOCAL, ROLLUP, STRUCT,
-/// TOP, UNNEST).
+/// Words that are not every name, in the order of their bytes: PostgreSQL 15's keywords of which it says so, and those
+/// that Alluvia's parser takes for the beginning of something else where a name of a table or column may stand (CUBE,
+/// DIRECTORY, LOCAL, ROLLUP, STRUCT, TOP, UNNEST).
 #[rustfmt::skip]
 pub const KEYWORDS: [&str; 158] = [
     "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "between",

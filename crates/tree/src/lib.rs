@@ -1,18 +1,22 @@
 //! Segments: immutable runs of rows in key order, each a Parquet file beside a side file of codes and summaries.
 //!
 //! Invariants:
-//! - A segment is cut into blocks of [`BLOCK_ROWS`] rows; only the last block is shorter. A block is what a query skips or
-//!   reads, what a summary describes, and (unless its values are very long) one data page of every Parquet column.
-//! - Blocks ascend by curve key. So do the rows within a block, equal keys in the order they were written in, unless the segment is
-//!   *banded*: then the rows of a block lie in bands by weight, and ascend within these (`layout/bands.rs`).
-//! - Both files are synced, and so is their directory, before [`SegmentWriter::finish`] returns; they never change after.
+//! - A segment is cut into blocks of [`BLOCK_ROWS`] rows; only the last block is shorter. A block is what a query skips
+//!   or reads, what a summary describes, and (unless its values are very long) one data page of every Parquet column.
+//! - Blocks ascend by curve key. So do the rows within a block, equal keys in the order they were written in, unless
+//!   the segment is *banded*: then the rows of a block lie in bands by weight, and ascend within these
+//!   (`layout/bands.rs`).
+//! - Both files are synced, and so is their directory, before [`SegmentWriter::finish`] returns; they never change
+//!   after.
 //! - Every byte read has passed its checksum; whatever does not hold is an error that names the file and the section.
 //! - A segment's files are deleted only when it was retired and nobody holds it any more.
-//! - What is loaded of open segments (summaries, Parquet footers) is accounted and bounded; it can always be loaded again.
+//! - What is loaded of open segments (summaries, Parquet footers) is accounted and bounded; it can always be loaded
+//!   again.
 //!
-//! The Parquet file is what any tool opens: table columns and the hidden `_version` and `_ordinal`. The side file is what
-//! makes it an index: keys and level codes packed per block, so that merges and filters need not look at values, and per
-//! block the codes present, bounds, NULL counts and measures. Its format is in docs/FORMAT.md, section "Segments".
+//! The Parquet file is what any tool opens: table columns and the hidden `_version` and `_ordinal`. The side file is
+//! what makes it an index: keys and level codes packed per block, so that merges and filters need not look at values,
+//! and per block the codes present, bounds, NULL counts and measures. Its format is in docs/FORMAT.md, section
+//! "Segments".
 
 mod answer;
 mod chunk;

@@ -40,8 +40,8 @@ impl Views {
         based.chain(attached).cloned().collect()
     }
 
-    /// Every segment that the manifest or a record of the log names: beside those of [`Views::segments`] what was staged for tables that
-    /// were dropped since.
+    /// Every segment that the manifest or a record of the log names: beside those of [`Views::segments`] what was
+    /// staged for tables that were dropped since.
     pub fn named_segments(&self) -> Vec<Arc<Segment>> {
         let mut segments = self.segments();
         let state = self.state.read();

@@ -1,8 +1,8 @@
-//! From the text of a declaration to dimensions without key bits. Only the form is checked here; what the parts mean for the
-//! columns' types is `validate`'s.
+//! From the text of a declaration to dimensions without key bits. Only the form is checked here; what the parts mean
+//! for the columns' types is `validate`'s.
 //!
-//! Invariant: a hint never shows a declaration that is refused itself. Where a mistake has an obvious mend (a near name, a sign that
-//! is missing), the mended dimension is read, too, and shown if it is right.
+//! Invariant: a hint never shows a declaration that is refused itself. Where a mistake has an obvious mend (a near
+//! name, a sign that is missing), the mended dimension is read, too, and shown if it is right.
 
 use super::error::{example, example_of, wrong};
 use super::lexer::{Lexer, Token};

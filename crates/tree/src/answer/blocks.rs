@@ -177,7 +177,8 @@ fn filter_edges(
     Ok(())
 }
 
-/// Keeps the rows whose codes are in the set. A cut block has codes in it and others; a rung's block may have only codes beside it.
+/// Keeps the rows whose codes are in the set. A cut block has codes in it and others; a rung's block may have only
+/// codes beside it.
 pub(crate) fn filter_codes(packed: &[u8], bounds: CodeBounds, codes: &CodeSet, mask: &mut Mask, words: &mut Vec<u64>) {
     let width = bounds.width();
     if width == 0 {

@@ -5,10 +5,11 @@
 //! - A node that no row of which can match is not read; a node all of whose rows match, and which lies in one group, is
 //!   answered from summaries; only *cut* blocks are read, and of them only the levels that the block does not cover.
 //!
-//! VOLAP's query algorithm (Dehne et al., IEEE Cluster 2016, section III) over packed nodes: [`walk`] finds disjoint, covered and cut
-//! nodes (`crate::nodes`), [`blocks`] reads what is cut, in passes that questions share ([`pass`]), [`rows`] what is in no segment yet, [`totals`] adds up. [`edges`]
-//! are rows of a box that codes alone do not tell from their neighbours: they are read with the others of their block. Estimates walk several
-//! boxes in one walk ([`boxes`]).
+//! VOLAP's query algorithm (Dehne et al., IEEE Cluster 2016, section III) over packed nodes: [`walk`] finds disjoint,
+//! covered and cut nodes (`crate::nodes`), [`blocks`] reads what is cut, in passes that questions share ([`pass`]),
+//! [`rows`] what is in no segment yet, [`totals`] adds up. [`edges`] are rows of a box that codes alone do not tell
+//! from their neighbours: they are read with the others of their block. Estimates walk several boxes in one walk
+//! ([`boxes`]).
 
 mod blocks;
 mod boxes;

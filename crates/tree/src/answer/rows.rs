@@ -12,8 +12,9 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, ToByteSlice};
 use std::ops::Range;
 
-/// Adds those of some rows that lie in the box, which has no ranges of times. `codes` has the rows' codes at every level that the query names
-/// (others may be empty); `measures` the values of each of the query's measures, `None` for a column that the rows lack, which is NULL.
+/// Adds those of some rows that lie in the box, which has no ranges of times. `codes` has the rows' codes at every
+/// level that the query names (others may be empty); `measures` the values of each of the query's measures, `None` for
+/// a column that the rows lack, which is NULL.
 pub fn add_rows(
     query: &BoxQuery,
     codes: &LevelCodes,

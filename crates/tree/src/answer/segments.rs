@@ -120,8 +120,9 @@ pub(crate) struct CutBlock {
     pub(super) versions: Versions,
 }
 
-/// Adds the rows of segments that lie in a box to an answer, those at its edges in the same pass, with up to `threads` threads. `false`, with
-/// the answer as it was, if a segment cannot answer: a column was no measure when it was written.
+/// Adds the rows of segments that lie in a box to an answer, those at its edges in the same pass, with up to `threads`
+/// threads. `false`, with the answer as it was, if a segment cannot answer: a column was no measure when it was
+/// written.
 pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: &mut Answer) -> Result<bool> {
     let Some(cut) = walk_all(query, segments, into)? else { return Ok(false) };
     read_cut(query, segments, &cut, threads, into).map(|()| true)

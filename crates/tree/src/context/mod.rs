@@ -54,8 +54,8 @@ impl TreeContext {
         self.pool.bytes()
     }
 
-    /// Removes the files of a segment that nothing names any more, or ever did, and of its ladder. What cannot be removed now goes
-    /// when the database is next opened.
+    /// Removes the files of a segment that nothing names any more, or ever did, and of its ladder. What cannot be
+    /// removed now goes when the database is next opened.
     pub fn remove_files(&self, meta: &SegmentMeta) {
         for id in meta.with_rungs().map(|meta| meta.id) {
             for path in [self.parquet_path(id), self.side_path(id)] {

@@ -60,7 +60,8 @@ impl GroupSample {
         self.exact_sum += sum;
     }
 
-    /// Says where rows of the group may be of which none was drawn; unless it is said, they may be in every stratum of the frame.
+    /// Says where rows of the group may be of which none was drawn; unless it is said, they may be in every stratum of
+    /// the frame.
     pub fn set_hidden(&mut self, hidden: Hidden) {
         self.hidden = Some(hidden);
     }

@@ -1,13 +1,14 @@
-//! Finding heavy rows while values go by, once: when a merge writes them, or in a pass over a segment that was written without.
+//! Finding heavy rows while values go by, once: when a merge writes them, or in a pass over a segment that was written
+//! without.
 //!
 //! Invariants:
-//! - What is found depends on the values and their order alone, not on how many rows were announced: of any two finders that
-//!   saw the same blocks, both find the same rows. (Sums over the others may differ in their last digits.)
+//! - What is found depends on the values and their order alone, not on how many rows were announced: of any two finders
+//!   that saw the same blocks, both find the same rows. (Sums over the others may differ in their last digits.)
 //! - No more than twice as many rows as can be heavy are held at a time.
 //!
-//! A row that is not among the largest so far is none at the end, so it goes into its block's sums at once; one that is held goes there
-//! when it is pushed out. So sums over all rows but the heavy ones come of additions alone: taking the heavy rows from the sums of all would
-//! leave little of the rest's digits.
+//! A row that is not among the largest so far is none at the end, so it goes into its block's sums at once; one that is
+//! held goes there when it is pushed out. So sums over all rows but the heavy ones come of additions alone: taking the
+//! heavy rows from the sums of all would leave little of the rest's digits.
 
 use super::values::each_of_block;
 use super::{Heavy, ROWS_PER_HEAVY, SHARE_MIN};
@@ -130,8 +131,8 @@ impl Finder {
         }
     }
 
-    /// The heavy rows; `table` summarises all blocks. `None` if there were more rows than announced: then more of them can be heavy than
-    /// were held.
+    /// The heavy rows; `table` summarises all blocks. `None` if there were more rows than announced: then more of them
+    /// can be heavy than were held.
     pub(crate) fn finish(mut self, table: &BlockTable, measure: usize) -> Option<Heavy> {
         let most = most_of(self.rows);
         if most > self.most {

@@ -31,7 +31,8 @@ pub(super) fn each_of_block(
     }
 }
 
-/// Calls `each` with all rows of a block and what [`value_of`] says of them: of each block that a merge writes, as well.
+/// Calls `each` with all rows of a block and what [`value_of`] says of them: of each block that a merge writes, as
+/// well.
 fn unpack(packed: &[u8], encoding: Encoding, has_nulls: bool, rows: usize, mut each: impl FnMut(usize, f64)) {
     match encoding {
         Encoding::Integers { base, width, scale } => {

@@ -1,7 +1,7 @@
 //! Packed keys, codes and values of blocks, as the side file and memory hold them.
 //!
-//! Invariant: how a block is packed follows from its summary (bounds of keys and codes, encodings of measures), so that packed bytes
-//! carry no headers and any row is found by multiplication.
+//! Invariant: how a block is packed follows from its summary (bounds of keys and codes, encodings of measures), so that
+//! packed bytes carry no headers and any row is found by multiplication.
 
 mod codes;
 mod measure;

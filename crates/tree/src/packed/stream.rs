@@ -1,4 +1,5 @@
-//! One stream of a side file in memory: the packed codes of a level, or values of a measure, of all blocks of a segment.
+//! One stream of a side file in memory: the packed codes of a level, or values of a measure, of all blocks of a
+//! segment.
 
 /// One stream of the side file in memory: a level's codes or a measure's values, packed block by block.
 #[derive(Debug, Default)]
@@ -9,7 +10,8 @@ pub(crate) struct PackedStream {
 }
 
 impl PackedStream {
-    /// Blocks that lie in these bytes one after the other; `starts` says where each begins, and where the last one ends.
+    /// Blocks that lie in these bytes one after the other; `starts` says where each begins, and where the last one
+    /// ends.
     pub(crate) fn new(bytes: Vec<u8>, starts: Vec<usize>) -> PackedStream {
         PackedStream { bytes, starts }
     }

@@ -1,9 +1,10 @@
 //! Reading drawn rows: filters and sums on the packed codes and values of a rung's blocks, with as many threads as pay.
 //!
 //! Invariants:
-//! - A rung's block is filtered once, from the first stratum's rows to the last one's; each stratum then takes its rows of the mask.
-//! - What several boxes cut is drawn once: its mask is the union of theirs. A box's filters that are open in any stratum are tested on
-//!   all rows, so that none is taken for one of a box that ends beside it.
+//! - A rung's block is filtered once, from the first stratum's rows to the last one's; each stratum then takes its rows
+//!   of the mask.
+//! - What several boxes cut is drawn once: its mask is the union of theirs. A box's filters that are open in any
+//!   stratum are tested on all rows, so that none is taken for one of a box that ends beside it.
 //! - What is drawn of a stratum without regard to the box comes from sums that were taken once ([`RungSums`]).
 //! - What comes out does not depend on the number of threads, but for the order in which floats are added.
 

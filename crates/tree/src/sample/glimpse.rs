@@ -1,12 +1,13 @@
 //! The foreseen work of an answer, extrapolated from a few of its cut nodes.
 //!
 //! Invariants:
-//! - At most one node in [`ONE_IN`] is looked at, or [`LOOKS_MIN`], and never more than [`LOOKS_MAX`]; an exact answer walks them all. So
-//!   deciding costs a small share of what the exact answer does, which must be given where it decides for that.
+//! - At most one node in [`ONE_IN`] is looked at, or [`LOOKS_MIN`], and never more than [`LOOKS_MAX`]; an exact answer
+//!   walks them all. So deciding costs a small share of what the exact answer does, which must be given where it
+//!   decides for that.
 //! - Nothing is added to the answer, and no stream is read.
 //!
-//! The nodes looked at lie evenly among all of them, so what is dear in one part of the table counts as it should. Of a node of nodes one child
-//! is looked at, whether it is cut or not: they stand for all that lie there.
+//! The nodes looked at lie evenly among all of them, so what is dear in one part of the table counts as it should. Of a
+//! node of nodes one child is looked at, whether it is cut or not: they stand for all that lie there.
 
 use super::cost::{Kind, Work};
 use super::facts::{self, Facts, Found};
@@ -57,7 +58,8 @@ pub(super) struct Reading {
     pub(super) nodes: f64,
 }
 
-/// Which nodes, of so many rows each, are looked at, ascending: those in which places lie that are spread evenly over all rows.
+/// Which nodes, of so many rows each, are looked at, ascending: those in which places lie that are spread evenly over
+/// all rows.
 fn chosen(rows: &[u64]) -> Vec<usize> {
     let (nodes, all) = (rows.len(), rows.iter().sum::<u64>() as f64);
     let count = (nodes / ONE_IN).clamp(LOOKS_MIN, LOOKS_MAX).min(nodes);
@@ -74,8 +76,8 @@ fn chosen(rows: &[u64]) -> Vec<usize> {
     chosen
 }
 
-/// Looks at some of the nodes that may be strata. `None` where there is nothing to be seen: then there is nothing to be drawn, either, or
-/// there are more groups than is worth looking for.
+/// Looks at some of the nodes that may be strata. `None` where there is nothing to be seen: then there is nothing to be
+/// drawn, either, or there are more groups than is worth looking for.
 pub(super) fn glimpse(
     asked: &SampleRequest<'_>,
     segments: &[SegmentRows],

@@ -14,7 +14,8 @@ pub(crate) struct Moments {
     pub(crate) squares: f64,
 }
 
-/// Of the selected rows among some of a block; the first of them is row 0 of the mask. `measure` is its place in the reading.
+/// Of the selected rows among some of a block; the first of them is row 0 of the mask. `measure` is its place in the
+/// reading.
 pub(crate) fn moments(
     reading: &Reading,
     measure: usize,

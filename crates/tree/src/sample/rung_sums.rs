@@ -21,8 +21,8 @@ pub(crate) struct RungSums {
 }
 
 impl RungSums {
-    /// Of the measure at a place, without those beyond the limit of heavy rows of the segment that the rung hangs from; kept beside the
-    /// rung.
+    /// Of the measure at a place, without those beyond the limit of heavy rows of the segment that the rung hangs from;
+    /// kept beside the rung.
     pub(crate) fn of_measure(rung: &Arc<Segment>, measure: usize, limit: f64) -> Result<Arc<RungSums>> {
         rung.derived(measure, || {
             let sums = RungSums::new(rung, measure, limit)?;
@@ -34,8 +34,8 @@ impl RungSums {
     fn new(rung: &Arc<Segment>, measure: usize, limit: f64) -> Result<RungSums> {
         let mut heavy = Vec::new();
         if limit < f64::INFINITY {
-            // Of all blocks: one of a rung has rows of many blocks of the segment, of which some may have NaN or infinities, and those
-            // that are drawn of have none.
+            // Of all blocks: one of a rung has rows of many blocks of the segment, of which some may have NaN or
+            // infinities, and those that are drawn of have none.
             each_value(rung, measure, |row, value| {
                 if value.abs() > limit {
                     heavy.push(row as u32);

@@ -1,11 +1,11 @@
 //! Reading of a segment's rows in key order, for merges.
 //!
-//! Of a banded segment whole blocks are read, and each chunk says in which order its rows are to be taken. So a merge, which gathers rows
-//! by their places anyway, moves them once.
+//! Of a banded segment whole blocks are read, and each chunk says in which order its rows are to be taken. So a merge,
+//! which gathers rows by their places anyway, moves them once.
 //!
-//! Keys and codes come packed from the side file; TEXT columns that are levels are [coded](CodedColumn): their codes are all that is
-//! read of them. The other columns, `_version` and `_ordinal` are read from Parquet. Columns that the definition has and the segment
-//! lacks are NULL; columns that were dropped since are left out.
+//! Keys and codes come packed from the side file; TEXT columns that are levels are [coded](CodedColumn): their codes
+//! are all that is read of them. The other columns, `_version` and `_ordinal` are read from Parquet. Columns that the
+//! definition has and the segment lacks are NULL; columns that were dropped since are left out.
 
 use super::{BlockIndex, Segment};
 use crate::chunk::{CodedColumn, RowChunk};
@@ -54,9 +54,9 @@ enum Source {
 }
 
 impl SegmentCursor {
-    /// A cursor over `rows` of the segment, counted in key order, in chunks of `chunk_rows` (the last one may be shorter, and those of a
-    /// banded segment are whole blocks), as the definition `table` has them. Best where `chunk_rows` is a multiple of
-    /// [`crate::BLOCK_ROWS`].
+    /// A cursor over `rows` of the segment, counted in key order, in chunks of `chunk_rows` (the last one may be
+    /// shorter, and those of a banded segment are whole blocks), as the definition `table` has them. Best where
+    /// `chunk_rows` is a multiple of [`crate::BLOCK_ROWS`].
     pub fn new(
         segment: &Arc<Segment>,
         table: &TableDef,

@@ -1,8 +1,8 @@
 //! Values that rooms above compute of a segment, kept beside the segment while the pool has room.
 //!
 //! Invariants:
-//! - A value is found by its type and a number (that of a measure, say): of each there is one, whoever asks first makes it, and nobody
-//!   makes it twice at a time.
+//! - A value is found by its type and a number (that of a measure, say): of each there is one, whoever asks first makes
+//!   it, and nobody makes it twice at a time.
 //! - A value follows from the segment alone: one that was evicted is made again.
 
 use super::Segment;

@@ -1,9 +1,9 @@
 //! An open segment: its files, its summaries, its packed keys and codes, its rows.
 //!
 //! Opening looks at lengths only: everything else is loaded when it is first asked for, verified, and held within the
-//! context's bound ([`TreeContext::with_loaded_bytes_max`]), so that a database of any size opens at once and thousands of
-//! open segments cost little. Rooms above keep what they compute of a segment beside it ([`Segment::derived`]), and the segment knows none
-//! of them.
+//! context's bound ([`TreeContext::with_loaded_bytes_max`]), so that a database of any size opens at once and thousands
+//! of open segments cost little. Rooms above keep what they compute of a segment beside it ([`Segment::derived`]), and
+//! the segment knows none of them.
 
 mod cursor;
 mod derived;
@@ -31,7 +31,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// An immutable run of rows in key order, by block or by row. Shared by `Arc`; its files are deleted when it was retired and the last is dropped.
+/// An immutable run of rows in key order, by block or by row. Shared by `Arc`; its files are deleted when it was
+/// retired and the last is dropped.
 #[derive(Debug)]
 pub struct Segment {
     context: TreeContext,
@@ -75,8 +76,8 @@ pub(crate) struct BlockIndex {
 }
 
 impl Segment {
-    /// Opens a segment. Reads nothing but the lengths of its files. Rungs that are not there are done without: their rows are in
-    /// the segment.
+    /// Opens a segment. Reads nothing but the lengths of its files. Rungs that are not there are done without: their
+    /// rows are in the segment.
     pub fn open(context: &TreeContext, meta: SegmentMeta) -> Result<Arc<Segment>> {
         let lengths =
             [(context.parquet_path(meta.id), meta.parquet_bytes), (context.side_path(meta.id), meta.side.len)];
@@ -146,7 +147,8 @@ impl Segment {
         self.rungs.iter().rev().find(|rung| rung_limit(rung.rung).is_none_or(|most| limit <= most))
     }
 
-    /// Of a rung: how many of its rows lie before each block of the segment it hangs from, and at the end how many there are.
+    /// Of a rung: how many of its rows lie before each block of the segment it hangs from, and at the end how many
+    /// there are.
     pub fn first_rows(&self) -> Result<Arc<Vec<u32>>> {
         Slot::get(&self.first_rows, &self.context.pool, || {
             let rows = self.diagnosed(self.files()?.side.first_rows())?;
@@ -255,7 +257,8 @@ impl Drop for Segment {
         if !*self.retired.get_mut() {
             return;
         }
-        // Nothing names the files any more; what cannot be removed is removed as an orphan when the database is next opened.
+        // Nothing names the files any more; what cannot be removed is removed as an orphan when the database is next
+        // opened.
         for path in [self.context.parquet_path(self.meta.id), self.context.side_path(self.meta.id)] {
             let _ = self.context.disk.remove(&path);
         }

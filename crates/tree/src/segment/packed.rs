@@ -36,7 +36,8 @@ impl Segment {
         Ok(keys)
     }
 
-    /// The rows whose keys lie in `low..=high`, counted in key order: those of a banded segment lie elsewhere within their blocks.
+    /// The rows whose keys lie in `low..=high`, counted in key order: those of a banded segment lie elsewhere within
+    /// their blocks.
     pub fn rows_in(&self, low: u128, high: u128) -> Result<Range<u64>> {
         if self.meta.rows == 0 || low > high || high < self.meta.key_min || low > self.meta.key_max {
             return Ok(0..0);

@@ -51,8 +51,8 @@ impl SideFile {
         SideFile::check(Source::Checked(file), len, segment, table)
     }
 
-    /// What is wrong with a file that does not pass its chunks' checksums: an error that names the section, if one does not
-    /// hold.
+    /// What is wrong with a file that does not pass its chunks' checksums: an error that names the section, if one does
+    /// not hold.
     pub(crate) fn diagnose(disk: &dyn Disk, path: &Path, segment: SegmentId, table: TableId) -> Result<()> {
         let file = disk.open(path).map_err(|error| Error::io(path, "opening", &error))?;
         let len = file.len().map_err(|error| Error::io(path, "reading", &error))?;

@@ -1,9 +1,10 @@
 //! Summaries: bounds, NULL counts, codes and sums of each block, known without reading the block.
 //!
 //! Invariants:
-//! - Bounds are bounds: no value of a block lies outside them, by the order Arrow's kernels compare with. Whatever cannot
-//!   be bounded is NULL, which says nothing.
-//! - A summary is a function of a block's rows alone, not of how they were handed to the writer: `verify` computes it again.
+//! - Bounds are bounds: no value of a block lies outside them, by the order Arrow's kernels compare with. Whatever
+//!   cannot be bounded is NULL, which says nothing.
+//! - A summary is a function of a block's rows alone, not of how they were handed to the writer: `verify` computes it
+//!   again.
 //!
 //! One row per block, as Arrow arrays: pruning evaluates predicates on whole columns of bounds at once.
 

@@ -1,6 +1,7 @@
 //! The check of a ladder: rungs hold what the rows of their segment make them.
 //!
-//! Segment and rungs are read side by side, once: a rung's next rows are the segment's next ones of low weight, column by column.
+//! Segment and rungs are read side by side, once: a rung's next rows are the segment's next ones of low weight, column
+//! by column.
 
 use super::{Mapping, stored_columns};
 use crate::layout::{BLOCK_ROWS, rung_limit};
@@ -16,8 +17,8 @@ use arrow::datatypes::DataType;
 use std::sync::Arc;
 
 impl Segment {
-    /// Checks that every rung the manifest names is there, is sound in itself, and has the rows of the segment that it should, as the
-    /// segment has them. The segment itself is sound.
+    /// Checks that every rung the manifest names is there, is sound in itself, and has the rows of the segment that it
+    /// should, as the segment has them. The segment itself is sound.
     pub(crate) fn verify_ladder(&self, table: &TableDef, mapping: Option<&Mapping<'_>>) -> Result<()> {
         if self.meta().rungs.is_empty() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Verification of a segment, for `alluvia check`: checksums, order, summaries, heavy rows, ladder.
 //!
-//! Reads every byte past the cache, then computes the summaries and bands again from the rows and compares. Whether codes and keys belong to the
-//! values is seen where a [`Mapping`] is given, which needs the table's dictionaries.
+//! Reads every byte past the cache, then computes the summaries and bands again from the rows and compares. Whether
+//! codes and keys belong to the values is seen where a [`Mapping`] is given, which needs the table's dictionaries.
 
 mod ladder;
 mod mapping;
@@ -22,13 +22,15 @@ use arrow::datatypes::{DataType, UInt64Type};
 use std::sync::Arc;
 
 impl Segment {
-    /// Checks every checksum, the order of the rows, the summaries, the heavy rows and the ladder against the rows. `table` is the
-    /// table's definition now; columns dropped since the segment was written are checked by checksum only.
+    /// Checks every checksum, the order of the rows, the summaries, the heavy rows and the ladder against the rows.
+    /// `table` is the table's definition now; columns dropped since the segment was written are checked by checksum
+    /// only.
     pub fn verify(&self, table: &TableDef) -> Result<()> {
         self.verify_with(table, None)
     }
 
-    /// As [`Self::verify`], and whether every key and code is what the row's values make. `mapping` is of the same table.
+    /// As [`Self::verify`], and whether every key and code is what the row's values make. `mapping` is of the same
+    /// table.
     pub fn verify_mapped(&self, table: &TableDef, mapping: &Mapping<'_>) -> Result<()> {
         self.verify_with(table, Some(mapping))
     }

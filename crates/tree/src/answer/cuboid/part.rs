@@ -89,8 +89,8 @@ impl Part {
     }
 }
 
-/// What each of some rows adds to the sum of a measure (anything where no sum is wanted), if that is all there is to their parts: no row
-/// is NULL, and a word holds what it adds.
+/// What each of some rows adds to the sum of a measure (anything where no sum is wanted), if that is all there is to
+/// their parts: no row is NULL, and a word holds what it adds.
 pub(super) fn words_of_rows(of: &WantedMeasure, values: Option<&ArrayRef>, rows: Range<usize>) -> Option<Vec<i64>> {
     let values = values.filter(|_| !of.wanted.squares && !of.wanted.min_max)?;
     if values.null_count() > 0 && rows.clone().any(|row| values.is_null(row)) {
