@@ -5,6 +5,7 @@
 
 mod data;
 mod package;
+mod paths;
 mod run;
 mod tidy;
 
@@ -36,7 +37,8 @@ fn main() {
     }
 }
 
-/// Numbered invariants are checked. What the tests run is built with this, as they are: query engines take minutes to build.
+/// Numbered invariants are checked. What the tests run is built with this, as they are: query engines take minutes to
+/// build.
 const CHECKED: &[&str] = &["--features", "alluvia-node/paranoid"];
 
 fn demo(rest: &[&str]) {
@@ -48,8 +50,8 @@ fn alluvia(args: &[&str]) {
     Step::new(built("alluvia", &[]), args).run();
 }
 
-/// A program of this checkout. Built with the whole workspace selected: cargo unifies features over what is selected, and a
-/// selection of its own would build DataFusion anew.
+/// A program of this checkout. Built with the whole workspace selected: cargo unifies features over what is selected,
+/// and a selection of its own would build DataFusion anew.
 fn built(name: &str, features: &[&str]) -> PathBuf {
     cargo(&[&["build", "--workspace", "--bins"], features].concat()).run();
     run::target_dir().join("debug").join(name)
@@ -91,7 +93,8 @@ fn test() {
     Step::new(built("alluvia", CHECKED), &["demo", "--data", flights, "--seconds", "5"]).run();
 }
 
-/// Segments open in DuckDB and pyarrow as they are; clients of PostgreSQL, of HTTP and of Flight SQL talk to the server.
+/// Segments open in DuckDB and pyarrow as they are; clients of PostgreSQL, of HTTP and of Flight SQL talk to the
+/// server.
 fn interop() {
     let venv = data::venv();
     let binary = built("alluvia", CHECKED);
@@ -124,8 +127,8 @@ fn deb(rest: &[&str]) {
     package::deb(&program);
 }
 
-/// The documentation of the crates; a link in it that leads nowhere is an error. Needs no more than what clippy has checked already,
-/// and our own crates once more.
+/// The documentation of the crates; a link in it that leads nowhere is an error. Needs no more than what clippy has
+/// checked already, and our own crates once more.
 fn docs() {
     cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings").run();
 }
@@ -151,8 +154,8 @@ fn bench(rest: &[&str]) {
 /// Statements that a soak asks of the index and of the general plan.
 const SOAK_STATEMENTS: &str = "100000";
 
-/// What takes too long for CI: crashes for so long, models for a quarter of it each, whole statements beside DuckDB for as long, and
-/// generated statements until they are enough.
+/// What takes too long for CI: crashes for so long, models for a quarter of it each, whole statements beside DuckDB for
+/// as long, and generated statements until they are enough.
 fn soak(rest: &[&str]) {
     let seconds = seconds_of(rest);
     timed(&["kill"], seconds, &[]);

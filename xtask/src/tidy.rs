@@ -1,8 +1,10 @@
-//! House rules, held by a program: dependency arrows, banned calls, file lengths, notes without an owner, links in docs.
+//! House rules, held by a program: dependency arrows, banned calls, file lengths, notes without an owner, links in
+//! docs.
 
+use crate::paths;
 use crate::run::{die, root};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -93,30 +95,56 @@ const BANNED: &[(&str, &[&str], &str)] = &[
 /// Modules that touch users' own files, or the system's, not the database's.
 const USER_FILES: &[&str] = &["crates/copy/src/", "crates/query/src/engine.rs", "crates/fetch/src/certificates.rs"];
 
-/// Folders within rooms, from the lowest to the highest: each may use those before it, and no other. So there is no circle of folders.
-const FOLDERS: &[(&str, &[&str])] = &[(
-    "query",
-    &[
-        "used",
-        "members",
-        "skipping",
-        "answer",
-        "rights",
-        "clients",
-        "audit",
-        "table",
-        "rule",
-        "sample",
-        "system",
-        "settings",
-        "pg_catalog",
-        "namespace",
-        "errors",
-        "execution",
-        "engine",
-        "session",
-    ],
-)];
+/// Folders within rooms, from the lowest to the highest: each may use those before it, and no other. So there is no
+/// circle of folders.
+const FOLDERS: &[(&str, &[&str])] = &[
+    (
+        "tree",
+        &[
+            "float_sum",
+            "layout",
+            "meta",
+            "chunk",
+            "packed",
+            "filter",
+            "summary",
+            "context",
+            "side",
+            "parquet_file",
+            "nodes",
+            "segment",
+            "estimate",
+            "heavy",
+            "writer",
+            "answer",
+            "sample",
+            "verify",
+        ],
+    ),
+    (
+        "query",
+        &[
+            "used",
+            "members",
+            "skipping",
+            "answer",
+            "rights",
+            "clients",
+            "audit",
+            "table",
+            "rule",
+            "sample",
+            "system",
+            "settings",
+            "pg_catalog",
+            "namespace",
+            "errors",
+            "execution",
+            "engine",
+            "session",
+        ],
+    ),
+];
 
 /// Files longer than this are named, as a warning.
 const LINES_MAX: usize = 500;
@@ -239,57 +267,63 @@ fn sizes(sources: &[PathBuf], broken: &mut Vec<String>) {
     }
 }
 
-/// Folders of a room use only those that stand before them. What `lib.rs` gives on is of the folder that it comes from.
+/// Folders of a room use only those that stand before them. What `lib.rs` imports is of the folder that it comes from.
 fn folders(room: &str, order: &[&str], broken: &mut Vec<String>) {
     let src = root().join("crates").join(room).join("src");
     let lib = fs::read_to_string(src.join("lib.rs")).unwrap_or_default();
-    let mut given: BTreeMap<&str, &str> = BTreeMap::new();
-    for shared in lib.split("pub use ").skip(1) {
-        let Some((path, _)) = shared.split_once(';') else { continue };
-        let from = path.split("::").next().unwrap_or_default();
-        for name in path.split(|c: char| !c.is_alphanumeric() && c != '_') {
-            given.insert(name, from);
-        }
-    }
+    let imports = paths::imports(&lib);
     let place = |folder: &str| order.iter().position(|other| *other == folder);
+    // A folder keeps its name, whatever is imported beside it.
+    let given: BTreeMap<&str, &str> = imports
+        .iter()
+        .filter(|import| place(import.name).is_none())
+        .filter_map(|import| Some((import.name, *import.path.first()?)))
+        .collect();
     for file in files(&src, "rs") {
         let Ok(path) = file.strip_prefix(&src) else { continue };
         // Tests may use whatever helps them.
         if path.iter().any(|part| part.to_str().is_some_and(|part| part.starts_with("test"))) {
             continue;
         }
-        let folder = path.iter().next().and_then(|part| part.to_str()).unwrap_or_default().trim_end_matches(".rs");
+        let shown = path.display().to_string();
+        let mut module: Vec<&str> = shown.trim_end_matches(".rs").split('/').collect();
+        if module.last() == Some(&"mod") {
+            module.pop();
+        }
+        let folder = module.first().copied().unwrap_or_default();
         let (Some(own), Ok(text)) = (place(folder), fs::read_to_string(&file)) else {
-            if !matches!(folder, "lib") {
+            if folder != "lib" {
                 broken
                     .push(format!("crates/{room}/src/{folder}: a new folder; give it its place in xtask/src/tidy.rs"));
             }
             continue;
         };
-        let mut tests = Tests::default();
-        let code: String = text
-            .lines()
-            .filter(|line| !tests.hold(line))
-            .map(|line| line.split("//").next().unwrap_or_default())
-            .collect::<Vec<_>>()
-            .join("\n");
-        for used in code.split("crate::").skip(1) {
-            let names = match used.strip_prefix('{') {
-                Some(group) => group.split('}').next().unwrap_or_default(),
-                None => used.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default(),
-            };
-            for name in names.split(',').map(|name| name.trim().split("::").next().unwrap_or_default()) {
-                let target = if place(name).is_some() { name } else { given.get(name).copied().unwrap_or(name) };
-                if target != folder && place(target).is_some_and(|target| target > own) {
-                    let shown = path.display();
-                    broken.push(format!("crates/{room}/src/{shown}: {folder} uses {target}, which stands above it"));
-                }
+        let code = without_tests(&text);
+        for target in uses(&code, &module, &given) {
+            if target == "*" {
+                broken
+                    .push(format!("crates/{room}/src/{shown}: takes all names of the crate's root: name what is used"));
+            } else if target != folder && place(target).is_some_and(|target| target > own) {
+                broken.push(format!("crates/{room}/src/{shown}: {folder} uses {target}, which stands above it"));
             }
         }
     }
 }
 
-/// Which lines are a test's: what stands behind `#[cfg(test)]`, to the brace or the semicolon that ends it, which is indented as it is.
+/// The folders that a file of a module uses, each once; `given` has those of the names that the root imports.
+fn uses<'a>(code: &'a str, module: &[&'a str], given: &BTreeMap<&'a str, &'a str>) -> BTreeSet<&'a str> {
+    let paths = paths::paths(code, module);
+    paths.iter().filter_map(|path| path.first()).map(|name| given.get(name).copied().unwrap_or(name)).collect()
+}
+
+/// The lines of a file that are no test's.
+fn without_tests(text: &str) -> String {
+    let mut tests = Tests::default();
+    text.lines().filter(|line| !tests.hold(line)).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Which lines are a test's: what stands behind `#[cfg(test)]`, to the brace or the semicolon that ends it, which is
+/// indented as it is.
 #[derive(Default)]
 struct Tests {
     /// The indentation of the item that is passed over.
@@ -350,4 +384,19 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_used_by_name_by_import_and_from_below() {
+        let text = "use crate::{a::{B, c}, d::E};\nuse super::super::f;\nuse crate::G;\nuse words::h;\n\
+                    #[cfg(test)]\nmod tests {\n    use crate::of_tests;\n}\n";
+        let code = without_tests(text);
+        let given = BTreeMap::from([("G", "of_g"), ("H", "of_h")]);
+        let found: Vec<&str> = uses(&code, &["own", "file"], &given).into_iter().collect();
+        assert_eq!(found, ["a", "d", "f", "of_g"]);
+    }
 }

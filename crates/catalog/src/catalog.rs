@@ -1,18 +1,21 @@
 //! The definitions of all tables, and all rights, at one version.
 //!
 //! Invariants:
-//! - A [`Catalog`] never changes; [`Catalog::apply`] makes the next one. Readers hold an `Arc` of theirs for as long as they like.
+//! - A [`Catalog`] never changes; [`Catalog::apply`] makes the next one. Readers hold an `Arc` of theirs for as long as
+//!   they like.
 //! - Table ids are unique for ever, names are unique within a version.
 //! - What files depend on (dimensions, seed, curve, the storage name and type of a column) is the same in every
 //!   definition of a table, whatever is altered.
 //!
 //! `apply` is a pure function of its arguments, so that recovery repeats from the log exactly what was committed. It
-//! refuses what *other batches* may have made impossible since the statement was checked (a name taken, a table
-//! dropped or altered): that is the optimistic check of DDL. Whether a definition makes sense by itself is for
-//! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log unreadable.
+//! refuses what *other batches* may have made impossible since the statement was checked (a name taken, a table dropped
+//! or altered): that is the optimistic check of DDL. Whether a definition makes sense by itself is for
+//! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log
+//! unreadable.
 
 use crate::rights::{Rights, RightsChange};
-use alluvia_space::{Column, ORDINAL_COLUMN, TableDef, VERSION_COLUMN, sql_identifier};
+use alluvia_space::keywords::quoted;
+use alluvia_space::{Column, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
@@ -37,7 +40,8 @@ pub enum Change {
     AlterTable {
         /// The new definition, under the table's id.
         def: TableDef,
-        /// [`TableEntry::changed_at`] of the definition it was made from. Ignored where an earlier change of the same batch made that.
+        /// [`TableEntry::changed_at`] of the definition it was made from. Ignored where an earlier change of the same
+        /// batch made that.
         was: Version,
     },
     /// Roles, owners or grants change.
@@ -54,7 +58,8 @@ pub struct TableEntry {
     pub def: Arc<TableDef>,
     /// The version that made it so.
     pub changed_at: Version,
-    /// The schema of its rows on their way into the engine, and in it: made once, for a row's own would cost more than the row.
+    /// The schema of its rows on their way into the engine, and in it: made once, for a row's own would cost more than
+    /// the row.
     storage_schema: SchemaRef,
     versioned_schema: SchemaRef,
 }
@@ -201,9 +206,9 @@ impl Catalog {
             [] => "SHOW TABLES lists the tables".to_owned(),
             near => {
                 // What must be written in double quotes is shown in them.
-                let shown = |name: &String| match sql_identifier(name) {
+                let shown = |name: &String| match quoted(name) {
                     plain if plain == *name => format!("'{plain}'"),
-                    quoted => quoted,
+                    in_quotes => in_quotes,
                 };
                 format!("did you mean {}?", near.iter().map(shown).collect::<Vec<_>>().join(" or "))
             }

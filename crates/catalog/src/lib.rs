@@ -1,4 +1,4 @@
-//! What the tables are, at every version, who may do what with them, and what their members are called.
+//! The catalog: definitions of tables at every version, rights, and dictionaries of level members.
 //!
 //! Invariants:
 //! - A [`Catalog`] is immutable; each batch with DDL makes the next one, by a pure function of the batch.

@@ -1,4 +1,4 @@
-//! From log records back to published batches, when a database is opened.
+//! Replay of log records into published batches, when a database is opened.
 
 use crate::codec::decode;
 use crate::committer::Committer;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub struct Replayed {
     /// What it published.
     pub published: Published,
-    /// The highest id of a table that it creates, though the table may be gone by now, even within the same batch: ids are not given out
-    /// again.
+    /// The highest id of a table that it creates, though the table may be gone by now, even within the same batch: ids
+    /// are not given out again.
     pub highest_created: Option<TableId>,
 }
 

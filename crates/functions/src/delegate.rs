@@ -5,6 +5,16 @@ use datafusion_expr::Expr;
 /// Methods of an [`AggregateUDFImpl`](datafusion_expr::AggregateUDFImpl) whose field `inner` is DataFusion's function.
 macro_rules! passed_on {
     () => {
+        $crate::delegate::passed_on!(but state_fields);
+
+        fn state_fields(
+            &self,
+            args: datafusion_expr::function::StateFieldsArgs,
+        ) -> datafusion_common::Result<Vec<arrow::datatypes::FieldRef>> {
+            self.inner.inner().state_fields(args)
+        }
+    };
+    (but state_fields) => {
         fn name(&self) -> &str {
             self.inner.name()
         }
@@ -18,13 +28,6 @@ macro_rules! passed_on {
             arg_types: &[arrow::datatypes::DataType],
         ) -> datafusion_common::Result<arrow::datatypes::DataType> {
             self.inner.inner().return_type(arg_types)
-        }
-
-        fn state_fields(
-            &self,
-            args: datafusion_expr::function::StateFieldsArgs,
-        ) -> datafusion_common::Result<Vec<arrow::datatypes::FieldRef>> {
-            self.inner.inner().state_fields(args)
         }
 
         fn groups_accumulator_supported(&self, args: datafusion_expr::function::AccumulatorArgs) -> bool {

@@ -1,7 +1,7 @@
-//! From rows in arrival order to one chunk in key order, ready for a segment.
+//! Chunks in key order, ready for a segment, made of rows in arrival order.
 //!
-//! Rows get their keys and codes part by part, so that what is made on the way stays in the caches. Only columns of which the codes do not
-//! say all are joined and moved; names are not.
+//! Rows get their keys and codes part by part, so that what is made on the way stays in the caches. Only columns of
+//! which the codes do not say all are joined and moved; names are not.
 
 use alluvia_snapshot::Space;
 use alluvia_space::{DataType as Type, KeyLayout, LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN, learn};
@@ -14,7 +14,8 @@ use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use std::sync::Arc;
 
-/// A level's values are all at hand where it has at most so many members for each row: a list of them takes 4 bytes a member.
+/// A level's values are all at hand where it has at most so many members for each row: a list of them takes 4 bytes a
+/// member.
 const MEMBERS_PER_ROW: usize = 4;
 
 /// Rows of a part, if there are so many: names that rows have in common are looked up once for each part.
@@ -36,8 +37,8 @@ pub(crate) fn sorted_chunk(def: &TableDef, space: &Space, rows: &[RecordBatch]) 
     in_key_order(def, space, rows, |part| space.dictionaries.remap(def, part))
 }
 
-/// The same of rows that are not acknowledged yet: what they bring to the dictionaries leaves room for rows that are, of which `waiting`
-/// tells the bytes.
+/// The same of rows that are not acknowledged yet: what they bring to the dictionaries leaves room for rows that are,
+/// of which `waiting` tells the bytes.
 pub(crate) fn staged_chunk(
     def: &TableDef,
     space: &Space,
@@ -82,8 +83,8 @@ fn in_key_order(
     Ok(RowChunk { coded: coded.into(), ..RowChunk::new(rows, keys, codes) })
 }
 
-/// The columns of which the codes that the rows have say all, where members are few enough; and the rows without them: the codes are
-/// moved and written then, and no value is moved, compared or hashed again.
+/// The columns of which the codes that the rows have say all, where members are few enough; and the rows without them:
+/// the codes are moved and written then, and no value is moved, compared or hashed again.
 fn take_coded(def: &TableDef, space: &Space, parts: Vec<RecordBatch>) -> Result<(Vec<CodedColumn>, Vec<RecordBatch>)> {
     let dictionaries = &space.dictionaries;
     let members_max = parts.iter().map(RecordBatch::num_rows).sum::<usize>() * MEMBERS_PER_ROW;
@@ -103,8 +104,8 @@ fn take_coded(def: &TableDef, space: &Space, parts: Vec<RecordBatch>) -> Result<
     Ok((coded, left))
 }
 
-/// Rows as the current definition has them, in parts of [`PART_ROWS`] and more where there are so many: each part costs something for
-/// every level.
+/// Rows as the current definition has them, in parts of [`PART_ROWS`] and more where there are so many: each part costs
+/// something for every level.
 fn parts(def: &TableDef, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
     let (mut parts, mut small, mut waiting) = (Vec::new(), Vec::new(), 0);
     for batch in rows {

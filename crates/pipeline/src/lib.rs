@@ -1,4 +1,4 @@
-//! The pipeline: from the tail to sorted segments to merged ones.
+//! The pipeline: sorts the tail into segments and merges them.
 //!
 //! Invariants:
 //! - P1: only this room writes the manifest, under one lock, after everything it names is synced.
@@ -6,8 +6,8 @@
 //! - P3: a file is deleted only after a manifest that does not name it is durable, and no reader holds it.
 //! - P4: an aborted run leaves the database as it was; its files are removed, at the latest at the next open.
 //!
-//! Everything here is synchronous and owns no threads: work that can run in parallel goes to the [`Workers`] that `node`
-//! hands in, and a simulation hands in [`Inline`].
+//! Everything here is synchronous and owns no threads: work that can run in parallel goes to the [`Workers`] that
+//! `node` hands in, and a simulation hands in [`Inline`].
 
 mod chunk;
 mod editor;

@@ -1,4 +1,4 @@
-//! What can be tuned.
+//! Options of the pipeline.
 
 use std::time::Duration;
 

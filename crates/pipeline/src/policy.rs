@@ -1,11 +1,11 @@
-//! What to merge, decided from sizes alone.
+//! The merge policy: the choice of what to merge, by sizes alone.
 //!
 //! A table's merged rows lie in *partitions* (disjoint key ranges, powers of two, so boxes of the curve) and in a
 //! *buffer*: merged segments over the whole key space that are still too few rows to be worth spreading. Sorted
-//! segments go to the buffer while `buffer + sorted` is small against the number of partitions, and otherwise through it
-//! into the partitions. Within either, runs are merged by *tiers*: a run is taken along when it is at most twice what is
-//! already being merged, so that a row is rewritten O(log n) times (O'Neil et al. 1996; the size-tiered rule of Bigtable's
-//! minor compactions), and no merge is larger than a partition (plus what is new in it).
+//! segments go to the buffer while `buffer + sorted` is small against the number of partitions, and otherwise through
+//! it into the partitions. Within either, runs are merged by *tiers*: a run is taken along when it is at most twice
+//! what is already being merged, so that a row is rewritten O(log n) times (O'Neil et al. 1996; the size-tiered rule of
+//! Bigtable's minor compactions), and no merge is larger than a partition (plus what is new in it).
 
 /// Rows per partition below which spreading is not worth a file each.
 const SPREAD_ROWS_MIN: u64 = 128 << 10;

@@ -1,4 +1,4 @@
-//! Where parallel work runs.
+//! Workers: the port through which the pipeline runs parallel work, here or on other threads.
 
 use alluvia_types::{Error, Result};
 use std::fmt::Debug;
@@ -29,7 +29,8 @@ impl Workers for Inline {
     }
 }
 
-/// Where the result of one job goes: what it comes to, or that it has ended without, by a panic or because nobody ran it.
+/// Where the result of one job goes: what it comes to, or that it has ended without, by a panic or because nobody ran
+/// it.
 pub(crate) struct Answer<R> {
     to: Option<mpsc::Sender<Result<R>>>,
 }

@@ -20,7 +20,7 @@ pub fn changed(plan: LogicalPlan, concerns: fn(&Expr) -> bool, change: Change) -
 }
 
 /// The same, with the number of a node's expressions that have such a one.
-pub(crate) fn changed_together(
+pub(crate) fn changed_by_count(
     plan: LogicalPlan,
     concerns: fn(&Expr) -> bool,
     change: SharedChange,

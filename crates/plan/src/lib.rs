@@ -2,9 +2,8 @@
 //!
 //! A folder a phase, in the order in which a statement passes them; [`rules`] puts them in their places:
 //! [`before_types`], [`after_types`], [`optimizer`], [`physical`]. Beside them: [`planners`] of expressions, [`table_functions`],
-//! [`described_types`] (what Describe tells before a statement runs), [`pipelines`] (how far a plan is), [`plan_check`] (what tests
-//! ask of plans), and what rules share
-//! ([`expressions`], `wrapped_operator`).
+//! [`described_types`] (what Describe tells before a statement runs), [`pipelines`] (how far a plan is), [`plan_check`] (what
+//! tests ask of plans), and what rules share ([`expressions`], [`constants`], `wrapped_operator`).
 //!
 //! Invariants:
 //! - What a statement says does not depend on what its expressions are simplified to.
@@ -14,6 +13,7 @@
 
 pub mod after_types;
 pub mod before_types;
+pub mod constants;
 pub mod described_types;
 pub mod expressions;
 #[cfg(test)]

@@ -36,6 +36,7 @@ use alluvia_syntax::units::show_bytes;
 use alluvia_types::{Error, Result, Version};
 use alluvia_values::errors::wrap;
 use arrow::datatypes::FieldRef;
+use chrono::DateTime;
 use datafusion::common::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -425,6 +426,9 @@ impl Engine {
         config.options_mut().extensions.insert(limits);
         *state.config_mut() = config;
         state.mark_start_execution();
+        // `now()` is a moment of the store's clock, as it is where the index answers.
+        let began = DateTime::from_timestamp_micros(self.store.clock().wall_micros());
+        state.execution_props_mut().query_execution_start_time = began;
         (state, self.statement_runtime(settings))
     }
 

@@ -1,9 +1,9 @@
-//! When versions became visible, so that a freshness becomes a version.
+//! Times at which versions became visible, by which a freshness becomes a version.
 //!
 //! Invariants:
 //! - [`VisibleTimes::required`] is never below the true answer: times are coalesced only towards *fresher*.
-//! - What was recovered at open counts as visible for ever. How long before nobody knows: an answer that lacks some of it lags by the
-//!   time since the opening, at least.
+//! - What was recovered at open counts as visible for ever. How long before nobody knows: an answer that lacks some of
+//!   it lags by the time since the opening, at least.
 //! - Memory is bounded by [`ENTRIES_MAX`], however long the process runs.
 
 use alluvia_types::Version;

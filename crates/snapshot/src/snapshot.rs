@@ -1,4 +1,4 @@
-//! What a statement reads: everything through one version, pinned.
+//! The snapshot of a statement: everything through one version, pinned.
 
 use crate::tail::TailRun;
 use alluvia_catalog::{Catalog, Dictionaries, TableEntry};

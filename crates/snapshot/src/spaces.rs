@@ -1,9 +1,10 @@
-//! What the segments of a table share: its dictionaries and its fixed key ranges.
+//! Spaces: the dictionaries and the fixed key ranges that all segments of a table share.
 //!
 //! Invariants:
 //! - A table has one dictionary file; it is opened at most once, through the highest mark that anything durable needs.
 //! - Key ranges, once fixed, never change: all segments of a table order their rows by one layout.
-//! - Whoever uses one table does not wait until another's file, which may have gigabytes, is read: that holds the table's own lock alone.
+//! - Whoever uses one table does not wait until another's file, which may have gigabytes, is read: that holds the
+//!   table's own lock alone.
 
 use alluvia_catalog::{Dictionaries, DictionaryMark, LevelBounds};
 use alluvia_space::{KeyRange, TableDef};

@@ -1,4 +1,4 @@
-//! What is asked of a table's definition.
+//! Lookups in a table definition: columns by name and id, levels, the storage schema.
 
 use crate::schema::{Column, Level, LevelSource, TableDef};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, near_names};

@@ -1,9 +1,10 @@
-//! How thick the thickest rung of a table's ladders is.
+//! The option `ladder` of a table: the thickest rung of its segments' ladders.
 //!
-//! Invariant: the default is left out wherever definitions are kept, so a definition without the option is the bytes that it always was.
+//! Invariant: the default is left out wherever definitions are kept, so a definition without the option is the bytes
+//! that it always was.
 //!
-//! Each rung has half of the rows of the one before. So a ladder from 1/2 on takes as much room as the rows themselves, one from 1/4 on half
-//! as much, one from 1/8 on a quarter.
+//! Each rung has half of the rows of the one before. So a ladder from 1/2 on takes as much room as the rows themselves,
+//! one from 1/4 on half as much, one from 1/8 on a quarter.
 
 use alluvia_types::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a table *is*, as pure functions: schema, dimensions, curve keys, weights.
+//! Tables as pure functions: schema, dimensions, curve keys, weights.
 //!
 //! Invariants:
 //! - Nothing here does I/O, asks the time or draws random numbers.
@@ -32,4 +32,3 @@ pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,
     TableDef, TableOptions, VERSION_COLUMN,
 };
-pub use show::sql_identifier;

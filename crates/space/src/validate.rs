@@ -1,7 +1,7 @@
-//! Whether a definition is one: what a table must keep to, however it was made.
+//! Validation of a table definition: the rules that it keeps, however it was made.
 //!
-//! Messages name the dimension, level or column; hints show what would do, of the same dimension and columns (see `mend`), or say it
-//! in words. The parser of declarations relies on these checks, so each has one place.
+//! Messages name the dimension, level or column; hints show what would do, of the same dimension and columns (see
+//! `mend`), or say it in words. The parser of declarations relies on these checks, so each has one place.
 
 use crate::curve::{AXIS_BITS_MAX, KEY_BITS_MAX};
 use crate::data_type::{CHARS_MAX, PRECISION_MAX};

@@ -103,3 +103,45 @@ pub fn unknown_schema(schema: &str) -> Error {
 
 /// The one database, and its first role.
 pub const DATABASE_NAME: &str = "alluvia";
+
+#[cfg(test)]
+mod tests {
+    use crate::parse;
+    use alluvia_space::keywords::{KEYWORDS, quoted, quoted_for_letters};
+    use sqlparser::keywords::ALL_KEYWORDS;
+
+    /// The tree of a statement, without quotes and places; `None` if it is none.
+    fn tree(sql: &str) -> Option<String> {
+        let shown = format!("{:?}", parse(sql).ok()?.first()?.kind).replace("Some('\"')", "None");
+        let mut parts = shown.split("Location(");
+        let first = parts.next()?.to_owned();
+        Some(parts.fold(first, |tree, part| tree + part.split_once(')').map_or("", |(_, rest)| rest)))
+    }
+
+    #[test]
+    fn every_keyword_is_read_back_as_a_name() {
+        const STATEMENTS: [&str; 8] = [
+            "CREATE TABLE @ (a INT, @ INT)",
+            "CREATE TABLE t (@ INT NOT NULL, a INT)",
+            "SELECT @ FROM t",
+            "SELECT a, t.@, sum(@) FROM t WHERE @ > 1 AND b = @ GROUP BY @ ORDER BY @",
+            "SELECT @.a FROM @ WHERE a = 1",
+            "SELECT a AS @ FROM @ AS x",
+            "INSERT INTO @ (@, a) SELECT 1, 2",
+            "DROP TABLE @",
+        ];
+        let parser_words = ALL_KEYWORDS.iter().map(|word| word.to_lowercase());
+        for word in KEYWORDS.iter().map(|&word| word.to_owned()).chain(parser_words) {
+            for statement in STATEMENTS {
+                let (own, exact) =
+                    (statement.replace('@', &quoted(&word)), statement.replace('@', &format!("\"{word}\"")));
+                assert_eq!(tree(&own), tree(&exact), "{own}");
+                assert!(tree(&exact).is_some(), "{exact}");
+            }
+            // In the names of a cuboid a keyword is a name like any other.
+            let pin = |name: &str| tree(&format!("CALL alluvia.pin_cuboid('t', '{name}, a.{name}', 'sum({name})')"));
+            let exact = pin(&format!("\"{word}\""));
+            assert!(exact.is_some() && pin(&quoted_for_letters(&word)) == exact, "{word}");
+        }
+    }
+}

@@ -72,12 +72,13 @@ pub fn query_of(kind: &mut Kind) -> Option<&mut Query> {
     }
 }
 
-/// Puts values in the place of parameters.
-pub fn bind(kind: &mut Kind, values: &[ScalarValue]) -> Result<()> {
+/// Puts values in the place of parameters; `names_catalog` says whether the statement names something of PostgreSQL's
+/// catalog.
+pub fn bind(kind: &mut Kind, values: &[ScalarValue], names_catalog: bool) -> Result<()> {
     let Some(query) = query_of(kind) else { return Ok(()) };
     // A tree as deep as `depth` lets through is walked in less than what is left, or on a stack of its own.
     let bound = stacker::maybe_grow(1 << 20, BIND_STACK_BYTES, || {
-        visit_mut(query, &mut Bind { values, rounding: 0, outer: Vec::new() })
+        visit_mut(query, &mut Bind { values, names_catalog, rounding: 0, outer: Vec::new() })
     });
     match bound {
         ControlFlow::Continue(()) => Ok(()),
@@ -87,6 +88,8 @@ pub fn bind(kind: &mut Kind, values: &[ScalarValue]) -> Result<()> {
 
 struct Bind<'a> {
     values: &'a [ScalarValue],
+    /// Whether computed lists are left to the catalog's rewriting.
+    names_catalog: bool,
     /// How many of the expressions around, within this query, are told by [`tells_doubles`].
     rounding: usize,
     /// The same of the queries around.
@@ -162,7 +165,8 @@ impl VisitorMut for Bind<'_> {
                 regex_literals::expand(expr);
                 Ok(())
             }
-            _ => list_literals::expand(expr).and_then(|()| list_calls::expand(expr)),
+            _ => list_literals::expand(expr)
+                .and_then(|()| if self.names_catalog { Ok(()) } else { list_calls::expand(expr) }),
         };
         match put {
             Ok(()) => ControlFlow::Continue(()),
@@ -498,7 +502,7 @@ mod tests {
 
     fn bound(sql: &str, values: &[ScalarValue]) -> Result<String> {
         let mut kind = parse(sql)?.remove(0).kind;
-        bind(&mut kind, values)?;
+        bind(&mut kind, values, false)?;
         Ok(query_of(&mut kind).expect("a query").to_string())
     }
 

@@ -1,4 +1,4 @@
-//! What is understood and refused by name.
+//! Refuses by name what the parser accepts and Alluvia does not do.
 //!
 //! Invariant: whatever the parser accepts is either done or named in an error. DataFusion plans some parts of a query by
 //! leaving them out (table versions and hints, FOR UPDATE, ...); [`query`] finds those in the tree. What is too much of a thing

@@ -10,6 +10,7 @@ use crate::statement::{Kind, Statement};
 use crate::statements::parse::statement;
 use crate::statements::plain_insert;
 use crate::statements::roles::{is_role_statement, secrets};
+use crate::tokens::catalog_names::names_catalog;
 use crate::tokens::hints::Hints;
 use crate::tokens::{depth, hints, lexer, url_secrets};
 use crate::trees::rewrite;
@@ -42,7 +43,14 @@ pub fn parse_by_tokens(sql: &str) -> Result<Vec<Statement>> {
 fn cut(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
     if let Some((text, kind)) = plain_insert::read(sql) {
         each(sql);
-        return Ok(vec![Statement { text, hints: Hints::default(), kind, parameters: 0, tokens: 0 }]);
+        return Ok(vec![Statement {
+            text,
+            hints: Hints::default(),
+            kind,
+            parameters: 0,
+            tokens: 0,
+            names_catalog: false,
+        }]);
     }
     cut_by_tokens(sql, each)
 }
@@ -87,9 +95,10 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
             },
             Err(refused) => Ok(Kind::Refused(refused)),
         })?;
+        let names_catalog = names_catalog(tokens);
         // White space leaves nothing in a tree.
         let tokens = tokens.iter().filter(meaning).count();
-        statements.push(Statement { text, hints, kind, parameters, tokens });
+        statements.push(Statement { text, hints, kind, parameters, tokens, names_catalog });
     }
     Ok(statements)
 }

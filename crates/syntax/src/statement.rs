@@ -28,6 +28,8 @@ pub struct Statement {
     pub parameters: usize,
     /// Words, literals and signs that its tree was made of; 0 of an INSERT of literals, which has none.
     pub tokens: usize,
+    /// Whether it names something of PostgreSQL's catalog, of which lists are written out elsewhere.
+    pub names_catalog: bool,
 }
 
 /// What a token leaves in a tree. Measured: a list of numbers keeps 216 bytes for each number and each comma.
@@ -71,7 +73,7 @@ impl Statement {
             return Err(parameters::missing(values.len() + 1));
         }
         if self.parameters > 0 {
-            parameters::bind(&mut bound.kind, values)?;
+            parameters::bind(&mut bound.kind, values, self.names_catalog)?;
             bound.parameters = 0;
         }
         Ok(bound)

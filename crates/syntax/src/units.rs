@@ -1,4 +1,4 @@
-//! How values of settings are written: switches, times, shares and sizes, each with what reads it.
+//! Reads and writes the values of settings: switches, times, shares and sizes.
 
 use alluvia_types::{Error, ErrorKind, Freshness, Result};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the manifest says of a segment.
+//! Segment metadata: the description of a segment in the manifest.
 
 use alluvia_storage::FileChecks;
 use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};

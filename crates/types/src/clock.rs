@@ -1,4 +1,4 @@
-//! Time is handed in, so that the whole engine runs in a simulation.
+//! The clock: a port that hands in time, so that the whole engine runs in a simulation.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! How old an answer may be.
+//! Freshness: how old the answer to a statement may be.
 
 use std::time::Duration;
 

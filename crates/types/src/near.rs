@@ -1,9 +1,11 @@
-//! Names a user may have meant.
+//! Near names: suggestions for a name that is not known, by edit distance.
 
-/// Up to three of `known` that resemble `wanted`, best first, each once, and never `wanted` itself; for "did you mean" hints.
+/// Up to three of `known` that resemble `wanted`, best first, each once, and never `wanted` itself; for "did you mean"
+/// hints.
 ///
-/// Distance is Damerau-Levenshtein (adjacent transpositions count once) on lower-cased characters; a name counts as near
-/// when at most a third of the longer name (but at least one character) has to change, or when one contains the other.
+/// Distance is Damerau-Levenshtein (adjacent transpositions count once) on lower-cased characters; a name counts as
+/// near when at most a third of the longer name (but at least one character) has to change, or when one contains the
+/// other.
 pub fn near_names<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let exactly = wanted;
     let wanted: Vec<char> = wanted.to_lowercase().chars().take(64).collect();

@@ -1,4 +1,4 @@
-//! Rows that hold little more than themselves.
+//! Copies of rows that keep no more memory alive than their own values need.
 //!
 //! Slices, views of text and the entries of dictionaries point into memory that they share with whatever they were cut or cast from: a whole page
 //! for a few values, all members of a dictionary for a batch of a hundred rows. What waits in memory is counted, and what travels in the log

@@ -1,12 +1,10 @@
-//! What a text of an interval means, as PostgreSQL reads it.
+//! Reads the text of an interval as PostgreSQL reads it.
 //!
 //! Invariants:
 //! - Numbers with units (`1 day 2h`), clock times (`1 02:03:04`), years with months (`1-2`), and ISO 8601 (`P1DT2H`) are read; a number without a
 //!   unit is seconds, or days before a clock time. `ago` at the end turns all of them around.
 //! - A unit that is said twice is none, nor is a number too large.
 //! - What is a part of a unit becomes the next smaller ones: of months days of thirty to the month, of days time.
-
-use crate::interval_units::of_iso;
 
 /// Months, days and microseconds, and which fields were said.
 #[derive(Default)]
@@ -251,6 +249,35 @@ fn days_of(part: f64, unit: f64) -> (i64, i64) {
 
 fn months_of(whole: i64, part: f64, unit: i64) -> Option<i64> {
     whole.checked_mul(unit)?.checked_add((part * unit as f64).round_ties_even() as i64)
+}
+
+/// The numbers and units of ISO 8601's form, `P1Y2M3W4DT5H6M7.5S`; `None` if the text has another form.
+fn of_iso(text: &str) -> Option<String> {
+    let mut rest = text.strip_prefix('P')?;
+    let mut parts = Vec::new();
+    let mut is_time = false;
+    while !rest.is_empty() {
+        if let Some(time) = rest.strip_prefix('T') {
+            (rest, is_time) = (time, true);
+            continue;
+        }
+        let end = rest.find(|of: char| of.is_ascii_alphabetic())?;
+        let (number, unit) = (&rest[..end], &rest[end..=end]);
+        number.parse::<f64>().ok()?;
+        let unit = match (unit, is_time) {
+            ("Y", false) => "years",
+            ("M", false) => "months",
+            ("W", false) => "weeks",
+            ("D", false) => "days",
+            ("H", true) => "hours",
+            ("M", true) => "minutes",
+            ("S", true) => "seconds",
+            _ => return None,
+        };
+        parts.push(format!("{number} {unit}"));
+        rest = &rest[end + 1..];
+    }
+    (!parts.is_empty()).then(|| parts.join(" "))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One pattern of bits for NaN.
+//! Gives every NaN the same pattern of bits.
 //!
 //! Invariant: what is stored, and what arithmetic of floats makes, has no NaN whose sign is set. Sorts look at bits, and such a NaN, which
 //! `'Infinity'::float8 - 'Infinity'::float8` is on x86, would come before all numbers and not after them.

@@ -1,4 +1,4 @@
-//! What values come to when each of them is written out.
+//! How many bytes the values of a column have once each of them is written out.
 //!
 //! Invariants:
 //! - A width is known before anything is written out: nothing is cast, copied or gathered to know it.

@@ -1,14 +1,15 @@
-//! What the members of one level may come to.
+//! Bounds on the members of one level: room for all rows that wait, so that a sort never runs out of codes.
 //!
 //! Invariants:
-//! - Members of rows that were acknowledged have room, so that a sort never fails for want of it: it is a sort of all tables.
+//! - Members of rows that were acknowledged have room, so that a sort never fails for want of it: it is a sort of all
+//!   tables.
 //! - While every level is far from its bound, that costs a batch one look at a flag.
 //!
-//! Rows are acknowledged before they are sorted, and get their codes when they are. Those that wait are bounded, by the tail: a level that
-//! has so much free can take them whatever they hold. One that has less is *near full*. Then members get their codes before their rows are
-//! acknowledged ([`Dictionaries::admit`]), and whoever brings some, also a load, leaves room for what waits
-//! ([`Dictionaries::remap_leaving`]). Nobody comes between: a batch counts as waiting before it looks whether a level is near full, and a
-//! level says that it is before it asks what waits.
+//! Rows are acknowledged before they are sorted, and get their codes when they are. Those that wait are bounded, by the
+//! tail: a level that has so much free can take them whatever they hold. One that has less is *near full*. Then members
+//! get their codes before their rows are acknowledged ([`Dictionaries::admit`]), and whoever brings some, also a load,
+//! leaves room for what waits ([`Dictionaries::remap_leaving`]). Nobody comes between: a batch counts as waiting before
+//! it looks whether a level is near full, and a level says that it is before it asks what waits.
 //!
 //! [`Dictionaries::admit`]: super::Dictionaries::admit
 //! [`Dictionaries::remap_leaving`]: super::Dictionaries::remap_leaving
@@ -37,7 +38,8 @@ impl Default for LevelBounds {
 }
 
 impl LevelBounds {
-    /// Names of a level may take `bytes_max`, at most 2 GiB less a byte; rows that wait for a sort take at most `waiting_max`.
+    /// Names of a level may take `bytes_max`, at most 2 GiB less a byte; rows that wait for a sort take at most
+    /// `waiting_max`.
     pub fn new(bytes_max: u64, waiting_max: u64) -> LevelBounds {
         let bytes_max = bytes_max.min(BYTES_MAX as u64) as usize;
         LevelBounds { bytes_max, waiting_max: waiting_max as usize, is_any_near: Arc::default() }
@@ -52,7 +54,8 @@ impl LevelBounds {
         self.is_any_near.store(true, Ordering::SeqCst);
     }
 
-    /// Whether a level of so many bytes and codes is near full. A row that waits has a byte at least, so bytes bound codes, too.
+    /// Whether a level of so many bytes and codes is near full. A row that waits has a byte at least, so bytes bound
+    /// codes, too.
     pub(crate) fn is_near(&self, bytes: usize, codes: usize) -> bool {
         bytes > self.bytes_max.saturating_sub(self.waiting_max) || codes > CODES_MAX.saturating_sub(self.waiting_max)
     }

@@ -1,7 +1,8 @@
-//! Which members of a level have a given own value, under whatever parent.
+//! Members of a level by their own value, under whatever parent.
 //!
-//! Predicates and merges of text ask this, so the index is made when the first one does, and catches up with new members when the
-//! next one does; levels that neither asks of never pay for it. Members of equal value are chained, newest first.
+//! Predicates and merges of text ask this, so the index is made when the first one does, and catches up with new
+//! members when the next one does; levels that neither asks of never pay for it. Members of equal value are chained,
+//! newest first.
 
 use super::value::{Value, Values};
 use hashbrown::HashTable;

@@ -1,4 +1,4 @@
-//! From a column of one batch to small dense numbers: its *local ids*.
+//! Local ids: small dense numbers for the values of one column of a batch.
 //!
 //! Invariants:
 //! - Id 0 is NULL; other ids are given in order of first appearance, so they depend on the rows alone.
@@ -20,13 +20,15 @@ use arrow::datatypes::{
 };
 use hashbrown::HashTable;
 
-/// Values whose range is at most this wide are numbered through a table instead of a hash, where there are rows enough to use it.
+/// Values whose range is at most this wide are numbered through a table instead of a hash, where there are rows enough
+/// to use it.
 const NARROW: u64 = 1 << 16;
 
 /// Places of a table that a row pays for.
 const PLACES_PER_ROW: u64 = 16;
 
-/// Distinct values for which there is room from the start: few batches have more than this, and an index that grows is made anew.
+/// Distinct values for which there is room from the start: few batches have more than this, and an index that grows is
+/// made anew.
 const ROOM: usize = 256;
 
 /// A column's rows as local ids, and what the ids stand for.
@@ -38,7 +40,8 @@ pub(crate) struct Local<'a> {
     pub(crate) distinct: Distinct<'a>,
 }
 
-/// Brings a column to a form that [`local_ids`] takes: storage type, or text or binary in a dictionary with 32-bit keys.
+/// Brings a column to a form that [`local_ids`] takes: storage type, or text or binary in a dictionary with 32-bit
+/// keys.
 pub(crate) fn prepare(array: &ArrayRef, data_type: DataType) -> Result<ArrayRef> {
     let stored = data_type.to_arrow();
     let bytes = Shape::of(data_type) == Shape::Bytes;

@@ -1,11 +1,11 @@
-//! From the local ids of a path's levels to local ids of its members.
+//! Local ids of a path's members, made of the local ids of its levels.
 //!
 //! A member is (parent, own value). The rows have the parent's local id and the value's local id; what comes out is one
-//! local id per row for the pair, in order of first appearance. NULL is one member at every level, under whatever parent:
-//! id 0 where the value's id is 0.
+//! local id per row for the pair, in order of first appearance. NULL is one member at every level, under whatever
+//! parent: id 0 where the value's id is 0.
 //!
-//! Most children have one parent, so each value keeps its first parent at hand, and only others go through a hash table;
-//! where there are few pairs (months under years) all go through a plain table instead.
+//! Most children have one parent, so each value keeps its first parent at hand, and only others go through a hash
+//! table; where there are few pairs (months under years) all go through a plain table instead.
 
 use super::value::mix;
 use hashbrown::HashTable;
@@ -17,8 +17,8 @@ const PAIRS_PER_ROW: usize = 16;
 /// The value has not been met.
 const UNMET: u64 = u64::MAX;
 
-/// Turns `ids`, the rows' local ids of own values (at most `values`), into local ids of members. `parents` are the rows'
-/// local ids of parents, each below `parents_end`. Returns (parent id, value id) of each member, from id 1 on.
+/// Turns `ids`, the rows' local ids of own values (at most `values`), into local ids of members. `parents` are the
+/// rows' local ids of parents, each below `parents_end`. Returns (parent id, value id) of each member, from id 1 on.
 pub(crate) fn combine(ids: &mut [u32], values: usize, parents: &[u32], parents_end: usize) -> Vec<(u32, u32)> {
     assert_eq!(ids.len(), parents.len(), "a value and a parent for every row");
     let mut members: Vec<(u32, u32)> = Vec::new();

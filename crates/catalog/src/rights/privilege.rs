@@ -1,4 +1,4 @@
-//! What can be allowed.
+//! Privileges: the kinds of access that a grant allows.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

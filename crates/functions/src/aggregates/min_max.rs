@@ -43,12 +43,12 @@ impl AggregateUDFImpl for Extreme {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let is_float = is_float(&args);
-        Ok(NanLast::around(self.inner.inner().accumulator(args)?, is_float))
+        Ok(NanLast::accumulator(self.inner.inner().accumulator(args)?, is_float))
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let is_float = is_float(&args);
-        Ok(NanLast::around(self.inner.inner().create_sliding_accumulator(args)?, is_float))
+        Ok(NanLast::accumulator(self.inner.inner().create_sliding_accumulator(args)?, is_float))
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
@@ -85,7 +85,7 @@ fn is_float(args: &AccumulatorArgs) -> bool {
 struct NanLast(Box<dyn Accumulator>);
 
 impl NanLast {
-    fn around(inner: Box<dyn Accumulator>, is_float: bool) -> Box<dyn Accumulator> {
+    fn accumulator(inner: Box<dyn Accumulator>, is_float: bool) -> Box<dyn Accumulator> {
         if is_float { Box::new(NanLast(inner)) } else { inner }
     }
 }

@@ -6,19 +6,24 @@
 //! - A row costs the same however many the frame holds.
 //! - There is one NaN.
 //!
-//! DataFusion 55.2 subtracts what leaves a frame: behind 1e20 the sum of 2 and 3 is 2, one NaN or infinity makes all that follow NaN, and
-//! the deviation of equal values is the root of a number below zero. Here a frame is a queue of two stacks, each of which knows what all its
-//! rows come to (Tangwongsan, Hirzel, Schneider and Wu, "General incremental sliding-window aggregation", PVLDB 8(7), 2015, section 2, take
-//! it from functional queues). Spreads are put together as Chan, Golub and LeVeque do ("Updating formulae and a pairwise algorithm for
-//! computing sample variances", 1979). Averages of spans of time are [`crate::aggregates::interval_avg`]'s, and everything else is DataFusion's.
+//! DataFusion 55.2 subtracts what leaves a frame: behind 1e20 the sum of 2 and 3 is 2, one NaN or infinity makes all
+//! that follow NaN, and the deviation of equal values is the root of a number below zero. Here a frame is a queue of
+//! two stacks, each of which knows what all its rows come to (Tangwongsan, Hirzel, Schneider and Wu, "General
+//! incremental sliding-window aggregation", PVLDB 8(7), 2015, section 2, take it from functional queues). Spreads are
+//! put together as Chan, Golub and LeVeque do ("Updating formulae and a pairwise algorithm for computing sample
+//! variances", 1979). Averages of durations are of exact sums ([`crate::aggregates::exact`]), and everything else is
+//! DataFusion's.
 
-use crate::aggregates::interval_avg::{SpanAverage, SpanAverages, unit_of};
-use crate::aggregates::variance_of_one::around;
+use crate::aggregates::exact::accumulators::{Alone, Groups};
+use crate::aggregates::exact::sums::{self, Exact, Mean};
+use crate::aggregates::interval_avg::unit_of;
+use crate::aggregates::variance_of_one::accumulator;
 use crate::delegate::passed_on;
 use arrow::array::{ArrayRef, AsArray, Float64Array};
-use arrow::datatypes::{DataType, Float64Type, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion_common::{Result, ScalarValue, exec_err, internal_err};
-use datafusion_expr::function::AccumulatorArgs;
+use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion_expr::utils::format_state_name;
 use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator};
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::correlation::corr_udaf;
@@ -84,22 +89,33 @@ impl Moving {
         Moving::new(corr_udaf(), MovingAggregate::Correlation)
     }
 
-    /// The unit of the spans that it averages, if it does.
-    fn of_spans(&self, args: &AccumulatorArgs) -> Option<TimeUnit> {
-        if self.of == MovingAggregate::Average { unit_of(args) } else { None }
+    /// How an average of durations is made of their sum; `None` for every other aggregate.
+    fn mean_of_durations(&self, arguments: &[FieldRef], is_distinct: bool) -> Option<Mean> {
+        if self.of != MovingAggregate::Average || is_distinct {
+            return None;
+        }
+        unit_of(arguments).map(Mean::Duration)
     }
 }
 
 impl AggregateUDFImpl for Moving {
-    passed_on!();
+    passed_on!(but state_fields);
 
     fn aliases(&self) -> &[String] {
         &self.aliases
     }
 
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        if self.mean_of_durations(args.input_fields, args.is_distinct).is_none() {
+            return self.inner.inner().state_fields(args);
+        }
+        let field = |(part, of)| Field::new(format_state_name(args.name, part), of, true).into();
+        Ok(sums::Total::fields().into_iter().map(field).collect())
+    }
+
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match self.of_spans(&args) {
-            Some(unit) => Ok(Box::new(SpanAverage::new(unit))),
+        match self.mean_of_durations(args.expr_fields, args.is_distinct) {
+            Some(mean) => Ok(Box::new(Alone::<sums::Total>::new(mean))),
             None => {
                 let of_all = matches!(
                     self.of,
@@ -107,14 +123,14 @@ impl AggregateUDFImpl for Moving {
                 );
                 let may_be_lone = of_all && !args.is_distinct;
                 let inner = self.inner.inner().accumulator(args)?;
-                Ok(if may_be_lone { around(inner) } else { inner })
+                Ok(if may_be_lone { accumulator(inner) } else { inner })
             }
         }
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        if let Some(unit) = self.of_spans(&args) {
-            return Ok(Box::new(SpanAverage::new(unit)));
+        if let Some(mean) = self.mean_of_durations(args.expr_fields, args.is_distinct) {
+            return Ok(Box::new(Alone::<sums::Total>::new(mean)));
         }
         if !is_of_doubles(&args) {
             return self.inner.inner().create_sliding_accumulator(args);
@@ -136,8 +152,8 @@ impl AggregateUDFImpl for Moving {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        match self.of_spans(&args) {
-            Some(unit) => Ok(Box::new(SpanAverages::new(unit))),
+        match self.mean_of_durations(args.expr_fields, args.is_distinct) {
+            Some(mean) => Ok(Box::new(Groups::<sums::Total>::new(mean))),
             None => self.inner.inner().create_groups_accumulator(args),
         }
     }

@@ -6,8 +6,9 @@ use arrow::array::ArrayRef;
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Accumulator;
 
-/// Around DataFusion's accumulator of variances of doubles or of their roots, which has the count and the mean in its state.
-pub fn around(inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
+/// An accumulator of variances of doubles, or of their roots, made of DataFusion's, whose state begins with the count
+/// and the mean.
+pub fn accumulator(inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
     Box::new(LoneValue { inner })
 }
 

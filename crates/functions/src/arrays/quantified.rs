@@ -68,7 +68,7 @@ fn common(value: &DataType, element: &DataType) -> Option<DataType> {
 }
 
 /// What is said of all comparisons of one list.
-fn together(found: impl Iterator<Item = Option<bool>>, is_any: bool) -> Option<bool> {
+fn any_or_all(found: impl Iterator<Item = Option<bool>>, is_any: bool) -> Option<bool> {
     let mut is_unknown = false;
     for one in found {
         match one {
@@ -85,7 +85,7 @@ fn piece(values: &ArrayRef, lists: &ArrayRef, op: Operator, is_any: bool, out: &
     let found = lists.compared(values, op)?;
     let truth = |at: usize| found.is_valid(at).then(|| found.value(at));
     for row in 0..lists.len() {
-        out.append_option(if lists.is_null(row) { None } else { together(lists.range(row).map(truth), is_any) });
+        out.append_option(if lists.is_null(row) { None } else { any_or_all(lists.range(row).map(truth), is_any) });
     }
     Ok(())
 }

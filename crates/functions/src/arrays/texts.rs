@@ -1,8 +1,8 @@
 //! Lists as texts, and texts as lists: `ARRAY[1, NULL]::text` is `{1,NULL}`, and `'{1,NULL}'::text::int[]` is that list again.
 //!
 //! Invariants, as in PostgreSQL:
-//! - An element is in quotes if it has no characters, is `NULL` in any case, or has quotes, backslashes, braces, commas or white space.
-//!   Lists within lists have no quotes around them. Booleans are `t` and `f`.
+//! - Elements are quoted by [`alluvia_values::list_text`]. Lists within lists have no quotes around them. Booleans are
+//!   `t` and `f`.
 //! - An element of a text is read as INSERT reads a text for a column of its type.
 //! - Both are called what they stand for, a cast.
 //!
@@ -18,7 +18,7 @@ use alluvia_types::{Error, ErrorKind};
 use alluvia_values::builders::{ColumnBuilder, TextAs};
 use alluvia_values::convert::texts_of;
 use alluvia_values::errors::wrap;
-use alluvia_values::list_text::array_elements;
+use alluvia_values::list_text::{array_elements, quoted_element};
 use alluvia_values::parse::shown;
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StringViewBuilder};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
@@ -72,25 +72,9 @@ impl Values {
                 out.push('}');
             }
             Values::Texts(texts) if texts.is_null(row) => out.push_str("NULL"),
-            Values::Texts(texts) => write_element(texts.value(row), out),
+            Values::Texts(texts) => out.push_str(&quoted_element(texts.value(row))),
         }
     }
-}
-
-fn write_element(text: &str, out: &mut String) {
-    let is_quoted = |c: char| matches!(c, '"' | '\\' | '{' | '}' | ',' | ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c');
-    if !text.is_empty() && !text.eq_ignore_ascii_case("null") && !text.contains(is_quoted) {
-        out.push_str(text);
-        return;
-    }
-    out.push('"');
-    for c in text.chars() {
-        if matches!(c, '"' | '\\') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out.push('"');
 }
 
 /// The texts of lists.

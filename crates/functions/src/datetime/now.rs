@@ -1,7 +1,8 @@
 //! The moment at which a statement began.
 //!
-//! Invariant: moments have microseconds, as in PostgreSQL and as they are stored. DataFusion 55.2's `now()` has nanoseconds, which texts made of
-//! it show (`now()::text`), and which no column holds.
+//! Invariant: the moment is the one that the statement's planning was told (`query::Engine::statement_state`, by the
+//! store's clock). Moments have microseconds, as in PostgreSQL and as they are stored. DataFusion 55.2's `now()` has
+//! nanoseconds, which texts made of it show (`now()::text`), and which no column holds.
 
 use alluvia_space::DataType as Stored;
 use arrow::datatypes::{DataType, Field, FieldRef};

@@ -3,7 +3,7 @@
 //! Invariant: what is told is no less than what is made, up to a small factor (the offsets and views of values, characters of several
 //! bytes); it may be more where only the work itself would tell, and then the work is done in pieces ([`super::Bounded`]).
 
-use crate::text::format::WIDTH_MAX;
+use crate::text::format_specifiers::{Piece, WIDTH_MAX, Width, pieces};
 use alluvia_values::widths::Widths;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType};
@@ -192,15 +192,17 @@ pub fn constant_bytes(constant: &ScalarValue) -> u64 {
     }
 }
 
-/// The width that is written in a place of `format`, or the most where a value says it.
-fn width_of(place: &str) -> i128 {
-    let end = place.find(|of: char| !(of.is_ascii_digit() || matches!(of, '$' | '-' | '*'))).unwrap_or(place.len());
-    let (place, most) = (&place[..end], WIDTH_MAX as i128);
-    if place.contains('*') {
-        return most;
-    }
-    let digits = place.rsplit(['$', '-']).next().unwrap_or_default();
-    if digits.is_empty() { 0 } else { digits.parse().map_or(most, |width: i128| width.min(most)) }
+/// What a text of `format` says: how many values it places, and how many characters their widths come to at most. What
+/// is behind an error is never made.
+fn places_of(text: &str) -> (i128, i128) {
+    let widths = pieces(text).filter_map(|piece| match piece {
+        Ok(Piece::Value(specifier)) => Some(match specifier.width {
+            Width::Written(width) => width as i128,
+            Width::Value(_) => WIDTH_MAX as i128,
+        }),
+        Ok(Piece::Text(_)) | Err(_) => None,
+    });
+    widths.fold((0, 0), |(places, sum), width| (places + 1, sum + width))
 }
 
 impl Makes {
@@ -302,10 +304,9 @@ impl Makes {
             Makes::Formatted => {
                 let (text, values) = arguments.split_first()?;
                 let text = text.text(row)?;
-                let places = text.bytes().filter(|byte| *byte == b'%').count() as i128;
+                let (places, widths) = places_of(text);
                 // Quotes within a value are doubled.
                 let longest = values.iter().map(|value| 2 * value.bytes(row) + NUMBER_BYTES).max().unwrap_or(0);
-                let widths: i128 = text.split('%').skip(1).map(width_of).sum();
                 places.saturating_mul(longest).saturating_add(text.len() as i128 + widths)
             }
             Makes::TimeFormatted => second?.bytes(row).saturating_mul(TIMES_FORMAT),
@@ -413,6 +414,8 @@ mod tests {
         assert!(bytes(Makes::Captures, &[many.clone(), text("(((a*)))")], 1) >= 300_000);
         assert!(bytes(Makes::Formatted, &[text("%1$s%1$s%1$s"), many.clone()], 1) >= 300_000);
         assert!(bytes(Makes::Formatted, &[text("%2$-900000s"), many.clone()], 1) >= 900_000);
+        assert!(bytes(Makes::Formatted, &[text("%*s"), scalar(5), many.clone()], 1) >= WIDTH_MAX as u128);
+        assert!(bytes(Makes::Formatted, &[text("100%%900000s"), many.clone()], 1) < 100);
         assert!(bytes(Makes::JoinedBy, &[long, short.clone(), short.clone(), short], 1) >= 2_015);
     }
 

@@ -3,6 +3,7 @@
 //! Invariant: what it gives is what PostgreSQL's gives, or it fails. A width has a bound, and values that might be written otherwise than
 //! PostgreSQL writes them are refused by name.
 
+use super::format_specifiers::{Conversion, Piece, Width, bounded, pieces};
 use alluvia_space::keywords::quoted;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::convert::texts_of;
@@ -14,9 +15,6 @@ use datafusion_common::{DataFusionError, Result as Planned, ScalarValue};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// Characters that a value may be made to take at least.
-pub const WIDTH_MAX: usize = 1 << 20;
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -98,136 +96,59 @@ fn not_shown(of: &str) -> DataFusionError {
 
 /// A text with values in the places that it names.
 fn formatted(pattern: &str, values: &[Option<&str>]) -> Result<String> {
-    let refused = |what: String| Error::new(ErrorKind::InvalidSetting, what);
+    let value = |at: usize| {
+        let value = at.checked_sub(1).and_then(|before| values.get(before)).copied();
+        let message = || format!("format() names value {at}, and {} are given", values.len());
+        value.ok_or_else(|| Error::new(ErrorKind::InvalidSetting, message()))
+    };
     let mut made = String::with_capacity(pattern.len());
-    let (mut rest, mut next) = (pattern, 0);
-    while let Some((before, behind)) = rest.split_once('%') {
-        made.push_str(before);
-        if let Some(behind) = behind.strip_prefix('%') {
-            made.push('%');
-            rest = behind;
-            continue;
-        }
-        let (place, behind) = FormatSpecifier::read(behind)?;
-        let mut kinds = behind.chars();
-        let kind = kinds.next().ok_or_else(|| {
-            refused("the text of format() ends within a place for a value".to_owned()).with_hint("write %% for %")
-        })?;
-        let value = |at: usize| {
-            let value = at.checked_sub(1).and_then(|before| values.get(before)).copied();
-            value.ok_or_else(|| refused(format!("format() names value {at}, and {} are given", values.len())))
-        };
-        let (mut width, mut is_left) = (place.width, place.is_left);
-        if let Some(of) = place.width_of {
-            next = of.unwrap_or(next + 1);
-            let given = value(next)?.unwrap_or("0");
-            let signed: i64 = given.trim().parse().map_err(|_| {
-                Error::new(ErrorKind::InvalidText, format!("a width of format() is no number: \"{given}\""))
-            })?;
-            is_left |= signed < 0;
-            width = bounded(usize::try_from(signed.unsigned_abs()).unwrap_or(usize::MAX))?;
-        }
-        next = place.value.unwrap_or(next + 1);
-        let shown = match kind {
-            's' => Cow::Borrowed(value(next)?.unwrap_or_default()),
-            'I' => {
-                let null =
-                    || Error::new(ErrorKind::InvalidValue, "NULL is no name, and format() was to quote it as one");
-                Cow::Owned(quoted(value(next)?.ok_or_else(null)?))
+    let mut last = 0;
+    for piece in pieces(pattern) {
+        let specifier = match piece? {
+            Piece::Text(text) => {
+                made.push_str(text);
+                continue;
             }
-            'L' => value(next)?.map_or(Cow::Borrowed("NULL"), |value| Cow::Owned(literal(value))),
-            other => {
-                return Err(refused(format!("format() knows no %{other}")).with_hint("it knows %s, %I, %L and %%"));
+            Piece::Value(specifier) => specifier,
+        };
+        let (width, is_left) = match specifier.width {
+            Width::Written(width) => (width, specifier.is_left),
+            Width::Value(position) => {
+                last = position.unwrap_or(last + 1);
+                let (width, is_negative) = width_of(value(last)?)?;
+                (width, specifier.is_left || is_negative)
             }
         };
-        let spaces = if width == 0 { 0 } else { width.saturating_sub(shown.chars().count()) };
+        last = specifier.position.unwrap_or(last + 1);
+        let shown = shown(value(last)?, specifier.conversion)?;
+        let spaces = width.saturating_sub(shown.chars().count());
         let (before, behind) = if is_left { (0, spaces) } else { (spaces, 0) };
         made.extend(std::iter::repeat_n(' ', before));
         made.push_str(&shown);
         made.extend(std::iter::repeat_n(' ', behind));
-        rest = kinds.as_str();
     }
-    made.push_str(rest);
     Ok(made)
 }
 
-/// A place for a value, as it is written behind `%` and before its letter.
-#[derive(Default)]
-struct FormatSpecifier {
-    /// The number of the value; `None` is the next one.
-    value: Option<usize>,
-    is_left: bool,
-    width: usize,
-    /// The number of the value that is the width, or the next one.
-    width_of: Option<Option<usize>>,
+/// A width that is a value, and whether it is negative; NULL is 0.
+fn width_of(value: Option<&str>) -> Result<(usize, bool)> {
+    let given = value.unwrap_or("0");
+    let signed: i64 = given
+        .trim()
+        .parse()
+        .map_err(|_| Error::new(ErrorKind::InvalidText, format!("a width of format() is no number: \"{given}\"")))?;
+    let width = bounded(usize::try_from(signed.unsigned_abs()).unwrap_or(usize::MAX))?;
+    Ok((width, signed < 0))
 }
 
-impl FormatSpecifier {
-    /// The place, and what is behind it.
-    fn read(text: &str) -> Result<(FormatSpecifier, &str)> {
-        let mut place = FormatSpecifier::default();
-        let (number, mut rest) = leading_digits(text);
-        match (number, rest.strip_prefix('$')) {
-            (Some(digits), Some(behind)) => {
-                place.value = Some(position(digits)?);
-                rest = behind;
-            }
-            (Some(digits), None) => {
-                place.width = bounded(digits.parse().unwrap_or(usize::MAX))?;
-                return Ok((place, rest));
-            }
-            (None, _) => {}
-        }
-        while let Some(behind) = rest.strip_prefix('-') {
-            place.is_left = true;
-            rest = behind;
-        }
-        let Some(behind) = rest.strip_prefix('*') else {
-            let (number, behind) = leading_digits(rest);
-            if let Some(digits) = number {
-                place.width = bounded(digits.parse().unwrap_or(usize::MAX))?;
-            }
-            return Ok((place, behind));
-        };
-        let (number, behind) = leading_digits(behind);
-        match (number, behind.strip_prefix('$')) {
-            (Some(digits), Some(behind)) => {
-                place.width_of = Some(Some(position(digits)?));
-                Ok((place, behind))
-            }
-            (None, _) => {
-                place.width_of = Some(None);
-                Ok((place, behind))
-            }
-            (Some(digits), None) => Err(Error::new(
-                ErrorKind::InvalidSetting,
-                format!("in format() a $ must end the number of the value that is the width: *{digits}$"),
-            )),
-        }
-    }
-}
-
-fn leading_digits(text: &str) -> (Option<&str>, &str) {
-    let rest = text.trim_start_matches(|digit: char| digit.is_ascii_digit());
-    let digits = &text[..text.len() - rest.len()];
-    ((!digits.is_empty()).then_some(digits), rest)
-}
-
-fn position(digits: &str) -> Result<usize> {
-    let refused = |what: String| Err(Error::new(ErrorKind::InvalidSetting, what));
-    match digits.parse() {
-        Ok(0) => refused("format() counts its values from 1, not from 0".to_owned()),
-        Ok(place) => Ok(place),
-        Err(_) => refused(format!("format() has no value {digits}")),
-    }
-}
-
-fn bounded(width: usize) -> Result<usize> {
-    if width <= WIDTH_MAX {
-        return Ok(width);
-    }
-    let message = format!("a width in format() is more than {WIDTH_MAX} characters");
-    Err(Error::new(ErrorKind::TooLarge, message).with_hint("use lpad or rpad around the value"))
+/// A value as a specifier writes it.
+fn shown(value: Option<&str>, conversion: Conversion) -> Result<Cow<'_, str>> {
+    let null = || Error::new(ErrorKind::InvalidValue, "NULL is no name, and format() was to quote it as one");
+    Ok(match conversion {
+        Conversion::Plain => Cow::Borrowed(value.unwrap_or_default()),
+        Conversion::Name => Cow::Owned(quoted(value.ok_or_else(null)?)),
+        Conversion::Literal => value.map_or(Cow::Borrowed("NULL"), |value| Cow::Owned(literal(value))),
+    })
 }
 
 /// As PostgreSQL's `quote_literal`: with backslashes it is a literal of escapes.

@@ -6,9 +6,13 @@ use crate::index_answers::{compared, explained};
 use crate::nested::set;
 use crate::statements::GeneratedStatement;
 use crate::support::Random;
-use alluvia_node::Database;
+use alluvia_node::{Database, DatabaseOptions};
 use alluvia_snapshot::Store;
-use alluvia_types::Stage;
+use alluvia_storage::RealDisk;
+use alluvia_types::{Clock, ManualClock, Stage};
+use arrow::util::display::array_value_to_string;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// From 2026-01-01 on, a row every 97 seconds; some without a time.
 fn insert(from: u64, rows: u64) -> String {
@@ -244,4 +248,34 @@ async fn now_is_another_moment_each_time_a_statement_runs() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     assert!(waited >= 2, "what was kept of the statement has to be asked before the time has come");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_and_the_index_take_the_stores_clock() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let clock = Arc::new(ManualClock::default());
+    clock.advance(Duration::from_secs(1_000_000_000));
+    let there = Arc::clone(&clock) as Arc<dyn Clock>;
+    let (disk, options) = (Arc::new(RealDisk::new()), DatabaseOptions::default());
+    let db = Database::open_on(disk, there, dir.path().join("db"), options).expect("opens");
+    let (fast, general) = (db.session(), db.session());
+    set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
+    let create =
+        "CREATE TABLE seen (at TIMESTAMP NOT NULL, v INT NOT NULL) WITH (dimensions = 'at(at: day)', measures = 'v')";
+    fast.sql(create).await.expect("creates");
+    let insert = "INSERT INTO seen VALUES ('2001-09-09 01:46:40', 1), ('2001-09-09 01:46:41', 2)";
+    fast.sql(insert).await.expect("inserts");
+    for seconds in [0, 1] {
+        clock.advance(Duration::from_secs(seconds));
+        let now = format!("2001-09-09 01:46:4{seconds}+00");
+        for (session, sql, expected) in [
+            (&general, "SELECT now()::text", now.as_str()),
+            (&general, "SELECT current_date::text", "2001-09-09"),
+            (&general, "SELECT count(*) FROM seen WHERE at <= now()", if seconds == 0 { "1" } else { "2" }),
+            (&fast, "SELECT count(*) FROM seen WHERE at <= now()", if seconds == 0 { "1" } else { "2" }),
+        ] {
+            let rows = session.sql(sql).await.expect("answers").collect().await.expect("rows");
+            assert_eq!(array_value_to_string(rows[0].column(0), 0).expect("a text"), expected, "{sql}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Which rows of which segments make which output.
+//! The plan of a merge: which rows of which segments make which output.
 
 use crate::options::PipelineOptions;
 use crate::policy::{Destination, destination, split, tier};
@@ -115,8 +115,8 @@ fn plan_partition(
     Ok(())
 }
 
-/// A table without dimensions has one order, that of arrival, and one partition. Large segments are merged already; small
-/// ones are joined by tiers up to that size.
+/// A table without dimensions has one order, that of arrival, and one partition. Large segments are merged already;
+/// small ones are joined by tiers up to that size.
 fn plan_unordered(plan: &mut MergePlan, files: &TableBase, options: &PipelineOptions) {
     let large = options.partition_rows_max / 8;
     let (promoted, small): (Vec<_>, Vec<_>) =

@@ -46,7 +46,7 @@ impl AnalyzerRule for NumbersTogether {
             Expr::InSubquery(found) => in_subquery(found, schema),
             Expr::Cast(of) => Ok(as_written(of)),
             mut expr => {
-                let is_changed = compared(&mut expr).is_some_and(|exprs| brought_together(exprs, schema));
+                let is_changed = compared(&mut expr).is_some_and(|exprs| in_one_decimal(exprs, schema));
                 Ok(if is_changed { Transformed::yes(expr) } else { Transformed::no(expr) })
             }
         })?;
@@ -56,7 +56,7 @@ impl AnalyzerRule for NumbersTogether {
             let schema = Arc::clone(&join.schema);
             let mut is_changed = false;
             for (left, right) in &mut join.on {
-                is_changed |= brought_together(vec![left, right], &schema);
+                is_changed |= in_one_decimal(vec![left, right], &schema);
             }
             let join = LogicalPlan::Join(join);
             Ok(if is_changed { Transformed::yes(join) } else { Transformed::no(join) })
@@ -166,7 +166,7 @@ fn compared(expr: &mut Expr) -> Option<Vec<&mut Expr>> {
 }
 
 /// Brings what is compared to another type than coercion did, where that loses something, and says whether it did.
-fn brought_together(mut exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
+fn in_one_decimal(mut exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
     if exprs.iter().any(|expr| is_float(expr, schema)) {
         exprs.iter_mut().for_each(|expr| **expr = as_float(std::mem::take(*expr), schema));
         return true;

@@ -5,7 +5,7 @@
 //! bounded: each has its share of the statement's memory. A type whose every value, and every NULL, has more than [`WIDTH_MAX`] bytes is
 //! refused.
 
-use crate::expressions::changed_together;
+use crate::expressions::changed_by_count;
 use alluvia_functions::operators::type_of;
 use alluvia_functions::output_size::Bounded;
 use alluvia_functions::output_size::estimate::Makes;
@@ -35,7 +35,7 @@ impl AnalyzerRule for CountedFunctions {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        changed_together(plan, concerns, counted)
+        changed_by_count(plan, concerns, counted)
     }
 }
 

@@ -33,7 +33,7 @@ impl AnalyzerRule for MomentsTogether {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        let plan = changed_as_written(plan, brings_together, together)?;
+        let plan = changed_as_written(plan, needs_one_type, in_one_type)?;
         Ok(plan.transform_up_with_subqueries(united)?.data)
     }
 }
@@ -69,7 +69,8 @@ fn united(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(union)))
 }
 
-fn brings_together(expr: &Expr) -> bool {
+/// Whether parts of an expression are to have one type.
+fn needs_one_type(expr: &Expr) -> bool {
     match expr {
         Expr::InList(_) | Expr::Between(_) | Expr::Case(_) => true,
         Expr::BinaryExpr(binary) => compares(binary.op),
@@ -84,7 +85,8 @@ fn compares(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-fn together(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+/// The expression with the dates among its parts as timestamps, if a timestamp is among them.
+fn in_one_type(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is_changed = match &mut expr {
         Expr::InList(InList { expr: of, list, .. }) => {
             let mut all: Vec<&mut Expr> = vec![&mut **of];

@@ -1,8 +1,9 @@
 //! Answers from the index, without planning: the short path.
 //!
-//! A statement's tree is recognised ([`recognise`]), its conditions become sets of codes ([`conditions`], [`bound`]), and the tree of
-//! summaries, the packed codes and the tail are asked ([`run`]); the answer's columns are made as the planner would name and
-//! type them ([`schemas`], [`columns`]). Planning costs milliseconds; this takes as long as the answer does.
+//! A statement's tree is recognised ([`recognise`], [`predicate`], [`comparison`]), its conditions become sets of codes
+//! ([`conditions`], [`bound`]), and the tree of summaries, the packed codes and the tail are asked ([`run`]); the
+//! answer's columns are made as the planner would name and type them ([`schemas`], [`columns`]). Planning costs
+//! milliseconds; this takes as long as the answer does.
 //!
 //! Invariant: the general way is always right, and this one gives the same rows or steps aside.
 
@@ -11,6 +12,7 @@ pub(crate) mod cached_statement;
 mod bound;
 mod boxes;
 mod columns;
+mod comparison;
 mod conditions;
 mod constants;
 mod cuboids;
@@ -38,6 +40,7 @@ mod years;
 
 pub(crate) use crate::answer::cached_statement::{CachedStatement, CachedStatements, bind_at};
 pub(crate) use bound::{Bound, bind};
+pub(crate) use comparison::{Expressions, PredicateForm, Subject, condition_of};
 pub(crate) use conditions::values_of;
 pub(crate) use cuboids::{Cuboids, MEMO as CUBOIDS_MEMO, Pinned, Shape, check_memo as check_cuboids_memo};
 pub(crate) use mapped::{Ordinals, Side};
@@ -49,9 +52,8 @@ pub(crate) use run::{Asking, run};
 pub(crate) use sampled::{Accuracy, Bounded, Missed, run_within};
 pub(crate) use schemas::{SchemaKey, Schemas};
 pub(crate) use statement::{Aggregate, Condition, Group, Item, Literal, Statement, Test, Values};
-pub(crate) use units::compared as unit_compared;
+pub(crate) use units::Cut;
 pub(crate) use verify::{Held, Verified, verify};
-pub(crate) use years::{compared as year_compared, in_years};
 
 /// What is kept of tables between statements.
 #[derive(Debug, Default)]

@@ -1,10 +1,12 @@
-//! Recognising conditions that the index may hold, from a statement's tree.
+//! The forms of conditions in a statement's tree, and its constants.
 //!
-//! Invariant: a condition is true for exactly the rows for which the expression is; NOT is moved to the columns, where it can be
-//! told from unknown. What is not understood is refused.
+//! Invariant: what is not understood is refused. What is understood means what [`super::comparison`] says.
 
-use super::statement::{Condition, Literal, Test};
-use super::{constants, texts, units, years};
+use super::comparison::{Expressions, PredicateForm, Subject};
+use super::statement::{Condition, Literal};
+use super::texts::operator;
+use super::{comparison, constants, texts, units, years};
+use datafusion::logical_expr::Operator;
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, DataType as SqlType, Expr, UnaryOperator, Value};
 
 /// The name of a column of the table, if the expression is one.
@@ -30,95 +32,77 @@ pub(super) fn chain<'a>(expr: &'a Expr, op: &BinaryOperator) -> Vec<&'a Expr> {
     operands
 }
 
-fn condition_of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
-    of_columns(expr, columns)
-        .or_else(|| texts::condition_of(expr, columns))
-        .or_else(|| years::condition_of(expr, columns))
-        .or_else(|| units::condition_of(expr, columns))
+/// The condition that an expression is; `None` of what is not understood.
+pub(super) fn condition_of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
+    comparison::condition_of(&Trees { columns }, expr)
 }
 
-/// What compares columns with constants.
-fn of_columns(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
-    let condition = |column: &Expr, test: Test| Some(Condition::Column(columns(column)?, test));
-    let negated = |condition: Condition, negated: bool| if negated { condition.negated() } else { condition };
-    match expr {
-        Expr::Nested(inner) => condition_of(inner, columns),
-        Expr::UnaryOp { op: UnaryOperator::Not, expr } => Some(condition_of(expr, columns)?.negated()),
-        Expr::BinaryOp { op: BinaryOperator::And, .. } => Some(Condition::All(conjunction(expr, columns)?)),
-        Expr::BinaryOp { op: BinaryOperator::Or, .. } => {
-            let parts = chain(expr, &BinaryOperator::Or).into_iter().map(|part| condition_of(part, columns));
-            Some(Condition::Any(parts.collect::<Option<_>>()?))
+/// Expressions of statements' trees, and what of them are columns.
+struct Trees<'a> {
+    columns: &'a Columns<'a>,
+}
+
+impl Expressions for Trees<'_> {
+    type Expr = Expr;
+
+    fn form<'a>(&self, expr: &'a Expr) -> Option<PredicateForm<'a, Expr>> {
+        Some(match without_brackets(expr) {
+            Expr::UnaryOp { op: UnaryOperator::Not, expr } => PredicateForm::Not(expr),
+            Expr::BinaryOp { op: BinaryOperator::And, .. } => PredicateForm::All(chain(expr, &BinaryOperator::And)),
+            Expr::BinaryOp { op: BinaryOperator::Or, .. } => PredicateForm::Any(chain(expr, &BinaryOperator::Or)),
+            Expr::BinaryOp { left, op, right } => PredicateForm::Compared(left, operator(op)?, right),
+            Expr::IsDistinctFrom(left, right) => PredicateForm::Compared(left, Operator::IsDistinctFrom, right),
+            Expr::IsNotDistinctFrom(left, right) => PredicateForm::Compared(left, Operator::IsNotDistinctFrom, right),
+            Expr::InList { expr: of, list, negated } => PredicateForm::In { of, list, is_negated: *negated },
+            Expr::Between { expr: of, negated, low, high } => {
+                PredicateForm::Between { of, low, high, is_negated: *negated }
+            }
+            Expr::Like { negated, any: false, expr: of, pattern, escape_char: None } => {
+                PredicateForm::Like { of, pattern, is_negated: *negated }
+            }
+            Expr::IsTrue(of) => PredicateForm::IsBoolean { of, value: true, is_negated: false },
+            Expr::IsFalse(of) => PredicateForm::IsBoolean { of, value: false, is_negated: false },
+            Expr::IsNotTrue(of) => PredicateForm::IsBoolean { of, value: true, is_negated: true },
+            Expr::IsNotFalse(of) => PredicateForm::IsBoolean { of, value: false, is_negated: true },
+            Expr::IsNull(of) => PredicateForm::IsNull { of, is_negated: false },
+            Expr::IsNotNull(of) => PredicateForm::IsNull { of, is_negated: true },
+            value => PredicateForm::Value(value),
+        })
+    }
+
+    fn subject(&self, expr: &Expr) -> Option<Subject> {
+        if let Some(column) = (self.columns)(expr) {
+            return Some(Subject::Column(column));
         }
-        Expr::BinaryOp { left, op, right } => match (columns(left), constant(right)) {
-            (Some(_), Some(literal)) => condition(left, comparison(op, literal)?),
-            _ => condition(right, comparison(&mirrored(op)?, constant(left)?)?),
-        },
-        // To be in no list is true of NULL, too.
-        Expr::InList { list, .. } if list.is_empty() => None,
-        Expr::InList { expr, list, negated: is_negated } => {
-            let list: Vec<Literal> = list.iter().map(constant).collect::<Option<_>>()?;
-            Some(negated(condition(expr, Test::In(list))?, *is_negated))
+        let year = years::year_of(expr, self.columns).map(Subject::Year);
+        year.or_else(|| units::cut_of(expr, self.columns).map(|(column, cut)| Subject::Cut(column, cut)))
+    }
+
+    fn literal(&self, expr: &Expr) -> Option<Literal> {
+        constant(expr)
+    }
+
+    fn is_null(&self, expr: &Expr) -> bool {
+        matches!(expr, Expr::Value(value) if value.value == Value::Null)
+    }
+
+    fn pattern(&self, expr: &Expr) -> Option<String> {
+        match literal_of(expr)? {
+            Literal::Text(pattern) => Some(pattern),
+            _ => None,
         }
-        Expr::Between { expr, negated: is_negated, low, high } => {
-            let range = Test::Range(Some((constant(low)?, true)), Some((constant(high)?, true)));
-            Some(negated(condition(expr, range)?, *is_negated))
-        }
-        Expr::Like { negated: is_negated, any: false, expr, pattern, escape_char: None } => {
-            let Literal::Text(pattern) = literal_of(pattern)? else { return None };
-            Some(negated(condition(expr, Test::Like(pattern))?, *is_negated))
-        }
-        Expr::IsNotDistinctFrom(left, right) => of_value(left, right, columns),
-        Expr::IsDistinctFrom(left, right) => Some(of_value(left, right, columns)?.negated()),
-        Expr::IsTrue(column) => of_boolean(column, true, columns),
-        Expr::IsFalse(column) => of_boolean(column, false, columns),
-        Expr::IsNotTrue(column) => Some(of_boolean(column, true, columns)?.negated()),
-        Expr::IsNotFalse(column) => Some(of_boolean(column, false, columns)?.negated()),
-        Expr::IsNull(column) => condition(column, Test::Null),
-        Expr::IsNotNull(column) => condition(column, Test::Known),
-        // A column of type BOOLEAN, which binding sees to.
-        column => condition(column, Test::In(vec![Literal::Boolean(true)])),
+    }
+
+    fn otherwise(&self, expr: &Expr) -> Option<Condition> {
+        texts::condition_of(without_brackets(expr), self.columns)
     }
 }
 
-/// One side is a column, and its value is what the other one is, which may be NULL.
-fn of_value(left: &Expr, right: &Expr, columns: &Columns<'_>) -> Option<Condition> {
-    let (column, with) = match columns(left) {
-        Some(column) => (column, right),
-        None => (columns(right)?, left),
-    };
-    match with {
-        Expr::Value(value) if value.value == Value::Null => Some(Condition::Column(column, Test::Null)),
-        other => Some(Condition::is_value(column, constant(other)?)),
+fn without_brackets(mut expr: &Expr) -> &Expr {
+    while let Expr::Nested(inner) = expr {
+        expr = inner;
     }
-}
-
-/// A column of type BOOLEAN, which binding sees to, is this and not NULL.
-fn of_boolean(column: &Expr, value: bool, columns: &Columns<'_>) -> Option<Condition> {
-    Some(Condition::is_value(columns(column)?, Literal::Boolean(value)))
-}
-
-fn comparison(op: &BinaryOperator, literal: Literal) -> Option<Test> {
-    Some(match op {
-        BinaryOperator::Eq => Test::In(vec![literal]),
-        BinaryOperator::NotEq => Test::Not(Box::new(Test::In(vec![literal]))),
-        BinaryOperator::Lt => Test::Range(None, Some((literal, false))),
-        BinaryOperator::LtEq => Test::Range(None, Some((literal, true))),
-        BinaryOperator::Gt => Test::Range(Some((literal, false)), None),
-        BinaryOperator::GtEq => Test::Range(Some((literal, true)), None),
-        _ => return None,
-    })
-}
-
-fn mirrored(op: &BinaryOperator) -> Option<BinaryOperator> {
-    Some(match op {
-        BinaryOperator::Eq => BinaryOperator::Eq,
-        BinaryOperator::NotEq => BinaryOperator::NotEq,
-        BinaryOperator::Lt => BinaryOperator::Gt,
-        BinaryOperator::LtEq => BinaryOperator::GtEq,
-        BinaryOperator::Gt => BinaryOperator::Lt,
-        BinaryOperator::GtEq => BinaryOperator::LtEq,
-        _ => return None,
-    })
+    expr
 }
 
 /// A constant, written or computed.

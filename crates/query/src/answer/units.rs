@@ -6,13 +6,13 @@
 //! begin before `m`: what is cut never lies between the starts of two units.
 
 use super::constants::{day_of, moment_of, text_of_moment};
-use super::predicate::{Columns, constant, literal_of};
-use super::statement::{Condition, Literal, Test};
-use super::texts::operator;
+use super::predicate::{Columns, literal_of};
+use super::statement::{Literal, Test};
 use alluvia_space::CalendarUnit;
 use alluvia_space::codes::calendar::{self, MICROS_PER_DAY};
 use alluvia_syntax::trees::rewriting::call_of;
 use datafusion::logical_expr::Operator;
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{CastKind, DataType as SqlType, Expr};
 
 /// What a time is cut to.
@@ -23,34 +23,15 @@ pub(crate) struct Cut {
     is_date: bool,
 }
 
-/// `column::date` or `date_trunc('unit', column)` against constants; `None` of any other expression.
-pub(super) fn condition_of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
-    let negated = |condition: Condition, negated: bool| if negated { condition.negated() } else { condition };
-    let compared = |of: &Expr, op: Operator, with: &Expr| {
-        let (column, cut) = cut_of(of, columns)?;
-        Some(Condition::Column(column, test_of(cut, op, constant(with)?)?))
-    };
-    match expr {
-        // To be in no list is true of NULL, too.
-        Expr::InList { list, .. } if list.is_empty() => None,
-        Expr::InList { expr, list, negated: is_negated } => {
-            let each = list.iter().map(|with| compared(expr, Operator::Eq, with));
-            Some(negated(Condition::Any(each.collect::<Option<_>>()?), *is_negated))
-        }
-        Expr::Between { expr, negated: is_negated, low, high } => {
-            let both = vec![compared(expr, Operator::GtEq, low)?, compared(expr, Operator::LtEq, high)?];
-            Some(negated(Condition::All(both), *is_negated))
-        }
-        Expr::BinaryOp { left, op, right } => {
-            let op = operator(op)?;
-            compared(left, op, right).or_else(|| compared(right, op.swap()?, left))
-        }
-        _ => None,
+impl Cut {
+    /// To a unit, whose start it becomes: a date, or a moment.
+    pub(crate) fn new(unit: CalendarUnit, is_date: bool) -> Cut {
+        Cut { unit, is_date }
     }
 }
 
-/// The column that is cut, and to what.
-fn cut_of(expr: &Expr, columns: &Columns<'_>) -> Option<(String, Cut)> {
+/// The column that is cut, and to what: `column::date` or `date_trunc('unit', column)`.
+pub(super) fn cut_of(expr: &Expr, columns: &Columns<'_>) -> Option<(String, Cut)> {
     match expr {
         Expr::Nested(inner) => cut_of(inner, columns),
         Expr::Cast {
@@ -78,13 +59,24 @@ pub(super) fn test_of(cut: Cut, op: Operator, literal: Literal) -> Option<Test> 
         Literal::Text(text) if cut.is_date => day_of(text)?.checked_mul(MICROS_PER_DAY)?,
         Literal::Date(text) => day_of(text)?.checked_mul(MICROS_PER_DAY)?,
         Literal::Text(text) | Literal::Time(text) => moment_of(text)?,
-        Literal::Number(_) | Literal::Boolean(_) | Literal::Typed(_) => return None,
+        Literal::Typed(value) => micros_of(value)?,
+        Literal::Number(_) | Literal::Boolean(_) => return None,
     };
     compared(cut.unit, op, micros)
 }
 
+/// A time in microseconds since 1970; `None` where it is none, or lies between two of them.
+fn micros_of(time: &ScalarValue) -> Option<i64> {
+    match time {
+        ScalarValue::Date32(Some(days)) => i64::from(*days).checked_mul(MICROS_PER_DAY),
+        ScalarValue::TimestampMicrosecond(Some(micros), _) => Some(*micros),
+        ScalarValue::TimestampNanosecond(Some(nanos), _) if nanos % 1_000 == 0 => Some(nanos / 1_000),
+        _ => None,
+    }
+}
+
 /// What a time must be for the start of its unit to compare so with a moment in microseconds.
-pub(crate) fn compared(unit: CalendarUnit, op: Operator, micros: i64) -> Option<Test> {
+fn compared(unit: CalendarUnit, op: Operator, micros: i64) -> Option<Test> {
     let floor = calendar::units_of_micros(micros, unit);
     let next = floor.checked_add(1)?;
     // The unit that begins at the constant or after it.
@@ -108,6 +100,8 @@ pub(crate) fn compared(unit: CalendarUnit, op: Operator, micros: i64) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use super::super::predicate::condition_of;
+    use super::super::statement::Condition;
     use super::super::testing::recognised;
     use super::*;
 

@@ -5,37 +5,13 @@
 
 use super::predicate::{Columns, literal_of};
 use super::statement::{Condition, Literal, Test};
-use super::texts::operator;
 use alluvia_syntax::trees::rewriting::call_of;
 use datafusion::logical_expr::Operator;
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{DateTimeField, Expr};
 
-/// `extract(year FROM column)` or `date_part('year', column)` against constants; `None` of any other expression.
-pub(super) fn condition_of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
-    let negated = |condition: Condition, negated: bool| if negated { condition.negated() } else { condition };
-    match expr {
-        // To be in no list is true of NULL, too.
-        Expr::InList { list, .. } if list.is_empty() => None,
-        Expr::InList { expr, list, negated: is_negated } => {
-            let years = list.iter().map(number).collect::<Option<Vec<_>>>()?;
-            Some(negated(in_years(&year_of(expr, columns)?, years)?, *is_negated))
-        }
-        Expr::Between { expr, negated: is_negated, low, high } => {
-            let column = year_of(expr, columns)?;
-            let low = compared(&column, Operator::GtEq, number(low)?)?;
-            let high = compared(&column, Operator::LtEq, number(high)?)?;
-            Some(negated(Condition::All(vec![low, high]), *is_negated))
-        }
-        Expr::BinaryOp { left, op, right } => match number(right) {
-            Some(year) => compared(&year_of(left, columns)?, operator(op)?, year),
-            None => compared(&year_of(right, columns)?, operator(op)?.swap()?, number(left)?),
-        },
-        _ => None,
-    }
-}
-
 /// What must hold of a column's times for their year to compare so with a number.
-pub(crate) fn compared(column: &str, op: Operator, year: i64) -> Option<Condition> {
+pub(super) fn compared(column: &str, op: Operator, year: i64) -> Option<Condition> {
     // The year after it is written, too.
     let year = Some(year).filter(|year| (1..9999).contains(year))?;
     let start = |year: i64, inclusive: bool| Some((Literal::Time(format!("{year:04}-01-01")), inclusive));
@@ -52,18 +28,8 @@ pub(crate) fn compared(column: &str, op: Operator, year: i64) -> Option<Conditio
     Some(Condition::Column(column.to_owned(), test))
 }
 
-/// What must hold of a column's times for their year to be one of these; `None` of no years, since it is known of NULL, too, whether it is in
-/// no list.
-pub(crate) fn in_years(column: &str, years: Vec<i64>) -> Option<Condition> {
-    if years.is_empty() {
-        return None;
-    }
-    let years = years.into_iter().map(|year| compared(column, Operator::Eq, year));
-    years.collect::<Option<Vec<_>>>().map(Condition::Any)
-}
-
-/// The column whose year an expression is.
-fn year_of(expr: &Expr, columns: &Columns<'_>) -> Option<String> {
+/// The column whose year an expression is: `extract(year FROM column)` or `date_part('year', column)`.
+pub(super) fn year_of(expr: &Expr, columns: &Columns<'_>) -> Option<String> {
     match expr {
         Expr::Nested(inner) => year_of(inner, columns),
         Expr::Extract { field: DateTimeField::Year, expr, .. } => columns(expr),
@@ -79,15 +45,19 @@ fn year_of(expr: &Expr, columns: &Columns<'_>) -> Option<String> {
     }
 }
 
-fn number(expr: &Expr) -> Option<i64> {
-    match literal_of(expr)? {
+/// A constant as a whole number.
+pub(super) fn number(literal: &Literal) -> Option<i64> {
+    match literal {
         Literal::Number(text) => text.parse().ok(),
+        Literal::Typed(ScalarValue::Int32(Some(year))) => Some((*year).into()),
+        Literal::Typed(ScalarValue::Int64(Some(year))) => Some(*year),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::predicate::condition_of;
     use super::super::testing::recognised;
     use super::*;
 
@@ -141,7 +111,6 @@ mod tests {
 
     #[test]
     fn what_is_no_whole_year_of_a_column_is_refused() {
-        assert_eq!(in_years("t", Vec::new()), None);
         for sql in [
             "extract(month FROM t) = 3",
             "extract(isoyear FROM t) = 2024",

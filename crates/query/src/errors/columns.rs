@@ -3,7 +3,7 @@
 //! Invariant: what a hint tells to write means what the hint says. A name that would be read as something else stands in double quotes:
 //! `count(*)` without them counts rows.
 
-use alluvia_space::sql_identifier;
+use alluvia_space::keywords::quoted;
 use alluvia_types::{Error, ErrorKind, near_names};
 use datafusion::common::{Column, SchemaError, TableReference};
 
@@ -35,8 +35,8 @@ fn shown(column: &Column) -> String {
 /// As it is to be written.
 fn written(column: &Column) -> String {
     match &column.relation {
-        Some(relation) => format!("{}.{}", relation.table(), sql_identifier(&column.name)),
-        None => sql_identifier(&column.name),
+        Some(relation) => format!("{}.{}", relation.table(), quoted(&column.name)),
+        None => quoted(&column.name),
     }
 }
 
@@ -54,7 +54,7 @@ fn field_not_found(field: &Column, valid: &[Column]) -> Error {
     match near.first() {
         Some(text) if text.contains('(') => return error.with_hint(to_be_named(text, &field.name)),
         Some(_) => {
-            let named = near.iter().filter(|name| !name.contains('(')).map(|name| sql_identifier(name));
+            let named = near.iter().filter(|name| !name.contains('(')).map(|name| quoted(name));
             return error.with_hint(format!("did you mean {}?", named.collect::<Vec<String>>().join(" or ")));
         }
         None => {}
@@ -105,7 +105,7 @@ fn to_be_named(text: &str, name: &str) -> String {
         (true, false) => format!("{call}(...) AS"),
         (false, _) => "... AS".to_owned(),
     };
-    format!("name it where it is computed: {named} {}, or quote it: {}", sql_identifier(name), sql_identifier(text))
+    format!("name it where it is computed: {named} {}, or quote it: {}", quoted(name), quoted(text))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use alluvia_syntax::names::{DATABASE_NAME, name_of};
 use alluvia_syntax::trees::rewriting::call;
 use alluvia_types::{Result, TableId};
 use alluvia_values::errors::wrap;
+use alluvia_values::list_text::quoted_element;
 use arrow::array::{ArrayRef, AsArray, BooleanArray, StringViewArray};
 use arrow::compute::cast as cast_array;
 use arrow::datatypes::DataType;
@@ -222,17 +223,6 @@ pub(super) fn memberships(function: &ast::Function) -> Option<Expr> {
     is_it.then(|| call(MEMBER_OF, vec![right.as_ref().clone()]))
 }
 
-/// A name within the text of a list.
-fn element(name: &str) -> String {
-    let is_plain = !name.is_empty()
-        && !name.eq_ignore_ascii_case("null")
-        && !name.contains(|c: char| c.is_whitespace() || matches!(c, '{' | '}' | ',' | '"' | '\\'));
-    match is_plain {
-        true => name.to_owned(),
-        false => format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")),
-    }
-}
-
 /// What stands for a call of a function about rights; `None` if it is another.
 pub(super) fn replaced(name: &str, function: &ast::Function, authoriser: &Authoriser) -> Option<Expr> {
     let whole = match name {
@@ -304,7 +294,7 @@ pub(super) fn register(
         let rights = asked.catalog().rights();
         let roles = |oid: i64| {
             let role = u32::try_from(oid).ok().and_then(|id| rights.role(RoleId(id)));
-            let all = role.into_iter().flat_map(|role| &role.member_of).map(|id| element(rights.name(*id)));
+            let all = role.into_iter().flat_map(|role| &role.member_of).map(|id| quoted_element(rights.name(*id)));
             format!("{{{}}}", all.collect::<Vec<_>>().join(","))
         };
         Ok(Arc::new(StringViewArray::from_iter(oids.iter().map(|oid| oid.map(roles)))))
@@ -392,25 +382,4 @@ fn in_role(authoriser: &Authoriser, who: RoleId, role: &str, privileges: &str) -
     Some(any(privileges, rights.is_superuser(who), |one| {
         matches!(one, "MEMBER" | "USAGE" | "SET") && rights.is_in(who, role)
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::element;
-
-    #[test]
-    fn names_are_quoted_in_a_list_where_it_could_not_be_read_without() {
-        for (name, shown) in [
-            ("plain_1", "plain_1"),
-            ("Gross", "Gross"),
-            ("a b", "\"a b\""),
-            ("a,b", "\"a,b\""),
-            ("say \"no\"", "\"say \\\"no\\\"\""),
-            ("a\\b", "\"a\\\\b\""),
-            ("null", "\"null\""),
-            ("", "\"\""),
-        ] {
-            assert_eq!(element(name), shown);
-        }
-    }
 }

@@ -1,17 +1,15 @@
-//! From a plan's predicates to conditions that the index may hold.
+//! The forms of a plan's predicates, from which conditions become that the index may hold (`answer::comparison`).
 //!
-//! Invariant: a condition is true for exactly the rows for which its predicate is, and its negation for exactly those for which the
-//! predicate is false. Constants have the types of the columns that they are compared with: the planner has seen to that, and
+//! Invariant: constants have the types of the columns that they are compared with: the planner has seen to that, and
 //! where it left a cast on the column, the predicate is no comparison of the column.
 //!
 //! Any other predicate that looks at one column alone, and is the same each time, is evaluated on the members of the column's level: so
 //! `length(city) > 4` is a set of codes as well as `city = 'Lima'`.
 
-use super::times::{condition_of_unit, condition_of_year, is_cut, year_of, year_of_constant};
-use crate::answer::{Condition, Literal, MemberPredicate, Test, in_years};
+use super::times::subject_of;
+use crate::answer::{Condition, Expressions, Literal, MemberPredicate, PredicateForm, Subject, Test, condition_of};
 use crate::skipping::canonical;
 use alluvia_space::TableDef;
-use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
 
@@ -24,7 +22,7 @@ pub(super) fn conditions_of(predicates: &[Expr], def: &TableDef) -> Option<Vec<C
             parts.push(part);
         }
     }
-    parts.into_iter().map(|part| condition_of(part, def)).collect()
+    parts.into_iter().map(|part| condition_of(&Plans { def }, part)).collect()
 }
 
 /// The operands of a chain of one operator, which is a tree as deep as it is long.
@@ -42,73 +40,52 @@ fn chain(expr: &Expr, op: Operator) -> Vec<&Expr> {
     operands
 }
 
-fn condition_of(expr: &Expr, def: &TableDef) -> Option<Condition> {
-    compared(expr, def).or_else(|| evaluated(expr, def))
+/// Expressions of plans over one table.
+struct Plans<'a> {
+    def: &'a TableDef,
 }
 
-/// What compares columns with constants.
-fn compared(expr: &Expr, def: &TableDef) -> Option<Condition> {
-    let all =
-        |op: Operator| chain(expr, op).into_iter().map(|part| condition_of(part, def)).collect::<Option<Vec<_>>>();
-    let negated = |condition: Condition, negated: bool| if negated { condition.negated() } else { condition };
-    match expr {
-        Expr::Not(expr) => Some(condition_of(expr, def)?.negated()),
-        Expr::BinaryExpr(BinaryExpr { op: Operator::And, .. }) => Some(Condition::All(all(Operator::And)?)),
-        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => Some(Condition::Any(all(Operator::Or)?)),
-        Expr::BinaryExpr(BinaryExpr {
-            left,
-            op: op @ (Operator::IsDistinctFrom | Operator::IsNotDistinctFrom),
-            right,
-        }) => {
-            let (column, literal) = match column_of(left) {
-                Some(column) => (column, literal_of(right)?),
-                None => (column_of(right)?, literal_of(left)?),
-            };
-            Some(negated(Condition::is_value(column, literal), *op == Operator::IsDistinctFrom))
-        }
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (column_of(left), literal_of(right)) {
-            (Some(column), Some(literal)) => Some(Condition::Column(column, comparison(*op, literal)?)),
-            _ => condition_of_unit(left, *op, right, def)
-                .or_else(|| condition_of_unit(right, op.swap()?, left, def))
-                .or_else(|| condition_of_year(left, *op, right))
-                .or_else(|| condition_of_year(right, op.swap()?, left))
-                .or_else(|| Some(Condition::Column(column_of(right)?, comparison(op.swap()?, literal_of(left)?)?))),
-        },
-        // Of no list it is known of NULL, too, whether that is in it.
-        Expr::InList(InList { list, .. }) if list.is_empty() => None,
-        Expr::InList(InList { expr, list, negated: is_negated }) if year_of(expr).is_some() => {
-            let years = list.iter().map(year_of_constant).collect::<Option<Vec<_>>>()?;
-            Some(negated(in_years(&year_of(expr)?, years)?, *is_negated))
-        }
-        Expr::InList(InList { expr, list, negated: is_negated }) if is_cut(expr, def) => {
-            let each = list.iter().map(|with| condition_of_unit(expr, Operator::Eq, with, def));
-            Some(negated(Condition::Any(each.collect::<Option<_>>()?), *is_negated))
-        }
-        Expr::InList(InList { expr, list, negated: is_negated }) => {
-            let list: Vec<Literal> = list.iter().map(literal_of).collect::<Option<_>>()?;
-            Some(negated(Condition::Column(column_of(expr)?, Test::In(list)), *is_negated))
-        }
-        Expr::Between(Between { expr, negated: is_negated, low, high }) if is_cut(expr, def) => {
-            let low = condition_of_unit(expr, Operator::GtEq, low, def)?;
-            let high = condition_of_unit(expr, Operator::LtEq, high, def)?;
-            Some(negated(Condition::All(vec![low, high]), *is_negated))
-        }
-        Expr::Between(Between { expr, negated: is_negated, low, high }) => {
-            let range = Test::Range(Some((literal_of(low)?, true)), Some((literal_of(high)?, true)));
-            Some(negated(Condition::Column(column_of(expr)?, range), *is_negated))
-        }
-        Expr::Like(Like { negated: is_negated, expr, pattern, escape_char: None, case_insensitive: false }) => {
-            let Expr::Literal(pattern, _) = pattern.as_ref() else { return None };
-            let pattern = pattern.try_as_str()??.to_owned();
-            Some(negated(Condition::Column(column_of(expr)?, Test::Like(pattern)), *is_negated))
-        }
-        Expr::IsNull(expr) => Some(Condition::Column(column_of(expr)?, Test::Null)),
-        Expr::IsNotNull(expr) => Some(Condition::Column(column_of(expr)?, Test::Known)),
-        // A predicate that is a column is one of type BOOLEAN.
-        expr => {
-            let literal = Literal::Typed(ScalarValue::Boolean(Some(true)));
-            Some(Condition::Column(column_of(expr)?, Test::In(vec![literal])))
-        }
+impl Expressions for Plans<'_> {
+    type Expr = Expr;
+
+    fn form<'a>(&self, expr: &'a Expr) -> Option<PredicateForm<'a, Expr>> {
+        Some(match expr {
+            Expr::Not(inner) => PredicateForm::Not(inner),
+            Expr::BinaryExpr(BinaryExpr { op: Operator::And, .. }) => PredicateForm::All(chain(expr, Operator::And)),
+            Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => PredicateForm::Any(chain(expr, Operator::Or)),
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => PredicateForm::Compared(left, *op, right),
+            Expr::InList(InList { expr: of, list, negated }) => PredicateForm::In { of, list, is_negated: *negated },
+            Expr::Between(Between { expr: of, negated, low, high }) => {
+                PredicateForm::Between { of, low, high, is_negated: *negated }
+            }
+            Expr::Like(Like { negated, expr: of, pattern, escape_char: None, case_insensitive: false }) => {
+                PredicateForm::Like { of, pattern, is_negated: *negated }
+            }
+            Expr::IsNull(of) => PredicateForm::IsNull { of, is_negated: false },
+            Expr::IsNotNull(of) => PredicateForm::IsNull { of, is_negated: true },
+            value => PredicateForm::Value(value),
+        })
+    }
+
+    fn subject(&self, expr: &Expr) -> Option<Subject> {
+        subject_of(expr, self.def)
+    }
+
+    fn literal(&self, expr: &Expr) -> Option<Literal> {
+        literal_of(expr)
+    }
+
+    fn is_null(&self, expr: &Expr) -> bool {
+        matches!(expr, Expr::Literal(value, _) if value.is_null())
+    }
+
+    fn pattern(&self, expr: &Expr) -> Option<String> {
+        let Expr::Literal(pattern, _) = expr else { return None };
+        pattern.try_as_str().flatten().map(str::to_owned)
+    }
+
+    fn otherwise(&self, expr: &Expr) -> Option<Condition> {
+        evaluated(expr, self.def)
     }
 }
 
@@ -122,18 +99,6 @@ fn evaluated(expr: &Expr, def: &TableDef) -> Option<Condition> {
     Some(Condition::Column(column.name.clone(), Test::Holds(predicate)))
 }
 
-fn comparison(op: Operator, literal: Literal) -> Option<Test> {
-    Some(match op {
-        Operator::Eq => Test::In(vec![literal]),
-        Operator::NotEq => Test::Not(Box::new(Test::In(vec![literal]))),
-        Operator::Lt => Test::Range(None, Some((literal, false))),
-        Operator::LtEq => Test::Range(None, Some((literal, true))),
-        Operator::Gt => Test::Range(Some((literal, false)), None),
-        Operator::GtEq => Test::Range(Some((literal, true)), None),
-        _ => return None,
-    })
-}
-
 /// The name of a column of the table, if the expression is one.
 pub(super) fn column_of(expr: &Expr) -> Option<String> {
     match expr {
@@ -143,7 +108,7 @@ pub(super) fn column_of(expr: &Expr) -> Option<String> {
 }
 
 /// A constant, not NULL.
-fn literal_of(expr: &Expr) -> Option<Literal> {
+pub(super) fn literal_of(expr: &Expr) -> Option<Literal> {
     match expr {
         Expr::Literal(value, _) if !value.is_null() => Some(Literal::Typed(value.clone())),
         _ => None,
@@ -155,6 +120,7 @@ mod tests {
     use super::*;
     use crate::table::testing;
     use alluvia_space::DataType;
+    use datafusion::common::ScalarValue;
     use datafusion::functions::expr_fn::random;
     use datafusion::prelude::{col, lit};
 
@@ -187,6 +153,10 @@ mod tests {
         let is = |op| datafusion::logical_expr::binary_expr(lit(5), op, col("a"));
         assert_eq!(conditions(&[is(Operator::IsNotDistinctFrom)]), Some(vec![same.clone()]));
         assert_eq!(conditions(&[is(Operator::IsDistinctFrom)]), Some(vec![same.negated()]));
+        let is_null = |op| datafusion::logical_expr::binary_expr(col("a"), op, lit(ScalarValue::Int32(None)));
+        let of = |test| Some(vec![Condition::Column("a".to_owned(), test)]);
+        assert_eq!(conditions(&[is_null(Operator::IsNotDistinctFrom)]), of(Test::Null));
+        assert_eq!(conditions(&[is_null(Operator::IsDistinctFrom)]), of(Test::Known));
     }
 
     #[test]

@@ -71,9 +71,9 @@ pub(super) async fn read(
         return Ok(Some(SmallRows { keys, attributes, held }));
     }
     let known = is_not_null(&keys)?;
-    let of_known = |column: &ArrayRef| Ok(filter(column, &known)?);
-    let attributes = attributes.iter().map(of_known).collect::<Result<_>>()?;
-    Ok(Some(SmallRows { keys: of_known(&keys)?, attributes, held }))
+    let with_key = |column: &ArrayRef| Ok(filter(column, &known)?);
+    let attributes = attributes.iter().map(with_key).collect::<Result<_>>()?;
+    Ok(Some(SmallRows { keys: with_key(&keys)?, attributes, held }))
 }
 
 impl SmallRows {

@@ -1,36 +1,20 @@
-//! Days, units and years of a time that are compared with constants, as ranges of the time itself.
-//!
-//! Invariant: the range holds for exactly the times for which the comparison is true, and its negation for those for which that is false
-//! (`answer::units`).
+//! Days, units and years of a time, as plans say them. What a comparison of them with a constant means, `answer::units`
+//! and `answer::years` say.
 
 use super::condition::column_of;
-use crate::answer::{Condition, unit_compared, year_compared};
-use alluvia_space::codes::calendar::MICROS_PER_DAY;
+use crate::answer::{Cut, Subject};
 use alluvia_space::{CalendarUnit, Column, TableDef};
 use arrow::datatypes::DataType;
-use datafusion::common::ScalarValue;
-use datafusion::logical_expr::{Cast, Expr, Operator};
+use datafusion::logical_expr::{Cast, Expr};
 
-/// A time of a column, cut to its unit.
-struct Cut {
-    column: String,
-    unit: CalendarUnit,
-}
-
-/// What must hold of a column's times where a time that is cut to its unit is compared with a constant; `None` of any other comparison.
-pub(super) fn condition_of_unit(cut: &Expr, op: Operator, constant: &Expr, def: &TableDef) -> Option<Condition> {
-    let Cut { column, unit } = cut_of(cut, def)?;
-    let Expr::Literal(constant, _) = constant else { return None };
-    Some(Condition::Column(column, unit_compared(unit, op, micros_of(constant)?)?))
-}
-
-/// What must hold of a column's times where their year is compared with a constant; `None` of any other comparison.
-pub(super) fn condition_of_year(year: &Expr, op: Operator, constant: &Expr) -> Option<Condition> {
-    year_compared(&year_of(year)?, op, year_of_constant(constant)?)
+/// The column that an expression is, or what of a column it is.
+pub(super) fn subject_of(expr: &Expr, def: &TableDef) -> Option<Subject> {
+    let column = column_of(expr).map(Subject::Column).or_else(|| year_of(expr).map(Subject::Year));
+    column.or_else(|| cut_of(expr, def).map(|(column, cut)| Subject::Cut(column, cut)))
 }
 
 /// The column whose year an expression is.
-pub(super) fn year_of(expr: &Expr) -> Option<String> {
+fn year_of(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Cast(Cast { expr, field }) if *field.data_type() == DataType::Int64 => year_of(expr),
         Expr::ScalarFunction(function) if function.name() == "date_part" => {
@@ -41,32 +25,19 @@ pub(super) fn year_of(expr: &Expr) -> Option<String> {
     }
 }
 
-/// A whole number.
-pub(super) fn year_of_constant(expr: &Expr) -> Option<i64> {
-    match expr {
-        Expr::Literal(ScalarValue::Int32(Some(year)), _) => Some((*year).into()),
-        Expr::Literal(ScalarValue::Int64(Some(year)), _) => Some(*year),
-        _ => None,
-    }
-}
-
-/// Whether it is a time of a column, cut to its unit.
-pub(super) fn is_cut(expr: &Expr, def: &TableDef) -> bool {
-    cut_of(expr, def).is_some()
-}
-
-fn cut_of(expr: &Expr, def: &TableDef) -> Option<Cut> {
+/// The column whose times an expression cuts to their unit, and how.
+fn cut_of(expr: &Expr, def: &TableDef) -> Option<(String, Cut)> {
     match expr {
         Expr::Cast(Cast { expr, field }) if *field.data_type() == DataType::Date32 => {
-            Some(Cut { column: column_of(expr)?, unit: CalendarUnit::Day })
+            Some((column_of(expr)?, Cut::new(CalendarUnit::Day, true)))
         }
         Expr::ScalarFunction(function) if function.name() == "date_trunc" => {
             let [Expr::Literal(unit, _), column] = function.args.as_slice() else { return None };
             let unit = CalendarUnit::named(&unit.try_as_str()??.to_ascii_lowercase())?;
-            Some(Cut { column: column_of(column).or_else(|| date_of(column, def))?, unit })
+            Some((column_of(column).or_else(|| date_of(column, def))?, Cut::new(unit, false)))
         }
         // A date beside moments is the one at which it begins.
-        expr => Some(Cut { column: date_of(expr, def)?, unit: CalendarUnit::Day }),
+        expr => Some((date_of(expr, def)?, Cut::new(CalendarUnit::Day, false))),
     }
 }
 
@@ -78,26 +49,27 @@ pub(super) fn date_of(expr: &Expr, def: &TableDef) -> Option<String> {
     def.columns.iter().any(is_date).then_some(name)
 }
 
-/// A constant in microseconds since 1970; `None` where it is none, or lies between two of them.
-fn micros_of(constant: &ScalarValue) -> Option<i64> {
-    match constant {
-        ScalarValue::Date32(Some(days)) => i64::from(*days).checked_mul(MICROS_PER_DAY),
-        ScalarValue::TimestampMicrosecond(Some(micros), _) => Some(*micros),
-        ScalarValue::TimestampNanosecond(Some(nanos), _) if nanos % 1_000 == 0 => Some(nanos / 1_000),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::condition::literal_of;
     use super::*;
-    use crate::answer::{Literal, Test};
+    use crate::answer::{Condition, Literal, Test};
     use crate::table::testing;
+    use datafusion::common::ScalarValue;
+    use datafusion::logical_expr::Operator;
     use datafusion::prelude::{cast, col, lit};
 
     fn def() -> TableDef {
         use alluvia_space::DataType::{Date, Timestamp};
         testing::table("t", &[("t", Timestamp), ("d", Date)])
+    }
+
+    fn condition_of_unit(cut: &Expr, op: Operator, constant: &Expr, def: &TableDef) -> Option<Condition> {
+        subject_of(cut, def)?.compared(op, literal_of(constant)?)
+    }
+
+    fn condition_of_year(year: &Expr, op: Operator, constant: &Expr) -> Option<Condition> {
+        condition_of_unit(year, op, constant, &def())
     }
 
     fn range(low: Option<&str>, end: Option<&str>) -> Option<Condition> {

@@ -460,7 +460,7 @@ impl Session {
     }
 
     pub(crate) async fn dispatch(&self, run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
-        let Statement { kind, hints, text: _, parameters, tokens: _ } = statement;
+        let Statement { kind, hints, text: _, parameters, tokens: _, names_catalog: _ } = statement;
         self.check_transaction(&kind)?;
         of_statement(&self.authoriser(), &kind)?;
         if let Transaction::Open(open) = &mut self.state.lock().transaction {

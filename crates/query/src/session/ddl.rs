@@ -12,7 +12,8 @@ use crate::system::{TABLE_NAMES, schema_of};
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{Change, TableEntry, alter};
 use alluvia_snapshot::NewBatch;
-use alluvia_space::{ColumnType, DataType, Ladder, TableDef, sql_identifier};
+use alluvia_space::keywords::quoted;
+use alluvia_space::{ColumnType, DataType, Ladder, TableDef};
 use alluvia_syntax::Hints;
 use alluvia_syntax::names::{PUBLIC, SYSTEM};
 use alluvia_syntax::statement::TableName;
@@ -126,7 +127,7 @@ impl Session {
         for name in names {
             if self.table_for(Need::Definition, name).is_ok() {
                 return Err(Error::new(ErrorKind::InvalidDefinition, format!("'{name}' is a table, and no {kind}"))
-                    .with_hint(format!("write DROP TABLE {}", sql_identifier(name))));
+                    .with_hint(format!("write DROP TABLE {}", quoted(name))));
             }
             outcome = outcome.with_notice(format!("there is no {kind} '{name}' to drop"));
         }

@@ -13,6 +13,7 @@ use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid_of, sent_type};
 use crate::wire::CHANGED_COLUMNS;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::display;
+use alluvia_values::list_text::quoted_element;
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray,
     Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch,
@@ -250,20 +251,11 @@ impl<'a> Column<'a> {
         }
         let mut text = BytesMut::new();
         self.put_text(at, &mut text)?;
-        let is_special = |byte: &u8| matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace();
-        let nested = matches!(self.values, Values::List(..));
-        if nested || !(text.is_empty() || text.iter().any(is_special) || text.eq_ignore_ascii_case(b"null")) {
+        if matches!(self.values, Values::List(..)) {
             out.put_slice(&text);
-            return Ok(());
+        } else {
+            out.put_slice(quoted_element(&String::from_utf8_lossy(&text)).as_bytes());
         }
-        out.put_u8(b'"');
-        for byte in text {
-            if matches!(byte, b'"' | b'\\') {
-                out.put_u8(b'\\');
-            }
-            out.put_u8(byte);
-        }
-        out.put_u8(b'"');
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What the views tell of themselves: system tables, metrics, and what the pipeline decides by.
+//! Reports on the views, for system tables, metrics and the decisions of the pipeline.
 
 use super::Views;
 use crate::ports::{BatchInfo, StageInfo};
@@ -40,8 +40,8 @@ impl Views {
         based.chain(attached).cloned().collect()
     }
 
-    /// Every segment that the manifest or a record of the log names: beside those of [`Views::segments`] what was staged for tables that
-    /// were dropped since.
+    /// Every segment that the manifest or a record of the log names: beside those of [`Views::segments`] what was
+    /// staged for tables that were dropped since.
     pub fn named_segments(&self) -> Vec<Arc<Segment>> {
         let mut segments = self.segments();
         let state = self.state.read();

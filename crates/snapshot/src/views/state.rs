@@ -1,4 +1,4 @@
-//! What the state of the views says of tables: which version and stage answer a statement, and what it reads then.
+//! The state of the views: for each table the version and the stages that answer a statement.
 
 use super::{Attached, State};
 use crate::manifest::TableBase;
@@ -13,7 +13,8 @@ use std::time::Duration;
 use {crate::manifest::Base, crate::tail::TailTable, std::collections::BTreeMap};
 
 impl State {
-    /// Takes the rows of tables that `catalog` lacks, which is that of `version`, out of the tail, and their staged loads from readers.
+    /// Takes the rows of tables that `catalog` lacks, which is that of `version`, out of the tail, and their staged
+    /// loads from readers.
     pub(super) fn leave_dropped(&mut self, catalog: &Catalog, version: Version) {
         let is_gone = |table: TableId| catalog.by_id(table).is_none();
         for (_, mut tail) in self.tails.extract_if(|&table, _| is_gone(table)) {
@@ -29,8 +30,8 @@ impl State {
         self.attached.retain(|_, loads| !loads.is_empty());
     }
 
-    /// Rows of each table that `base` has, wherever they are now. Not of one that was dropped while `base` was made: it has no tail
-    /// any more, and the next base does not have it.
+    /// Rows of each table that `base` has, wherever they are now. Not of one that was dropped while `base` was made: it
+    /// has no tail any more, and the next base does not have it.
     #[cfg(feature = "paranoid")]
     pub(super) fn rows_of(&self, base: &Base) -> BTreeMap<TableId, u64> {
         let count = |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.meta().rows).sum::<u64>();

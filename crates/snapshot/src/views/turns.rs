@@ -1,4 +1,4 @@
-//! How sorts and merges went, as far as others must know.
+//! Outcomes of sorts and merges, for those who wait for them.
 //!
 //! Invariants:
 //! - What keeps writers out of a full tail is a failed sort alone: no merge makes room in it.

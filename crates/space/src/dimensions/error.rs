@@ -1,6 +1,6 @@
 //! Examples that errors show, made of the table's own columns.
 
-use super::show::identifier;
+use crate::keywords::quoted_for_letters;
 use crate::schema::{Column, DataType};
 use alluvia_types::{Error, ErrorKind};
 
@@ -13,7 +13,7 @@ pub(super) fn wrong(message: impl Into<String>, columns: &[Column]) -> Error {
 pub(super) fn example(columns: &[Column]) -> String {
     let named = |wanted: fn(&DataType) -> bool, most: usize| {
         let found = columns.iter().filter(|column| wanted(&column.data_type)).take(most);
-        found.map(|column| identifier(&column.name)).collect::<Vec<_>>()
+        found.map(|column| quoted_for_letters(&column.name)).collect::<Vec<_>>()
     };
     let texts = named(|data_type| *data_type == DataType::Text, 2);
     let times = named(DataType::is_time, 1);
@@ -31,14 +31,14 @@ pub(super) fn example(columns: &[Column]) -> String {
         parts.extend(numbers.iter().map(|number| format!("size({number}: linear)")));
     }
     if parts.is_empty() {
-        parts.extend(columns.first().map(|column| identifier(&column.name)));
+        parts.extend(columns.first().map(|column| quoted_for_letters(&column.name)));
     }
     format!("dimensions = '{}'", parts.join("; ").replace('\'', "''"))
 }
 
 /// How a dimension of this name can be made of a column of its type.
 pub(crate) fn example_of(dimension: &str, column: &Column) -> String {
-    let (own, of) = (identifier(dimension), identifier(&column.name));
+    let (own, of) = (quoted_for_letters(dimension), quoted_for_letters(&column.name));
     match column.data_type {
         DataType::Date => format!("{own}({of}: year, month, day)"),
         DataType::Timestamp | DataType::TimestampTz => format!("{own}({of}: year, month, day, hour)"),

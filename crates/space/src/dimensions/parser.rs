@@ -1,16 +1,16 @@
-//! From the text of a declaration to dimensions without key bits. Only the form is checked here; what the parts mean for the
-//! columns' types is `validate`'s.
+//! From the text of a declaration to dimensions without key bits. Only the form is checked here; what the parts mean
+//! for the columns' types is `validate`'s.
 //!
-//! Invariant: a hint never shows a declaration that is refused itself. Where a mistake has an obvious mend (a near name, a sign that
-//! is missing), the mended dimension is read, too, and shown if it is right.
+//! Invariant: a hint never shows a declaration that is refused itself. Where a mistake has an obvious mend (a near
+//! name, a sign that is missing), the mended dimension is read, too, and shown if it is right.
 
 use super::error::{example, example_of, wrong};
 use super::lexer::{Lexer, Token};
-use super::show::identifier;
 use super::{
     DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, HASH_BITS_DEFAULT, QUANTILE_HALVINGS_MAX, bits, level, when,
 };
 use crate::definition::undefined_column;
+use crate::keywords::quoted_for_letters;
 use crate::schema::{CalendarUnit, Column, DataType, Dimension, KeyRange, LevelSource};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, near_names};
 
@@ -137,7 +137,7 @@ impl Parser<'_> {
 
     /// The error for `t d: year` and `d: year`, of which the name is read.
     fn without_brackets(&mut self, name: &str, next: &Token) -> Error {
-        let own = identifier(name);
+        let own = quoted_for_letters(name);
         // A column by itself gives the dimension its name.
         let column = if *next == Token::Symbol(':') { own.as_str() } else { "" };
         self.fixed = Some(format!("{own}({column}{})", to_its_end(self.lexer.rest()).trim_start()));
@@ -262,7 +262,7 @@ impl Parser<'_> {
         let mut range = KeyRange::Learnt;
         let hint = match self.columns.iter().find(|known| known.id == column) {
             Some(of) if of.data_type.is_number() => {
-                let (own, of) = (identifier(&name), identifier(&of.name));
+                let (own, of) = (quoted_for_letters(&name), quoted_for_letters(&of.name));
                 format!(
                     "write {own}({of}: linear 0..1000), or {own}({of}: linear) to learn the range from the first rows"
                 )
@@ -392,7 +392,7 @@ impl Parser<'_> {
             return Err(error.with_hint(format!("its name has upper case: write \"{}\"", quoted.name)));
         }
         if let Some(near) = near_names(name, self.columns.iter().map(|column| column.name.as_str())).first() {
-            self.fix_word(&identifier(near));
+            self.fix_word(&quoted_for_letters(near));
             return Err(error);
         }
         let hint = format!("{}; write for instance {}", error.hint().unwrap_or_default(), example(self.columns));

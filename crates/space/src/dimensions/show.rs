@@ -1,6 +1,7 @@
 //! Dimensions, written as `parse` reads them.
 
 use super::when;
+use crate::keywords::quoted_for_letters;
 use crate::schema::{Column, DataType, Dimension, KeyRange, LevelSource};
 use alluvia_types::ColumnId;
 
@@ -15,7 +16,7 @@ pub fn show_names(ids: &[ColumnId], columns: &[Column]) -> String {
 }
 
 fn show_one(dimension: &Dimension, columns: &[Column]) -> String {
-    let name = identifier(&dimension.name);
+    let name = quoted_for_letters(&dimension.name);
     let parts = dimension.levels.iter().map(|level| match level.source {
         LevelSource::Column(column) => column_name(column, columns),
         LevelSource::Calendar(_, unit) => unit.name().to_owned(),
@@ -24,7 +25,7 @@ fn show_one(dimension: &Dimension, columns: &[Column]) -> String {
     let parts = parts.collect::<Vec<_>>().join(", ");
     let Some(first) = dimension.levels.first() else { return name };
     let column = columns.iter().find(|column| column.id == first.source.column());
-    let column_name = column.map_or_else(String::new, |column| identifier(&column.name));
+    let column_name = column.map_or_else(String::new, |column| quoted_for_letters(&column.name));
     match first.source {
         LevelSource::Column(_) if dimension.levels.len() == 1 && column_name == name => name,
         LevelSource::Column(_) => format!("{name}({parts})"),
@@ -53,14 +54,7 @@ fn show_one(dimension: &Dimension, columns: &[Column]) -> String {
 }
 
 fn column_name(id: ColumnId, columns: &[Column]) -> String {
-    columns.iter().find(|column| column.id == id).map_or_else(String::new, |column| identifier(&column.name))
-}
-
-/// A name, in double quotes where it would not be read back as it is.
-pub(crate) fn identifier(name: &str) -> String {
-    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-        && name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_');
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+    columns.iter().find(|column| column.id == id).map_or_else(String::new, |column| quoted_for_letters(&column.name))
 }
 
 /// A number as short as it reads back exactly.

@@ -1,4 +1,4 @@
-//! What is learnt from samples of all kinds.
+//! Tests of learnt ranges, on samples of all kinds.
 
 use super::*;
 use crate::dimensions;

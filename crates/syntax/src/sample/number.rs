@@ -29,7 +29,7 @@ pub fn number_of(expr: &Expr) -> Number {
             other => other,
         },
         Expr::UnaryOp { op: UnaryOperator::Plus, expr } => number_of(expr),
-        Expr::BinaryOp { left, op, right } => together(number_of(left), op, number_of(right)),
+        Expr::BinaryOp { left, op, right } => computed(number_of(left), op, number_of(right)),
         Expr::Value(value) => number_in(&value.value).unwrap_or_else(|| {
             let number = text_of(expr).and_then(|text| text.trim().parse().ok());
             number.map_or(Number::Other, Number::Of)
@@ -39,7 +39,7 @@ pub fn number_of(expr: &Expr) -> Number {
 }
 
 /// Sums, differences and products. Quotients are left out: of whole numbers they are whole.
-fn together(left: Number, op: &BinaryOperator, right: Number) -> Number {
+fn computed(left: Number, op: &BinaryOperator, right: Number) -> Number {
     match (left, op, right) {
         (Number::Of(left), BinaryOperator::Plus, Number::Of(right)) => Number::Of(left + right),
         (Number::Of(left), BinaryOperator::Minus, Number::Of(right)) => Number::Of(left - right),

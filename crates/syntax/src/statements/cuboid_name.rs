@@ -1,4 +1,5 @@
-//! What `CALL alluvia.pin_cuboid('table', 'level, ...' [, 'measure, ...'])` and its like name.
+//! The arguments of `CALL alluvia.pin_cuboid('table', 'level, ...' [, 'measure, ...'])` and its kin: a table, levels,
+//! measures.
 
 use crate::grammar::Grammar;
 use crate::names::{parts_of, user_table};

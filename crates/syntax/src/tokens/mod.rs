@@ -1,8 +1,9 @@
 //! Passes on the tokens of a statement, before a tree exists: what the parser does not take in PostgreSQL's words.
 //!
-//! [`lexer`] cuts a text into tokens; [`prepare_tokens`] has the passes in their order. [`depth`], [`hints`], [`url_secrets`] and
-//! [`unknown_clauses`] read tokens and change none.
+//! [`lexer`] cuts a text into tokens; [`prepare_tokens`] has the passes in their order. [`catalog_names`], [`depth`],
+//! [`hints`], [`url_secrets`] and [`unknown_clauses`] read tokens and change none.
 
+pub(crate) mod catalog_names;
 pub(crate) mod column_names;
 pub(crate) mod copied_query;
 pub mod depth;

@@ -1,4 +1,4 @@
-//! What of a URL in COPY must not be kept: who asks, and the query, in which signatures are.
+//! Secrets in the URLs of COPY: the user with the password, and the query, which may hold signatures.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 

@@ -9,6 +9,7 @@
 
 use crate::grammar::Grammar;
 use crate::names::name_of;
+use crate::tokens::catalog_names::names_catalog;
 use crate::tokens::depth::DEPTH_MAX;
 use crate::trees::rewriting::{call, contains, rewrite};
 use alluvia_types::{Error, Result};
@@ -27,8 +28,7 @@ const VALUE: &str = "array of rows";
 /// Whether a statement of these tokens may have one. Those that ask the catalog have their own way with it (`pg_catalog::rewrite`), which knows
 /// what the catalog has none of.
 pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
-    let is_of_catalog = |word: &str| word.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("pg_"));
-    if tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if is_of_catalog(&word.value))) {
+    if names_catalog(tokens) {
         return false;
     }
     let mut words =
@@ -98,7 +98,7 @@ fn gathered(mut query: Query) -> Result<Query> {
         select.projection = vec![SelectItem::UnnamedExpr(aggregate(expr, keys))];
         return Ok(query);
     }
-    around(query, expr, alias, keys)
+    gathered_outside(query, expr, alias, keys)
 }
 
 /// Whether a SELECT has a row for each that it reads, if its columns make no others.
@@ -111,7 +111,7 @@ fn is_rows_alone(select: &Select) -> bool {
 }
 
 /// `SELECT array_agg(x ORDER BY keys) FROM (query with its keys)`.
-fn around(mut query: Query, expr: Expr, alias: Option<Ident>, mut keys: Vec<OrderByExpr>) -> Result<Query> {
+fn gathered_outside(mut query: Query, expr: Expr, alias: Option<Ident>, mut keys: Vec<OrderByExpr>) -> Result<Query> {
     let SetExpr::Select(select) = query.body.as_mut() else {
         return Err(Error::internal("a SELECT is none"));
     };

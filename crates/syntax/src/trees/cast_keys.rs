@@ -1,4 +1,4 @@
-//! Casts within an aggregate that are told apart from what they cast.
+//! Casts in aggregates and in keys of GROUP BY get names that differ from the names of what they cast.
 //!
 //! DataFusion 55.2 leaves casts out of an expression's name, and refuses two aggregates or two keys of GROUP BY that have one name:
 //! `avg(q), avg(q::decimal(10, 2))`, `GROUP BY ts, ts::date`. A call of `coalesce` with one argument is that argument, and has a name.

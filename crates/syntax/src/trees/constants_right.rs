@@ -1,4 +1,4 @@
-//! Comparisons with the constant on the right.
+//! Turns comparisons around, so that the constant is on the right.
 //!
 //! DataFusion 55.2 keeps one of several conditions on a column, and judges them by their form: it takes `'x' = a AND a = 'x'` for a
 //! contradiction, and of `a >= 5 AND 5 < a` keeps the weaker one (`simplify_predicates` in its optimizer). With all constants on

@@ -1,4 +1,4 @@
-//! Numbers that keep their digits.
+//! Numbers with a point that become decimals, and so keep their digits.
 //!
 //! Invariants:
 //! - A number within a cast to DECIMAL or to TEXT has all the digits that it is written with; a text with an exponent is such a number in a

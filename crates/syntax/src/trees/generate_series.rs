@@ -7,15 +7,14 @@
 //! - Several lists beside one another are columns of a subquery that unnests them, under the names that the alias gives them.
 //! - Bounds that are subqueries are computed where the query runs, as an array that is unnested: planning takes constants alone.
 
-use super::rewriting::{call, contains};
+use super::rewriting::{RowsCall, call, contains, rows_call};
 use super::visit::{visit, visit_mut};
 use crate::names::name_of;
 use crate::statement::literal_text;
 use crate::trees::repeated_names::says_alone;
 use alluvia_types::Result;
 use sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef,
-    TableFactor, Visit, Visitor, VisitorMut,
+    Expr, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Visit, Visitor, VisitorMut,
 };
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
@@ -105,50 +104,52 @@ impl Visitor for SaysValue {
 /// The alias of a function of rows of one column, if it names no columns.
 fn bare_alias(factor: &TableFactor) -> Option<&TableAlias> {
     let alias = match factor {
-        TableFactor::Table { name, alias, args: Some(_), with_ordinality: false, .. } => {
-            let [part] = name.0.as_slice() else { return None };
-            let name = name_of(part.as_ident()?);
-            (name == SERIES || name == "range").then_some(alias.as_ref())??
-        }
         TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality: false, .. } => {
             (array_exprs.len() == 1).then_some(alias.as_ref())??
         }
-        _ => return None,
+        other => {
+            let call = rows_call(other).filter(|call| !call.with_ordinality)?;
+            matches!(call.name.as_str(), SERIES | "range").then_some(call.alias.as_ref())??
+        }
     };
     alias.columns.is_empty().then_some(alias)
 }
 
 fn name_column(factor: &mut TableFactor) {
-    if let TableFactor::Table { alias: Some(alias), .. } | TableFactor::UNNEST { alias: Some(alias), .. } = factor {
+    if let TableFactor::Table { alias: Some(alias), .. }
+    | TableFactor::Function { alias: Some(alias), .. }
+    | TableFactor::UNNEST { alias: Some(alias), .. } = factor
+    {
         alias.columns = vec![TableAliasColumnDef { name: alias.name.clone(), data_type: None }];
     }
 }
 
-/// `generate_series(bounds) AS g(x)` with a subquery among the bounds as `(SELECT unnest(generate_series(bounds)) AS value) AS g(x)`.
+/// The call of `generate_series` that a part of FROM is, without a number for each row.
+fn series(factor: &TableFactor) -> Option<RowsCall<'_>> {
+    rows_call(factor).filter(|call| call.name == SERIES && !call.with_ordinality)
+}
+
+/// `generate_series(bounds) AS g(x)` with a subquery among the bounds as `(SELECT unnest(generate_series(bounds)) AS
+/// value) AS g(x)`. What is LATERAL is left to [`super::lateral_functions`].
 fn compute_bounds(factor: &mut TableFactor) {
-    let TableFactor::Table { name, alias, args: Some(args), with_ordinality: false, .. } = factor else { return };
-    let is_series = matches!(name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name_of(name) == SERIES));
-    let bounds: Option<Vec<Expr>> = args.args.iter().map(plain).collect();
-    let Some(bounds) = bounds.filter(|bounds| is_series && bounds.iter().any(has_subquery)) else { return };
+    let Some(RowsCall { arguments: bounds, alias, says_lateral: false, .. }) = series(factor) else { return };
+    if !bounds.iter().any(has_subquery) {
+        return;
+    }
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql("SELECT unnest(NULL) AS value");
     let Ok(mut subquery) = parsed.and_then(|mut parser| parser.parse_query()) else { return };
     let SetExpr::Select(select) = subquery.body.as_mut() else { return };
     let Some(SelectItem::ExprWithAlias { expr, .. }) = select.projection.first_mut() else { return };
     *expr = call("unnest", vec![call(SERIES, bounds)]);
-    let named = || TableAlias { explicit: true, name: Ident::new(SERIES), columns: Vec::new(), at: None };
-    let alias = Some(alias.take().unwrap_or_else(named));
+    let alias = Some(alias.clone().unwrap_or_else(own_alias));
     *factor = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
 }
 
 /// `generate_series(1.0, 2.0, 0.5)` as `(SELECT CAST(value AS DECIMAL(19, 0)) * 0.5 + 1.0 AS value FROM generate_series(0, 2))`, of decimals: of
 /// numbers planning takes whole ones alone. Others than written ones are left.
 fn scale_steps(factor: &mut TableFactor) {
-    let TableFactor::Table { name, alias, args: Some(args), with_ordinality: false, .. } = factor else { return };
-    let is_series = matches!(name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name_of(name) == SERIES));
-    let written = |argument: &FunctionArg| plain(argument).and_then(|bound| literal_text(&bound));
-    let Some(texts) = args.args.iter().map(written).collect::<Option<Vec<String>>>().filter(|_| is_series) else {
-        return;
-    };
+    let Some(RowsCall { arguments, alias, .. }) = series(factor) else { return };
+    let Some(texts) = arguments.iter().map(literal_text).collect::<Option<Vec<String>>>() else { return };
     let (from, to, step) = match texts.as_slice() {
         [from, to] => (from.as_str(), to.as_str(), "1"),
         [from, to, step] => (from.as_str(), to.as_str(), step.as_str()),
@@ -161,9 +162,13 @@ fn scale_steps(factor: &mut TableFactor) {
     let sql = format!("SELECT {value} AS value FROM {SERIES}(0, {last})");
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&sql);
     let Ok(subquery) = parsed.and_then(|mut parser| parser.parse_query()) else { return };
-    let named = || TableAlias { explicit: true, name: Ident::new(SERIES), columns: Vec::new(), at: None };
-    let alias = Some(alias.take().unwrap_or_else(named));
+    let alias = Some(alias.clone().unwrap_or_else(own_alias));
     *factor = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+}
+
+/// What the rows of a series are called if nobody names them.
+fn own_alias() -> TableAlias {
+    TableAlias { explicit: true, name: Ident::new(SERIES), columns: Vec::new(), at: None }
 }
 
 /// How many digits a number has behind its point.
@@ -229,13 +234,6 @@ fn beside_one_another(factor: &mut TableFactor) {
     });
     alias.columns.clear();
     *factor = TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
-}
-
-fn plain(argument: &FunctionArg) -> Option<Expr> {
-    match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    }
 }
 
 fn has_subquery(expr: &Expr) -> bool {

@@ -1,4 +1,4 @@
-//! `lag(x, n, d)` and `lead(x, n, d)` whose default is computed: planning takes literals alone.
+//! `lag(x, n, d)` and `lead(x, n, d)` with a default that is computed: planning takes literals alone.
 //!
 //! Invariant: the default stands where the neighbour is missing, and not where it is NULL. Which rows lack it is told by the neighbours of a
 //! constant; with IGNORE NULLS a neighbour that is there is never NULL.

@@ -1,14 +1,17 @@
-//! What is asked of lists that are computed, and of rows that are written: `x < ANY (list)`, `list[2:]`, `(a, b) IS NULL`.
+//! Comparisons with computed lists, slices without a bound, and written rows: `x < ANY (list)`, `list[2:]`, `(a, b) IS
+//! NULL`.
 //!
 //! Invariants, as in PostgreSQL:
 //! - `x op ANY (list)` and `ALL` of what is no written list and no query become calls of [`QUANTIFIED_CALL`], which says what they mean.
 //! - A slice without a bound begins with the first element, or ends with the last.
 //! - A written row is NULL if all its parts are, and is not NULL if none of them is.
-//! - Comes after all that knows written lists. A comparison with parameters in it stays as it is until they have values. A statement that
-//!   names something of `pg_` is left alone: the catalog has its own way with lists.
+//! - Comes after all that knows written lists. A comparison with parameters in it stays as it is until they have
+//!   values. A statement that names something of `pg_` is left alone, also when its parameters get values: the catalog
+//!   has its own way with lists.
 //! - A column keeps the name that its text gives it.
 
 use crate::parameters::is_parameter;
+use crate::tokens::catalog_names::names_catalog;
 use crate::trees::rewriting::{call, call_of, contains, rewrite};
 use alluvia_types::Result;
 use alluvia_values::calls::QUANTIFIED_CALL;
@@ -21,11 +24,12 @@ const LAST: &str = "2147483647";
 
 /// Whether a statement of these tokens may have any of it.
 pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
-    let is_of_catalog = |word: &str| word.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("pg_"));
+    if names_catalog(tokens) {
+        return false;
+    }
     let (mut may_have, mut is_after_bracket) = (false, false);
     for token in tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))) {
         match &token.token {
-            Token::Word(word) if is_of_catalog(&word.value) => return false,
             Token::Word(word) => {
                 may_have |= match word.keyword {
                     Keyword::ANY | Keyword::SOME | Keyword::ALL => true,
@@ -103,8 +107,8 @@ pub fn expand(expr: &mut Expr) -> Result<()> {
             access_chain.iter_mut().for_each(bounded);
             return Ok(());
         }
-        Expr::IsNull(row) => together(row, Expr::IsNull),
-        Expr::IsNotNull(row) => together(row, Expr::IsNotNull),
+        Expr::IsNull(row) => each_part(row, Expr::IsNull),
+        Expr::IsNotNull(row) => each_part(row, Expr::IsNotNull),
         _ => None,
     };
     if let Some(replaced) = replaced {
@@ -132,8 +136,8 @@ fn bounded(access: &mut AccessExpr) {
     }
 }
 
-/// Whether all parts of a row are so, as a tree that is not deep.
-fn together(row: &Expr, of_part: fn(Box<Expr>) -> Expr) -> Option<Expr> {
+/// The test of each part of a row, all joined by AND, as a tree that is not deep.
+fn each_part(row: &Expr, of_part: fn(Box<Expr>) -> Expr) -> Option<Expr> {
     let mut all: Vec<Expr> = parts_of(row)?.into_iter().map(|part| of_part(Box::new(part.clone()))).collect();
     while all.len() > 1 {
         let mut halves = Vec::with_capacity(all.len().div_ceil(2));
@@ -160,6 +164,7 @@ mod tests {
     use crate::parameters::query_of;
     use crate::script::parse;
     use alluvia_values::calls::quantified_by;
+    use datafusion_common::ScalarValue;
 
     fn written(condition: &str) -> String {
         match parse(&format!("SELECT 1 FROM t WHERE {condition}")).unwrap().remove(0).kind {
@@ -184,6 +189,17 @@ mod tests {
             ("(a) IS NULL", "(a) IS NULL"),
         ] {
             assert_eq!(written(condition), expected);
+        }
+    }
+
+    #[test]
+    fn statements_of_the_catalog_are_left_alone_with_parameters_too() {
+        let sql = |of: &str| format!("SELECT 1 FROM t WHERE a = ANY (b) AND c = $1 AND d = {of}");
+        for (of, expected) in [("pg_typeof(e)", "a = ANY(b)"), ("typeof(e)", "any_or_all('= any', a, b)")] {
+            let statement = parse(&sql(of)).unwrap().remove(0);
+            let mut bound = statement.bind(&[ScalarValue::from(5_i64)]).unwrap();
+            let expected = format!("SELECT 1 FROM t WHERE {expected} AND c = 5 AND d = {of}");
+            assert_eq!(query_of(&mut bound.kind).unwrap().to_string(), expected);
         }
     }
 

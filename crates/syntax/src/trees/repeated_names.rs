@@ -1,4 +1,4 @@
-//! Columns of one name where nobody says the name.
+//! Columns of one name, where no part of the statement says the name.
 //!
 //! Invariants:
 //! - Of the columns of an INSERT's query, of EXISTS, of a derived table whose columns the query around names anew, and of one beside which

@@ -1,4 +1,4 @@
-//! Putting other expressions in the place of some.
+//! Replaces expressions of a query by others, and reads and makes calls of functions.
 //!
 //! Invariants:
 //! - A column is called what its text says before anything is put into it: whoever changes expressions names the items that have them

@@ -1,4 +1,4 @@
-//! What a query is sorted by where that is one of its columns.
+//! ORDER BY of positions of the select list, and of expressions that are in the select list.
 //!
 //! Invariants, as in PostgreSQL:
 //! - An expression that a SELECT DISTINCT is sorted by is the column of the same expression. DataFusion 55.2 looks for the columns that the

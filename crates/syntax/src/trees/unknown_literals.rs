@@ -1,4 +1,4 @@
-//! Quoted literals that come first: in the results of a CASE, or in the columns of a UNION.
+//! Quoted literals as the first result of a CASE, or as columns of the first SELECT of a UNION.
 //!
 //! Invariants:
 //! - One that is the first result of a CASE stands beside the first result that is none, `text_beside('5', 0)`; a parameter does, too. One that the
@@ -66,10 +66,10 @@ fn in_case(expr: &mut Expr) {
     let first = results.iter().position(|result| !is_null(result));
     let beside = results.iter().position(|result| !is_null(result) && !is_unknown(result));
     let (Some(first), Some(beside)) = (first, beside) else { return };
-    let of_known = results.get(beside).filter(|result| first < beside && is_short(result));
-    let of_known = of_known.map(|result| (**result).clone());
-    if let (Some(of_known), Some(text)) = (of_known, results.get_mut(first)) {
-        put_beside(text, of_known);
+    let typed = results.get(beside).filter(|result| first < beside && is_short(result));
+    let typed = typed.map(|result| (**result).clone());
+    if let (Some(typed), Some(text)) = (typed, results.get_mut(first)) {
+        put_beside(text, typed);
     }
 }
 

@@ -111,7 +111,7 @@ fn selects(set: &mut SetExpr) -> Result<()> {
                 }
             }
             branches.extend(plain_rows(&mut plain));
-            *set = together(branches).ok_or_else(|| Error::internal("VALUES without rows"))?;
+            *set = union_of(branches).ok_or_else(|| Error::internal("VALUES without rows"))?;
             Ok(())
         }
         _ => Ok(()),
@@ -148,12 +148,12 @@ impl Visitor for Within {
 }
 
 /// All branches in their order, in a tree that is not deep.
-fn together(mut branches: Vec<SetExpr>) -> Option<SetExpr> {
+fn union_of(mut branches: Vec<SetExpr>) -> Option<SetExpr> {
     if branches.len() < 2 {
         return branches.pop();
     }
     let right = branches.split_off(branches.len() / 2);
-    let (left, right) = (Box::new(together(branches)?), Box::new(together(right)?));
+    let (left, right) = (Box::new(union_of(branches)?), Box::new(union_of(right)?));
     Some(SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier: SetQuantifier::All, right })
 }
 

@@ -1,17 +1,14 @@
-//! Reading of cut blocks.
+//! Reading of cut blocks: filters on packed codes, then sums of packed values, into the groups of an answer.
 
-use super::code_set::{CodeSet, Overlap};
 use super::question::BoxQuery;
 use super::segments::{Answer, CutBlock, Versions};
 use super::totals::Wanted;
-use super::walk::is_special;
 use crate::filter::{self, Mask, PackedTest};
 use crate::layout::BLOCK_ROWS;
-use crate::segment::{BlockIndex, PackedStream, Segment};
-use crate::side::{CodeBounds, Encoding, Value, value_at};
+use crate::nodes::{CodeSet, Overlap};
+use crate::packed::{CodeBounds, Encoding, PackedStream, Value, code_at, value_at};
+use crate::segment::{BlockIndex, Segment, values_of};
 use alluvia_types::{Error, Result};
-use arrow::array::AsArray;
-use arrow::datatypes::UInt32Type;
 use std::sync::Arc;
 
 /// Groups up to which the index answers.
@@ -62,13 +59,6 @@ impl Reading {
         }
         Ok(Reading { segment: Arc::clone(segment), index, filters, groups, measures, times })
     }
-}
-
-/// How many values of a measure a block has, and whether it has NULLs beside them.
-pub(crate) fn values_of(index: &BlockIndex, measure: usize, segment: &Segment, block: usize) -> (u64, bool) {
-    let count = index.table.measures[measure].1.counts.as_primitive::<UInt32Type>().value(block);
-    let rows = segment.block_rows(block);
-    (count.into(), u64::from(count) < rows.end - rows.start)
 }
 
 /// Reads cut blocks.
@@ -187,7 +177,8 @@ fn filter_edges(
     Ok(())
 }
 
-/// Keeps the rows whose codes are in the set. A cut block has codes in it and others; a rung's block may have only codes beside it.
+/// Keeps the rows whose codes are in the set. A cut block has codes in it and others; a rung's block may have only
+/// codes beside it.
 pub(crate) fn filter_codes(packed: &[u8], bounds: CodeBounds, codes: &CodeSet, mask: &mut Mask, words: &mut Vec<u64>) {
     let width = bounds.width();
     if width == 0 {
@@ -219,18 +210,6 @@ pub(crate) fn filter_codes(packed: &[u8], bounds: CodeBounds, codes: &CodeSet, m
         return filter::filter(packed, width, &PackedTest::Set(words), mask);
     }
     mask.retain(|row| codes.contains(code_at(packed, bounds, width, row)));
-}
-
-/// The code of a row.
-#[inline]
-pub(crate) fn code_at(packed: &[u8], bounds: CodeBounds, width: usize, row: usize) -> u32 {
-    let raw = match width {
-        0 => return bounds.min,
-        1 => u32::from(packed[row]),
-        2 => u32::from(u16::from_le_bytes([packed[2 * row], packed[2 * row + 1]])),
-        _ => u32::from_le_bytes(packed[4 * row..4 * row + 4].try_into().expect("4 bytes")),
-    };
-    if bounds.has_null && raw == 0 { 0 } else { bounds.base().wrapping_add(raw) }
 }
 
 /// Adds a measure of the selected rows of a block to one group.
@@ -273,7 +252,7 @@ fn add_measure(
         }
         Encoding::Floats => {
             let kept = has_nulls.then(|| without_null_floats(packed, encoding, mask));
-            let finite = !is_special(summary, block);
+            let finite = !summary.is_special(block);
             let sums = filter::sum_masked_f64(packed, kept.as_ref().unwrap_or(mask), wanted, finite);
             into.totals.add_floats(measure, group, &sums);
         }
@@ -446,7 +425,7 @@ fn raw_at(packed: &[u8], width: usize, row: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::side::pack_codes;
+    use crate::packed::pack_codes;
     use proptest::prelude::*;
 
     proptest! {

@@ -1,10 +1,10 @@
-//! From codes of a level to a few digits: rows are grouped by what their codes stand for elsewhere.
+//! Code maps: from codes of a level to a few digits, by what the codes stand for elsewhere.
 //!
 //! Invariant: every code has a digit, 0 where it was given none, as codes have that are newer than the map.
 //!
-//! This is the array by which the invisible join (Abadi, Madden, Hachem: "Column-stores vs. row-stores", SIGMOD 2008, section 5.4) finds a
-//! row's group: the join to a small table becomes a look-up by position. Members that share a name are one group in the same way: the first
-//! of them stands for all.
+//! This is the array by which the invisible join (Abadi, Madden, Hachem: "Column-stores vs. row-stores", SIGMOD 2008,
+//! section 5.4) finds a row's group: the join to a small table becomes a look-up by position. Members that share a name
+//! are one group in the same way: the first of them stands for all.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ pub struct CodeMap {
 }
 
 impl CodeMap {
-    /// Of these pairs of a code and its digit, from 1 to `digits`, where codes are below `codes`. `None` if a code comes twice.
+    /// Of these pairs of a code and its digit, from 1 to `digits`, where codes are below `codes`. `None` if a code
+    /// comes twice.
     pub fn new(pairs: impl Iterator<Item = (u32, u32)>, codes: u32, digits: u32) -> Option<CodeMap> {
         let mut by_code = vec![0; codes as usize];
         for (code, digit) in pairs {
@@ -33,7 +34,8 @@ impl CodeMap {
         Some(CodeMap { by_code: by_code.into(), digits })
     }
 
-    /// Where for each code there is one of its own level that stands for it, as NULL, code 0, does for itself alone: that is its digit.
+    /// Where for each code there is one of its own level that stands for it, as NULL, code 0, does for itself alone:
+    /// that is its digit.
     pub fn of_codes(by_code: Arc<[u32]>) -> CodeMap {
         let digits = by_code.len().saturating_sub(1) as u32;
         debug_assert!(by_code.iter().enumerate().all(|(code, &digit)| (code == 0) == (digit == 0) && digit <= digits));

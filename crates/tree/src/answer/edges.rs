@@ -1,19 +1,21 @@
 //! Rows at the edges of ranges of times: those of the calendar's units that a range begins or ends within.
 //!
 //! Invariants:
-//! - A range of times has a level of its column's calendar, of which a filter of the box holds the units that have any time of the range.
-//!   Codes tell all rows of the box but those of *edges*: of these units only rows count whose own values lie in the range. NULL is no edge,
-//!   so a row whose value is asked for has one.
-//! - A row is looked at once, be it of an edge or not: a box with its edges is walked, and its blocks are read, as any other box is. A range has
-//!   a bit as filters have; it is open where a node may have rows of edges and, of a block, not all values lie in the range.
-//! - Values are read of the blocks alone of which rows of edges have passed all filters, but for those whose least and greatest values tell.
+//! - A range of times has a level of its column's calendar, of which a filter of the box holds the units that have any
+//!   time of the range. Codes tell all rows of the box but those of *edges*: of these units only rows count whose own
+//!   values lie in the range. NULL is no edge, so a row whose value is asked for has one.
+//! - A row is looked at once, be it of an edge or not: a box with its edges is walked, and its blocks are read, as any
+//!   other box is. A range has a bit as filters have; it is open where a node may have rows of edges and, of a block,
+//!   not all values lie in the range.
+//! - Values are read of the blocks alone of which rows of edges have passed all filters, but for those whose least and
+//!   greatest values tell.
 //!
-//! Estimates know of codes alone: for them a box is cut in two, what codes tell and its edges ([`BoxQuery::without_edges`]).
+//! Estimates know of codes alone: for them a box is cut in two, what codes tell and its edges
+//! ([`BoxQuery::without_edges`]).
 
-use super::code_set::{CodeSet, Overlap};
-use super::nodes::NodeTree;
 use super::question::{BoxQuery, LevelFilter};
 use crate::filter::Mask;
+use crate::nodes::{CodeSet, NodeTree, Overlap};
 use crate::segment::BlockIndex;
 use alluvia_types::ColumnId;
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -33,8 +35,8 @@ pub struct TimeRange {
     pub level: usize,
     /// The units of which only some times are in the ranges, without NULL.
     pub edges: CodeSet,
-    /// Days, or microseconds, since 1970: ranges that ascend and have nothing in common. Beyond the greatest value there is an end, too.
-    /// All times of the other units that the box has are in them.
+    /// Days, or microseconds, since 1970: ranges that ascend and have nothing in common. Beyond the greatest value
+    /// there is an end, too. All times of the other units that the box has are in them.
     pub values: Vec<Range<i128>>,
 }
 
@@ -65,7 +67,8 @@ impl TimeRange {
         }
     }
 
-    /// Whether all rows of a node lie in the ranges that pass the filters: none is of an edge or, of a block, all values lie in a range.
+    /// Whether all rows of a node lie in the ranges that pass the filters: none is of an edge or, of a block, all
+    /// values lie in a range.
     pub(super) fn covers(&self, nodes: &NodeTree, index: &BlockIndex, (height, node): (usize, usize)) -> bool {
         nodes.overlap(height, node, self.level, &self.edges) == Overlap::Disjoint
             || height == 0 && self.overlap(index, node) == Overlap::Covered
@@ -100,7 +103,8 @@ fn value_at(array: &ArrayRef, row: usize) -> Option<i64> {
 }
 
 impl BoxQuery {
-    /// The box without its edges, whose rows codes alone tell, and the edges: boxes that share no row with it or with one another.
+    /// The box without its edges, whose rows codes alone tell, and the edges: boxes that share no row with it or with
+    /// one another.
     pub fn without_edges(&self) -> (BoxQuery, Vec<BoxQuery>) {
         let mut edges = Vec::with_capacity(self.times.len());
         let mut whole = self.clone();
@@ -160,7 +164,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of two columns, each with a level: a row of the box is of what codes tell or of one edge, and no other row is of any.
+        /// Of two columns, each with a level: a row of the box is of what codes tell or of one edge, and no other row
+        /// is of any.
         #[test]
         fn a_row_is_of_the_box_without_its_edges_or_of_one_of_them(
             units in prop::collection::vec((prop::collection::btree_set(0u32..9, 0..9), prop::collection::btree_set(1u32..9, 0..4)), 2),

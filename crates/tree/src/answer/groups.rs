@@ -1,10 +1,10 @@
-//! From codes at the grouped levels to a group's number.
+//! Group keys: from codes at the grouped levels to the number of a group.
 //!
 //! Invariants:
-//! - A group's index is a mixed-radix number of its digits, one of each level; it is the group's number where there are few
-//!   indices, else groups are numbered as they are met.
-//! - A level's digit is its code's place in a span, or what a map has for the code. A map has a digit for every code, so that
-//!   rows may be of any: those of codes that it leaves out are of digit 0, as NULL is.
+//! - A group's index is a mixed-radix number of its digits, one of each level; it is the group's number where there are
+//!   few indices, else groups are numbered as they are met.
+//! - A level's digit is its code's place in a span, or what a map has for the code. A map has a digit for every code,
+//!   so that rows may be of any: those of codes that it leaves out are of digit 0, as NULL is.
 
 use super::code_map::CodeMap;
 use std::collections::HashMap;
@@ -65,8 +65,8 @@ impl GroupKeys {
         GroupKeys::mapped(spans, maps)
     }
 
-    /// As [`GroupKeys::new`], where codes of levels that have a map are told apart by what it makes of them: the span of such a
-    /// level is not looked at, and its codes are the map's digits.
+    /// As [`GroupKeys::new`], where codes of levels that have a map are told apart by what it makes of them: the span
+    /// of such a level is not looked at, and its codes are the map's digits.
     pub fn mapped(mut spans: Vec<GroupSpan>, maps: Vec<Option<Arc<CodeMap>>>) -> Option<GroupKeys> {
         assert_eq!(spans.len(), maps.len(), "a map or none for each level");
         for (span, map) in spans.iter_mut().zip(&maps) {
@@ -118,8 +118,8 @@ impl GroupKeys {
         self.maps[at].as_deref()
     }
 
-    /// The only index that rows can have whose codes at each level are at least, at most, and maybe NULL; `None` if they may have
-    /// several, or a span does not have a code.
+    /// The only index that rows can have whose codes at each level are at least, at most, and maybe NULL; `None` if
+    /// they may have several, or a span does not have a code.
     pub(crate) fn only_index(&self, codes: impl Iterator<Item = (u32, u32, bool)>) -> Option<u64> {
         let mut index = 0;
         for (at, (min, max, has_null)) in codes.enumerate() {

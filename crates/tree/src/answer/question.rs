@@ -1,8 +1,8 @@
-//! What is asked of a table's rows.
+//! Box queries: filters, groups and measures that are asked of the rows of a table.
 
-use super::code_set::CodeSet;
 use super::edges::TimeRange;
 use super::totals::WantedMeasure;
+use crate::nodes::CodeSet;
 
 /// Filters and ranges of times of a box, at most: each has a bit.
 pub const TESTS_MAX: usize = 64;

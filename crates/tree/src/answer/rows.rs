@@ -1,19 +1,20 @@
 //! Answering from rows that are in no segment yet.
 
-use super::code_set::CodeSet;
 use super::question::BoxQuery;
 use super::segments::Answer;
-use super::walk::integer_at;
 use crate::filter::{MASK_ROWS, Mask, PackedTest, filter};
-use crate::side::scaled_integer;
+use crate::nodes::CodeSet;
+use crate::packed::scaled_integer;
+use crate::summary::integer_at;
 use alluvia_space::LevelCodes;
 use alluvia_types::{Error, Result};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, ToByteSlice};
 use std::ops::Range;
 
-/// Adds those of some rows that lie in the box, which has no ranges of times. `codes` has the rows' codes at every level that the query names
-/// (others may be empty); `measures` the values of each of the query's measures, `None` for a column that the rows lack, which is NULL.
+/// Adds those of some rows that lie in the box, which has no ranges of times. `codes` has the rows' codes at every
+/// level that the query names (others may be empty); `measures` the values of each of the query's measures, `None` for
+/// a column that the rows lack, which is NULL.
 pub fn add_rows(
     query: &BoxQuery,
     codes: &LevelCodes,

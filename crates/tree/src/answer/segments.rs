@@ -120,8 +120,9 @@ pub(crate) struct CutBlock {
     pub(super) versions: Versions,
 }
 
-/// Adds the rows of segments that lie in a box to an answer, those at its edges in the same pass, with up to `threads` threads. `false`, with
-/// the answer as it was, if a segment cannot answer: a column was no measure when it was written.
+/// Adds the rows of segments that lie in a box to an answer, those at its edges in the same pass, with up to `threads`
+/// threads. `false`, with the answer as it was, if a segment cannot answer: a column was no measure when it was
+/// written.
 pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: &mut Answer) -> Result<bool> {
     let Some(cut) = walk_all(query, segments, into)? else { return Ok(false) };
     read_cut(query, segments, &cut, threads, into).map(|()| true)
@@ -176,7 +177,7 @@ pub(crate) fn read_cut(
     let readings = readings(query, segments, cut)?;
     match cut {
         [first, ..] if cut.len() > ALONE_MAX => {
-            segments[first.segment].segment.passes().read(query, readings, cut, threads, into)
+            segments[first.segment].segment.context().shared::<Passes>().read(query, readings, cut, threads, into)
         }
         _ => read(query, &readings, cut, &mut Scratch::default(), into),
     }

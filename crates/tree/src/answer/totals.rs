@@ -2,14 +2,14 @@
 //!
 //! Invariants:
 //! - Totals are sums: adding the totals of two disjoint sets of rows gives those of both, in any order. Of integers,
-//!   decimals, and floats that are decimal numbers in disguise the result is the same bits whatever the order; other floats are
-//!   summed with compensation, so that the order shows at most in the last place.
-//! - Nothing wraps: what passes 128 bits, and NaN and infinities, which sums cannot show rightly, set [`Totals::is_spoilt`],
-//!   and the caller answers by the general way.
+//!   decimals, and floats that are decimal numbers in disguise the result is the same bits whatever the order; other
+//!   floats are summed with compensation, so that the order shows at most in the last place.
+//! - Nothing wraps: what passes 128 bits, and NaN and infinities, which sums cannot show rightly, set
+//!   [`Totals::is_spoilt`], and the caller answers by the general way.
 
 use crate::filter::{FloatSums, PackedSums};
 use crate::float_sum::Compensated;
-use crate::side::{SCALE_MAX, powi, units};
+use crate::packed::{SCALE_MAX, powi, units};
 use alluvia_types::ColumnId;
 
 /// Floats beyond this are left to the general way: sums of their squares might pass what a float holds.
@@ -268,7 +268,8 @@ impl Totals {
         }
     }
 
-    /// Adds packed values that stand for `base + packed`, over 10^`scale` for floats, each to its group, where sums alone are wanted.
+    /// Adds packed values that stand for `base + packed`, over 10^`scale` for floats, each to its group, where sums
+    /// alone are wanted.
     pub(crate) fn add_each_packed(
         &mut self,
         measure: usize,

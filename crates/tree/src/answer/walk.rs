@@ -1,17 +1,13 @@
-//! Which nodes are disjoint, covered, cut; and adding what is covered by its summaries.
+//! The walk of the tree: disjoint, covered and cut nodes; covered nodes are added by their summaries.
 
-use super::code_set::Overlap;
-use super::nodes::{FANOUT, NodeTree};
 use super::question::{BoxQuery, TESTS_MAX};
 use super::segments::{Answer, CutBlock, SegmentRows, Versions};
 use super::totals::Totals;
+use crate::nodes::{FANOUT, NodeTree, Overlap};
 use crate::segment::{BlockIndex, Segment};
-use crate::summary::{BlockTable, MeasureSummary};
-use alluvia_types::{ColumnId, Result};
+use alluvia_types::Result;
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{
-    DataType, Decimal128Type, Decimal256Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt32Type, UInt64Type,
-};
+use arrow::datatypes::{Decimal256Type, Float64Type, UInt32Type, UInt64Type};
 use std::sync::Arc;
 
 /// Answers what summaries can, and lists the blocks that are cut.
@@ -157,7 +153,7 @@ fn add_summary(
                 let array = array.as_primitive::<Float64Type>();
                 if array.is_valid(block) { array.value(block) } else { 0.0 }
             };
-            if is_special(summary, block) {
+            if summary.is_special(block) {
                 totals.spoil();
             }
             let sum = (float(&summary.sums), float(&floats.sum_rests));
@@ -168,37 +164,8 @@ fn add_summary(
                 let array = array.as_primitive::<Decimal256Type>();
                 array.is_valid(block).then(|| array.value(block).to_i128()).flatten()
             };
-            let bounds = measure.wanted.min_max.then(|| exact_bounds(&index.table, measure.column, block)).flatten();
+            let bounds = measure.wanted.min_max.then(|| index.table.exact_bounds(measure.column, block)).flatten();
             totals.add_exact_summary(at, group, count, wide(&summary.sums), wide(&summary.squares), bounds);
         }
     }
-}
-
-/// Whether a block of a float measure holds NaN or an infinity.
-pub(crate) fn is_special(summary: &MeasureSummary, block: usize) -> bool {
-    summary.floats.as_ref().is_some_and(|floats| {
-        [&floats.nans, &floats.infinities, &floats.negative_infinities]
-            .iter()
-            .any(|array| array.as_primitive::<UInt32Type>().value(block) > 0)
-    })
-}
-
-/// The bounds of an integer or decimal column, which are exact.
-pub(crate) fn exact_bounds(table: &BlockTable, column: ColumnId, block: usize) -> Option<(i128, i128)> {
-    let (_, summary) = table.columns.iter().find(|(id, _)| *id == column)?;
-    Some((integer_at(&summary.mins, block)?, integer_at(&summary.maxs, block)?))
-}
-
-/// A value of an integer or decimal array.
-pub(super) fn integer_at(array: &Arc<dyn Array>, row: usize) -> Option<i128> {
-    if array.is_null(row) {
-        return None;
-    }
-    Some(match array.data_type() {
-        DataType::Int16 => array.as_primitive::<Int16Type>().value(row).into(),
-        DataType::Int32 => array.as_primitive::<Int32Type>().value(row).into(),
-        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).into(),
-        DataType::Decimal128(..) => array.as_primitive::<Decimal128Type>().value(row),
-        _ => return None,
-    })
 }

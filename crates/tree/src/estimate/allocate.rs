@@ -1,4 +1,4 @@
-//! Which strata to read at a thicker rung.
+//! Allocation: the strata to read at a thicker rung.
 //!
 //! Invariant: a stratum is never chosen for what was drawn *in it*. Strata whose draw was large by chance show a large
 //! variance, would be read again and corrected downwards, while those whose draw was small by chance would stay: with
@@ -62,8 +62,8 @@ impl Ord for Step {
 
 /// The cheapest reading that should bring every goal to `max_error`; empty when all are there.
 ///
-/// `rates` are those of the rungs, the last of them 1. Strata of a goal whose error cannot be foreseen, because it was not
-/// seen or its sign is open, are all read one rung on.
+/// `rates` are those of the rungs, the last of them 1. Strata of a goal whose error cannot be foreseen, because it was
+/// not seen or its sign is open, are all read one rung on.
 pub fn next_allocation(
     frame: &Frame,
     goals: &[(Aggregate, &GroupSample)],

@@ -1,4 +1,4 @@
-//! From samples to intervals.
+//! Intervals, computed from samples of strata.
 //!
 //! The estimator of a sum is, for each pooled stratum of N rows of which n were drawn,
 //!
@@ -8,23 +8,23 @@
 //!
 //! with y = x where the row matches (I = 1) and else 0, p the share of the drawn rows that match, and X̄ the mean over
 //! *all* rows, known from the summary: the difference estimator (Cochran, Sampling Techniques, 7.2), because where a
-//! large part of a block matches, a draw with too many large values is seen to be one. The last term takes away the bias of
-//! multiplying two sample means (Hartley and Ross 1954), so each stratum is unbiased, and so are ten thousand. λ in
-//! [0, 1] is one number for the query: per stratum it would be fitted to noise.
+//! large part of a block matches, a draw with too many large values is seen to be one. The last term takes away the
+//! bias of multiplying two sample means (Hartley and Ross 1954), so each stratum is unbiased, and so are ten thousand.
+//! λ in [0, 1] is one number for the query: per stratum it would be fitted to noise.
 //!
 //! Its variance is estimated twice, and the larger is taken. (1) From the drawn rows, with the finite-population
 //! correction. On skewed data this is too small just when the estimate is too small, since both miss the same large
 //! rows; that is why plain intervals undercover. (2) From the summary's sum of squares, as if which rows match did not
-//! depend on their values: this cannot miss large rows. Where (1) contradicts that, (2) is raised by how much more of the
-//! sum than of the rows matches, and never falls by it: of an average few rows that happen to be large and alike would vouch for
-//! each other.
+//! depend on their values: this cannot miss large rows. Where (1) contradicts that, (2) is raised by how much more of
+//! the sum than of the rows matches, and never falls by it: of an average few rows that happen to be large and alike
+//! would vouch for each other.
 //!
 //! The shape of the interval: a count is taken for a binomial of the same variance (Korn and Graubard 1998, around
 //! Clopper and Pearson), a sum of values of one sign for k events of a like worth, k chosen to give the same variance
 //! (Fay and Feuer 1997), and everything else for Student's t with as many degrees of freedom as rows matched. The
-//! average of values of one sign is t's towards 0, and the farther of both away from it. Rows may hide in strata where none was drawn
-//! ([`super::hidden`]). Bounds that
-//! need no probability (what was seen is there; what the summary excludes is not) then cut it.
+//! average of values of one sign is t's towards 0, and the farther of both away from it. Rows may hide in strata where
+//! none was drawn ([`super::hidden`]). Bounds that need no probability (what was seen is there; what the summary
+//! excludes is not) then cut it.
 
 use super::hidden::{Hidden, like_events};
 use super::sample::{Cell, GroupSample};
@@ -293,8 +293,8 @@ impl About<'_> {
     /// The sum, with the variance of y - r I.
     fn total(&self, r: f64) -> Estimate {
         let plain = self.modelled(0.0, self.lambda(0.0), 1.0);
-        // The drawn rows contradict the model: values decide what matches. Then what matches more of the sum than of the
-        // rows matches more of the squares, too.
+        // The drawn rows contradict the model: values decide what matches. Then what matches more of the sum than of
+        // the rows matches more of the squares, too.
         let excess = if plain.drawn > plain.model { self.excess() } else { 1.0 };
         if r == 0.0 && excess == 1.0 { plain } else { self.modelled(r, self.lambda(r), excess) }
     }
@@ -392,8 +392,8 @@ impl About<'_> {
         mean = (total.value + exact_sum) / counted;
         total = self.total(mean);
         mean = (total.value + exact_sum) / counted;
-        // Nothing drawn says nothing of the spread, and neither do drawn values that are alike, without a summary: rows that were
-        // missed may be any.
+        // Nothing drawn says nothing of the spread, and neither do drawn values that are alike, without a summary: rows
+        // that were missed may be any.
         if self.frame.open.unread || self.is_unseen() || self.is_unspread() || !mean.is_finite() {
             return (mean, f64::NEG_INFINITY, f64::INFINITY);
         }
@@ -411,8 +411,8 @@ impl About<'_> {
         (mean, mean - below / counted - less, mean + above / counted + more)
     }
 
-    /// How far towards 0 and away from it the sum of values of one sign may be, of which one that was not seen may be worth `next`; `None`
-    /// if they have two signs.
+    /// How far towards 0 and away from it the sum of values of one sign may be, of which one that was not seen may be
+    /// worth `next`; `None` if they have two signs.
     fn one_sign(&self, value: f64, total: &Estimate, next: f64, tail: f64) -> Option<(f64, f64)> {
         let open = &self.frame.open;
         let is_one = open.min >= 0.0 && value > 0.0 || open.max <= 0.0 && value < 0.0;
@@ -421,8 +421,8 @@ impl About<'_> {
         is_one.then(|| like_events(value.abs(), worth, next, tail))
     }
 
-    /// How few the rows may be, of which so many are estimated from pools, while others go unseen: both together but for a probability of
-    /// `tail`, so that of each its square root is left.
+    /// How few the rows may be, of which so many are estimated from pools, while others go unseen: both together but
+    /// for a probability of `tail`, so that of each its square root is left.
     fn fewest(&self, counted: f64, estimated: f64, tail: f64) -> f64 {
         let k = self.drawn();
         if self.hidden.is_nowhere() || k <= 0.0 {

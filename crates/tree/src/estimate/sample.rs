@@ -1,4 +1,4 @@
-//! What was drawn of one group: moments for each stratum in which the group was seen.
+//! The sample of one group: moments for each stratum in which the group was seen.
 //!
 //! Invariants:
 //! - Cells are sorted by stratum, and hold at least one row each: their number is bounded by the rows drawn, not by
@@ -60,7 +60,8 @@ impl GroupSample {
         self.exact_sum += sum;
     }
 
-    /// Says where rows of the group may be of which none was drawn; unless it is said, they may be in every stratum of the frame.
+    /// Says where rows of the group may be of which none was drawn; unless it is said, they may be in every stratum of
+    /// the frame.
     pub fn set_hidden(&mut self, hidden: Hidden) {
         self.hidden = Some(hidden);
     }

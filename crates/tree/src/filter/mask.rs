@@ -1,4 +1,4 @@
-//! Which rows of a block are selected.
+//! Masks: the selected rows of a block.
 //!
 //! Invariants:
 //! - Row `i` is bit `i % 64` of word `i / 64`; a mask does not know how many rows its block has.
@@ -120,7 +120,8 @@ impl Mask {
         self.words[row / 64] &= !(1 << (row % 64));
     }
 
-    /// Those rows of `self` that are also selected by some words of `other`, the first of which stands for the first rows of `self`.
+    /// Those rows of `self` that are also selected by some words of `other`, the first of which stands for the first
+    /// rows of `self`.
     #[inline]
     pub(crate) fn and_words(&self, other: &Mask, words: Range<usize>) -> Mask {
         let mut both = Mask::none();

@@ -1,21 +1,21 @@
-//! Finding heavy rows while values go by, once: when a merge writes them, or in a pass over a segment that was written without.
+//! Finding heavy rows while values go by, once: when a merge writes them, or in a pass over a segment that was written
+//! without.
 //!
 //! Invariants:
-//! - What is found depends on the values and their order alone, not on how many rows were announced: of any two finders that
-//!   saw the same blocks, both find the same rows. (Sums over the others may differ in their last digits.)
+//! - What is found depends on the values and their order alone, not on how many rows were announced: of any two finders
+//!   that saw the same blocks, both find the same rows. (Sums over the others may differ in their last digits.)
 //! - No more than twice as many rows as can be heavy are held at a time.
 //!
-//! A row that is not among the largest so far is none at the end, so it goes into its block's sums at once; one that is held goes there
-//! when it is pushed out. So sums over all rows but the heavy ones come of additions alone: taking the heavy rows from the sums of all would
-//! leave little of the rest's digits.
+//! A row that is not among the largest so far is none at the end, so it goes into its block's sums at once; one that is
+//! held goes there when it is pushed out. So sums over all rows but the heavy ones come of additions alone: taking the
+//! heavy rows from the sums of all would leave little of the rest's digits.
 
 use super::values::each_of_block;
 use super::{Heavy, ROWS_PER_HEAVY, SHARE_MIN};
-use crate::answer::{exact_bounds, is_special, values_of};
 use crate::estimate::Known;
 use crate::layout::BLOCK_ROWS;
-use crate::segment::Segment;
-use crate::side::PackedAs;
+use crate::packed::PackedAs;
+use crate::segment::{Segment, values_of};
 use crate::summary::BlockTable;
 use alluvia_types::Result;
 use arrow::array::{Array, AsArray};
@@ -131,8 +131,8 @@ impl Finder {
         }
     }
 
-    /// The heavy rows; `table` summarises all blocks. `None` if there were more rows than announced: then more of them can be heavy than
-    /// were held.
+    /// The heavy rows; `table` summarises all blocks. `None` if there were more rows than announced: then more of them
+    /// can be heavy than were held.
     pub(crate) fn finish(mut self, table: &BlockTable, measure: usize) -> Option<Heavy> {
         let most = most_of(self.rows);
         if most > self.most {
@@ -184,7 +184,7 @@ pub(crate) fn find(segment: &Segment, measure: usize) -> Result<Heavy> {
     let summary = &index.table.measures[measure].1;
     for (block, &encoding) in summary.encodings.iter().enumerate() {
         let (count, _) = values_of(&index, measure, segment, block);
-        let packed_as = PackedAs { encoding, count, is_special: is_special(summary, block) };
+        let packed_as = PackedAs { encoding, count, is_special: summary.is_special(block) };
         let rows = segment.block_rows(block);
         finder.block(stream.block(block), packed_as, (rows.end - rows.start) as usize, &[]);
     }
@@ -202,13 +202,13 @@ fn may_outweigh(table: &BlockTable, measure: usize, most: f64) -> bool {
         }
     };
     let (mut squares, mut largest) = (0.0, 0.0f64);
-    for block in (0..table.key_first.len()).filter(|&block| !is_special(summary, block)) {
+    for block in (0..table.key_first.len()).filter(|&block| !summary.is_special(block)) {
         let of_block = wide(&*summary.squares, block).unwrap_or(f64::NAN);
         squares += of_block;
         // Without bounds no value is larger than the root of all squares.
         let bound = match &summary.floats {
             Some(floats) => wide(&*floats.mins, block).zip(wide(&*floats.maxs, block)),
-            None => exact_bounds(table, *column, block).map(|(min, max)| (min as f64, max as f64)),
+            None => table.exact_bounds(*column, block).map(|(min, max)| (min as f64, max as f64)),
         };
         largest = largest.max(bound.map_or(of_block, |(min, max)| min.abs().max(max.abs()).powi(2)));
     }

@@ -1,16 +1,16 @@
-//! The rows of a segment whose values outweigh all others: they are never drawn, but counted exactly.
+//! Heavy rows: the rows of a segment whose values outweigh all others. Heavy rows are never drawn, but counted exactly.
 //!
 //! Invariants:
-//! - A measure's heavy rows are those of a segment whose values are larger in size than one limit. The limit depends on the segment's
-//!   values alone, never on weights: so what is drawn of the others is as random as before.
+//! - A measure's heavy rows are those of a segment whose values are larger in size than one limit. The limit depends on
+//!   the segment's values alone, never on weights: so what is drawn of the others is as random as before.
 //! - Where heavy rows would not make up a large part of the sum of squares there are none: then the limit is infinite.
 //! - What a merge writes of them ([`section`]) is what a pass over the segment's values finds ([`find`]).
 //!
-//! Of a lognormal of sigma 2, one row in 256 has nine tenths of the sum of squares: without it a tenth of the sample gives the same error,
-//! and the intervals need not allow for rows that they have not seen. A pass over all values is dearer than most exact answers, so what
-//! writes a ladder finds heavy rows on the way, with what estimates need of them: values, codes, and sums over the rows beside them. Of a
-//! segment that was written without, they are found when a measure is first estimated; the pass over most measures is spared by what
-//! summaries say of their extremes.
+//! Of a lognormal of sigma 2, one row in 256 has nine tenths of the sum of squares: without it a tenth of the sample
+//! gives the same error, and the intervals need not allow for rows that they have not seen. A pass over all values is
+//! dearer than most exact answers, so what writes a ladder finds heavy rows on the way, with what estimates need of
+//! them: values, codes, and sums over the rows beside them. Of a segment that was written without, they are found when
+//! a measure is first estimated; the pass over most measures is spared by what summaries say of their extremes.
 
 mod find;
 mod section;
@@ -19,17 +19,20 @@ mod tests;
 mod values;
 mod verify;
 
-pub(crate) use find::{Finder, find};
+pub(crate) use find::Finder;
 pub(crate) use section::encode;
 pub(crate) use values::each_value;
+pub(crate) use verify::verify_heavy;
 
-use crate::answer::code_at;
 use crate::estimate::Known;
 use crate::layout::BLOCK_ROWS;
+use crate::packed::code_at;
 use crate::segment::Segment;
 use alluvia_types::Result;
+use find::find;
+use section::written;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// At most one row in so many is heavy.
 const ROWS_PER_HEAVY: u64 = 256;
@@ -56,8 +59,8 @@ impl Heavy {
         Heavy { limit: f64::INFINITY, rows: Vec::new(), values: Vec::new(), light: Vec::new(), codes: Vec::new() }
     }
 
-    /// Of these rows, which ascend; `light` says what is known of a block's other rows, `codes` has the rows' codes by level as far as
-    /// they are known.
+    /// Of these rows, which ascend; `light` says what is known of a block's other rows, `codes` has the rows' codes by
+    /// level as far as they are known.
     fn new(
         limit: f64,
         rows: Vec<u32>,
@@ -115,6 +118,18 @@ impl Heavy {
     pub(crate) fn bytes(&self) -> u64 {
         (self.rows.len() * (4 + 8 + 4 * self.codes.len()) + size_of_val(self.light.as_slice())) as u64
     }
+}
+
+/// The heavy rows of a measure of a segment, by its place: as they were written, or found now.
+pub(crate) fn heavy_rows(segment: &Segment, measure: usize) -> Result<Arc<Heavy>> {
+    segment.derived(measure, || {
+        let heavy = match written(segment, measure)? {
+            Some(heavy) => heavy,
+            None => find(segment, measure)?,
+        };
+        let bytes = heavy.bytes();
+        Ok((heavy, bytes))
+    })
 }
 
 /// The blocks of rows that ascend.

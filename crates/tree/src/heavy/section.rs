@@ -2,6 +2,9 @@
 
 use super::{Heavy, blocks_of};
 use crate::estimate::Known;
+use crate::segment::Segment;
+use crate::side::SectionKind;
+use alluvia_types::Result;
 use std::sync::OnceLock;
 
 /// The section of these measures, in the order of their streams.
@@ -20,6 +23,14 @@ pub(crate) fn encode(measures: &[Heavy]) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// The heavy rows of a measure, by its place, as they were written; `None` if the segment was written without.
+pub(crate) fn written(segment: &Segment, measure: usize) -> Result<Option<Heavy>> {
+    let side = segment.side()?;
+    let Some(bytes) = segment.diagnosed(side.heavy())? else { return Ok(None) };
+    let decoded = Heavy::decode(&bytes, measure, side.measures, side.levels, side.rows);
+    segment.diagnosed(decoded.map(Some).map_err(|what| side.damage(SectionKind::Heavy, what)))
 }
 
 impl Heavy {

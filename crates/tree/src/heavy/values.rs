@@ -1,8 +1,7 @@
 //! Packed values of a measure, row by row, as doubles with NULL as 0: what estimates work on.
 
-use crate::answer::values_of;
-use crate::segment::Segment;
-use crate::side::{Encoding, Value, powi, value_at};
+use crate::packed::{Encoding, Value, powi, value_at};
+use crate::segment::{Segment, values_of};
 use alluvia_types::Result;
 
 /// Calls `each` with all rows of a segment and their values, block by block.
@@ -32,7 +31,8 @@ pub(super) fn each_of_block(
     }
 }
 
-/// Calls `each` with all rows of a block and what [`value_of`] says of them: of each block that a merge writes, as well.
+/// Calls `each` with all rows of a block and what [`value_of`] says of them: of each block that a merge writes, as
+/// well.
 fn unpack(packed: &[u8], encoding: Encoding, has_nulls: bool, rows: usize, mut each: impl FnMut(usize, f64)) {
     match encoding {
         Encoding::Integers { base, width, scale } => {

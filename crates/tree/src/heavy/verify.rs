@@ -1,5 +1,6 @@
-//! Whether what was written of heavy rows is what a pass over the segment finds.
+//! The check of written heavy rows: they are what a pass over the segment finds.
 
+use super::section::written;
 use super::{Heavy, find};
 use crate::estimate::Known;
 use crate::segment::Segment;
@@ -8,24 +9,22 @@ use alluvia_types::{Error, Result};
 /// Sums over the same values in another order differ by no more than this share of what their sizes come to.
 const ROUNDING: f64 = 1e-9;
 
-impl Segment {
-    /// Compares the section `heavy`, if there is one, with the values and codes of the rows.
-    pub(crate) fn verify_heavy(&self, wrong: &dyn Fn(String) -> Error) -> Result<()> {
-        let index = self.index()?;
-        for (measure, (column, _)) in index.table.measures.iter().enumerate() {
-            let Some(stored) = self.diagnosed(self.side()?.heavy(measure))? else { return Ok(()) };
-            let found = find(self, measure)?;
-            if let Some(what) = difference(&stored, &found, self.meta().rows) {
-                return Err(wrong(format!("{what} of column {column} do not fit the rows")));
-            }
-            for level in 0..stored.codes.len() {
-                if stored.codes(self, level)? != found.codes(self, level)? {
-                    return Err(wrong(format!("codes of heavy rows of column {column} do not fit the rows")));
-                }
+/// Compares the section `heavy` of a segment, if there is one, with the values and codes of its rows.
+pub(crate) fn verify_heavy(segment: &Segment, wrong: &dyn Fn(String) -> Error) -> Result<()> {
+    let index = segment.index()?;
+    for (measure, (column, _)) in index.table.measures.iter().enumerate() {
+        let Some(stored) = written(segment, measure)? else { return Ok(()) };
+        let found = find(segment, measure)?;
+        if let Some(what) = difference(&stored, &found, segment.meta().rows) {
+            return Err(wrong(format!("{what} of column {column} do not fit the rows")));
+        }
+        for level in 0..stored.codes.len() {
+            if stored.codes(segment, level)? != found.codes(segment, level)? {
+                return Err(wrong(format!("codes of heavy rows of column {column} do not fit the rows")));
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// What differs, of a segment of so many rows; codes aside.

@@ -1,14 +1,15 @@
-//! Which encoding and compression each column gets, chosen by the first rows of a file.
+//! The choice of an encoding and a compression for each column, by the first rows of a file.
 //!
 //! - Few distinct values make a dictionary. Text and binary have their own, see `bytes_column`.
 //! - Other integers, dates and times are bit-packed by difference: in curve order they are near their neighbours.
-//! - Other floats and decimals have a dictionary where it takes away [`GAIN_MIN`] of their bytes, and about as many as compression does: prices
-//!   in cents have some hundred thousand values, whatever their rows. How many there are is estimated (Chao 1984, "Nonparametric
-//!   estimation of the number of classes in a population", the bound with few counts corrected), which needs to be told how many rows
-//!   will come. Indices are unpacked several times faster than zstd, and may be skipped.
+//! - Other floats and decimals have a dictionary where it takes away [`GAIN_MIN`] of their bytes, and about as many as
+//!   compression does: prices in cents have some hundred thousand values, whatever their rows. How many there are is
+//!   estimated (Chao 1984, "Nonparametric estimation of the number of classes in a population", the bound with few
+//!   counts corrected), which needs to be told how many rows will come. Indices are unpacked several times faster than
+//!   zstd, and may be skipped.
 //! - What is left of these stays as it is.
-//! - A page is compressed only where that clearly pays. Indices and differences are packed already; of the rest, zstd's level
-//!   1 must take away [`GAIN_MIN`]. What is not compressed is read at the speed of memory.
+//! - A page is compressed only where that clearly pays. Indices and differences are packed already; of the rest, zstd's
+//!   level 1 must take away [`GAIN_MIN`]. What is not compressed is read at the speed of memory.
 
 use crate::layout::{BLOCK_ROWS, ROW_GROUP_ROWS};
 use crate::parquet_file::dictionary::value_bytes;
@@ -29,9 +30,11 @@ const ROWS_PER_DISTINCT: usize = 8;
 const GAIN_MIN: f64 = 0.4;
 /// A dictionary of more values is not expected to pay: whoever reads a few rows reads all of it.
 const DISTINCT_MAX: f64 = 131_072.0;
-/// How many times as large as what zstd makes a dictionary of many values may be with its indices: it is read several times faster.
+/// How many times as large as what zstd makes a dictionary of many values may be with its indices: it is read several
+/// times faster.
 const DICTIONARY_MORE: f64 = 1.2;
-/// Bytes of a dictionary of many values. What comes after that many is written without, so an estimate that is too low by half costs little.
+/// Bytes of a dictionary of many values. What comes after that many is written without, so an estimate that is too low
+/// by half costs little.
 const DICTIONARY_BYTES_MAX: usize = 2 << 20;
 
 /// What is known of a file before it is written.
@@ -43,8 +46,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) rows: Option<u64>,
 }
 
-/// The writer's properties for a file of which this is known; they govern the fixed-width columns. A page has so many rows, which divide a
-/// block's.
+/// The writer's properties for a file of which this is known; they govern the fixed-width columns. A page has so many
+/// rows, which divide a block's.
 pub(crate) fn properties(
     schema: &SchemaRef,
     expected: Expected<'_>,
@@ -91,8 +94,8 @@ pub(crate) fn properties(
     builder.build()
 }
 
-/// Whether a text or binary column, to judge by its first rows, is mostly values that appear once and that compress well: then
-/// it is written without a dictionary, compressed.
+/// Whether a text or binary column, to judge by its first rows, is mostly values that appear once and that compress
+/// well: then it is written without a dictionary, compressed.
 pub(crate) fn is_prose(sample: &ArrayRef) -> bool {
     if !matches!(sample.data_type(), DataType::Utf8 | DataType::Utf8View | DataType::Binary | DataType::BinaryView) {
         return false;
@@ -138,8 +141,8 @@ impl Seen {
         self.distinct as f64 + once * (once - 1.0).max(0.0) / (2.0 * (twice + 1.0))
     }
 
-    /// The part of the bytes of so many rows, of values of `width` bytes, that a dictionary and indices into it are expected to keep; infinite
-    /// if there are too many values for one.
+    /// The part of the bytes of so many rows, of values of `width` bytes, that a dictionary and indices into it are
+    /// expected to keep; infinite if there are too many values for one.
     fn dictionary_share(self, rows: f64, width: f64) -> f64 {
         let all = self.all();
         if rows < 1.0 || all > DISTINCT_MAX {

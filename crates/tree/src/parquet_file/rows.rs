@@ -1,7 +1,7 @@
 //! Reading of rows from a segment's Parquet file, as record batches of the table's types.
 
 use super::{ParquetInput, read_error};
-use crate::segment::Segment;
+use alluvia_storage::CheckedFile;
 use alluvia_types::{Error, Result};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::error::ArrowError;
@@ -11,6 +11,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,17 +23,17 @@ pub(crate) struct RowReader {
 }
 
 impl RowReader {
-    /// `columns` are names and Arrow types; the batches have them in file order.
+    /// Of a file at a path with this footer. `columns` are names and Arrow types; the batches have them in file order.
     pub(crate) fn open(
-        segment: &Segment,
+        path: PathBuf,
+        file: CheckedFile,
+        metadata: &Arc<ParquetMetaData>,
         columns: &[(&str, DataType)],
         rows: Range<u64>,
         batch_rows: usize,
     ) -> Result<RowReader> {
-        let path = segment.context().parquet_path(segment.meta().id);
         let failed = |error: ParquetError| read_error(&path, error);
-        let metadata = segment.parquet_metadata()?;
-        let found = ArrowReaderMetadata::try_new(Arc::clone(&metadata), ArrowReaderOptions::new()).map_err(failed)?;
+        let found = ArrowReaderMetadata::try_new(Arc::clone(metadata), ArrowReaderOptions::new()).map_err(failed)?;
         let mut wanted = Vec::with_capacity(columns.len());
         let mut fields: Vec<Field> = found.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
         for (name, data_type) in columns {
@@ -42,7 +43,7 @@ impl RowReader {
             wanted.push(at);
         }
         let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
-        let typed = ArrowReaderMetadata::try_new(Arc::clone(&metadata), options).map_err(failed)?;
+        let typed = ArrowReaderMetadata::try_new(Arc::clone(metadata), options).map_err(failed)?;
         let mut groups = Vec::new();
         let mut selected = Vec::new();
         // Counted over the chosen row groups.
@@ -60,7 +61,7 @@ impl RowReader {
             start = end;
         }
         let mask = ProjectionMask::roots(typed.parquet_schema(), wanted);
-        let input = ParquetInput(segment.parquet_file()?);
+        let input = ParquetInput(file);
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(input, typed)
             .with_projection(mask)
             .with_row_groups(groups)

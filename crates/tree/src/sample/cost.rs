@@ -1,12 +1,13 @@
-//! What answers cost, exact ones and estimates: counts of work by kind, and what each kind costs.
+//! The cost model of answers, exact ones and estimates: counts of work by kind, and nanoseconds for each kind.
 //!
 //! Invariants:
 //! - Work is counted before it is done, from summaries alone; counting reads no stream.
 //! - Costs decide what is read, never what is said of it: a wrong coefficient costs time, not truth.
 //!
-//! The coefficients are nanoseconds of one thread; only their ratios matter. They are guesses that agree with the one ratio that was
-//! measured before (a drawn row costs as much as three that are read exactly, at 1/16 of 20M rows), until somebody lets `cargo run -p
-//! alluvia-tree --example sample_speed` fit them: it answers boxes both ways, and prints what fits the counts of [`Work`] to the times.
+//! The coefficients are nanoseconds of one thread; only their ratios matter. They are guesses that agree with the one
+//! ratio that was measured before (a drawn row costs as much as three that are read exactly, at 1/16 of 20M rows),
+//! until somebody lets `cargo run -p alluvia-tree --example sample_speed` fit them: it answers boxes both ways, and
+//! prints what fits the counts of [`Work`] to the times.
 
 use std::ops::{Add, Mul};
 

@@ -1,20 +1,24 @@
-//! How far segments are walked before anything is known of what reading them takes.
+//! The first walk of an estimate: how far segments are walked before anything is known of the cost of reading them.
 //!
 //! Invariants:
-//! - Every block that is cut lies below exactly one of the nodes that come out, and what is not below them was answered by summaries.
+//! - Every block that is cut lies below exactly one of the nodes that come out, and what is not below them was answered
+//!   by summaries.
 //! - Groups and visible versions are told apart by block: then nodes are blocks.
-//! - Which nodes are looked into depends on the question and the segments alone, so an answer that is asked for again is the same.
+//! - Which nodes are looked into depends on the question and the segments alone, so an answer that is asked for again
+//!   is the same.
 //!
-//! What a node costs, to be walked to, looked at and made a stratum of, does not fall with the rows that are drawn of it: over a hundred
-//! million rows 763 nodes of 16 blocks cost as much as drawing a million rows. Where most of what lies below larger nodes is cut anyhow, as
-//! by scattered sets of members, these say as much. So some of them are looked into, and all of them if that spares enough.
+//! What a node costs, to be walked to, looked at and made a stratum of, does not fall with the rows that are drawn of
+//! it: over a hundred million rows 763 nodes of 16 blocks cost as much as drawing a million rows. Where most of what
+//! lies below larger nodes is cut anyhow, as by scattered sets of members, these say as much. So some of them are
+//! looked into, and all of them if that spares enough.
 
 use super::SampleRequest;
-use crate::answer::{Answer, CutNode, FANOUT, SegmentRows};
+use crate::answer::{Answer, CutNode, SegmentRows};
+use crate::nodes::FANOUT;
 use alluvia_types::Result;
 
-/// Nodes that all segments have together at the height that is walked to before any is looked into, at least: so many strata are worth
-/// having. What the question excludes of them counts, too, so there may be fewer that are cut.
+/// Nodes that all segments have together at the height that is walked to before any is looked into, at least: so many
+/// strata are worth having. What the question excludes of them counts, too, so there may be fewer that are cut.
 pub const STRATA_MIN: usize = 64;
 
 /// Of so many nodes one is looked into to see what that spares.
@@ -53,7 +57,8 @@ fn height_with_enough(asked: &SampleRequest<'_>, segments: &[SegmentRows]) -> Re
     Ok((1..heights).rev().find(|&height| nodes_at(height) >= asked.strata_min).unwrap_or(0))
 }
 
-/// The height that a segment is walked to at first: blocks only where they must be told apart, or where all segments have few.
+/// The height that a segment is walked to at first: blocks only where they must be told apart, or where all segments
+/// have few.
 fn stop_height(asked: &SampleRequest<'_>, rows: &SegmentRows, highest: usize) -> Result<usize> {
     let blocks = rows.segment.blocks();
     if blocks == 0 || !may_stop(asked, rows) {

@@ -1,25 +1,24 @@
 //! Reading drawn rows: filters and sums on the packed codes and values of a rung's blocks, with as many threads as pay.
 //!
 //! Invariants:
-//! - A rung's block is filtered once, from the first stratum's rows to the last one's; each stratum then takes its rows of the mask.
-//! - What several boxes cut is drawn once: its mask is the union of theirs. A box's filters that are open in any stratum are tested on
-//!   all rows, so that none is taken for one of a box that ends beside it.
-//! - What is drawn of a stratum without regard to the box comes from sums that were taken once ([`crate::ladder::RungSums`]).
+//! - A rung's block is filtered once, from the first stratum's rows to the last one's; each stratum then takes its rows
+//!   of the mask.
+//! - What several boxes cut is drawn once: its mask is the union of theirs. A box's filters that are open in any
+//!   stratum are tested on all rows, so that none is taken for one of a box that ends beside it.
+//! - What is drawn of a stratum without regard to the box comes from sums that were taken once ([`RungSums`]).
 //! - What comes out does not depend on the number of threads, but for the order in which floats are added.
 
 use super::moments::{Moments, moments};
+use super::rung_sums::RungSums;
 use super::strata::Run;
 use super::tally::{Samples, Tally};
 use super::{SampleRequest, Source};
-use crate::answer::{
-    Answer, BoxQuery, Boxes, GroupKeys, Reading, SegmentRows, Wanted, WantedMeasure, code_at, filter_codes, values_of,
-};
+use crate::answer::{Answer, BoxQuery, Boxes, GroupKeys, Reading, SegmentRows, Wanted, WantedMeasure, filter_codes};
 use crate::filter::Mask;
-use crate::heavy::Heavy;
-use crate::ladder::{RungSums, rung_limit};
-use crate::layout::BLOCK_ROWS;
-use crate::segment::Segment;
-use crate::side::{Value, value_at};
+use crate::heavy::{Heavy, heavy_rows};
+use crate::layout::{BLOCK_ROWS, rung_limit};
+use crate::packed::{Value, code_at, value_at};
+use crate::segment::{Segment, values_of};
 use alluvia_space::weight::weight;
 use alluvia_types::{Error, Result, Version};
 use std::ops::Range;
@@ -131,11 +130,11 @@ fn apart_of(
     };
     let apart = asked.shape().measures.iter().map(|measure| -> Result<Apart> {
         let Some(place) = place_in(of, measure)? else { return Ok(Apart::None) };
-        let heavy = of.heavy(place)?;
+        let heavy = heavy_rows(of, place)?;
         match asked.source {
             Source::Seeded { .. } => Ok(Apart::OfSegment(heavy)),
             Source::Ladder => match place_in(source, measure)? {
-                Some(place) => Ok(Apart::OfRung(source.rung_sums(place, heavy.limit)?)),
+                Some(place) => Ok(Apart::OfRung(RungSums::of_measure(source, place, heavy.limit)?)),
                 None => Ok(Apart::None),
             },
         }

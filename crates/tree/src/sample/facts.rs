@@ -1,12 +1,14 @@
-//! What summaries say of cut nodes before anything is read, and which nodes cannot be strata.
+//! Facts that summaries state of cut nodes before anything is read, and the nodes that cannot be strata.
 //!
-//! Invariant: a node whose summaries tell too little for a stratum is looked into; what is still unknown of single blocks is read exactly.
+//! Invariant: a node whose summaries tell too little for a stratum is looked into; what is still unknown of single
+//! blocks is read exactly.
 
 use super::SampleRequest;
 use super::knowns::NodeKnowns;
 use super::possible::Possible;
-use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, NodeTree, SegmentRows};
+use crate::answer::{Answer, BoxQuery, Boxes, CutNode, SegmentRows};
 use crate::estimate::Known;
+use crate::nodes::{CodeSet, NodeTree};
 use alluvia_types::Result;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +29,8 @@ pub(super) struct Facts {
     pub(super) groups: Vec<u64>,
 }
 
-/// Nodes of each of whose blocks so many rows would be drawn are looked into: blocks that are covered or disjoint are worth finding then.
+/// Nodes of each of whose blocks so many rows would be drawn are looked into: blocks that are covered or disjoint are
+/// worth finding then.
 const LOOK_INTO_DRAWN: f64 = 1024.0;
 
 /// Of nodes with a smaller share of matching rows, in which more blocks are disjoint, a quarter of that is enough.
@@ -59,12 +62,17 @@ pub(super) struct Summaries<'a> {
 
 impl<'a> Summaries<'a> {
     pub(super) fn new(question: &BoxQuery, rows: &'a SegmentRows) -> Result<Summaries<'a>> {
-        let knowns = question.measures.iter().map(|of| rows.segment.knowns(of.column)).collect::<Result<_>>()?;
+        let knowns = question
+            .measures
+            .iter()
+            .map(|of| NodeKnowns::of_column(&rows.segment, of.column))
+            .collect::<Result<_>>()?;
         Ok(Summaries { rows, nodes: rows.segment.nodes()?, knowns })
     }
 }
 
-/// What is known of nodes. `None`, with the answer as it was, if more groups are possible, over all nodes, than is worth looking for.
+/// What is known of nodes. `None`, with the answer as it was, if more groups are possible, over all nodes, than is
+/// worth looking for.
 pub(super) fn gather(
     asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
@@ -141,7 +149,8 @@ pub(super) fn refine(
     Ok(gathered)
 }
 
-/// Gathers the blocks below a node, of whose rows a share is expected to match, instead of the node, of a question without groups.
+/// Gathers the blocks below a node, of whose rows a share is expected to match, instead of the node, of a question
+/// without groups.
 fn look_into(
     asked: &SampleRequest<'_>,
     possible: &Possible<'_>,
@@ -194,8 +203,8 @@ pub(super) fn facts_of(
     Found::Facts(Facts { cut, blocks, rows: count, share, known, values, groups })
 }
 
-/// The share of a node's rows that are of any of the boxes, which share none: of each what its open filters pass, as if they had nothing to
-/// do with one another.
+/// The share of a node's rows that are of any of the boxes, which share none: of each what its open filters pass, as if
+/// they had nothing to do with one another.
 fn share_of(boxes: &Boxes, cut: &CutNode, of: impl Fn(usize, &CodeSet) -> f64) -> f64 {
     let of_box = |(_, bits): (usize, u64)| {
         let filters = Boxes::open_of(bits, cut.open).map(|place| &boxes.all().filters[place]);

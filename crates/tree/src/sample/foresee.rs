@@ -1,16 +1,18 @@
-//! What each rung promises, in error and in cost, by what summaries say; and whether to draw at all.
+//! The choice of a rung: error and cost that summaries promise of each, and whether to draw at all.
 //!
 //! Invariants:
-//! - An estimate is begun only if what it is expected to cost, with the exact answer that has to follow where it is not good enough, is
-//!   less than [`PAYS`] of the exact answer's cost.
-//! - What is foreseen may be wrong for a box: conditions that go along with one another leave other rows than they seem to. So a first
-//!   look costs at most [`VAIN`] of the exact answer, unless by what is foreseen it is [`SURE`] to suffice. Where a dearer rung is needed,
-//!   a thin one is looked at first; what it saw, and no guess, says whether the second look is worth its cost.
+//! - An estimate is begun only if what it is expected to cost, with the exact answer that has to follow where it is not
+//!   good enough, is less than [`PAYS`] of the exact answer's cost.
+//! - What is foreseen may be wrong for a box: conditions that go along with one another leave other rows than they seem
+//!   to. So a first look costs at most [`VAIN`] of the exact answer, unless by what is foreseen it is [`SURE`] to
+//!   suffice. Where a dearer rung is needed, a thin one is looked at first; what it saw, and no guess, says whether the
+//!   second look is worth its cost.
 //! - A wrong guess costs a second look, or one that was not needed; never the interval.
 //!
 //! The error of a stratum of N rows read at rate t is N S² (1/t - 1), S² from the expected share of matching rows as in
-//! [`crate::estimate::next_allocation`]. Of G groups each is taken for a G-th of everything: its relative error is the square root of G
-//! times as large. What costs is counted as [`super::cost::Work`], for rows as a [`super::glimpse::Glimpse`] saw them.
+//! [`crate::estimate::next_allocation`]. Of G groups each is taken for a G-th of everything: its relative error is the
+//! square root of G times as large. What costs is counted as [`super::cost::Work`], for rows as a
+//! [`super::glimpse::Glimpse`] saw them.
 
 use super::cost::{Kind, Work};
 use super::facts::Facts;
@@ -18,11 +20,11 @@ use super::glimpse::Reading;
 use super::{Goal, LOOKS, Otherwise, SampleRequest, SegmentRows, draw, possible, strata};
 use crate::answer::{Answer, BLOCKS_PER_THREAD};
 use crate::estimate::{Aggregate, Plan};
-use crate::ladder::rung_rate;
-use crate::layout::BLOCK_ROWS;
+use crate::layout::{BLOCK_ROWS, rung_rate};
 use std::collections::BTreeSet;
 
-/// The expected cost of an estimate, of the exact answer's, up to which it is begun: what is foreseen may be a quarter too little.
+/// The expected cost of an estimate, of the exact answer's, up to which it is begun: what is foreseen may be a quarter
+/// too little.
 pub(super) const PAYS: f64 = 0.7;
 /// The same while only a few nodes were looked at: to look at all costs something, too.
 pub(super) const PAYS_AT_A_GLANCE: f64 = 0.6;
@@ -36,8 +38,8 @@ const TELLING: f64 = 0.25;
 
 /// An interval is about so many times as wide as foreseen: ours are wider than normal ones with the same error.
 const WIDER: f64 = 1.1;
-/// How sharply widths gather around that: of those that are foreseen at 0.8 of what is asked one in four is too wide, at 0.7 one in nine, at
-/// 0.5 one in a hundred.
+/// How sharply widths gather around that: of those that are foreseen at 0.8 of what is asked one in four is too wide,
+/// at 0.7 one in nine, at 0.5 one in a hundred.
 const SHARPNESS: f64 = 8.0;
 /// A rung of which this is foreseen, of what is asked, promises to suffice.
 const PROMISE: f64 = 1.0 / 1.3;
@@ -142,7 +144,8 @@ fn looking(work: &Work) -> Work {
     looking
 }
 
-/// What each rung that a segment has promises, the thinnest first. The facts' nodes have `1 / weight` of the rows that they stand for.
+/// What each rung that a segment has promises, the thinnest first. The facts' nodes have `1 / weight` of the rows that
+/// they stand for.
 pub(super) fn foresee(
     asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
@@ -171,8 +174,8 @@ pub(super) fn foresee(
     foreseen.collect()
 }
 
-/// The rung to read first, of an estimate that is expected to cost at most a share `pays` of the exact answer; `None` where everything is
-/// better read at once.
+/// The rung to read first, of an estimate that is expected to cost at most a share `pays` of the exact answer; `None`
+/// where everything is better read at once.
 pub(super) fn choose(asked: &SampleRequest<'_>, foreseen: &[Foreseen], pays: f64) -> Option<Foreseen> {
     if !asked.by_cost {
         let promising = foreseen.iter().find(|foreseen| foreseen.error <= PROMISE);

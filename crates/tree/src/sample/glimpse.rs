@@ -1,19 +1,22 @@
-//! What an answer will have to read, seen from a few of its cut nodes.
+//! The foreseen work of an answer, extrapolated from a few of its cut nodes.
 //!
 //! Invariants:
-//! - At most one node in [`ONE_IN`] is looked at, or [`LOOKS_MIN`], and never more than [`LOOKS_MAX`]; an exact answer walks them all. So
-//!   deciding costs a small share of what the exact answer does, which must be given where it decides for that.
+//! - At most one node in [`ONE_IN`] is looked at, or [`LOOKS_MIN`], and never more than [`LOOKS_MAX`]; an exact answer
+//!   walks them all. So deciding costs a small share of what the exact answer does, which must be given where it
+//!   decides for that.
 //! - Nothing is added to the answer, and no stream is read.
 //!
-//! The nodes looked at lie evenly among all of them, so what is dear in one part of the table counts as it should. Of a node of nodes one child
-//! is looked at, whether it is cut or not: they stand for all that lie there.
+//! The nodes looked at lie evenly among all of them, so what is dear in one part of the table counts as it should. Of a
+//! node of nodes one child is looked at, whether it is cut or not: they stand for all that lie there.
 
 use super::cost::{Kind, Work};
 use super::facts::{self, Facts, Found};
 use super::{SampleRequest, possible};
-use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutBlock, CutNode, FANOUT, SegmentRows, Wanted};
-use crate::segment::{BlockIndex, Segment};
-use crate::side::{CodeBounds, Encoding};
+use crate::answer::{Answer, BoxQuery, Boxes, CutBlock, CutNode, SegmentRows, Wanted};
+use crate::heavy::heavy_rows;
+use crate::nodes::{CodeSet, FANOUT};
+use crate::packed::{CodeBounds, Encoding};
+use crate::segment::{BlockIndex, Segment, values_of};
 use alluvia_types::Result;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,7 +58,8 @@ pub(super) struct Reading {
     pub(super) nodes: f64,
 }
 
-/// Which nodes, of so many rows each, are looked at, ascending: those in which places lie that are spread evenly over all rows.
+/// Which nodes, of so many rows each, are looked at, ascending: those in which places lie that are spread evenly over
+/// all rows.
 fn chosen(rows: &[u64]) -> Vec<usize> {
     let (nodes, all) = (rows.len(), rows.iter().sum::<u64>() as f64);
     let count = (nodes / ONE_IN).clamp(LOOKS_MIN, LOOKS_MAX).min(nodes);
@@ -72,8 +76,8 @@ fn chosen(rows: &[u64]) -> Vec<usize> {
     chosen
 }
 
-/// Looks at some of the nodes that may be strata. `None` where there is nothing to be seen: then there is nothing to be drawn, either, or
-/// there are more groups than is worth looking for.
+/// Looks at some of the nodes that may be strata. `None` where there is nothing to be seen: then there is nothing to be
+/// drawn, either, or there are more groups than is worth looking for.
 pub(super) fn glimpse(
     asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
@@ -209,7 +213,7 @@ fn exact_block(
     }
     for measure in &question.measures {
         let Some(place) = index.table.measures.iter().position(|(id, _)| *id == measure.column) else { continue };
-        let (count, has_nulls) = crate::answer::values_of(index, place, segment, block.block);
+        let (count, has_nulls) = values_of(index, place, segment, block.block);
         if count > 0 && (has_nulls || measure.wanted != Wanted::default()) {
             values(index.table.measures[place].1.encodings[block.block], measure.wanted, rows, share, work);
         }
@@ -247,7 +251,7 @@ fn heavy_of(boxes: &Boxes, segment: &Arc<Segment>, index: &BlockIndex, facts: &F
     let mut heavy = 0;
     for measure in &question.measures {
         let Some(place) = index.table.measures.iter().position(|(id, _)| *id == measure.column) else { continue };
-        heavy += segment.heavy(place)?.places(rows.clone()).len() * columns;
+        heavy += heavy_rows(segment, place)?.places(rows.clone()).len() * columns;
     }
     Ok(heavy as f64)
 }

@@ -1,7 +1,9 @@
-//! What summaries know of a measure over whole nodes, without its heavy rows; computed once for a segment.
+//! Sums and bounds of a measure over whole nodes without its heavy rows, computed of the summaries once for a segment.
 
-use crate::answer::{FANOUT, LARGE, exact_bounds, is_special};
+use crate::answer::LARGE;
 use crate::estimate::Known;
+use crate::heavy::heavy_rows;
+use crate::nodes::FANOUT;
 use crate::segment::{BlockIndex, Segment};
 use alluvia_types::{ColumnId, Result};
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -17,11 +19,21 @@ pub(crate) struct NodeKnowns {
 }
 
 impl NodeKnowns {
-    /// Of the measure in a column.
-    pub(crate) fn new(segment: &Arc<Segment>, column: ColumnId) -> Result<NodeKnowns> {
+    /// Of the measure in a column, kept beside the segment. A column that the segment lacks is NULL in all its rows.
+    pub(crate) fn of_column(segment: &Arc<Segment>, column: ColumnId) -> Result<Arc<NodeKnowns>> {
+        let table = Arc::clone(&segment.index()?.table);
+        let place = table.measures.iter().position(|(id, _)| *id == column);
+        segment.derived(place.unwrap_or(table.measures.len()), || {
+            let knowns = NodeKnowns::new(segment, column)?;
+            let bytes = knowns.bytes();
+            Ok((knowns, bytes))
+        })
+    }
+
+    fn new(segment: &Arc<Segment>, column: ColumnId) -> Result<NodeKnowns> {
         let index = segment.index()?;
         let place = index.table.measures.iter().position(|(id, _)| *id == column);
-        let heavy = place.map(|place| segment.heavy(place)).transpose()?.filter(|heavy| !heavy.is_empty());
+        let heavy = place.map(|place| heavy_rows(segment, place)).transpose()?.filter(|heavy| !heavy.is_empty());
         let mut heights: Vec<Vec<Option<Known>>> =
             vec![(0..segment.blocks()).map(|block| of_block(segment, &index, column, block)).collect()];
         if let Some(heavy) = heavy {
@@ -56,7 +68,7 @@ impl NodeKnowns {
     }
 
     /// Bytes in memory, about.
-    pub(crate) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         let known = self.heights.iter().map(|known| size_of_val(known.as_slice()) as u64).sum::<u64>();
         known + self.values.iter().map(|values| size_of_val(values.as_slice()) as u64).sum::<u64>()
     }
@@ -84,7 +96,7 @@ fn of_block(segment: &Segment, index: &BlockIndex, column: ColumnId, block: usiz
     }
     let (sum, squares, min, max) = match &summary.floats {
         Some(floats) => {
-            if is_special(summary, block) {
+            if summary.is_special(block) {
                 return None;
             }
             let at = |array: &ArrayRef| {
@@ -98,7 +110,7 @@ fn of_block(segment: &Segment, index: &BlockIndex, column: ColumnId, block: usiz
                 let array = array.as_primitive::<Decimal256Type>();
                 array.is_valid(block).then(|| array.value(block).to_i128()).flatten().map(|value| value as f64)
             };
-            let (min, max) = exact_bounds(&index.table, column, block)?;
+            let (min, max) = index.table.exact_bounds(column, block)?;
             (at(&summary.sums)?, at(&summary.squares)?, min as f64, max as f64)
         }
     };

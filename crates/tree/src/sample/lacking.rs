@@ -1,7 +1,8 @@
-//! Which groups have no value of a measure, by how many values summaries say that nodes have.
+//! Groups without a value of a measure, found by the counts of values in summaries.
 //!
 //! Invariants:
-//! - A node whose summary counts no value of a measure has none, of whatever group. In others each of their groups may have some.
+//! - A node whose summary counts no value of a measure has none, of whatever group. In others each of their groups may
+//!   have some.
 //! - What is to be read is chosen by summaries alone, and is a small share of all that may be drawn.
 
 use super::facts::Facts;
@@ -42,8 +43,8 @@ impl Lacking {
     }
 }
 
-/// Which nodes are better read than drawn: those that have values, where there may be rows of groups that have none in most of their nodes. If
-/// they have none there, either, nothing but reading tells that.
+/// Which nodes are better read than drawn: those that have values, where there may be rows of groups that have none in
+/// most of their nodes. If they have none there, either, nothing but reading tells that.
 pub(super) fn doubtful(facts: &[Facts]) -> Vec<bool> {
     let mut doubtful = vec![false; facts.len()];
     for measure in 0..facts.first().map_or(0, |facts| facts.values.len()) {

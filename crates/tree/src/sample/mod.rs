@@ -1,26 +1,30 @@
-//! Estimates of box queries: counts, sums and averages from the ladder, with intervals, as few rows as the error allows.
+//! Estimates of box queries: counts, sums and averages from the ladder, with intervals, as few rows as the error
+//! allows.
 //!
 //! Invariants:
-//! - Covered nodes, the tail, rows of some versions only, and segments without a ladder are counted exactly; only cut blocks all of
-//!   whose rows are visible become strata. What may be spoilt by NaN, infinities or sums that are not known is read exactly, too.
-//! - Rows whose values outweigh all others are apart: each stratum has a second one of its heavy rows, by measure, all of which are read
-//!   (`heavy`).
-//! - A rung is chosen before anything is drawn, by summaries alone (`foresee`); there are [`LOOKS`] looks at samples, planned; then
-//!   everything is read, and the answer is exact.
-//! - No group is lost: one that summaries say may be in a stratum, and that was not seen, has that stratum read in full, or
-//!   everything is, or the answer says that it may lack groups.
-//! - A sample that is not clearly expected to pay is not drawn: what the exact answer and each rung cost is counted (`cost`) from a few of
-//!   the cut nodes (`glimpse`) before all are looked at, and where few rows are cut the answer is exact without asking. A first look that
-//!   may be drawn in vain costs little of the exact answer (`foresee`).
-//! - Of several boxes a node that more than one cuts is one stratum, of which a row is drawn once, and matches if it is of any of them.
+//! - Covered nodes, the tail, rows of some versions only, and segments without a ladder are counted exactly; only cut
+//!   blocks all of whose rows are visible become strata. What may be spoilt by NaN, infinities or sums that are not
+//!   known is read exactly, too.
+//! - Rows whose values outweigh all others are apart: each stratum has a second one of its heavy rows, by measure, all
+//!   of which are read (`heavy`).
+//! - A rung is chosen before anything is drawn, by summaries alone (`foresee`); there are [`LOOKS`] looks at samples,
+//!   planned; then everything is read, and the answer is exact.
+//! - No group is lost: one that summaries say may be in a stratum, and that was not seen, has that stratum read in
+//!   full, or everything is, or the answer says that it may lack groups.
+//! - A sample that is not clearly expected to pay is not drawn: what the exact answer and each rung cost is counted
+//!   (`cost`) from a few of the cut nodes (`glimpse`) before all are looked at, and where few rows are cut the answer
+//!   is exact without asking. A first look that may be drawn in vain costs little of the exact answer (`foresee`).
+//! - Of several boxes a node that more than one cuts is one stratum, of which a row is drawn once, and matches if it is
+//!   of any of them.
 //!
-//! A stratum is a run of cut nodes of a segment, long enough to have some hundred drawn rows at the rung it is first read at: then
-//! filters and sums work on packed codes and values as in exact answers, and what each stratum costs beside them hardly shows. Nodes are
-//! looked into, down to blocks, only where so many rows are drawn of each that this pays: where few are, walking over all blocks would cost
-//! more than the sample. For the same reason large tables are walked to nodes of nodes first, and further only if a few of these have much
-//! below that is not cut (`descend`).
+//! A stratum is a run of cut nodes of a segment, long enough to have some hundred drawn rows at the rung it is first
+//! read at: then filters and sums work on packed codes and values as in exact answers, and what each stratum costs
+//! beside them hardly shows. Nodes are looked into, down to blocks, only where so many rows are drawn of each that this
+//! pays: where few are, walking over all blocks would cost more than the sample. For the same reason large tables are
+//! walked to nodes of nodes first, and further only if a few of these have much below that is not cut (`descend`).
 //!
-//! [`sample`] reads until the error asked for is reached; a [`Refiner`] tells of every step on the way to the exact answer.
+//! [`sample`] reads until the error asked for is reached; a [`Refiner`] tells of every step on the way to the exact
+//! answer.
 
 mod cost;
 mod descend;
@@ -33,19 +37,19 @@ mod lacking;
 mod moments;
 mod possible;
 mod refine;
+mod rung_sums;
 mod strata;
 mod tally;
 
-use crate::answer::{Answer, BoxQuery, Boxes, CodeSet, CutNode, SegmentRows, can_answer};
+use crate::answer::{Answer, BoxQuery, Boxes, CutNode, SegmentRows, can_answer};
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
-use crate::ladder::rung_rate;
+use crate::layout::rung_rate;
+use crate::nodes::CodeSet;
 use alluvia_types::Result;
 pub use descend::STRATA_MIN;
 use descend::walk_all;
 use facts::Facts;
 use glimpse::{Reading, glimpse};
-pub(crate) use knowns::NodeKnowns;
-pub(crate) use moments::moments;
 use strata::Strata;
 use tally::Look;
 
@@ -77,7 +81,8 @@ pub struct Goal {
 pub enum Otherwise {
     /// Read everything.
     Exact,
-    /// Give what was reached, where no sample is expected to suffice. Where one is, and reading everything costs less, read everything.
+    /// Give what was reached, where no sample is expected to suffice. Where one is, and reading everything costs less,
+    /// read everything.
     Reached,
 }
 
@@ -86,8 +91,8 @@ pub enum Otherwise {
 pub enum Source<'a> {
     /// The rungs of the segments' ladders: one sample, that of the table's seed.
     Ladder,
-    /// The segments themselves, by weights under another seed: as if the ladder had been written with it. Slow; to try how good
-    /// intervals are.
+    /// The segments themselves, by weights under another seed: as if the ladder had been written with it. Slow; to try
+    /// how good intervals are.
     Seeded {
         /// The seed.
         seed: u64,
@@ -113,10 +118,11 @@ pub struct SampleRequest<'a> {
     pub otherwise: Otherwise,
     /// Where rows are drawn from.
     pub source: Source<'a>,
-    /// Whether an estimate is only made of [`SAMPLE_ROWS_MIN`] rows and more, and where it is expected to cost less than the exact
-    /// answer. If not, it is made wherever it promises to be good enough, to try how good intervals are.
+    /// Whether an estimate is only made of [`SAMPLE_ROWS_MIN`] rows and more, and where it is expected to cost less
+    /// than the exact answer. If not, it is made wherever it promises to be good enough, to try how good intervals are.
     pub by_cost: bool,
-    /// Nodes of all segments that are looked at before any is looked into, at least: [`STRATA_MIN`], fewer to try it on small segments.
+    /// Nodes of all segments that are looked at before any is looked into, at least: [`STRATA_MIN`], fewer to try it on
+    /// small segments.
     pub strata_min: usize,
     /// Threads for what is drawn or read exactly, at most.
     pub threads: usize,
@@ -174,8 +180,8 @@ pub enum Sampled {
     Estimates(Estimates),
 }
 
-/// Estimates a question over segments. `into` has the rows of the tail, and those at the edges of ranges of times; what is counted exactly is
-/// added to it.
+/// Estimates a question over segments. `into` has the rows of the tail, and those at the edges of ranges of times; what
+/// is counted exactly is added to it.
 pub fn sample(asked: &SampleRequest<'_>, segments: &[SegmentRows], into: &mut Answer) -> Result<Sampled> {
     for rows in segments {
         if !can_answer(asked.shape(), &rows.segment)? {
@@ -208,8 +214,8 @@ pub fn sample(asked: &SampleRequest<'_>, segments: &[SegmentRows], into: &mut An
     look_on(asked, segments, strata, (&foreseen, &reading), into)
 }
 
-/// What reading takes, by a few of the cut nodes, and how many groups in nodes are worth looking for; `None` where everything is better
-/// read at once.
+/// What reading takes, by a few of the cut nodes, and how many groups in nodes are worth looking for; `None` where
+/// everything is better read at once.
 fn first_glance(
     asked: &SampleRequest<'_>,
     segments: &[SegmentRows],
@@ -232,7 +238,8 @@ fn first_glance(
         return Ok(Some((reading, possible::CELLS_MAX)));
     }
     let Some(seen) = seen else { return Ok(None) };
-    // Of what was read before, and had to be, nothing is spared: where that is more than what may be, a sample gains little, and may cost more.
+    // Of what was read before, and had to be, nothing is spared: where that is more than what may be, a sample gains
+    // little, and may cost more.
     if seen.reading.cut * (rows as f64) < into.counters.rows_filtered as f64 {
         return Ok(None);
     }
@@ -242,8 +249,8 @@ fn first_glance(
     Ok(foreseen.map(|_| (seen.reading, cells_max.min(possible::CELLS_MAX))))
 }
 
-/// What is foreseen of the rung to begin with; `None` where everything is better read at once: where no estimate is expected to cost less
-/// than a share `pays` of that.
+/// What is foreseen of the rung to begin with; `None` where everything is better read at once: where no estimate is
+/// expected to cost less than a share `pays` of that.
 fn foreseen_of(
     asked: &SampleRequest<'_>,
     segments: &[SegmentRows],

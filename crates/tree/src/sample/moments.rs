@@ -1,8 +1,9 @@
 //! Count, sum and sum of squares of selected rows, on packed values.
 
-use crate::answer::{Reading, is_special, values_of, without_null_floats, without_zeros};
+use crate::answer::{Reading, without_null_floats, without_zeros};
 use crate::filter::{self, Mask};
-use crate::side::{Encoding, Value, powi, value_at};
+use crate::packed::{Encoding, Value, powi, value_at};
+use crate::segment::values_of;
 use std::ops::Range;
 
 /// Of values that are not NULL.
@@ -13,7 +14,8 @@ pub(crate) struct Moments {
     pub(crate) squares: f64,
 }
 
-/// Of the selected rows among some of a block; the first of them is row 0 of the mask. `measure` is its place in the reading.
+/// Of the selected rows among some of a block; the first of them is row 0 of the mask. `measure` is its place in the
+/// reading.
 pub(crate) fn moments(
     reading: &Reading,
     measure: usize,
@@ -55,7 +57,7 @@ pub(crate) fn moments(
         }
         Encoding::Floats => {
             let kept = has_nulls.then(|| without_null_floats(packed, encoding, mask));
-            let finite = !is_special(summary, block);
+            let finite = !summary.is_special(block);
             let sums = filter::sum_masked_f64(packed, kept.as_ref().unwrap_or(mask), wanted, finite);
             let (sum, squares) = (sums.sum.total(), sums.squares.total());
             Moments { count: sums.count, sum: sum.0 + sum.1, squares: squares.0 + squares.1 }

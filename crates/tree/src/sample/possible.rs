@@ -1,11 +1,13 @@
-//! Which groups the rows of a node may be of, by the codes that summaries say are there.
+//! Groups that the rows of a node may be of, by the codes that summaries say are there.
 //!
-//! Invariant: a group with a row in the node is among them; others may be, too: of several levels every combination is, and of a level
-//! whose codes a map makes few of, where a node does not tell its codes, every one of which some code may lie between the node's bounds.
+//! Invariant: a group with a row in the node is among them; others may be, too: of several levels every combination is,
+//! and of a level whose codes a map makes few of, where a node does not tell its codes, every one of which some code
+//! may lie between the node's bounds.
 
 use super::SampleRequest;
 use super::facts::Facts;
-use crate::answer::{BoxQuery, CodeMap, CodeSet, GroupKeys, NodeTree};
+use crate::answer::{BoxQuery, CodeMap, GroupKeys};
+use crate::nodes::{CodeSet, NodeTree};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
@@ -19,8 +21,8 @@ pub(super) struct Possible<'a> {
     asked: &'a SampleRequest<'a>,
     /// For each group the sets that all hold the codes which rows of the boxes have at its level.
     sets: Vec<Vec<Cow<'a, CodeSet>>>,
-    /// For each group with a map the digits of the codes that rows of the boxes can have, ascending; `None` where they are too many to
-    /// be looked for in a node, and of a group without a map.
+    /// For each group with a map the digits of the codes that rows of the boxes can have, ascending; `None` where they
+    /// are too many to be looked for in a node, and of a group without a map.
     mapped: Vec<Option<Vec<Digit>>>,
 }
 
@@ -34,8 +36,8 @@ struct Digit {
 }
 
 impl Digit {
-    /// Whether a node whose codes lie between bounds may have one of them, as far as the least and the greatest tell: a member that only the
-    /// tail has is newer than those of all nodes.
+    /// Whether a node whose codes lie between bounds may have one of them, as far as the least and the greatest tell: a
+    /// member that only the tail has is newer than those of all nodes.
     fn may_be_in(&self, (min, max, has_null): (u32, u32, bool)) -> bool {
         self.of_null && has_null || self.codes.0.max(min) <= self.codes.1.min(max)
     }
@@ -50,7 +52,8 @@ impl<'a> Possible<'a> {
         Possible { asked, sets, mapped }
     }
 
-    /// Indices of the groups, ascending; none of a question without groups. `None` where they are not known or too many.
+    /// Indices of the groups, ascending; none of a question without groups. `None` where they are not known or too
+    /// many.
     pub(super) fn groups(&self, keys: &GroupKeys, nodes: &NodeTree, height: usize, node: usize) -> Option<Vec<u64>> {
         let mut indices = vec![0u64];
         if self.asked.shape().groups.is_empty() {

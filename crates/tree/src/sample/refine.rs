@@ -1,46 +1,54 @@
 //! Estimates that get better while somebody looks at them, until they are exact.
 //!
 //! Invariants:
-//! - Looks are planned before the first row is drawn, from summaries alone: one at the first rung, one at each rung from there on that
-//!   has at least [`STEP_RATE`] times as many rows as the one before, one at the thickest (of those up to [`LOOK_RATE_MAX`]), then some
-//!   while the runs that are left are read in full. Each spends the same share of the error ([`crate::estimate::Plan`]), so *all*
-//!   intervals of one value hold together with the confidence asked for, and one may stop at whichever, for whatever reason, also for what
-//!   was seen. What lies in segments that have only thicker rungs is read in full before the first.
+//! - Looks are planned before the first row is drawn, from summaries alone: one at the first rung, one at each rung
+//!   from there on that has at least [`STEP_RATE`] times as many rows as the one before, one at the thickest (of those
+//!   up to [`LOOK_RATE_MAX`]), then some while the runs that are left are read in full. Each spends the same share of
+//!   the error ([`crate::estimate::Plan`]), so *all* intervals of one value hold together with the confidence asked
+//!   for, and one may stop at whichever, for whatever reason, also for what was seen. What lies in segments that have
+//!   only thicker rungs is read in full before the first.
 //! - Which runs are read in full first depends on their places alone, never on what was drawn.
-//! - Bounds of a value never widen from one look to the next: where all looks hold, so does what they have in common. Only where two looks
-//!   contradict one another, of which one is then wrong, the later stands alone.
+//! - Bounds of a value never widen from one look to the next: where all looks hold, so does what they have in common.
+//!   Only where two looks contradict one another, of which one is then wrong, the later stands alone.
 //! - Strata are the same at all looks: runs as of the first rung, and their heavy rows, which are taken in once.
-//! - A step is a bounded piece of work: of a few million rows, or one run's draw; between steps nothing runs, and a [`Refiner`] that is dropped has left nothing behind.
-//!   What has to be known of a measure before anything can be planned (its heavy rows) is found step by step, too, a segment at a time.
-//! - What ends [`Step::Exact`] is the exact answer, with every row added once. Where that is spoilt (NaN), nobody is given it, nor any look:
-//!   then nothing more is read.
+//! - A step is a bounded piece of work: of a few million rows, or one run's draw; between steps nothing runs, and a
+//!   [`Refiner`] that is dropped has left nothing behind. What has to be known of a measure before anything can be
+//!   planned (its heavy rows) is found step by step, too, a segment at a time.
+//! - What ends [`Step::Exact`] is the exact answer, with every row added once. Where that is spoilt (NaN), nobody is
+//!   given it, nor any look: then nothing more is read.
 //!
-//! Why the union bound (Bonferroni; as O'Brien and Fleming's boundaries, 1979, a rule for looks fixed in advance) and no confidence
-//! sequence: the module documentation of [`crate::estimate`] says why for two looks, and at most some ten change little. With seven
-//! looks at 95 % an interval is 1.2 times as wide as with two. Pocock's (1977) and O'Brien and Fleming's boundaries are a few per cent
-//! narrower than the union bound, because looks at one growing sample agree with one another, but need normal estimates: ours are not.
-//! Alpha spending (Lan and DeMets 1983) allows looks that were not planned; ours all are.
+//! Why the union bound (Bonferroni; as O'Brien and Fleming's boundaries, 1979, a rule for looks fixed in advance) and
+//! no confidence sequence: the module documentation of [`crate::estimate`] says why for two looks, and at most some ten
+//! change little. With seven looks at 95 % an interval is 1.2 times as wide as with two. Pocock's (1977) and O'Brien
+//! and Fleming's boundaries are a few per cent narrower than the union bound, because looks at one growing sample agree
+//! with one another, but need normal estimates: ours are not. Alpha spending (Lan and DeMets 1983) allows looks that
+//! were not planned; ours all are.
 //!
-//! The intersection is that of Howard et al. (2021, "Time-uniform, nonparametric, nonasymptotic confidence sequences"): of intervals that
-//! hold together.
+//! The intersection is that of Howard et al. (2021, "Time-uniform, nonparametric, nonasymptotic confidence sequences"):
+//! of intervals that hold together.
 
 use super::facts::{self, Facts, Gathered};
+use super::knowns::NodeKnowns;
 use super::strata::{self, Run, Strata};
 use super::{Estimates, Goal, Otherwise, SampleRequest, Source, possible};
-use crate::answer::{Answer, Boxes, CodeSet, CutNode, SegmentRows, can_answer};
+use crate::answer::{Answer, Boxes, CutNode, SegmentRows, can_answer};
 use crate::estimate::{Kind, Plan};
-use crate::ladder::rung_rate;
+use crate::layout::rung_rate;
+use crate::nodes::CodeSet;
 use alluvia_types::{ColumnId, Result};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Parts in which the runs that are left after the thickest rung are read in full; after each but the last there is a look.
+/// Parts in which the runs that are left after the thickest rung are read in full; after each but the last there is a
+/// look.
 const PARTS: usize = 4;
 
-/// From one rung that is looked at to the next so many times as many rows are drawn, at least: of rungs that halve every other one.
+/// From one rung that is looked at to the next so many times as many rows are drawn, at least: of rungs that halve
+/// every other one.
 const STEP_RATE: f64 = 4.0;
 
-/// Thicker rungs are not looked at: everything is read in the end, and reading it in parts shows as much as drawing half of it first.
+/// Thicker rungs are not looked at: everything is read in the end, and reading it in parts shows as much as drawing
+/// half of it first.
 const LOOK_RATE_MAX: f64 = 0.125;
 
 /// Rows that one step reads in full, or draws: a drawn one costs some times as much.
@@ -50,7 +58,8 @@ const STEP_ROWS_DRAWN: f64 = (1 << 20) as f64;
 /// Rows that the first look expects to match: of fewer nothing useful can be said.
 const MATCHES_MIN: f64 = 64.0;
 
-/// The first rung leaves at most this share of rows in segments of which so few would be drawn that they are read in full.
+/// The first rung leaves at most this share of rows in segments of which so few would be drawn that they are read in
+/// full.
 const FEW_SHARE: f64 = 0.1;
 
 /// What is asked of a [`Refiner`].
@@ -152,8 +161,8 @@ pub struct Refiner {
 }
 
 impl Refiner {
-    /// Nothing is read yet: the first steps find out what there is to do. `into` has the rows of the tail. `None` if a segment cannot
-    /// answer.
+    /// Nothing is read yet: the first steps find out what there is to do. `into` has the rows of the tail. `None` if a
+    /// segment cannot answer.
     pub fn new(refine: Refine, segments: Vec<SegmentRows>, into: Answer) -> Result<Option<Refiner>> {
         for rows in &segments {
             if !can_answer(refine.boxes.all(), &rows.segment)? {
@@ -306,7 +315,7 @@ impl Refiner {
         let Refiner { refine, segments, into, strata, .. } = self;
         let asked = refine.asked();
         match (work, strata) {
-            (Work::Know(at, column), _) => drop(segments[at].segment.knowns(column)?),
+            (Work::Know(at, column), _) => drop(NodeKnowns::of_column(&segments[at].segment, column)?),
             (Work::Nodes(cut), _) => strata::read_nodes(&asked, segments, cut.iter(), into)?,
             (Work::Restart(reads), Some(strata)) => strata.restart(&reads),
             (Work::Draw(runs), Some(strata)) => strata.draw(&asked, segments, &runs, into)?,
@@ -366,7 +375,8 @@ impl Refiner {
     }
 }
 
-/// Cuts work into steps of so many rows: of each item the rows that it costs and those that it brings. A step has one item at least.
+/// Cuts work into steps of so many rows: of each item the rows that it costs and those that it brings. A step has one
+/// item at least.
 fn in_steps<T>(items: impl Iterator<Item = (T, f64, f64)>, rows_max: f64) -> Vec<(Vec<T>, f64)> {
     let mut steps: Vec<(Vec<T>, f64)> = Vec::new();
     let mut cost_of_last = 0.0;
@@ -401,8 +411,8 @@ fn looked_at(rows: &SegmentRows, rung: u32) -> Option<u32> {
     lookable(rows).filter(|&has| has <= rung).max()
 }
 
-/// Rungs of the looks after the first, the thickest last: it is always looked at; of the others those between which, and between which and
-/// the first, there are steps that are worth a share of the error.
+/// Rungs of the looks after the first, the thickest last: it is always looked at; of the others those between which,
+/// and between which and the first, there are steps that are worth a share of the error.
 fn later_rungs(available: BTreeSet<u32>, first: u32) -> Vec<u32> {
     let mut later: Vec<u32> = Vec::new();
     for rung in available.into_iter().filter(|&rung| rung < first) {

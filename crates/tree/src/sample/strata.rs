@@ -1,9 +1,10 @@
 //! Runs of cut nodes as strata, read at one rung after the other.
 //!
 //! Invariants:
-//! - A run is of one segment, and its blocks ascend: so its rows of a rung do, too. Between them may lie what the box covers or excludes.
-//! - What is drawn of a run is all of its rows of one rung. A run that is read in full is no stratum any more: its rows are in the
-//!   exact answer, and its stratum is empty.
+//! - A run is of one segment, and its blocks ascend: so its rows of a rung do, too. Between them may lie what the box
+//!   covers or excludes.
+//! - What is drawn of a run is all of its rows of one rung. A run that is read in full is no stratum any more: its rows
+//!   are in the exact answer, and its stratum is empty.
 
 use super::facts::Facts;
 use super::foresee::Second;
@@ -11,10 +12,11 @@ use super::glimpse::Reading;
 use super::lacking::{Lacking, doubtful};
 use super::tally::{Look, Tally};
 use super::{Estimates, Foreseen, Otherwise, SampleRequest, draw};
-use crate::answer::{Answer, Boxes, CodeSet, CutNode, SegmentRows, read_cut};
+use crate::answer::{Answer, Boxes, CutNode, SegmentRows, read_cut};
 use crate::estimate::{Hidden, Known, Plan, Stratum};
-use crate::heavy::Heavy;
-use crate::ladder::rung_rate;
+use crate::heavy::{Heavy, heavy_rows};
+use crate::layout::rung_rate;
+use crate::nodes::CodeSet;
 use crate::segment::Segment;
 use alluvia_types::{ColumnId, Error, Result};
 use std::cell::OnceCell;
@@ -24,7 +26,8 @@ use std::sync::Arc;
 
 /// Rows to be drawn of a run at the rung that it is first read at, at least.
 const DRAWN_MIN: f64 = 512.0;
-/// Runs that so many drawn rows are cut into, where that leaves more of each than [`DRAWN_MIN`]: what a run costs must not show.
+/// Runs that so many drawn rows are cut into, where that leaves more of each than [`DRAWN_MIN`]: what a run costs must
+/// not show.
 const RUNS: f64 = 256.0;
 /// A run of which so few would be drawn is read exactly.
 pub(super) const DRAWN_TOO_FEW: f64 = 16.0;
@@ -52,7 +55,8 @@ pub(super) struct Run {
     pub(super) rung: u32,
 }
 
-/// All strata of a question: of `n` runs, run `i` is stratum `i`, and its heavy rows, all of which are read, are stratum `n + i`.
+/// All strata of a question: of `n` runs, run `i` is stratum `i`, and its heavy rows, all of which are read, are
+/// stratum `n + i`.
 #[derive(Clone, Debug)]
 pub(super) struct Strata {
     pub(super) runs: Vec<Run>,
@@ -96,8 +100,8 @@ pub(super) fn read_nodes<'a>(
 }
 
 impl Strata {
-    /// Strata of which the thinnest rung to be read is `rung`, and the nodes of which too few rows would be drawn, or whose rows tell that
-    /// there are no values: these are to be read.
+    /// Strata of which the thinnest rung to be read is `rung`, and the nodes of which too few rows would be drawn, or
+    /// whose rows tell that there are no values: these are to be read.
     pub(super) fn new(
         asked: &SampleRequest<'_>,
         segments: &[SegmentRows],
@@ -354,7 +358,8 @@ impl Strata {
         open.flat_map(|run| run.groups.iter().copied().filter(move |&index| !run.lacking.has(measure, index))).collect()
     }
 
-    /// Of each measure, and of each group of which anything was drawn: the runs where its rows may be and none was drawn.
+    /// Of each measure, and of each group of which anything was drawn: the runs where its rows may be and none was
+    /// drawn.
     fn hidden(&self, asked: &SampleRequest<'_>, into: &Answer) -> Vec<Vec<Hidden>> {
         let drawn = self.tally.samples.all();
         let mut by_index: Vec<(u64, usize)> =
@@ -432,7 +437,7 @@ impl HeavyRows<'_> {
         }
         let segment = &self.segments[at].segment;
         let place = segment.index()?.table.measures.iter().position(|(id, _)| *id == self.column);
-        let heavy = place.map(|place| segment.heavy(place)).transpose()?.filter(|heavy| !heavy.is_empty());
+        let heavy = place.map(|place| heavy_rows(segment, place)).transpose()?.filter(|heavy| !heavy.is_empty());
         Ok(self.last.insert((at, heavy)).1.clone())
     }
 }

@@ -1,9 +1,9 @@
-//! What was drawn, and what it says.
+//! The tally of drawn rows: their counts and sums by group, and the intervals that follow.
 //!
 //! Invariants:
 //! - Frame 0 counts rows, frame 1 + m values of measure m; a group has a sample for each.
-//! - What a group has in a frame is exact where nothing of it was drawn and summaries tell that there is no more: then a sum of no values is
-//!   NULL. Where there may be more, a sum of which no value was seen is not known.
+//! - What a group has in a frame is exact where nothing of it was drawn and summaries tell that there is no more: then
+//!   a sum of no values is NULL. Where there may be more, a sum of which no value was seen is not known.
 
 use super::foresee::exact_of;
 use super::{Estimated, SampleRequest};
@@ -96,10 +96,10 @@ impl Tally {
         }
     }
 
-    /// Intervals of all groups that were seen, in the sample or exactly. `hidden` tells of measures, and in each of groups in the order of
-    /// [`Samples::all`], where their rows may be of which none was drawn. `may_have_more` tells whether what was not read in full may have rows
-    /// of a group, or values of one of the measures: where only rows of the tail have them, or nodes that were read in full, they are exact
-    /// however little else is known.
+    /// Intervals of all groups that were seen, in the sample or exactly. `hidden` tells of measures, and in each of
+    /// groups in the order of [`Samples::all`], where their rows may be of which none was drawn. `may_have_more` tells
+    /// whether what was not read in full may have rows of a group, or values of one of the measures: where only rows of
+    /// the tail have them, or nodes that were read in full, they are exact however little else is known.
     pub(super) fn look(
         &self,
         asked: &SampleRequest<'_>,

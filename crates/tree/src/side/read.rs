@@ -4,10 +4,8 @@ use super::format::{
     ENTRY_BYTES, HEADER_BYTES, Section, SectionKind, TRAILER_BYTES, check_header, corrupt, decode_sections,
     decode_trailer, u32_at, u64_at,
 };
-use super::pack::key_width;
-use crate::bands::Bands;
-use crate::heavy::Heavy;
-use crate::layout::{STRIPE_BLOCKS, block_rows, blocks_of};
+use crate::layout::{Bands, STRIPE_BLOCKS, block_rows, blocks_of};
+use crate::packed::key_width;
 use crate::summary::{BlockTable, LevelSummary, decode_presence};
 use alluvia_storage::{CheckedFile, Disk, DiskFile, FileChecks};
 use alluvia_types::{Error, Result, SegmentId, TableId};
@@ -53,8 +51,8 @@ impl SideFile {
         SideFile::check(Source::Checked(file), len, segment, table)
     }
 
-    /// What is wrong with a file that does not pass its chunks' checksums: an error that names the section, if one does not
-    /// hold.
+    /// What is wrong with a file that does not pass its chunks' checksums: an error that names the section, if one does
+    /// not hold.
     pub(crate) fn diagnose(disk: &dyn Disk, path: &Path, segment: SegmentId, table: TableId) -> Result<()> {
         let file = disk.open(path).map_err(|error| Error::io(path, "opening", &error))?;
         let len = file.len().map_err(|error| Error::io(path, "reading", &error))?;
@@ -162,14 +160,15 @@ impl SideFile {
         Ok(rows)
     }
 
-    /// The heavy rows of a measure, by its place; `None` if the segment was written without.
-    pub(crate) fn heavy(&self, measure: usize) -> Result<Option<Heavy>> {
+    /// The section `heavy`, for who knows what its bytes mean; `None` if the segment was written without.
+    pub(crate) fn heavy(&self) -> Result<Option<Bytes>> {
         let kind = SectionKind::Heavy;
-        if !self.has(kind) {
-            return Ok(None);
-        }
-        let decoded = Heavy::decode(&self.section(kind)?, measure, self.measures, self.levels, self.rows);
-        decoded.map(Some).map_err(|what| corrupt(self.source.path(), kind.name(), what))
+        if self.has(kind) { self.section(kind).map(Some) } else { Ok(None) }
+    }
+
+    /// That a section does not hold, and what of it.
+    pub(crate) fn damage(&self, kind: SectionKind, what: String) -> Error {
+        corrupt(self.source.path(), kind.name(), what)
     }
 
     /// Where the bands of its blocks end; `None` if the segment is not banded.

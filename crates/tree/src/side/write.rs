@@ -1,9 +1,9 @@
 //! Writing of a side file.
 
 use super::format::{Header, Section, SectionKind, encode_end, encode_header};
-use super::pack::{key_width, pack_codes, pack_keys};
 use crate::context::TreeContext;
 use crate::layout::STRIPE_BLOCKS;
+use crate::packed::{key_width, pack_codes, pack_keys};
 use crate::summary::{BlockCodes, BlockTable, LevelSummary, encode_presence};
 use alluvia_storage::{CheckedWriter, FileChecks};
 use alluvia_types::{Error, Result};

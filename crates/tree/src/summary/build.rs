@@ -6,7 +6,7 @@ use super::presence::PresenceBuilder;
 use super::table::BlockTable;
 use super::{ColumnSummary, LevelSummary};
 use crate::layout::segment_schema;
-use crate::side::{CodeBounds, Encoding, MeasureValues, PackedAs};
+use crate::packed::{CodeBounds, Encoding, MeasureValues, PackedAs};
 use alluvia_space::TableDef;
 use alluvia_types::ColumnId;
 use arrow::array::{Array, ArrayRef, UInt32Array};
@@ -86,7 +86,8 @@ impl SummaryBuilder {
         self.columns.iter().filter(|column| column.measure.is_some()).count()
     }
 
-    /// Takes in some of the current block's values of a fixed-width column, the first of them at row `place` of the block.
+    /// Takes in some of the current block's values of a fixed-width column, the first of them at row `place` of the
+    /// block.
     pub(crate) fn fixed(&mut self, column: usize, values: &dyn Array, place: usize) {
         let column = &mut self.columns[column];
         column.null_count += values.null_count() as u32;

@@ -1,4 +1,4 @@
-//! Per block of a measure: count, sum, sum of squares; for floats also what the sums leave out.
+//! Measures: count, sum and sum of squares of each block; for floats also what the sums leave out.
 //!
 //! Integers and decimals are summed exactly, in 256 bits; a sum of squares that would not fit in 76 digits is NULL
 //! ("unknown"). Floats are summed with compensation in interleaved sums ([`LaneSum`]), chosen by a row's
@@ -7,11 +7,11 @@
 //! bounds, which are exact; those of a float, without NaN and infinities, are kept here.
 
 use crate::float_sum::LaneSum;
-use crate::side::{Encoding, PackedAs};
+use crate::packed::{Encoding, PackedAs};
 use arrow::array::{Array, ArrayRef, AsArray, Decimal256Array, Float64Array, PrimitiveArray, UInt32Array};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, DecimalType, Float32Type, Float64Type, Int16Type,
-    Int32Type, Int64Type, i256,
+    Int32Type, Int64Type, UInt32Type, i256,
 };
 use std::sync::Arc;
 
@@ -48,6 +48,17 @@ pub struct FloatSummary {
     pub infinities: ArrayRef,
     /// Negative infinities (`UInt32`).
     pub negative_infinities: ArrayRef,
+}
+
+impl MeasureSummary {
+    /// Whether a block of a float measure holds NaN or an infinity.
+    pub(crate) fn is_special(&self, block: usize) -> bool {
+        self.floats.as_ref().is_some_and(|floats| {
+            [&floats.nans, &floats.infinities, &floats.negative_infinities]
+                .iter()
+                .any(|array| array.as_primitive::<UInt32Type>().value(block) > 0)
+        })
+    }
 }
 
 /// Gathers one measure.

@@ -1,9 +1,10 @@
-//! What is known of each block without reading it.
+//! Summaries: bounds, NULL counts, codes and sums of each block, known without reading the block.
 //!
 //! Invariants:
-//! - Bounds are bounds: no value of a block lies outside them, by the order Arrow's kernels compare with. Whatever cannot
-//!   be bounded is NULL, which says nothing.
-//! - A summary is a function of a block's rows alone, not of how they were handed to the writer: `verify` computes it again.
+//! - Bounds are bounds: no value of a block lies outside them, by the order Arrow's kernels compare with. Whatever
+//!   cannot be bounded is NULL, which says nothing.
+//! - A summary is a function of a block's rows alone, not of how they were handed to the writer: `verify` computes it
+//!   again.
 //!
 //! One row per block, as Arrow arrays: pruning evaluates predicates on whole columns of bounds at once.
 
@@ -17,7 +18,7 @@ pub(crate) use bounds::{lower_bound, upper_bound};
 pub(crate) use build::{BlockCodes, SummaryBuilder, least_and_greatest};
 pub use measures::{FloatSummary, MeasureSummary};
 pub use presence::LevelSummary;
-pub(crate) use table::{BlockTable, decode_presence, encode_presence};
+pub(crate) use table::{BlockTable, decode_presence, encode_presence, integer_at};
 
 use crate::layout::block_rows;
 use alluvia_types::ColumnId;

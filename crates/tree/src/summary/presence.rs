@@ -1,11 +1,11 @@
-//! Which codes of a level a block holds.
+//! Presence: the codes of a level that a block holds.
 //!
-//! Always whether it holds NULL, and the smallest and largest other code. Where these are less than [`SPAN_MAX`] apart, also
-//! a bitmap from the smallest on: blocks are neighbourhoods in the curve's order, so the bitmap is short where the level is
-//! coarse, and where it is fine the range alone says most of what can be said.
+//! Always whether it holds NULL, and the smallest and largest other code. Where these are less than [`SPAN_MAX`] apart,
+//! also a bitmap from the smallest on: blocks are neighbourhoods in the curve's order, so the bitmap is short where the
+//! level is coarse, and where it is fine the range alone says most of what can be said.
 
 use super::table::LevelBounds;
-use crate::side::CodeBounds;
+use crate::packed::CodeBounds;
 use arrow::array::{Array, BinaryArray, BinaryBuilder, BooleanArray, UInt32Array};
 
 /// Codes that a bitmap spans at most.
@@ -34,8 +34,8 @@ impl PresenceBuilder {
             self.bits.append_null();
             return bounds;
         }
-        // A byte per code first: setting bits in place would chain every row to the one before. NULL, where it is beside
-        // other codes, marks a place of its own at the end.
+        // A byte per code first: setting bits in place would chain every row to the one before. NULL, where it is
+        // beside other codes, marks a place of its own at the end.
         self.marks.clear();
         self.marks.resize(span.next_multiple_of(8) + 1, 0);
         let last = self.marks.len() - 1;

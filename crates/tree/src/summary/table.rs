@@ -4,14 +4,16 @@
 
 use super::measures::{FloatSummary, MeasureSummary};
 use super::{ColumnSummary, LevelSummary};
-use crate::side::{CodeBounds, Encoding};
+use crate::packed::{CodeBounds, Encoding};
 use alluvia_types::{ColumnId, Error, Result};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Int64Array, RecordBatch, RecordBatchOptions,
     UInt8Array, UInt32Array,
 };
 use arrow::buffer::Buffer;
-use arrow::datatypes::{Field, Int64Type, Schema, UInt8Type, UInt32Type};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Field, Int16Type, Int32Type, Int64Type, Schema, UInt8Type, UInt32Type,
+};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
@@ -44,6 +46,12 @@ impl LevelBounds {
 }
 
 impl BlockTable {
+    /// The bounds of an integer or decimal column in a block, which are exact.
+    pub(crate) fn exact_bounds(&self, column: ColumnId, block: usize) -> Option<(i128, i128)> {
+        let (_, summary) = self.columns.iter().find(|(id, _)| *id == column)?;
+        Some((integer_at(&summary.mins, block)?, integer_at(&summary.maxs, block)?))
+    }
+
     /// The section `blocks`.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let mut columns: Vec<(String, ArrayRef)> =
@@ -196,6 +204,20 @@ pub(crate) fn decode_presence(bytes: &[u8], table: &BlockTable) -> Result<Vec<Le
         Ok(LevelSummary { bounds: bounds.clone(), bits: bits.clone() })
     };
     table.levels.iter().enumerate().map(level).collect()
+}
+
+/// A value of an integer or decimal array.
+pub(crate) fn integer_at(array: &ArrayRef, row: usize) -> Option<i128> {
+    if array.is_null(row) {
+        return None;
+    }
+    Some(match array.data_type() {
+        DataType::Int16 => array.as_primitive::<Int16Type>().value(row).into(),
+        DataType::Int32 => array.as_primitive::<Int32Type>().value(row).into(),
+        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).into(),
+        DataType::Decimal128(..) => array.as_primitive::<Decimal128Type>().value(row),
+        _ => return None,
+    })
 }
 
 fn key_array(keys: &[u128]) -> Result<ArrayRef> {

@@ -1,8 +1,8 @@
-//! Whether keys and codes belong to the values beside which they are stored.
+//! Verification of keys and codes: they belong to the values beside which they are stored.
 //!
 //! Invariants:
-//! - A key follows from a row's values and the table's layout, a code from its values and the table's dictionaries: both are made anew
-//!   of what the Parquet file holds, and compared row by row.
+//! - A key follows from a row's values and the table's layout, a code from its values and the table's dictionaries:
+//!   both are made anew of what the Parquet file holds, and compared row by row.
 //! - What the dictionaries did not hold when the check began is no member, whatever code it would get now.
 
 use alluvia_catalog::Dictionaries;
@@ -37,8 +37,8 @@ impl<'a> Mapping<'a> {
         }
     }
 
-    /// The first row whose key or code, as it is stored, is not what its values make; and what is wrong with it. `codes` has those of
-    /// every level.
+    /// The first row whose key or code, as it is stored, is not what its values make; and what is wrong with it.
+    /// `codes` has those of every level.
     pub(super) fn difference(
         &self,
         rows: &RecordBatch,

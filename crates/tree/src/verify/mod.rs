@@ -1,17 +1,16 @@
-//! Everything that can be checked of a segment: for `alluvia check`.
+//! Verification of a segment, for `alluvia check`: checksums, order, summaries, heavy rows, ladder.
 //!
-//! Reads every byte past the cache, then computes the summaries and bands again from the rows and compares. Whether codes and keys belong to the
-//! values is seen where a [`Mapping`] is given, which needs the table's dictionaries.
+//! Reads every byte past the cache, then computes the summaries and bands again from the rows and compares. Whether
+//! codes and keys belong to the values is seen where a [`Mapping`] is given, which needs the table's dictionaries.
 
+mod ladder;
 mod mapping;
 
 pub use mapping::Mapping;
 
-use crate::bands::BandCounter;
-use crate::ladder::identities_of;
-use crate::layout::BLOCK_ROWS;
-use crate::parquet_file::RowReader;
-use crate::segment::Segment;
+use crate::heavy::verify_heavy;
+use crate::layout::{BLOCK_ROWS, BandCounter};
+use crate::segment::{Segment, identities_of};
 use crate::side::SectionKind;
 use crate::summary::{BlockSummaries, ColumnSummary, MeasureSummary, SummaryBuilder, least_and_greatest};
 use alluvia_space::weight::weight;
@@ -23,13 +22,15 @@ use arrow::datatypes::{DataType, UInt64Type};
 use std::sync::Arc;
 
 impl Segment {
-    /// Checks every checksum, the order of the rows, the summaries, the heavy rows and the ladder against the rows. `table` is the
-    /// table's definition now; columns dropped since the segment was written are checked by checksum only.
+    /// Checks every checksum, the order of the rows, the summaries, the heavy rows and the ladder against the rows.
+    /// `table` is the table's definition now; columns dropped since the segment was written are checked by checksum
+    /// only.
     pub fn verify(&self, table: &TableDef) -> Result<()> {
         self.verify_with(table, None)
     }
 
-    /// As [`Self::verify`], and whether every key and code is what the row's values make. `mapping` is of the same table.
+    /// As [`Self::verify`], and whether every key and code is what the row's values make. `mapping` is of the same
+    /// table.
     pub fn verify_mapped(&self, table: &TableDef, mapping: &Mapping<'_>) -> Result<()> {
         self.verify_with(table, Some(mapping))
     }
@@ -57,7 +58,7 @@ impl Segment {
         }
         let computed = self.summarise(&table, levels, mapping, &wrong)?;
         compare(&stored, &computed, &wrong)?;
-        self.verify_heavy(&wrong)?;
+        verify_heavy(self, &wrong)?;
         self.verify_meta(&stored, &wrong)
     }
 
@@ -73,7 +74,7 @@ impl Segment {
         let rows = self.meta().rows;
         // A rung's rows are in the order of its segment's, which may be banded; they are compared with those.
         let is_rung = self.side()?.has(SectionKind::Parents);
-        let mut reader = RowReader::open(self, &columns, 0..rows, BLOCK_ROWS)?;
+        let mut reader = self.read_rows(&columns, 0..rows, BLOCK_ROWS)?;
         let mut builder = SummaryBuilder::new(table, levels);
         let bands = self.bands()?;
         let mut weighed = BandCounter::default();

@@ -1,4 +1,4 @@
-//! What templates of numbers and of moments have in common: what stands for itself in them.
+//! Literal texts within templates of numbers and of timestamps.
 //!
 //! Invariant: as in PostgreSQL, a text in double quotes stands for itself, in which a backslash stands before a character that is taken as it
 //! is; outside of quotes it does so before a quote alone. Letters that are no pattern stand for themselves, too.

@@ -1,9 +1,8 @@
 //! Exact sums of a column, alone and by groups.
 
-use super::ExactAggregate;
 use super::sums::Exact;
 use crate::aggregates::sum::taken;
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type};
 use datafusion_common::{Result, ScalarValue};
@@ -33,16 +32,15 @@ fn each(
 
 /// Without groups, and over windows that slide.
 #[derive(Debug)]
-pub struct Alone<S> {
-    of: ExactAggregate,
-    scale: i8,
+pub struct Alone<S: Exact> {
+    evaluation: S::Evaluation,
     sums: S,
 }
 
 impl<S: Exact> Alone<S> {
-    /// No values yet; `scale` is the number of digits behind the point of the values.
-    pub fn new(of: ExactAggregate, scale: i8) -> Alone<S> {
-        Alone { of, scale, sums: S::default() }
+    /// No values yet.
+    pub fn new(evaluation: S::Evaluation) -> Alone<S> {
+        Alone { evaluation, sums: S::default() }
     }
 }
 
@@ -60,7 +58,7 @@ impl<S: Exact> Accumulator for Alone<S> {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(ScalarValue::Float64(self.sums.value(self.of, self.scale)))
+        ScalarValue::try_from_array(&S::evaluate(&[self.sums], self.evaluation)?, 0)
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
@@ -81,16 +79,15 @@ impl<S: Exact> Accumulator for Alone<S> {
 
 /// With groups.
 #[derive(Debug)]
-pub struct Groups<S> {
-    of: ExactAggregate,
-    scale: i8,
+pub struct Groups<S: Exact> {
+    evaluation: S::Evaluation,
     sums: Vec<S>,
 }
 
 impl<S: Exact> Groups<S> {
-    /// No groups yet; `scale` is the number of digits behind the point of the values.
-    pub fn new(of: ExactAggregate, scale: i8) -> Groups<S> {
-        Groups { of, scale, sums: Vec::new() }
+    /// No groups yet.
+    pub fn new(evaluation: S::Evaluation) -> Groups<S> {
+        Groups { evaluation, sums: Vec::new() }
     }
 }
 
@@ -112,8 +109,7 @@ impl<S: Exact> GroupsAccumulator for Groups<S> {
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let sums = emit_to.take_needed(&mut self.sums);
-        Ok(Arc::new(sums.iter().map(|sums| sums.value(self.of, self.scale)).collect::<Float64Array>()))
+        S::evaluate(&emit_to.take_needed(&mut self.sums), self.evaluation)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -137,7 +133,8 @@ impl<S: Exact> GroupsAccumulator for Groups<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregates::exact::sums::{Squares, Total};
+    use crate::aggregates::exact::ExactAggregate;
+    use crate::aggregates::exact::sums::{Mean, Spread, Squares, Total};
     use arrow::array::{Decimal128Array, Int32Array};
     use proptest::prelude::*;
 
@@ -154,10 +151,9 @@ mod tests {
     }
 
     /// That groups come to what their rows come to alone, whatever steps they are added in.
-    fn added<S: Exact>(of: ExactAggregate, rows: &[Row], split: usize, is_decimal: bool) -> Result<(), TestCaseError> {
-        let scale = if is_decimal { 2 } else { 0 };
+    fn added<S: Exact>(of: S::Evaluation, rows: &[Row], split: usize, is_decimal: bool) -> Result<(), TestCaseError> {
         let (first, second) = rows.split_at(split.min(rows.len()));
-        let (mut groups, mut other) = (Groups::<S>::new(of, scale), Groups::<S>::new(of, scale));
+        let (mut groups, mut other) = (Groups::<S>::new(of), Groups::<S>::new(of));
         let (values, places, filter) = column(first, is_decimal);
         other.update_batch(&[values], &places, Some(&filter), 4).unwrap();
         groups.merge_batch(&other.state(EmitTo::All).unwrap(), &[0, 1, 2, 3], 4).unwrap();
@@ -166,7 +162,7 @@ mod tests {
         groups.merge_batch(&state, &places, 4).unwrap();
         let found = groups.evaluate(EmitTo::All).unwrap();
         for group in 0..4 {
-            let mut alone = Alone::<S>::new(of, scale);
+            let mut alone = Alone::<S>::new(of);
             let own: Vec<Row> = rows.iter().filter(|row| row.1 == group && row.2 == Some(true)).copied().collect();
             alone.update_batch(&[column(&own, is_decimal).0]).unwrap();
             prop_assert_eq!(ScalarValue::try_from_array(&found, group).unwrap(), alone.evaluate().unwrap());
@@ -181,8 +177,9 @@ mod tests {
             split in 0usize..60,
             is_decimal in any::<bool>(),
         ) {
-            added::<Squares>(ExactAggregate::Deviation { of_sample: true }, &rows, split, is_decimal)?;
-            added::<Total>(ExactAggregate::Average, &rows, split, false)?;
+            let deviation = Spread { of: ExactAggregate::Deviation { of_sample: true }, scale: if is_decimal { 2 } else { 0 } };
+            added::<Squares>(deviation, &rows, split, is_decimal)?;
+            added::<Total>(Mean::Double, &rows, split, false)?;
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Averages of BIGINT, and variances and deviations of integers and decimals, from exact sums.
+//! Averages of BIGINT and of durations, and variances and deviations of integers and decimals, from exact sums.
 //!
 //! Invariants:
 //! - What is added up is exact: the value does not depend on the order of the rows, nor on the threads, and is the one that the index gives.
 //! - Only the last step, a quotient (and a root), is rounded to a double.
-//! - Types stay: all of these are doubles. So do names.
+//! - Types stay: all of these are doubles, but averages of durations, which are durations
+//!   ([`crate::aggregates::interval_avg`]). So do names.
 //!
 //! DataFusion 55.2 makes doubles of all values first: the average of epochs in microseconds is off by microseconds, and numbers of 19 digits
 //! that differ in their last have no variance. Variances as PostgreSQL has them of `numeric` (`numeric_stddev_internal`): n times the sum of
@@ -22,7 +23,7 @@ use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility};
 use std::sync::Arc;
-use sums::{Exact, Squares, Total};
+use sums::{Exact, Mean, Spread, Squares, Total};
 
 /// What is made of sums.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -120,8 +121,8 @@ impl AggregateUDFImpl for Exactly {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         Ok(match self.of {
-            ExactAggregate::Average => Box::new(Alone::<Total>::new(self.of, scale_of(&args))),
-            _ => Box::new(Alone::<Squares>::new(self.of, scale_of(&args))),
+            ExactAggregate::Average => Box::new(Alone::<Total>::new(Mean::Double)),
+            _ => Box::new(Alone::<Squares>::new(Spread { of: self.of, scale: scale_of(&args) })),
         })
     }
 
@@ -131,8 +132,8 @@ impl AggregateUDFImpl for Exactly {
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         Ok(match self.of {
-            ExactAggregate::Average => Box::new(Groups::<Total>::new(self.of, scale_of(&args))),
-            _ => Box::new(Groups::<Squares>::new(self.of, scale_of(&args))),
+            ExactAggregate::Average => Box::new(Groups::<Total>::new(Mean::Double)),
+            _ => Box::new(Groups::<Squares>::new(Spread { of: self.of, scale: scale_of(&args) })),
         })
     }
 

@@ -1,17 +1,24 @@
 //! Numbers added up exactly: their sum, and where it is asked for the sum of their squares.
 
 use super::ExactAggregate;
+use crate::aggregates::interval_avg::rounded_mean;
 use crate::aggregates::sum::WIDE;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
-use arrow::array::{ArrayRef, AsArray, Decimal128Array, Decimal256Array, UInt64Array};
-use arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, UInt64Type, i256};
+use arrow::array::{ArrayRef, AsArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array, UInt64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{
+    DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, TimeUnit, UInt64Type, i256,
+};
 use datafusion_common::Result;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 /// What some numbers come to, in units of their last digit.
 pub trait Exact: Copy + Debug + Default + Send + Sync + 'static {
+    /// How sums become the values of a function.
+    type Evaluation: Copy + Debug + Send + Sync + 'static;
+
     /// What it is between steps, by name. Sums may have more digits than the types say: nobody else looks at them.
     fn fields() -> Vec<(&'static str, DataType)>;
 
@@ -24,8 +31,8 @@ pub trait Exact: Copy + Debug + Default + Send + Sync + 'static {
     /// Takes out what was added.
     fn subtract(&mut self, other: Self);
 
-    /// The value of a function, of numbers with so many digits behind the point; `None` of too few.
-    fn value(&self, of: ExactAggregate, scale: i8) -> Option<f64>;
+    /// The value of a function for each of some sums; NULL for sums of too few numbers.
+    fn evaluate(all: &[Self], evaluation: Self::Evaluation) -> Result<ArrayRef>;
 
     /// Columns of states.
     fn states(all: &[Self]) -> Vec<ArrayRef>;
@@ -41,7 +48,25 @@ pub struct Total {
     sum: i128,
 }
 
+/// What the arithmetic mean of some integers is.
+#[derive(Clone, Copy, Debug)]
+pub enum Mean {
+    /// A double.
+    Double,
+    /// A duration of the unit that the integers count, rounded to the nearest.
+    Duration(TimeUnit),
+}
+
+impl Total {
+    /// The mean as a double; `None` of no numbers.
+    fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+}
+
 impl Exact for Total {
+    type Evaluation = Mean;
+
     fn fields() -> Vec<(&'static str, DataType)> {
         vec![("count", DataType::UInt64), ("sum", WIDE)]
     }
@@ -61,8 +86,14 @@ impl Exact for Total {
         self.sum = self.sum.wrapping_sub(other.sum);
     }
 
-    fn value(&self, _of: ExactAggregate, scale: i8) -> Option<f64> {
-        (self.count > 0).then(|| self.sum as f64 / self.count as f64 / 10f64.powi(scale.into()))
+    fn evaluate(all: &[Total], mean: Mean) -> Result<ArrayRef> {
+        match mean {
+            Mean::Double => Ok(Arc::new(all.iter().map(Total::mean).collect::<Float64Array>())),
+            Mean::Duration(unit) => {
+                let means = all.iter().map(|total| rounded_mean(total.sum, total.count));
+                Ok(cast(&means.collect::<Result<Int64Array>>()?, &DataType::Duration(unit))?)
+            }
+        }
     }
 
     fn states(all: &[Total]) -> Vec<ArrayRef> {
@@ -87,7 +118,18 @@ pub struct Squares {
 
 const WIDEST: DataType = DataType::Decimal256(DECIMAL256_MAX_PRECISION, 0);
 
+/// A function of numbers and their squares, and how many digits behind the point the numbers have.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    /// The function.
+    pub of: ExactAggregate,
+    /// The digits behind the point.
+    pub scale: i8,
+}
+
 impl Exact for Squares {
+    type Evaluation = Spread;
+
     fn fields() -> Vec<(&'static str, DataType)> {
         vec![("count", DataType::UInt64), ("sum", WIDEST), ("squares", WIDEST)]
     }
@@ -116,20 +158,8 @@ impl Exact for Squares {
         self.squares = self.squares.wrapping_sub(other.squares);
     }
 
-    fn value(&self, of: ExactAggregate, scale: i8) -> Option<f64> {
-        let of_sample =
-            matches!(of, ExactAggregate::Variance { of_sample: true } | ExactAggregate::Deviation { of_sample: true });
-        if self.count <= u64::from(of_sample) {
-            return None;
-        }
-        let n = self.count as f64;
-        let unit = 10f64.powi(scale.into());
-        let variance = || self.spread() / n / (if of_sample { n - 1.0 } else { n }) / (unit * unit);
-        Some(match of {
-            ExactAggregate::Average => double(self.sum) / n / unit,
-            ExactAggregate::Variance { .. } => variance(),
-            ExactAggregate::Deviation { .. } => variance().sqrt(),
-        })
+    fn evaluate(all: &[Squares], Spread { of, scale }: Spread) -> Result<ArrayRef> {
+        Ok(Arc::new(all.iter().map(|sums| sums.value(of, scale)).collect::<Float64Array>()))
     }
 
     fn states(all: &[Squares]) -> Vec<ArrayRef> {
@@ -149,6 +179,23 @@ impl Exact for Squares {
 }
 
 impl Squares {
+    /// The value of a function, of numbers with so many digits behind the point; `None` of too few.
+    fn value(&self, of: ExactAggregate, scale: i8) -> Option<f64> {
+        let of_sample =
+            matches!(of, ExactAggregate::Variance { of_sample: true } | ExactAggregate::Deviation { of_sample: true });
+        if self.count <= u64::from(of_sample) {
+            return None;
+        }
+        let n = self.count as f64;
+        let unit = 10f64.powi(scale.into());
+        let variance = || self.spread() / n / (if of_sample { n - 1.0 } else { n }) / (unit * unit);
+        Some(match of {
+            ExactAggregate::Average => double(self.sum) / n / unit,
+            ExactAggregate::Variance { .. } => variance(),
+            ExactAggregate::Deviation { .. } => variance().sqrt(),
+        })
+    }
+
     /// The number of values times the sum of their squared distances from their mean.
     fn spread(&self) -> f64 {
         let count = i256::from_i128(self.count.into());
@@ -233,9 +280,9 @@ mod tests {
     #[test]
     fn averages_are_of_exact_sums() {
         let epochs: Vec<i128> = (0..7000).map(|at| 1_700_000_000_000_000 + at % 7).collect();
-        assert_eq!(sums::<Total>(&epochs).value(ExactAggregate::Average, 0), Some(1_700_000_000_000_003.0));
+        assert_eq!(sums::<Total>(&epochs).mean(), Some(1_700_000_000_000_003.0));
         assert_eq!(sums::<Squares>(&epochs).value(ExactAggregate::Average, 0), Some(1_700_000_000_000_003.0));
-        assert_eq!(Total::default().value(ExactAggregate::Average, 0), None);
+        assert_eq!(Total::default().mean(), None);
     }
 
     #[test]

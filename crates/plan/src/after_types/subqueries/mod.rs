@@ -351,7 +351,7 @@ impl Below<'_> {
     }
 
     /// Rows with all values of columns of an input: without the columns of other subqueries, if these are not asked for.
-    fn around(&self, place: usize, columns: &[Column]) -> Arc<LogicalPlan> {
+    fn rows_with(&self, place: usize, columns: &[Column]) -> Arc<LogicalPlan> {
         let has_all = columns.iter().all(|column| self.before[place].schema().has_column(column));
         Arc::clone(if has_all { &self.before[place] } else { &self.inputs[place] })
     }
@@ -366,7 +366,7 @@ impl Below<'_> {
             Some(pulled) => pulled,
             None if near.is_empty() => (direct::at_most_one(query, &name)?, lit(true)),
             None => {
-                let around = self.around(place, &near);
+                let around = self.rows_with(place, &near);
                 domain::keyed(query, &around, near, &name, self.names)?
             }
         };
@@ -379,7 +379,7 @@ impl Below<'_> {
         let (place, near) = self.place(query)?;
         let name = self.names.next("subquery");
         let input = Arc::clone(&self.inputs[place]);
-        let (rows, condition, value) = single::row_of(query, &self.around(place, &near), near, &name, self.names)?;
+        let (rows, condition, value) = single::row_of(query, &self.rows_with(place, &near), near, &name, self.names)?;
         self.inputs[place] = Arc::new(join_on(input, rows, JoinType::Left, Some(condition))?);
         Ok(value)
     }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 /// The rows around: every pair of a few values and NULL.
-fn around() -> Vec<(i64, Value, Value)> {
+fn rows_of_a() -> Vec<(i64, Value, Value)> {
     let values = [None, Some(1), Some(2), Some(3)];
     let pairs = values.iter().flat_map(|&x| values.iter().map(move |&y| (x, y)));
     pairs.enumerate().map(|(id, (x, y))| (id as i64, x, y)).collect()
@@ -37,7 +37,7 @@ fn table(rows: &[(i64, Value, Value)]) -> RecordBatch {
 
 fn context() -> SessionContext {
     let context = testing::context();
-    context.register_batch("a", table(&around())).expect("a new table");
+    context.register_batch("a", table(&rows_of_a())).expect("a new table");
     context.register_batch("n", table(&listed())).expect("a new table");
     context
 }
@@ -123,7 +123,7 @@ impl SubqueryForm {
 async fn same(context: &SessionContext, asked: &SubqueryForm, subquery: &str) -> bool {
     let text = |x: &str, y: &str| subquery.replace("{x}", x).replace("{y}", y);
     let mut expected = Vec::new();
-    for (id, x, y) in around() {
+    for (id, x, y) in rows_of_a() {
         let written = |value: Value| value.map_or("CAST(NULL AS BIGINT)".to_owned(), |value| value.to_string());
         let alone = text(&written(x), &written(y));
         let alone = rows(context, &alone).await.unwrap_or_else(|error| panic!("{error}"));
@@ -258,7 +258,7 @@ proptest! {
 async fn same_beside(context: &SessionContext, subquery: &str) {
     let text = |x: &str, y: &str| subquery.replace("{x}", x).replace("{y}", y);
     let (mut joined, mut kept, mut large) = (Vec::new(), Vec::new(), Vec::new());
-    for (id, x, y) in around() {
+    for (id, x, y) in rows_of_a() {
         let written = |value: Value| value.map_or("CAST(NULL AS BIGINT)".to_owned(), |value| value.to_string());
         let alone = rows(context, &text(&written(x), &written(y))).await.unwrap_or_else(|error| panic!("{error}"));
         let found: Vec<Vec<Value>> = alone.iter().map(|row| vec![Some(id), row[0], row[1]]).collect();

@@ -16,6 +16,7 @@
 
 mod chosen;
 
+use crate::constants::value_of;
 use crate::expressions::each_named;
 use alluvia_functions::rounding::round::{has_fraction, is_rounded, rounded};
 use alluvia_functions::to_char;
@@ -103,7 +104,11 @@ impl Rounding<'_> {
                     Ok([of, places]) if self.is_float(&of) => Transformed::yes(
                         alluvia_functions::rounding::round::at_place(of, cast(places, DataType::Int64)),
                     ),
-                    Ok(args) => alluvia_functions::rounding::places::placed(func, args),
+                    Ok(args) => {
+                        // What fails is computed when the statement runs, and fails there.
+                        let places = value_of(&args[1]).ok().flatten();
+                        alluvia_functions::rounding::places::placed(func, args, places.as_ref())
+                    }
                     Err(args) => match <[Expr; 1]>::try_from(args) {
                         Ok([of]) if self.is_float(&of) => {
                             let to_even = !self.is_exact(&of);

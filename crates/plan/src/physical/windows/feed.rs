@@ -127,7 +127,7 @@ impl Feed {
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let rest = (rows < made.num_rows()).then(|| made.slice(rows, made.num_rows() - rows));
-        Ok((self.shape.together(made.slice(0, rows), columns)?, rest))
+        Ok((self.shape.joined(made.slice(0, rows), columns)?, rest))
     }
 
     /// Begins the next run, after the operator has given all rows of the last one; false if there is none.

@@ -74,7 +74,7 @@ impl Shape {
     }
 
     /// The rows that the operator gave, with the columns that waited for them.
-    pub fn together(&self, made: RecordBatch, waiting: Vec<ArrayRef>) -> Result<RecordBatch> {
+    pub fn joined(&self, made: RecordBatch, waiting: Vec<ArrayRef>) -> Result<RecordBatch> {
         let (schema, mut columns, rows) = made.into_parts();
         for (view, waited) in self.views.iter().zip(waiting) {
             columns[view.column] = waited;

@@ -4,6 +4,7 @@
 //! levels that a statement names ([`Shape::apart`]), each of which is an axis of the cuboid.
 
 use super::super::bound::has_level_codes;
+use alluvia_space::keywords::quoted_for_letters;
 use alluvia_space::{DataType, TableDef};
 use alluvia_syntax::CuboidName;
 use alluvia_tree::{BoxQuery, Wanted, WantedMeasure};
@@ -111,7 +112,7 @@ impl Shape {
     /// The measures with what is kept of them, likewise.
     pub(crate) fn show_measures(&self, def: &TableDef) -> String {
         let show = |measure: &WantedMeasure| {
-            let column = quoted(&def.column_by_id(measure.column)?.name);
+            let column = quoted_for_letters(&def.column_by_id(measure.column)?.name);
             let Wanted { sum, squares, min_max } = measure.wanted;
             let mut functions = Vec::new();
             functions.extend((sum && !squares).then_some("sum"));
@@ -146,14 +147,9 @@ fn is_float(def: &TableDef, column: ColumnId) -> Result<bool> {
     Ok(matches!(column.data_type, DataType::Real | DataType::Double))
 }
 
-fn quoted(name: &str) -> String {
-    let is_plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-    if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
 fn level_name(def: &TableDef, level: usize) -> Option<String> {
     let (dimension, _, level) = def.levels().nth(level)?;
-    Some(format!("{}.{}", quoted(&def.dimensions[dimension].name), quoted(&level.name)))
+    Some(format!("{}.{}", quoted_for_letters(&def.dimensions[dimension].name), quoted_for_letters(&level.name)))
 }
 
 /// The level of a name, `level` or `dimension.level`.

@@ -1,4 +1,5 @@
-//! What of a cuboid cannot be subtracted: least and greatest values, and sums of floats that are no decimal numbers.
+//! Parts of a cuboid that cannot be subtracted: least and greatest values, and sums of floats that are no decimal
+//! numbers.
 //!
 //! Invariant: it is kept for cells alone, not for totals of axes, and is asked cell by cell.
 

@@ -1,16 +1,19 @@
 //! Cuboids: totals of every combination of codes at some levels, one array access each.
 //!
 //! Invariants:
-//! - A cell holds the totals of exactly the rows whose codes it stands for, of all rows that were added; rows are only ever added,
-//!   each once, so a cuboid through a version becomes one through a later version by adding what came between.
-//! - A cuboid answers a question only if each level that the question names lies in one of its dimensions, at a level of the cuboid's or
-//!   coarser, and every measure is in it. A level that it has itself needs no ancestors: of several levels of one dimension each is an axis,
-//!   so that rows that are NULL at the finer one are told apart by the coarser one.
+//! - A cell holds the totals of exactly the rows whose codes it stands for, of all rows that were added; rows are only
+//!   ever added, each once, so a cuboid through a version becomes one through a later version by adding what came
+//!   between.
+//! - A cuboid answers a question only if each level that the question names lies in one of its dimensions, at a level
+//!   of the cuboid's or coarser, and every measure is in it. A level that it has itself needs no ancestors: of several
+//!   levels of one dimension each is an axis, so that rows that are NULL at the finer one are told apart by the coarser
+//!   one.
 //!
-//! In eight dimensions few nodes of the tree are covered, and a question that cuts most blocks reads most rows. A dense array
-//! of the question's own levels has some thousands of cells instead of millions of rows; with totals of its longest axes beside
-//! the cells (the data cube of Gray et al., 1996, for those axes), an answer reads at most half of each axis: what is wanted, or the
-//! total less what is not. [`cells`] holds what can be subtracted, [`loose`] the rest, [`select`] chooses places, [`visit`] adds them up.
+//! In eight dimensions few nodes of the tree are covered, and a question that cuts most blocks reads most rows. A dense
+//! array of the question's own levels has some thousands of cells instead of millions of rows; with totals of its
+//! longest axes beside the cells (the data cube of Gray et al., 1996, for those axes), an answer reads at most half of
+//! each axis: what is wanted, or the total less what is not. [`cells`] holds what can be subtracted, [`loose`] the
+//! rest, [`select`] chooses places, [`visit`] adds them up.
 
 mod cells;
 mod loose;
@@ -18,11 +21,11 @@ mod part;
 mod select;
 mod visit;
 
-use super::code_set::CodeSet;
 use super::groups::{GroupKeys, GroupSpan};
 use super::question::{BoxQuery, LevelFilter};
 use super::segments::{Answer, SegmentRows, answer_apart};
 use super::totals::WantedMeasure;
+use crate::nodes::CodeSet;
 use crate::segment::Segment;
 use alluvia_space::LevelCodes;
 use alluvia_types::Result;
@@ -53,8 +56,8 @@ pub struct Cuboid {
     has_rows: bool,
 }
 
-/// The cells of a cuboid that answer one question. Which they are depends on codes alone, so rows that are added later do not
-/// change it as long as [`Cuboid::is_current`] says so.
+/// The cells of a cuboid that answer one question. Which they are depends on codes alone, so rows that are added later
+/// do not change it as long as [`Cuboid::is_current`] says so.
 #[derive(Debug)]
 pub struct Selection {
     totals: Vec<Chosen>,
@@ -77,12 +80,13 @@ impl Selection {
     }
 }
 
-/// The code that a code of a finer level has at a coarser level of its dimension: (finer level, coarser level, code). `None` where
-/// that cannot be said: a NULL child may be under any parent.
+/// The code that a code of a finer level has at a coarser level of its dimension: (finer level, coarser level, code).
+/// `None` where that cannot be said: a NULL child may be under any parent.
 pub type Ancestor<'a> = dyn Fn(usize, usize, u32) -> Option<u32> + 'a;
 
 impl Cuboid {
-    /// A cuboid of no rows over codes of these levels, those of one dimension from coarse to fine; `None` if it had more than `cells_max` cells.
+    /// A cuboid of no rows over codes of these levels, those of one dimension from coarse to fine; `None` if it had
+    /// more than `cells_max` cells.
     pub fn new(spans: Vec<GroupSpan>, measures: Vec<WantedMeasure>, cells_max: u64) -> Option<Cuboid> {
         let (axes, places) = axes_of(&spans)?;
         let query = BoxQuery { groups: spans.iter().map(|span| span.level).collect(), measures, ..BoxQuery::default() };
@@ -153,9 +157,9 @@ impl Cuboid {
         Ok(true)
     }
 
-    /// Adds rows that are in no segment: their codes at the cuboid's levels (others may be empty), and the values of each of its
-    /// measures, `None` for a column that the rows lack. `false`, with the cuboid in no state to be used, if a code has no place or totals cannot
-    /// hold a value.
+    /// Adds rows that are in no segment: their codes at the cuboid's levels (others may be empty), and the values of
+    /// each of its measures, `None` for a column that the rows lack. `false`, with the cuboid in no state to be used,
+    /// if a code has no place or totals cannot hold a value.
     pub fn add_rows(&mut self, codes: &LevelCodes, measures: &[Option<ArrayRef>], rows: Range<usize>) -> Result<bool> {
         let fits =
             |span: &GroupSpan| codes.levels[span.level][rows.clone()].iter().all(|&code| span.digit(code).is_some());
@@ -177,7 +181,8 @@ impl Cuboid {
         Ok(true)
     }
 
-    /// Adds rows of which each adds one word to each sum and nothing else, as nearly all do; `false` if these are others.
+    /// Adds rows of which each adds one word to each sum and nothing else, as nearly all do; `false` if these are
+    /// others.
     fn add_words(&mut self, codes: &LevelCodes, measures: &[Option<ArrayRef>], rows: Range<usize>) -> bool {
         let words = self.query.measures.iter().zip(measures);
         let words = words.map(|(of, values)| part::words_of_rows(of, values.as_ref(), rows.clone()));
@@ -279,8 +284,8 @@ impl Cuboid {
         true
     }
 
-    /// The codes that groups of a level can have, from those that this cuboid has at that level or a finer one of its dimension;
-    /// `None` if it has none.
+    /// The codes that groups of a level can have, from those that this cuboid has at that level or a finer one of its
+    /// dimension; `None` if it has none.
     pub fn span_of(
         &self,
         level: usize,
@@ -312,8 +317,8 @@ impl Cuboid {
         }
     }
 
-    /// Chooses the cells that answer a question whose groups `keys` number; `None` if this cuboid cannot. `dimension_of` says which
-    /// dimension a level is of.
+    /// Chooses the cells that answer a question whose groups `keys` number; `None` if this cuboid cannot.
+    /// `dimension_of` says which dimension a level is of.
     pub fn select(
         &self,
         query: &BoxQuery,
@@ -332,15 +337,15 @@ impl Cuboid {
         Some(Selection { totals: choose(By::Totals)?, cells, measures, has_nulls: self.has_nulls.clone() })
     }
 
-    /// Whether a selection that was made for a question before is still what [`Cuboid::select`] would choose for it, if the
-    /// codes' ancestors are the same.
+    /// Whether a selection that was made for a question before is still what [`Cuboid::select`] would choose for it, if
+    /// the codes' ancestors are the same.
     pub fn is_current(&self, selection: &Selection, query: &BoxQuery) -> bool {
         self.has_nulls == selection.has_nulls
             && self.loose.is_needed(&selection.measures, &query.measures) == selection.cells.is_some()
     }
 
-    /// Adds the selected cells to `into`, which is of the question that they were selected for and numbers its groups alike; `None`
-    /// if totals cannot hold a value.
+    /// Adds the selected cells to `into`, which is of the question that they were selected for and numbers its groups
+    /// alike; `None` if totals cannot hold a value.
     pub fn add_selected(&self, selection: &Selection, into: &mut Answer) -> Option<()> {
         let Selection { totals, cells, measures, .. } = selection;
         let sums = visit::sum(&self.cells, totals, into);

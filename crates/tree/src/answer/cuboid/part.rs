@@ -1,9 +1,9 @@
-//! What a cell gets of one measure: of a group of rows that were added up, or of one row.
+//! Parts of a cell: the values of one measure that a group of rows, or one row, adds to it.
 
 use super::super::totals::{LARGE, MeasureTotals, WantedMeasure};
-use super::super::walk::integer_at;
 use crate::float_sum::Compensated;
-use crate::side::{scaled_integer, units};
+use crate::packed::{scaled_integer, units};
+use crate::summary::integer_at;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use std::ops::Range;
@@ -89,8 +89,8 @@ impl Part {
     }
 }
 
-/// What each of some rows adds to the sum of a measure (anything where no sum is wanted), if that is all there is to their parts: no row
-/// is NULL, and a word holds what it adds.
+/// What each of some rows adds to the sum of a measure (anything where no sum is wanted), if that is all there is to
+/// their parts: no row is NULL, and a word holds what it adds.
 pub(super) fn words_of_rows(of: &WantedMeasure, values: Option<&ArrayRef>, rows: Range<usize>) -> Option<Vec<i64>> {
     let values = values.filter(|_| !of.wanted.squares && !of.wanted.min_max)?;
     if values.null_count() > 0 && rows.clone().any(|row| values.is_null(row)) {

@@ -1,4 +1,4 @@
-//! From a question to the places of each axis that its answer is the sum of.
+//! Selection in a cuboid: the places on each axis whose cells add up to an answer.
 
 use super::super::question::BoxQuery;
 use super::cells::Axis;
@@ -12,7 +12,8 @@ pub(super) struct Chosen {
     pub(super) plus: Vec<usize>,
     /// Each is taken off; none where the axis makes groups.
     pub(super) minus: Vec<usize>,
-    /// For each of `plus` what it adds to the index of the answer's group; `None` inside for a digit without rows and place.
+    /// For each of `plus` what it adds to the index of the answer's group; `None` inside for a digit without rows and
+    /// place.
     pub(super) adds: Option<Vec<Option<u64>>>,
     pub(super) stride: usize,
 }
@@ -26,7 +27,8 @@ pub(super) enum By {
     Cells,
 }
 
-/// The axis that has a level, or the coarsest of its dimension that is finer: axes of one dimension come from coarse to fine.
+/// The axis that has a level, or the coarsest of its dimension that is finer: axes of one dimension come from coarse to
+/// fine.
 fn axis_of(axes: &[Axis], dimension_of: &dyn Fn(usize) -> usize, level: usize) -> Option<usize> {
     axes.iter().position(|axis| dimension_of(axis.span.level) == dimension_of(level) && level <= axis.span.level)
 }

@@ -1,8 +1,8 @@
 //! Packing of a block's keys and codes: fixed width, so that any row is found by multiplication.
 //!
-//! Keys ascend, so a block's keys share the bytes above the highest byte in which its first and last key differ: only the
-//! bytes below are stored. Codes are stored less the block's smallest code, in 0, 1, 2 or 4 bytes: a block that holds one
-//! member costs nothing, and NULL among dates far from it costs little.
+//! Keys ascend, so a block's keys share the bytes above the highest byte in which its first and last key differ: only
+//! the bytes below are stored. Codes are stored less the block's smallest code, in 0, 1, 2 or 4 bytes: a block that
+//! holds one member costs nothing, and NULL among dates far from it costs little.
 
 /// Bytes per key of a block whose first and last key are these.
 pub(crate) fn key_width(first: u128, last: u128) -> usize {
@@ -43,9 +43,9 @@ pub(crate) fn unpack_keys(packed: &[u8], width: usize, first: u128, rows: usize,
     }
 }
 
-/// What says how a block's codes at a level are packed: the smallest and largest code that is not 0, and whether any is 0
-/// beside others. Code 0 means NULL and may be far from the rest, so it is packed as 0 and the others from 1 on. A block
-/// that holds 0 alone has `min` and `max` 0.
+/// What says how a block's codes at a level are packed: the smallest and largest code that is not 0, and whether any is
+/// 0 beside others. Code 0 means NULL and may be far from the rest, so it is packed as 0 and the others from 1 on. A
+/// block that holds 0 alone has `min` and `max` 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CodeBounds {
     pub(crate) min: u32,
@@ -132,6 +132,18 @@ fn unpack_each(packed: &[u8], width: usize, rows: usize, out: &mut Vec<u32>, add
         ),
         _ => out.extend(packed.chunks_exact(4).map(|code| add(u32::from_le_bytes(code.try_into().expect("4 bytes"))))),
     }
+}
+
+/// The code of a row.
+#[inline]
+pub(crate) fn code_at(packed: &[u8], bounds: CodeBounds, width: usize, row: usize) -> u32 {
+    let raw = match width {
+        0 => return bounds.min,
+        1 => u32::from(packed[row]),
+        2 => u32::from(u16::from_le_bytes([packed[2 * row], packed[2 * row + 1]])),
+        _ => u32::from_le_bytes(packed[4 * row..4 * row + 4].try_into().expect("4 bytes")),
+    };
+    if bounds.has_null && raw == 0 { 0 } else { bounds.base().wrapping_add(raw) }
 }
 
 #[cfg(test)]

@@ -1,8 +1,16 @@
-//! The sizes that shape a segment, and its Arrow schema.
+//! The shape of a segment: sizes, Arrow schema, bands within blocks, rungs of the ladder.
 //!
 //! A block is the unit of skipping. Row groups are large, because readers of Parquet pay for each one; a stripe is the
 //! run of blocks whose codes are stored level by level, long enough that reading one level is sequential, short enough
 //! that a writer can hold it in memory.
+
+mod bands;
+mod ladder;
+
+pub(crate) use bands::BandCounter;
+pub use bands::{Bands, band_limit, by_band, whole_bands_limit};
+pub(crate) use ladder::rungs_of;
+pub use ladder::{RUNG_ROWS_MIN, rung_limit, rung_rate};
 
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};

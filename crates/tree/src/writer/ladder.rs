@@ -1,16 +1,14 @@
 //! Writing of a segment together with its ladder, in one pass.
 //!
-//! A row's weight is computed once; the rows of a rung are picked from the chunk on its way into the segment, and the next
-//! rung's from those, and so the bands of a banded segment are counted. The segment that a rung hangs from is cut into blocks by row count, so where a block begins among the rung's
-//! rows is counted while they come.
+//! A row's weight is computed once; the rows of a rung are picked from the chunk on its way into the segment, and the
+//! next rung's from those, and so the bands of a banded segment are counted. The segment that a rung hangs from is cut
+//! into blocks by row count, so where a block begins among the rung's rows is counted while they come.
 
-use super::{rung_limit, rungs_of};
-use crate::bands::BandCounter;
+use super::SegmentWriter;
 use crate::chunk::RowChunk;
 use crate::context::TreeContext;
-use crate::layout::BLOCK_ROWS;
+use crate::layout::{BLOCK_ROWS, BandCounter, rung_limit, rungs_of};
 use crate::meta::{RungMeta, SegmentMeta};
-use crate::writer::SegmentWriter;
 use alluvia_space::weight::weight;
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, Result, SegmentId, Stage, Version};
@@ -38,9 +36,9 @@ struct RungWriter {
 }
 
 impl LadderWriter {
-    /// Starts the files of a new segment of about `rows` rows, and of as many rungs, from the table's first on, as have about `rung_rows_min`
-    /// rows. Its heavy rows are written down if there are no more rows than that. `new_id` gives ids that no other segment has or had. The
-    /// rest is as in [`SegmentWriter::create`].
+    /// Starts the files of a new segment of about `rows` rows, and of as many rungs, from the table's first on, as have
+    /// about `rung_rows_min` rows. Its heavy rows are written down if there are no more rows than that. `new_id` gives
+    /// ids that no other segment has or had. The rest is as in [`SegmentWriter::create`].
     pub fn create(
         context: &TreeContext,
         mut new_id: impl FnMut() -> SegmentId,
@@ -63,8 +61,8 @@ impl LadderWriter {
         Ok(LadderWriter { context: context.clone(), segment, rungs, bands: None, seed: table.seed })
     }
 
-    /// Makes the segment a banded one: the rows of each of its blocks, none of whose keys is below one of the block before, come in the order
-    /// that [`crate::by_band`] gives, and all chunks but the last are whole blocks.
+    /// Makes the segment a banded one: the rows of each of its blocks, none of whose keys is below one of the block
+    /// before, come in the order that [`crate::by_band`] gives, and all chunks but the last are whole blocks.
     pub fn banded(self) -> LadderWriter {
         let LadderWriter { context, segment, rungs, seed, .. } = self;
         let banded = |rung: RungWriter| RungWriter { writer: rung.writer.banded(), ..rung };

@@ -1,50 +1,24 @@
-//! Whether a ladder is what its segment's rows make it; and the rows' weights, which are not stored.
+//! The check of a ladder: rungs hold what the rows of their segment make them.
 //!
-//! Segment and rungs are read side by side, once: a rung's next rows are the segment's next ones of low weight, column by column.
+//! Segment and rungs are read side by side, once: a rung's next rows are the segment's next ones of low weight, column
+//! by column.
 
-use super::rung_limit;
-use crate::layout::BLOCK_ROWS;
+use super::{Mapping, stored_columns};
+use crate::layout::{BLOCK_ROWS, rung_limit};
 use crate::meta::RungMeta;
 use crate::parquet_file::RowReader;
-use crate::segment::Segment;
-use crate::verify::{Mapping, stored_columns};
+use crate::segment::{Segment, identities_of};
+use alluvia_space::TableDef;
 use alluvia_space::weight::weight;
-use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, Result, Version};
-use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
-use arrow::datatypes::{DataType, UInt64Type};
-use std::ops::Range;
+use arrow::datatypes::DataType;
 use std::sync::Arc;
 
-/// A row's version (0 where it is not known) and ordinal.
-pub(crate) type Identity = (u64, u64);
-
 impl Segment {
-    /// The weights of some rows under a seed: the table's, or another one's to draw another sample.
-    pub fn weights(&self, rows: Range<u64>, seed: u64) -> Result<Vec<u64>> {
-        let identities = self.identities(rows)?;
-        Ok(identities.into_iter().map(|(version, ordinal)| weight(Version(version), ordinal, seed)).collect())
-    }
-
-    /// Which rows they are.
-    pub fn identities(&self, rows: Range<u64>) -> Result<Vec<Identity>> {
-        let count = (rows.end - rows.start) as usize;
-        let columns = [(VERSION_COLUMN, DataType::UInt64), (ORDINAL_COLUMN, DataType::UInt64)];
-        let mut reader = RowReader::open(self, &columns, rows, BLOCK_ROWS)?;
-        let mut identities = Vec::with_capacity(count);
-        while let Some(batch) = reader.next_batch()? {
-            identities.extend(identities_of(&batch));
-        }
-        if identities.len() == count {
-            return Ok(identities);
-        }
-        let message = format!("the Parquet file of segment {} ends early", self.meta().id);
-        Err(Error::new(ErrorKind::Corrupt, message))
-    }
-
-    /// Checks that every rung the manifest names is there, is sound in itself, and has the rows of the segment that it should, as the
-    /// segment has them. The segment itself is sound.
+    /// Checks that every rung the manifest names is there, is sound in itself, and has the rows of the segment that it
+    /// should, as the segment has them. The segment itself is sound.
     pub(crate) fn verify_ladder(&self, table: &TableDef, mapping: Option<&Mapping<'_>>) -> Result<()> {
         if self.meta().rungs.is_empty() {
             return Ok(());
@@ -58,7 +32,7 @@ impl Segment {
             let open = || RungRows::open(self, named, table, mapping, &columns, place.clone());
             rungs.push(open().map_err(|error| error.at(&place))?);
         }
-        let mut reader = RowReader::open(self, &columns, 0..self.meta().rows, BLOCK_ROWS)?;
+        let mut reader = self.read_rows(&columns, 0..self.meta().rows, BLOCK_ROWS)?;
         let mut row = 0u64;
         while let Some(batch) = reader.next_batch()? {
             let identities = identities_of(&batch);
@@ -107,7 +81,7 @@ impl RungRows {
             return Err(wrong("it has other columns than its segment".to_owned()));
         }
         segment.verify_with(table, mapping)?;
-        let reader = RowReader::open(&segment, columns, 0..segment.meta().rows, BLOCK_ROWS)?;
+        let reader = segment.read_rows(columns, 0..segment.meta().rows, BLOCK_ROWS)?;
         let limit = rung_limit(named.rung).unwrap_or(u64::MAX);
         Ok(RungRows { place, limit, segment, reader, rest: None, rows: 0, first_rows: Vec::new() })
     }
@@ -180,15 +154,4 @@ impl RungRows {
 fn wrong(what: String) -> Error {
     Error::new(ErrorKind::Corrupt, what)
         .with_hint("its rows are in the segment, too: nothing is lost, and the next merge writes the ladder anew")
-}
-
-/// Which rows they are, of a batch that ends with the hidden columns.
-pub(crate) fn identities_of(batch: &RecordBatch) -> impl Iterator<Item = Identity> + '_ {
-    let hidden = batch.num_columns() - 2;
-    let versions = batch.column(hidden).as_primitive::<UInt64Type>();
-    let ordinals = batch.column(hidden + 1).as_primitive::<UInt64Type>();
-    (0..batch.num_rows()).map(move |row| {
-        let version = if versions.is_valid(row) { versions.value(row) } else { 0 };
-        (version, ordinals.value(row))
-    })
 }

@@ -1,16 +1,16 @@
 //! Reading of a segment's rows in key order, for merges.
 //!
-//! Of a banded segment whole blocks are read, and each chunk says in which order its rows are to be taken. So a merge, which gathers rows
-//! by their places anyway, moves them once.
+//! Of a banded segment whole blocks are read, and each chunk says in which order its rows are to be taken. So a merge,
+//! which gathers rows by their places anyway, moves them once.
 //!
-//! Keys and codes come packed from the side file; TEXT columns that are levels are [coded](CodedColumn): their codes are all that is
-//! read of them. The other columns, `_version` and `_ordinal` are read from Parquet. Columns that the definition has and the segment
-//! lacks are NULL; columns that were dropped since are left out.
+//! Keys and codes come packed from the side file; TEXT columns that are levels are [coded](CodedColumn): their codes
+//! are all that is read of them. The other columns, `_version` and `_ordinal` are read from Parquet. Columns that the
+//! definition has and the segment lacks are NULL; columns that were dropped since are left out.
 
+use super::{BlockIndex, Segment};
 use crate::chunk::{CodedColumn, RowChunk};
 use crate::layout::BLOCK_ROWS;
 use crate::parquet_file::RowReader;
-use crate::segment::{BlockIndex, Segment};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::{LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -54,9 +54,9 @@ enum Source {
 }
 
 impl SegmentCursor {
-    /// A cursor over `rows` of the segment, counted in key order, in chunks of `chunk_rows` (the last one may be shorter, and those of a
-    /// banded segment are whole blocks), as the definition `table` has them. Best where `chunk_rows` is a multiple of
-    /// [`crate::BLOCK_ROWS`].
+    /// A cursor over `rows` of the segment, counted in key order, in chunks of `chunk_rows` (the last one may be
+    /// shorter, and those of a banded segment are whole blocks), as the definition `table` has them. Best where
+    /// `chunk_rows` is a multiple of [`crate::BLOCK_ROWS`].
     pub fn new(
         segment: &Arc<Segment>,
         table: &TableDef,
@@ -110,7 +110,7 @@ impl SegmentCursor {
             rows = rows.start / block * block..rows.end.next_multiple_of(block).min(meta.rows);
             chunk_rows = chunk_rows.next_multiple_of(BLOCK_ROWS);
         }
-        let reader = RowReader::open(segment, &read, rows.clone(), chunk_rows)?;
+        let reader = segment.read_rows(&read, rows.clone(), chunk_rows)?;
         let (segment, schema) = (Arc::clone(segment), Arc::new(Schema::new(fields)));
         Ok(SegmentCursor {
             segment,

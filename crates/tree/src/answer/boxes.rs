@@ -1,20 +1,20 @@
 //! Several boxes that share no row, walked together: what estimates are made of.
 //!
 //! Invariants:
-//! - A row is of one box at most. So a node all of whose rows are of one box has none of another, whatever its summaries leave possible
-//!   there, and no row is both in what is covered and in what is cut.
-//! - A filter whose bit is not open holds for every row below the node. Of a box that no row of the node is of, all bits are open. So
-//!   whoever tests a box's open filters on rows of several nodes learns the truth about each row, wherever the box ends.
+//! - A row is of one box at most. So a node all of whose rows are of one box has none of another, whatever its
+//!   summaries leave possible there, and no row is both in what is covered and in what is cut.
+//! - A filter whose bit is not open holds for every row below the node. Of a box that no row of the node is of, all
+//!   bits are open. So whoever tests a box's open filters on rows of several nodes learns the truth about each row,
+//!   wherever the box ends.
 //! - A cut node comes once, however many boxes cut it.
 //!
-//! An exact answer adds up box by box ([`super::answer`]), for then a box tests no filter but its own open ones. A sample may not: a node
-//! that two boxes cut is one stratum, whose rows were drawn once.
+//! An exact answer adds up box by box ([`super::answer`]), for then a box tests no filter but its own open ones. A
+//! sample may not: a node that two boxes cut is one stratum, whose rows were drawn once.
 
-use super::code_set::Overlap;
-use super::nodes::FANOUT;
 use super::question::BoxQuery;
 use super::segments::{Answer, CutBlock, SegmentRows, Versions};
 use super::walk::{add_covered, all_tests, visible, walk_below};
+use crate::nodes::{FANOUT, Overlap};
 use alluvia_types::Result;
 
 /// Boxes and filters that have a bit each.
@@ -86,8 +86,8 @@ impl Boxes {
         &self.each
     }
 
-    /// Groups and measures, and the filters of all boxes, whose places are their bits: no question that can be asked, where there are
-    /// several boxes.
+    /// Groups and measures, and the filters of all boxes, whose places are their bits: no question that can be asked,
+    /// where there are several boxes.
     pub(crate) fn all(&self) -> &BoxQuery {
         &self.all
     }
@@ -112,8 +112,8 @@ impl Boxes {
         self.among(cut.boxes).map(|(_, bits)| (bits & cut.open).count_ones()).sum()
     }
 
-    /// Answers what summaries can, and goes no lower than to a height: what is cut there is not looked into. Only segments all of whose
-    /// rows are visible may be walked to nodes.
+    /// Answers what summaries can, and goes no lower than to a height: what is cut there is not looked into. Only
+    /// segments all of whose rows are visible may be walked to nodes.
     pub(crate) fn walk(
         &self,
         at: usize,
@@ -222,7 +222,8 @@ impl Boxes {
         Ok(())
     }
 
-    /// Of the boxes that may have rows in the node above those that may have some in this one, and the filters that are open here.
+    /// Of the boxes that may have rows in the node above those that may have some in this one, and the filters that are
+    /// open here.
     fn overlap(&self, above: u16, mut open: u64, overlap: impl Fn(usize) -> Overlap) -> (u16, u64) {
         let mut boxes = above;
         for (at, bits) in self.among(above) {

@@ -1,17 +1,23 @@
-//! The wide tree above a segment's blocks.
+//! The wide tree above a segment's blocks, and the sets of codes that walks lay over its nodes.
 //!
 //! Invariants:
-//! - A node at height 0 is a block; above, a node is [`FANOUT`] consecutive nodes of the height below, or what is left of
-//!   them at the end. Blocks are neighbourhoods in the curve's order, so nodes are, too.
-//! - What a node states holds for every row below it: bounds of codes, NULLs, and where they are known all codes present.
+//! - A node at height 0 is a block; above, a node is [`FANOUT`] consecutive nodes of the height below, or what is left
+//!   of them at the end. Blocks are neighbourhoods in the curve's order, so nodes are, too.
+//! - What a node states holds for every row below it: bounds of codes, NULLs, and where they are known all codes
+//!   present.
 //!
-//! This is the directory of VOLAP's Hilbert PDC tree (Dehne, Robillard, Rau-Chaplin, Burke, IEEE Cluster 2016), packed instead of linked:
-//! segments are immutable, so nodes are arrays, and a node's children are found by arithmetic.
+//! This is the directory of VOLAP's Hilbert PDC tree (Dehne, Robillard, Rau-Chaplin, Burke, IEEE Cluster 2016), packed
+//! instead of linked: segments are immutable, so nodes are arrays, and a node's children are found by arithmetic.
 
-use super::code_set::{CodeSet, Overlap, words_of};
-use crate::side::CodeBounds;
+mod code_set;
+
+pub use code_set::CodeSet;
+pub(crate) use code_set::Overlap;
+
+use crate::packed::CodeBounds;
 use crate::summary::BlockSummaries;
 use arrow::array::Array;
+use code_set::words_of;
 
 /// Children of a node.
 pub(crate) const FANOUT: usize = 16;
@@ -39,8 +45,8 @@ struct NodeCodes {
 #[derive(Debug, Default)]
 struct LevelCodes {
     nodes: Vec<NodeCodes>,
-    /// Of each node the bits of its codes, from the multiple of 64 before its least one on: a walk lays them over those of a set, which
-    /// begin at such a code, too. Behind one another, since neighbours are asked one after the other.
+    /// Of each node the bits of its codes, from the multiple of 64 before its least one on: a walk lays them over those
+    /// of a set, which begin at such a code, too. Behind one another, since neighbours are asked one after the other.
     words: Vec<u64>,
 }
 
@@ -98,7 +104,8 @@ impl NodeTree {
         set.overlap(codes.min, codes.max, codes.has_null, present)
     }
 
-    /// The least and the greatest code below a node at a level, and whether there is NULL beside them; both 0 for NULL alone.
+    /// The least and the greatest code below a node at a level, and whether there is NULL beside them; both 0 for NULL
+    /// alone.
     pub(crate) fn bounds(&self, height: usize, node: usize, level: usize) -> (u32, u32, bool) {
         let codes = self.heights[height][level].nodes[node];
         (codes.min, codes.max, codes.has_null)

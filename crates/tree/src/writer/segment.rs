@@ -1,14 +1,14 @@
 //! Writing of a segment.
 //!
-//! One pass: rows come in key order, in chunks of any size, or blocks do whose rows a [`crate::LadderWriter`] has brought into bands; every [`BLOCK_ROWS`] rows end a block, whose pages, packed codes
-//! and summary are made together while its values are in the processor's cache. Memory is one Parquet row group (encoded),
-//! one stripe of the side file, the summaries, and of a segment with a ladder twice as many rows of each measure as can be heavy.
+//! One pass: rows come in key order, in chunks of any size, or blocks do whose rows a [`crate::LadderWriter`] has
+//! brought into bands; every [`BLOCK_ROWS`] rows end a block, whose pages, packed codes and summary are made together
+//! while its values are in the processor's cache. Memory is one Parquet row group (encoded), one stripe of the side
+//! file, the summaries, and of a segment with a ladder twice as many rows of each measure as can be heavy.
 
-use crate::bands::Bands;
 use crate::chunk::{CodedColumn, RowChunk};
 use crate::context::TreeContext;
 use crate::heavy::{Finder, encode};
-use crate::layout::{BLOCK_ROWS, segment_schema};
+use crate::layout::{BLOCK_ROWS, Bands, segment_schema};
 use crate::meta::SegmentMeta;
 use crate::parquet_file::{Expected, ParquetWriter, Piece};
 use crate::side::{Header, OptionalSections, SideWriter};
@@ -89,8 +89,8 @@ enum Parquet {
 impl SegmentWriter {
     /// Starts the files of a new segment of this table, whose id no other segment has or had.
     ///
-    /// `fixed_version` is given for a staged segment, whose rows have a NULL `_version`: it is passed on into the meta, and
-    /// may be replaced there once the version is known.
+    /// `fixed_version` is given for a staged segment, whose rows have a NULL `_version`: it is passed on into the meta,
+    /// and may be replaced there once the version is known.
     pub fn create(
         context: &TreeContext,
         id: SegmentId,
@@ -140,7 +140,8 @@ impl SegmentWriter {
         Ok(writer)
     }
 
-    /// Writes its heavy rows down, too, for estimates: there will be at most so many rows; if there are more, it does without.
+    /// Writes its heavy rows down, too, for estimates: there will be at most so many rows; if there are more, it does
+    /// without.
     pub(crate) fn with_heavy(mut self, rows_max: u64) -> SegmentWriter {
         let measures = self.summaries.as_ref().map_or(0, SummaryBuilder::measures);
         let bytes = Finder::bytes_max(rows_max, self.codes.levels.len()).saturating_mul(measures as u64);
@@ -297,8 +298,8 @@ impl SegmentWriter {
         self.finish_with(OptionalSections { bands: Some(bands.encode()), ..OptionalSections::default() })
     }
 
-    /// Ends a rung. `first_rows` says for each block of the segment that it hangs from how many of the rung's rows lie before it,
-    /// and at its end how many there are.
+    /// Ends a rung. `first_rows` says for each block of the segment that it hangs from how many of the rung's rows lie
+    /// before it, and at its end how many there are.
     pub(crate) fn finish_rung(self, first_rows: &[u32]) -> Result<SegmentMeta> {
         self.finish_with(OptionalSections { first_rows: Some(first_rows), ..OptionalSections::default() })
     }
@@ -347,8 +348,8 @@ impl SegmentWriter {
 
 impl Drop for SegmentWriter {
     fn drop(&mut self) {
-        // The files are open, which does not matter, and nothing names them: what cannot be removed now is removed as an
-        // orphan when the database is next opened.
+        // The files are open, which does not matter, and nothing names them: what cannot be removed now is removed as
+        // an orphan when the database is next opened.
         for path in &self.unfinished {
             let _ = self.context.disk.remove(path);
         }

@@ -1,10 +1,17 @@
-//! Where segments live, and what they share.
+//! The directory of segments: its disk, its caches, and what segments and questions share.
+//!
+//! Rooms above keep one value of each type beside a context ([`TreeContext::shared`]), which knows none of them.
 
-use crate::answer::Passes;
+mod pool;
+
+pub(crate) use pool::{Pool, Slot};
+
 use crate::meta::SegmentMeta;
-use crate::pool::Pool;
 use alluvia_storage::{Cache, Disk};
 use alluvia_types::SegmentId;
+use parking_lot::Mutex;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,8 +28,7 @@ pub struct TreeContext {
     /// The directory; it exists.
     pub dir: PathBuf,
     pub(crate) pool: Arc<Pool>,
-    /// Passes over its segments' blocks, shared by questions.
-    pub(crate) passes: Arc<Passes>,
+    shared: Arc<Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>,
 }
 
 impl TreeContext {
@@ -33,7 +39,7 @@ impl TreeContext {
             cache,
             dir: dir.into(),
             pool: Arc::new(Pool::new(LOADED_BYTES_MAX)),
-            passes: Arc::default(),
+            shared: Arc::default(),
         }
     }
 
@@ -48,14 +54,21 @@ impl TreeContext {
         self.pool.bytes()
     }
 
-    /// Removes the files of a segment that nothing names any more, or ever did, and of its ladder. What cannot be removed now goes
-    /// when the database is next opened.
+    /// Removes the files of a segment that nothing names any more, or ever did, and of its ladder. What cannot be
+    /// removed now goes when the database is next opened.
     pub fn remove_files(&self, meta: &SegmentMeta) {
         for id in meta.with_rungs().map(|meta| meta.id) {
             for path in [self.parquet_path(id), self.side_path(id)] {
                 let _ = self.disk.remove(&path);
             }
         }
+    }
+
+    /// The value of this type that all clones of the context share: the default until somebody changes it.
+    pub(crate) fn shared<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let mut shared = self.shared.lock();
+        let value = shared.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
+        Arc::clone(value).downcast().expect("a value is of the type that it is found by")
     }
 
     pub(crate) fn parquet_path(&self, id: SegmentId) -> PathBuf {

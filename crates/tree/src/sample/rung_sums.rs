@@ -2,11 +2,11 @@
 //!
 //! What is drawn of a stratum, matching or not, does not depend on what is asked: it is summed once.
 
+use super::moments::moments;
 use crate::answer::Reading;
 use crate::filter::Mask;
 use crate::heavy::each_value;
 use crate::layout::BLOCK_ROWS;
-use crate::sample::moments;
 use crate::segment::Segment;
 use alluvia_types::Result;
 use std::ops::Range;
@@ -21,12 +21,21 @@ pub(crate) struct RungSums {
 }
 
 impl RungSums {
-    /// Of the measure at a place, without values beyond a limit in size.
-    pub(crate) fn new(rung: &Arc<Segment>, measure: usize, limit: f64) -> Result<RungSums> {
+    /// Of the measure at a place, without those beyond the limit of heavy rows of the segment that the rung hangs from;
+    /// kept beside the rung.
+    pub(crate) fn of_measure(rung: &Arc<Segment>, measure: usize, limit: f64) -> Result<Arc<RungSums>> {
+        rung.derived(measure, || {
+            let sums = RungSums::new(rung, measure, limit)?;
+            let bytes = sums.bytes();
+            Ok((sums, bytes))
+        })
+    }
+
+    fn new(rung: &Arc<Segment>, measure: usize, limit: f64) -> Result<RungSums> {
         let mut heavy = Vec::new();
         if limit < f64::INFINITY {
-            // Of all blocks: one of a rung has rows of many blocks of the segment, of which some may have NaN or infinities, and those
-            // that are drawn of have none.
+            // Of all blocks: one of a rung has rows of many blocks of the segment, of which some may have NaN or
+            // infinities, and those that are drawn of have none.
             each_value(rung, measure, |row, value| {
                 if value.abs() > limit {
                     heavy.push(row as u32);
@@ -75,7 +84,7 @@ impl RungSums {
     }
 
     /// Bytes in memory.
-    pub(crate) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         (size_of_val(self.by_block.as_slice()) + size_of_val(self.heavy.as_slice())) as u64
     }
 }

@@ -1,18 +1,19 @@
 //! Bands: in which order the rows of a block lie, so that a sample of any share is read by its first rows.
 //!
 //! Invariants:
-//! - In a *banded* segment the rows of each block lie in [`BANDS`] bands of equal shares by weight, the lightest first; within a band they
-//!   ascend by curve key. So the rows that weigh less than a limit are among the first of each block, and a sample of any share reads that
-//!   share of every block, rounded up to a band.
-//! - Blocks ascend by curve key as ever: no key of a block is above one of the next. What skips blocks knows nothing of bands.
+//! - In a *banded* segment the rows of each block lie in [`BANDS`] bands of equal shares by weight, the lightest first;
+//!   within a band they ascend by curve key. So the rows that weigh less than a limit are among the first of each
+//!   block, and a sample of any share reads that share of every block, rounded up to a band.
+//! - Blocks ascend by curve key as ever: no key of a block is above one of the next. What skips blocks knows nothing of
+//!   bands.
 //! - Where bands end is told by a section of the side file. Segments without it have each block's rows in key order.
 //!
-//! Qbeast (2019) orders a cube's rows by weight and sends what is heavier down its tree, so that a sample is read from the top. A block is
-//! the smallest thing that is skipped here, so the order within it costs skipping nothing: what a cube's depth does there, a place in the
-//! block does here, and the rows of a box stay together. Rows need not be in full order of weight: sixteen bands keep runs of like values
-//! long enough to be packed well.
+//! Qbeast (2019) orders a cube's rows by weight and sends what is heavier down its tree, so that a sample is read from
+//! the top. A block is the smallest thing that is skipped here, so the order within it costs skipping nothing: what a
+//! cube's depth does there, a place in the block does here, and the rows of a box stay together. Rows need not be in
+//! full order of weight: sixteen bands keep runs of like values long enough to be packed well.
 
-use crate::layout::{BLOCK_ROWS, block_rows, blocks_of};
+use super::{BLOCK_ROWS, block_rows, blocks_of};
 
 /// How many bands a block has.
 const BANDS: usize = 1 << BAND_BITS;

@@ -4,10 +4,11 @@
 //! - Unpacking gives back every value bit by bit, but for NaNs, which all come back as the one NaN of [`f64::NAN`].
 //! - Sums may be taken on packed values: an unpacked value is `base + packed`, or that over a power of ten.
 //!
-//! Integers and decimals are stored as distances from the block's least value. Floats that are decimal numbers in disguise
-//! (prices) are stored as integers too, scaled by the least power of ten that loses nothing for any value of the block: the
-//! idea of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", SIGMOD 2023, section 3.1), without
-//! its exceptions. They take a quarter of the room, and their sums are exact. Everything else is stored as it is.
+//! Integers and decimals are stored as distances from the block's least value. Floats that are decimal numbers in
+//! disguise (prices) are stored as integers too, scaled by the least power of ten that loses nothing for any value of
+//! the block: the idea of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", SIGMOD
+//! 2023, section 3.1), without its exceptions. They take a quarter of the room, and their sums are exact. Everything
+//! else is stored as it is.
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
@@ -323,7 +324,8 @@ pub(crate) enum Value {
     Float(f64),
 }
 
-/// The value at a row of a block. `has_nulls` says whether any of the block is NULL; `is_float` whether the measure is of floats.
+/// The value at a row of a block. `has_nulls` says whether any of the block is NULL; `is_float` whether the measure is
+/// of floats.
 pub(crate) fn value_at(packed: &[u8], encoding: Encoding, has_nulls: bool, is_float: bool, row: usize) -> Value {
     match encoding {
         Encoding::Integers { base, width, scale } => {

@@ -1,7 +1,7 @@
 //! Sets of codes of one level.
 //!
-//! Invariant: runs ascend, do not touch, and hold no NULL (code 0), which is kept apart: it may be far from the others, and
-//! predicates treat it apart.
+//! Invariant: runs ascend, do not touch, and hold no NULL (code 0), which is kept apart: it may be far from the others,
+//! and predicates treat it apart.
 
 /// Codes spanned at most by a set that also has a bitmap.
 const BITMAP_SPAN_MAX: u64 = 1 << 24;
@@ -16,8 +16,8 @@ pub struct CodeSet {
     has_null: bool,
     /// Bit `i` is code `first + i`; empty where the codes span too much.
     bitmap: Vec<u64>,
-    /// How many codes the words of the bitmap before each have: nodes whose codes are not known one by one are asked how many they may have
-    /// in common with the set, and blocks what share of them.
+    /// How many codes the words of the bitmap before each have: nodes whose codes are not known one by one are asked
+    /// how many they may have in common with the set, and blocks what share of them.
     ranks: Vec<u32>,
     first: u32,
 }
@@ -59,7 +59,8 @@ impl CodeSet {
         CodeSet { has_null, ..CodeSet::of_range(low, high) }
     }
 
-    /// The codes of these runs, first and last of each, in any order; none of them is NULL, which is in the set if `has_null`.
+    /// The codes of these runs, first and last of each, in any order; none of them is NULL, which is in the set if
+    /// `has_null`.
     pub fn of_ranges(mut ranges: Vec<(u32, u32)>, has_null: bool) -> CodeSet {
         ranges.sort_unstable();
         let mut runs: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
@@ -242,7 +243,8 @@ impl CodeSet {
         out.resize(count, 0);
     }
 
-    /// The bitmap's words beside so many words of other codes, the first of which has a bit for the code `min`; 0 beyond its ends.
+    /// The bitmap's words beside so many words of other codes, the first of which has a bit for the code `min`; 0
+    /// beyond its ends.
     #[inline]
     fn beside<'a>(&'a self, min: u32, words: &'a [u64]) -> impl Iterator<Item = (u64, u64)> + 'a {
         // Places before the bitmap wrap around, and lie beyond its end.
@@ -261,8 +263,8 @@ impl CodeSet {
         f64::from(inside) / f64::from(codes.max(1))
     }
 
-    /// How codes that are all within `min..=max` lie to it. `present` are the bits of those that are there, if they are known: in words that
-    /// begin at multiples of 64, the first of them with the bit of `min`.
+    /// How codes that are all within `min..=max` lie to it. `present` are the bits of those that are there, if they are
+    /// known: in words that begin at multiples of 64, the first of them with the bit of `min`.
     #[inline]
     pub(crate) fn overlap(&self, min: u32, max: u32, has_null: bool, present: Option<&[u64]>) -> Overlap {
         // A block of NULL alone has min and max 0.

@@ -1,0 +1,7 @@
+//! Writing of segments: one segment in one pass, and a segment together with its ladder.
+
+mod ladder;
+mod segment;
+
+pub use ladder::LadderWriter;
+pub use segment::SegmentWriter;
