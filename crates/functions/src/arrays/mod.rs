@@ -12,14 +12,14 @@
 //! planner of ours before it.
 
 pub(crate) mod changed;
-mod compared;
+pub(crate) mod compared;
 pub(crate) mod concatenated;
 pub(crate) mod lengths;
 mod lists;
 mod planned;
 pub(crate) mod quantified;
 pub(crate) mod subscripts;
-mod texts;
+pub(crate) mod texts;
 
 pub use planned::PlannedArrays;
 pub(crate) use texts::texts_of_lists;

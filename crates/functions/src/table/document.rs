@@ -78,10 +78,10 @@ fn code(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // the document lies beside the crates
 mod tests {
     use super::*;
     use std::env;
-    #[allow(clippy::disallowed_types)] // the document lies beside the crates
     use std::fs;
     use std::path::Path;
 
