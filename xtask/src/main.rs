@@ -53,7 +53,7 @@ fn alluvia(args: &[&str]) {
 /// A program of this checkout. Built with the whole workspace selected: cargo unifies features over what is selected,
 /// and a selection of its own would build DataFusion anew.
 fn built(name: &str, features: &[&str]) -> PathBuf {
-    cargo(&[&["build", "--workspace", "--bins"], features].concat()).run();
+    cargo(&[&["build", "--workspace", "--bin", name], features].concat()).run();
     run::target_dir().join("debug").join(name)
 }
 
