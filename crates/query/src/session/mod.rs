@@ -1,51 +1,38 @@
 //! Sessions: transactions and statements.
 //!
-//! [`core`] is the session and the frame that every statement runs in; one file each for what statements do; [`crate::execution::guard`] and
-//! [`supervise`] keep a statement from harming anything but itself.
+//! Each folder is one part of a session. From the highest to the lowest; a part uses parts below it and no other:
+//!
+//! | Part | What it is |
+//! |---|---|
+//! | `door` | [`Session`]: what clients call |
+//! | `prepared` | statements that are parsed once and run many times |
+//! | `copy` | COPY, and rows that programs hand in |
+//! | `define` | tables, roles, cuboids |
+//! | `insert` | INSERT |
+//! | `select` | queries, from a tree to rows |
+//! | `settings` | SET, SHOW, RESET |
+//! | `transaction` | BEGIN, COMMIT, savepoints; batches on their way to the store |
+//! | `run` | one statement on its way: supervised, recorded, audited |
+//! | `state` | what a session remembers between statements |
 
-mod auditing;
-mod body;
-mod bounded;
-mod calls;
-mod committing;
-mod computed;
-mod control;
-mod copying;
-mod core;
-mod cuboids;
-mod cursor;
-mod ddl;
-mod describe;
-mod explain;
-mod indexed;
-mod ingest;
+mod copy;
+mod define;
+mod door;
 mod insert;
-mod outcome;
-mod outlined;
-mod pending;
 mod prepared;
-mod refine;
-mod report;
-mod roles;
-mod savepoint;
+mod run;
 mod select;
-mod shown_names;
-mod sibling;
-mod stream_in;
-mod supervise;
+mod settings;
+mod state;
 mod transaction;
-mod values;
-mod verify;
 
-pub use body::{Ingest, Ingested};
-pub use bounded::{Answer, BOUND_OF, BOUND_SIDE};
-pub use core::{Session, TransactionStatus};
-pub use describe::Described;
-
-pub use ingest::BatchBuilder;
-pub use outcome::Outcome;
+pub use copy::append::BatchBuilder;
+pub use copy::body::{Ingest, Ingested};
+pub use copy::stream_in::Appended;
+pub use door::{Session, TransactionStatus};
 pub use prepared::Prepared;
-pub use refine::{Bounds, IntervalKind, Refinement, Refinements, Refining};
-
-pub use report::Report;
-pub use stream_in::Appended;
+pub use prepared::bounded::{Answer, BOUND_OF, BOUND_SIDE};
+pub use prepared::describe::Described;
+pub use run::outcome::Outcome;
+pub use run::report::Report;
+pub use select::refine::{Bounds, IntervalKind, Refinement, Refinements, Refining};

@@ -1,0 +1,5 @@
+//! Definitions of tables, roles and cuboids.
+
+pub(crate) mod cuboids;
+pub(crate) mod roles;
+pub(crate) mod tables;

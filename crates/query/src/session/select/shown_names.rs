@@ -1,0 +1,104 @@
+//! Queries whose columns have one name: they are planned as they are, and, where that is refused, under names that nobody writes
+//! ([`alluvia_syntax::told_apart`]), which what is shown does not have.
+
+use crate::execution::planning::plan_apart;
+use crate::session::door::{Run, Session};
+use crate::session::run::outcome::Outcome;
+use alluvia_plan::described_types::told_schema;
+use alluvia_syntax::{Hints, MARK, shown_name, told_apart};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::format::ExplainStatementOptions;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::sqlparser::ast::Query;
+use futures::StreamExt;
+use std::sync::Arc;
+
+impl Session {
+    /// SELECT, VALUES, WITH.
+    pub(crate) async fn query(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
+        let error = match self.query_as_named(run, &query, hints).await {
+            Err(error) => error,
+            outcome => return outcome,
+        };
+        let (told, error) = instead(&query, error)?;
+        let mut outcome = self.query_at_once(run, &told, hints).await.map_err(|again| either(error, again))?;
+        // What is kept to answer it again has the other names.
+        *run.cached.lock() = None;
+        outcome.rows = outcome.rows.map(shown_rows);
+        Ok(outcome)
+    }
+
+    /// EXPLAIN [ANALYZE].
+    pub(crate) async fn explain(
+        &self,
+        run: &Run,
+        query: Box<Query>,
+        options: ExplainStatementOptions,
+        hints: &Hints,
+    ) -> Result<Outcome> {
+        let error = match self.explain_as_named(run, &query, options.clone(), hints).await {
+            Err(error) => error,
+            outcome => return outcome,
+        };
+        let (told, error) = instead(&query, error)?;
+        self.explain_as_named(run, &told, options, hints).await.map_err(|again| either(error, again))
+    }
+
+    /// The columns that a query gives, with nothing run.
+    pub(crate) async fn columns_of(&self, run: &Run, query: Query, hints: &Hints) -> Result<SchemaRef> {
+        let plan = self.plan_told_apart(run, query, hints).await?;
+        let schema = plan_apart(run.token.clone(), async move { Ok(told_schema(&plan)) }).await?;
+        Ok(shown_schema(&schema))
+    }
+
+    /// A query's logical plan; its columns may have the names that nobody writes.
+    pub(crate) async fn plan_told_apart(&self, run: &Run, query: Query, hints: &Hints) -> Result<LogicalPlan> {
+        let error = match self.logical_plan(run, query.clone(), hints).await {
+            Err(error) => error,
+            plan => return plan,
+        };
+        let (told, error) = instead(&query, error)?;
+        self.logical_plan(run, told, hints).await.map_err(|again| either(error, again))
+    }
+}
+
+/// The query that is planned instead of one that was refused for its columns' names, beside the refusal.
+fn instead(query: &Query, error: Error) -> Result<(Query, Error)> {
+    use ErrorKind::{AmbiguousColumn, DuplicateColumn, UndefinedColumn};
+    let is_of_names = matches!(error.kind(), DuplicateColumn | UndefinedColumn | AmbiguousColumn);
+    match is_of_names.then(|| told_apart(query)).flatten() {
+        Some(told) => Ok((told, error)),
+        None => Err(error),
+    }
+}
+
+/// What is told of a query that was refused twice: nothing of names that nobody wrote.
+fn either(first: Error, again: Error) -> Error {
+    let is_shown = |text: &str| !text.contains(MARK);
+    if is_shown(again.message()) && again.hint().is_none_or(is_shown) { again } else { first }
+}
+
+fn shown_schema(schema: &Schema) -> SchemaRef {
+    let shown = |field: &Arc<Field>| match shown_name(field.name()) {
+        name if name == field.name() => Arc::clone(field),
+        name => Arc::new(field.as_ref().clone().with_name(name)),
+    };
+    let fields: Vec<Arc<Field>> = schema.fields().iter().map(shown).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+fn shown_rows(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let schema = shown_schema(&rows.schema());
+    let of = Arc::clone(&schema);
+    let rows = rows.map(move |batch| {
+        let batch = batch?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let (_, columns, _) = batch.into_parts();
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&of), columns, &options)?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+}
