@@ -1,19 +1,24 @@
-//! Sessions: transactions and statements.
+//! Sessions: transactions and statements. [`Session`] is the only entrance to the database.
 //!
-//! Each folder is one part of a session. From the highest to the lowest; a part uses parts below it and no other:
+//! Each folder is a part of a session. From the highest to the lowest; a part uses parts below it and no other:
 //!
 //! | Part | What it is |
 //! |---|---|
 //! | `door` | [`Session`]: what clients call |
-//! | `prepared` | statements that are parsed once and run many times |
+//! | `prepared` | statements that are prepared, described, refined or verified |
+//! | `statement` | from a text to an outcome: parsing, answers known by their texts, which part does what |
 //! | `copy` | COPY, and rows that programs hand in |
-//! | `define` | tables, roles, cuboids |
-//! | `insert` | INSERT |
-//! | `select` | queries, from a tree to rows |
-//! | `settings` | SET, SHOW, RESET |
-//! | `transaction` | BEGIN, COMMIT, savepoints; batches on their way to the store |
-//! | `run` | one statement on its way: supervised, recorded, audited |
+//! | `define` | tables, roles and cuboids; what shows them; CALL |
+//! | `insert` | INSERT, and rows on their way into a transaction or a batch |
+//! | `select` | queries, from a tree to rows, on one snapshot; EXPLAIN, cursors |
+//! | `settings` | SET, SHOW, RESET, DISCARD |
+//! | `transaction` | BEGIN, COMMIT, ROLLBACK, savepoints; batches on their way to the store |
+//! | `run` | one statement on its way: in turn, supervised, recorded, audited |
 //! | `state` | what a session remembers between statements |
+//!
+//! A part is functions, and types of its own. What runs within a statement takes the statement, [`run::Run`]; what runs without one takes
+//! what all statements of a session work with, [`state::scope::Scope`]; what runs a statement takes [`run::runner::Runner`]. None takes a
+//! [`Session`].
 
 mod copy;
 mod define;
@@ -24,15 +29,18 @@ mod run;
 mod select;
 mod settings;
 mod state;
+mod statement;
 mod transaction;
 
 pub use copy::append::BatchBuilder;
 pub use copy::body::{Ingest, Ingested};
 pub use copy::stream_in::Appended;
-pub use door::{Session, TransactionStatus};
+pub use door::Session;
 pub use prepared::Prepared;
 pub use prepared::bounded::{Answer, BOUND_OF, BOUND_SIDE};
 pub use prepared::describe::Described;
+pub use prepared::refined::{Refinements, Refining};
 pub use run::outcome::Outcome;
+pub use run::refinement::{Bounds, IntervalKind, Refinement};
 pub use run::report::Report;
-pub use select::refine::{Bounds, IntervalKind, Refinement, Refinements, Refining};
+pub use state::TransactionStatus;

@@ -1,10 +1,12 @@
-//! Rows from programs: Arrow record batches, without SQL.
+//! Rows of programs for one table or several: Arrow record batches, without SQL, as one batch.
 //!
 //! Columns are matched by name, as SQL would match them; types are cast as INSERT casts them.
 
 use crate::rights::INSERT;
-use crate::session::door::{Run, Session};
-use crate::session::run::outcome::Outcome;
+use crate::session::run::Run;
+use crate::session::run::runner::Runner;
+use crate::session::transaction::check_outside;
+use crate::session::transaction::submit::submit;
 use alluvia_catalog::TableEntry;
 use alluvia_copy::assign;
 use alluvia_snapshot::{Committed, NewBatch, NewRows};
@@ -14,19 +16,23 @@ use alluvia_values::compact::tight_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Rows for several tables that become one atomic batch.
 #[derive(Debug)]
 #[must_use = "nothing happens until commit"]
 pub struct BatchBuilder<'a> {
-    session: &'a Session,
+    runner: &'a Runner,
     tables: Vec<(String, Vec<RecordBatch>)>,
     producer: Option<ProducerMark>,
 }
 
 impl<'a> BatchBuilder<'a> {
+    /// A batch without rows.
+    pub(crate) fn new(runner: &'a Runner) -> Self {
+        BatchBuilder { runner, tables: Vec::new(), producer: None }
+    }
+
     /// Adds rows for a table. Columns are matched by name; missing ones are NULL.
     pub fn append(mut self, table: &str, rows: Vec<RecordBatch>) -> Self {
         self.tables.push((table.to_owned(), rows));
@@ -42,72 +48,34 @@ impl<'a> BatchBuilder<'a> {
     /// Commits all of it, or nothing.
     pub fn commit(self) -> BoxFuture<'a, Result<Committed>> {
         Box::pin(async move {
-            let BatchBuilder { session, tables, producer } = self;
-            let committed = Mutex::new(None);
-            let place = &committed;
-            session
-                .run("append", |run| async move {
-                    *place.lock() = Some(session.commit_rows(&run, tables, producer).await?);
-                    Ok(Outcome::done("APPEND"))
-                })
-                .await?;
-            committed.into_inner().ok_or_else(|| Error::internal("a batch was committed without a version"))
+            let BatchBuilder { runner, tables, producer } = self;
+            runner.run_for("append", "APPEND", |run| async move { commit_rows(&run, tables, producer).await }).await
         })
     }
 }
 
-impl Session {
-    /// Appends rows to a table as one atomic, durable batch, visible when this returns (with `durability = sync`).
-    pub async fn append(&self, table: &str, rows: Vec<RecordBatch>) -> Result<Committed> {
-        self.batch().append(table, rows).commit().await
-    }
-
-    /// As [`Session::append`], numbered by a producer.
-    pub async fn append_with(&self, mark: ProducerMark, table: &str, rows: Vec<RecordBatch>) -> Result<Committed> {
-        self.batch().producer(mark).append(table, rows).commit().await
-    }
-
-    /// Starts a batch of rows for one or more tables. An example that runs is in the documentation of `alluvia_node`.
-    pub fn batch(&self) -> BatchBuilder<'_> {
-        BatchBuilder { session: self, tables: Vec::new(), producer: None }
-    }
-
-    /// Refuses what is a batch of its own while a transaction is open, or has failed.
-    pub(crate) fn check_outside(&self, what: &str) -> Result<()> {
-        if !self.in_transaction() {
-            return Ok(());
-        }
-        let message = format!("{what} is a batch of its own, and a transaction is open");
-        Err(Error::new(ErrorKind::Transaction, message).with_hint("COMMIT or ROLLBACK first, or use another session"))
-    }
-
-    async fn commit_rows(
-        &self,
-        run: &Run,
-        tables: Vec<(String, Vec<RecordBatch>)>,
-        producer: Option<ProducerMark>,
-    ) -> Result<Committed> {
-        self.check_outside("an append")?;
-        self.check_writable("INSERT")?;
-        let mut rows: Vec<NewRows> = Vec::new();
-        for (table, batches) in tables {
-            let entry = self.table_for(INSERT, &table)?;
-            let bound = bind(&entry, batches)?;
-            run.progress.add_rows(bound.iter().map(|batch| batch.num_rows() as u64).sum());
-            match rows.iter_mut().find(|known| known.table == entry.def.id) {
-                Some(known) if known.checked_at == entry.changed_at => known.batches.extend(bound),
-                Some(_) => {
-                    return Err(Error::new(
-                        ErrorKind::Conflict,
-                        format!("table '{table}' was changed by another session"),
-                    )
+async fn commit_rows(
+    run: &Run,
+    tables: Vec<(String, Vec<RecordBatch>)>,
+    producer: Option<ProducerMark>,
+) -> Result<Committed> {
+    check_outside(&run.scope, "an append")?;
+    run.scope.check_writable("INSERT")?;
+    let mut rows: Vec<NewRows> = Vec::new();
+    for (table, batches) in tables {
+        let entry = run.scope.table_for(INSERT, &table)?;
+        let bound = bind(&entry, batches)?;
+        run.progress.add_rows(bound.iter().map(|batch| batch.num_rows() as u64).sum());
+        match rows.iter_mut().find(|known| known.table == entry.def.id) {
+            Some(known) if known.checked_at == entry.changed_at => known.batches.extend(bound),
+            Some(_) => {
+                return Err(Error::new(ErrorKind::Conflict, format!("table '{table}' was changed by another session"))
                     .with_hint("append again"));
-                }
-                None => rows.push(NewRows { table: entry.def.id, checked_at: entry.changed_at, batches: bound }),
             }
+            None => rows.push(NewRows { table: entry.def.id, checked_at: entry.changed_at, batches: bound }),
         }
-        self.submit(run, NewBatch { rows, producer, ..NewBatch::default() }).await
     }
+    submit(run, NewBatch { rows, producer, ..NewBatch::default() }).await
 }
 
 /// Batches in the storage schema of a table.

@@ -5,15 +5,18 @@
 //! - Of two batches with one key for one table the second is acknowledged as the first was, and not applied, for seven days.
 
 use crate::rights::INSERT;
-use crate::session::door::{Run, Session};
-use crate::session::run::outcome::Outcome;
+use crate::session::copy::{copy_context, store_of};
+use crate::session::run::Run;
+use crate::session::run::runner::Runner;
+use crate::session::state::scope::Scope;
+use crate::session::transaction::check_outside;
+use crate::session::transaction::submit::submit_empty;
 use alluvia_copy::{BodyOptions, Hints, copy_from};
 use alluvia_snapshot::BatchKey;
 use alluvia_syntax::copy::options::{CopyOptions, Direction};
 use alluvia_syntax::copy::statement::Source;
 use alluvia_syntax::copy::streams::Streams;
 use alluvia_types::{Error, ErrorKind, Result, Version};
-use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::io::Read;
 use std::sync::Arc;
@@ -51,66 +54,52 @@ pub struct Ingested {
 }
 
 impl Ingest {
-    fn key(&self, session: &Session) -> Result<Option<BatchKey>> {
-        let entry = session.table_for(INSERT, &self.table)?;
+    fn key(&self, scope: &Scope) -> Result<Option<BatchKey>> {
+        let entry = scope.table_for(INSERT, &self.table)?;
         Ok(self.key.as_ref().map(|key| BatchKey::new(entry.def.id, key)))
     }
 }
 
-impl Session {
-    /// The batch that had this key before; its body need not be looked at. Refuses what can be refused without the body.
-    pub fn ingested_before(&self, ingest: &Ingest) -> Result<Option<Ingested>> {
-        ingest.options.check(Direction::From, None)?;
-        self.check_writable("INSERT")?;
-        let Some(key) = ingest.key(self)? else { return Ok(None) };
-        if self.state.lock().settings.producer_mark().is_some() {
-            return Err(Error::new(
-                ErrorKind::InvalidSetting,
-                "a batch has a key or a producer's number, and not both",
-            ));
-        }
-        let known = self.engine.store().keyed(key);
-        Ok(known.map(|known| Ingested { rows: known.rows, version: Some(known.version), duplicate: true }))
+/// The batch that had this key before; its body need not be looked at. Refuses what can be refused without the body.
+pub(crate) fn ingested_before(scope: &Scope, ingest: &Ingest) -> Result<Option<Ingested>> {
+    ingest.options.check(Direction::From, None)?;
+    scope.check_writable("INSERT")?;
+    let Some(key) = ingest.key(scope)? else { return Ok(None) };
+    if scope.state().settings.producer_mark().is_some() {
+        return Err(Error::new(ErrorKind::InvalidSetting, "a batch has a key or a producer's number, and not both"));
     }
+    let known = scope.engine.store().keyed(key);
+    Ok(known.map(|known| Ingested { rows: known.rows, version: Some(known.version), duplicate: true }))
+}
 
-    /// Takes a body's rows as one batch. Dropping the future stops it, and nothing is applied.
-    pub fn ingest(&self, ingest: Ingest, body: Box<dyn Read + Send>) -> BoxFuture<'_, Result<Ingested>> {
-        Box::pin(async move {
-            let text = format!("INGEST INTO {}", ingest.table);
-            let done = Mutex::new(None);
-            let place = &done;
-            self.run(&text, |run| async move {
-                *place.lock() = Some(self.ingest_here(&run, ingest, body).await?);
-                Ok(Outcome::done("INGEST"))
-            })
-            .await?;
-            done.into_inner().ok_or_else(|| Error::internal("a body was taken without an answer"))
-        })
-    }
+/// Takes a body's rows as one batch. Dropping the future stops it, and nothing is applied.
+pub(crate) async fn ingest(runner: &Runner, ingest: Ingest, body: Box<dyn Read + Send>) -> Result<Ingested> {
+    let text = format!("INGEST INTO {}", ingest.table);
+    runner.run_for(&text, "INGEST", |run| async move { ingest_here(&run, ingest, body).await }).await
+}
 
-    async fn ingest_here(&self, run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>) -> Result<Ingested> {
-        self.check_outside("a body of rows")?;
-        self.check_writable("INSERT")?;
-        let key = ingest.key(self)?;
-        let entry = self.table_for(INSERT, &ingest.table)?;
-        let streams = Mutex::new(Streams { stdin: Some(body), stdout: None });
-        let mut context = self.copy_context(run, &streams);
-        let (name, is_array, hints) = (ingest.name, ingest.is_array, ingest.hints);
-        context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, is_array, hints };
-        let destination = Box::new(self.store_of(run, &entry, key));
-        let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options, destination).await?;
-        let committed = match report.committed {
-            Some(committed) => Some(committed),
-            None => self.submit_empty(run).await?,
-        };
-        let (rows, version) = (report.rows, committed.map(|committed| committed.version));
-        match committed {
-            Some(committed) if committed.duplicate => {
-                let known = key.and_then(|key| self.engine.store().keyed(key));
-                let rows = known.map_or(report.rows_repeated, |known| known.rows);
-                Ok(Ingested { rows, version, duplicate: true })
-            }
-            _ => Ok(Ingested { rows, version, duplicate: false }),
+async fn ingest_here(run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>) -> Result<Ingested> {
+    check_outside(&run.scope, "a body of rows")?;
+    run.scope.check_writable("INSERT")?;
+    let key = ingest.key(&run.scope)?;
+    let entry = run.scope.table_for(INSERT, &ingest.table)?;
+    let streams = Mutex::new(Streams { stdin: Some(body), stdout: None });
+    let mut context = copy_context(run, &streams);
+    let (name, is_array, hints) = (ingest.name, ingest.is_array, ingest.hints);
+    context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, is_array, hints };
+    let destination = Box::new(store_of(run, &entry, key));
+    let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options, destination).await?;
+    let committed = match report.committed {
+        Some(committed) => Some(committed),
+        None => submit_empty(run).await?,
+    };
+    let (rows, version) = (report.rows, committed.map(|committed| committed.version));
+    match committed {
+        Some(committed) if committed.duplicate => {
+            let known = key.and_then(|key| run.engine().store().keyed(key));
+            let rows = known.map_or(report.rows_repeated, |known| known.rows);
+            Ok(Ingested { rows, version, duplicate: true })
         }
+        _ => Ok(Ingested { rows, version, duplicate: false }),
     }
 }

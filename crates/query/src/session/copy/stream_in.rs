@@ -12,13 +12,16 @@
 
 use crate::execution::blocking::blocking;
 use crate::rights::{INSERT, Need};
-use crate::session::door::{Run, Session};
-use crate::session::insert::INLINE_BYTES_MAX;
-use crate::session::run::outcome::Outcome;
+use crate::session::define::tables::{create_with, creating, seed};
+use crate::session::insert::rows::{sink, write};
+use crate::session::run::Run;
+use crate::session::run::runner::Runner;
+use crate::session::transaction::check_outside;
+use crate::session::transaction::submit::{submit, submit_empty};
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
 use alluvia_copy::progress::Phase;
-use alluvia_copy::{Assigner, Sink, Wanted, infer_schema};
+use alluvia_copy::{Assigner, Wanted, infer_schema};
 use alluvia_snapshot::{Committed, NewBatch};
 use alluvia_space::ColumnType;
 use alluvia_syntax::statements::definitions::{WithOptions, define};
@@ -28,13 +31,11 @@ use alluvia_values::compact::compact;
 use alluvia_values::widths::pieces;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use futures::future::BoxFuture;
+use futures::StreamExt;
 use futures::stream::BoxStream;
-use futures::{Stream, StreamExt};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What [`Session::append_stream`] did.
+/// What [`Session::append_stream`](crate::Session::append_stream) did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Appended {
     /// Rows taken.
@@ -44,7 +45,7 @@ pub struct Appended {
 }
 
 /// What comes, batch by batch.
-type Rows<'a> = BoxStream<'a, Result<RecordBatch>>;
+pub(crate) type Rows<'a> = BoxStream<'a, Result<RecordBatch>>;
 
 /// Casts batches of changing schemas; knows how many rows came before, so that errors name the row of the whole.
 struct Matched<'a> {
@@ -77,216 +78,149 @@ impl Matched<'_> {
     }
 }
 
-impl Session {
-    /// Takes all rows of `rows` into a table: as one atomic, durable batch, visible when this returns (with `durability = sync`),
-    /// or into the open transaction. Columns are matched by name (exactly, else without regard to case), missing ones are NULL,
-    /// values are cast as INSERT casts them. An error of `rows` ends the statement with nothing applied, and is the error given.
-    pub fn append_stream<'a, S>(&'a self, table: &'a str, rows: S) -> BoxFuture<'a, Result<Appended>>
-    where
-        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
-    {
-        let (rows, text) = (rows.boxed(), format!("/* rows from a program into */ {table}"));
-        self.appending(text, move |run| async move { self.append_rows(&run, table, None, rows).await })
-    }
+/// Takes all rows into a table, as [`Session::append_stream`](crate::Session::append_stream) says.
+pub(crate) async fn append_stream(runner: &Runner, table: &str, rows: Rows<'_>) -> Result<Appended> {
+    let text = format!("/* rows from a program into */ {table}");
+    runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, table, None, rows).await }).await
+}
 
-    /// As [`Session::append_stream`], numbered by a producer: sent again under the same number, the batch is acknowledged and not
-    /// applied twice. Refused in a transaction.
-    pub fn append_numbered<'a, S>(
-        &'a self,
-        table: &'a str,
-        mark: ProducerMark,
-        rows: S,
-    ) -> BoxFuture<'a, Result<Appended>>
-    where
-        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
-    {
-        let (rows, text) = (rows.boxed(), format!("/* numbered rows from a program into */ {table}"));
-        self.appending(text, move |run| async move {
-            self.check_outside("a numbered batch")?;
-            self.append_rows(&run, table, Some(mark), rows).await
-        })
-    }
+/// The same, numbered by a producer. Refused in a transaction.
+pub(crate) async fn append_numbered(
+    runner: &Runner,
+    table: &str,
+    mark: ProducerMark,
+    rows: Rows<'_>,
+) -> Result<Appended> {
+    let text = format!("/* numbered rows from a program into */ {table}");
+    let work = |run: Arc<Run>| async move {
+        check_outside(&run.scope, "a numbered batch")?;
+        append_rows(&run, table, Some(mark), rows).await
+    };
+    runner.run_for(&text, "INGEST", work).await
+}
 
-    /// The last batch of a producer, and its version; `None` if it has none.
-    pub fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {
-        self.engine.store().producer(name)
-    }
+/// The same, into a table that the same batch creates, with a column for each field of `schema`.
+pub(crate) async fn append_to_new(runner: &Runner, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+    let text = format!("/* rows from a program into new */ {table}");
+    runner.run_for(&text, "INGEST", |run| async move { append_rows_to_new(&run, table, schema, rows).await }).await
+}
 
-    /// Runs what takes rows as a statement.
-    fn appending<'a, F, W>(&'a self, text: String, work: F) -> BoxFuture<'a, Result<Appended>>
-    where
-        F: FnOnce(Arc<Run>) -> W + Send + 'a,
-        W: Future<Output = Result<Appended>> + Send + 'a,
-    {
-        Box::pin(async move {
-            let appended = Mutex::new(None);
-            let place = &appended;
-            self.run(&text, |run| async move {
-                *place.lock() = Some(work(run).await?);
-                Ok(Outcome::tagged("INGEST"))
+/// The same, into the table of this name, or into a new one where there is none.
+pub(crate) async fn append_creating(runner: &Runner, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+    let text = format!("/* rows from a program into, or into new */ {table}");
+    let work = |run: Arc<Run>| async move {
+        run.scope.check_usable()?;
+        // The table may be this session's own, and with `durability = relaxed` not visible yet.
+        run.scope.await_own_writes().await?;
+        match run.scope.table_for(Need::Definition, table) {
+            Ok(_) => append_rows(&run, table, None, rows).await,
+            Err(error) if error.kind() == ErrorKind::UndefinedTable => {
+                append_rows_to_new(&run, table, schema, rows).await
+            }
+            Err(error) => Err(error),
+        }
+    };
+    runner.run_for(&text, "INGEST", work).await
+}
+
+async fn append_rows(run: &Arc<Run>, table: &str, producer: Option<ProducerMark>, rows: Rows<'_>) -> Result<Appended> {
+    run.scope.check_usable()?;
+    run.scope.check_writable("INSERT")?;
+    // The table may be this session's own, and with `durability = relaxed` not visible yet.
+    run.scope.await_own_writes().await?;
+    let entry = run.scope.table_for(INSERT, table)?;
+    if run.state().is_open()? {
+        return append_pending(run, &entry, rows).await;
+    }
+    append_batch(run, &entry, NewBatch { producer, ..NewBatch::default() }, rows).await
+}
+
+async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+    run.scope.check_usable()?;
+    run.scope.check_writable("CREATE TABLE")?;
+    let inferred = infer_schema(schema, "the data")?;
+    let columns =
+        inferred.columns.into_iter().map(|column| (column.name, ColumnType::from(column.data_type), column.nullable));
+    let columns: Vec<_> = columns.collect();
+    run.scope.await_own_writes().await?;
+    if run.scope.table_for(Need::Definition, table).is_ok() {
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
+            .with_hint("append to it, choose another name, or drop the table first"));
+    }
+    run.scope.authoriser().database(Privilege::Create)?;
+    let id = run.engine().store().new_table_id();
+    let def = define(id, table, &columns, &WithOptions::default(), seed(run.engine(), id))?;
+    if run.state().is_open()? {
+        let entry = TableEntry::new(Arc::new(def.clone()), Version(0));
+        let (count, rows) = held_rows(run, &entry, rows).await?;
+        run.progress.add_rows(count);
+        create_with(run, def, rows).await?;
+        return Ok(Appended { rows: count, committed: None });
+    }
+    let batch = NewBatch { changes: creating(&run.scope, def.clone())?, ..NewBatch::default() };
+    // The version is ignored for a table that the same batch creates.
+    let entry = Arc::new(TableEntry::new(Arc::new(def), Version(0)));
+    append_batch(run, &entry, batch, rows).await
+}
+
+/// Adds the rows to `batch` and commits it, unless it is empty.
+async fn append_batch(
+    run: &Arc<Run>,
+    entry: &Arc<TableEntry>,
+    mut batch: NewBatch,
+    mut rows: Rows<'_>,
+) -> Result<Appended> {
+    let mut sink = sink(run, &entry.def, entry.changed_at);
+    let mut matched = Matched { entry, known: None, rows: 0 };
+    run.progress.set_phase(Phase::Running);
+    while let Some(next) = rows.next().await {
+        let next = next?;
+        run.token.check()?;
+        if next.num_rows() == 0 {
+            continue;
+        }
+        for piece in pieces(&next, Some(matched.rows))? {
+            run.token.check()?;
+            let piece = matched.assign(&piece)?;
+            run.progress.add_rows(piece.num_rows() as u64);
+            sink = blocking(move || {
+                sink.append(piece)?;
+                Ok(sink)
             })
             .await?;
-            appended.into_inner().ok_or_else(|| Error::internal("rows were taken without a count"))
-        })
-    }
-
-    async fn append_rows(
-        &self,
-        run: &Arc<Run>,
-        table: &str,
-        producer: Option<ProducerMark>,
-        rows: Rows<'_>,
-    ) -> Result<Appended> {
-        self.check_usable()?;
-        self.check_writable("INSERT")?;
-        // The table may be this session's own, and with `durability = relaxed` not visible yet.
-        self.await_own_writes().await?;
-        let entry = self.table_for(INSERT, table)?;
-        if self.is_open()? {
-            return self.append_pending(run, &entry, rows).await;
         }
-        self.append_batch(run, &entry, NewBatch { producer, ..NewBatch::default() }, rows).await
     }
+    // A batch may have to wait until what statements hold is given back: not for its own source.
+    drop(rows);
+    run.token.check()?;
+    run.progress.set_phase(Phase::Finishing);
+    blocking(move || sink.finish()).await?.add_to(&mut batch);
+    let is_empty = matched.rows == 0 && batch.changes.is_empty() && batch.producer.is_none();
+    let committed = match is_empty {
+        true => submit_empty(run).await?,
+        false => Some(submit(run, batch).await?),
+    };
+    Ok(Appended { rows: matched.rows, committed })
+}
 
-    /// As [`Session::append_stream`], into a table that the same batch creates: with a column for each field of `schema`, and
-    /// without dimensions. Names become lower case, as they do in SQL, unless two would become one. If anything fails there is no
-    /// table. In an open transaction table and rows are its own until COMMIT.
-    pub fn append_to_new<'a, S>(
-        &'a self,
-        table: &'a str,
-        schema: &'a Schema,
-        rows: S,
-    ) -> BoxFuture<'a, Result<Appended>>
-    where
-        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
-    {
-        let (rows, text) = (rows.boxed(), format!("/* rows from a program into new */ {table}"));
-        self.appending(text, move |run| async move { self.append_rows_to_new(&run, table, schema, rows).await })
-    }
+async fn append_pending(run: &Arc<Run>, entry: &Arc<TableEntry>, rows: Rows<'_>) -> Result<Appended> {
+    let (count, rows) = held_rows(run, entry, rows).await?;
+    write(run, entry, rows).await?;
+    Ok(Appended { rows: count, committed: None })
+}
 
-    /// As [`Session::append_stream`] where there is a table of this name, else as [`Session::append_to_new`].
-    pub fn append_creating<'a, S>(
-        &'a self,
-        table: &'a str,
-        schema: &'a Schema,
-        rows: S,
-    ) -> BoxFuture<'a, Result<Appended>>
-    where
-        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
-    {
-        let (rows, text) = (rows.boxed(), format!("/* rows from a program into, or into new */ {table}"));
-        self.appending(text, move |run| async move {
-            self.check_usable()?;
-            // The table may be this session's own, and with `durability = relaxed` not visible yet.
-            self.await_own_writes().await?;
-            match self.table_for(Need::Definition, table) {
-                Ok(_) => self.append_rows(&run, table, None, rows).await,
-                Err(error) if error.kind() == ErrorKind::UndefinedTable => {
-                    self.append_rows_to_new(&run, table, schema, rows).await
-                }
-                Err(error) => Err(error),
-            }
-        })
-    }
-
-    async fn append_rows_to_new(
-        &self,
-        run: &Arc<Run>,
-        table: &str,
-        schema: &Schema,
-        rows: Rows<'_>,
-    ) -> Result<Appended> {
-        self.check_usable()?;
-        self.check_writable("CREATE TABLE")?;
-        let inferred = infer_schema(schema, "the data")?;
-        let columns = inferred
-            .columns
-            .into_iter()
-            .map(|column| (column.name, ColumnType::from(column.data_type), column.nullable));
-        let columns: Vec<_> = columns.collect();
-        self.await_own_writes().await?;
-        if self.table_for(Need::Definition, table).is_ok() {
-            return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
-                .with_hint("append to it, choose another name, or drop the table first"));
-        }
-        self.authoriser().database(Privilege::Create)?;
-        let id = self.engine.store().new_table_id();
-        let def = define(id, table, &columns, &WithOptions::default(), self.seed(id))?;
-        if self.is_open()? {
-            let entry = TableEntry::new(Arc::new(def.clone()), Version(0));
-            let (count, rows) = self.held_rows(run, &entry, rows).await?;
-            run.progress.add_rows(count);
-            self.create_with(run, def, rows).await?;
-            return Ok(Appended { rows: count, committed: None });
-        }
-        let batch = NewBatch { changes: self.creating(def.clone())?, ..NewBatch::default() };
-        // The version is ignored for a table that the same batch creates.
-        let entry = Arc::new(TableEntry::new(Arc::new(def), Version(0)));
-        self.append_batch(run, &entry, batch, rows).await
-    }
-
-    /// Adds the rows to `batch` and commits it, unless it is empty.
-    async fn append_batch(
-        &self,
-        run: &Arc<Run>,
-        entry: &Arc<TableEntry>,
-        mut batch: NewBatch,
-        mut rows: Rows<'_>,
-    ) -> Result<Appended> {
-        let inline_bytes_max = INLINE_BYTES_MAX.min(self.engine.store().info().tail_bytes_max / 8);
-        let store = Arc::clone(self.engine.store());
-        let mut sink = Sink::new(store, Arc::clone(&entry.def), entry.changed_at, inline_bytes_max as usize);
-        let mut matched = Matched { entry, known: None, rows: 0 };
-        run.progress.set_phase(Phase::Running);
-        while let Some(next) = rows.next().await {
-            let next = next?;
-            run.token.check()?;
-            if next.num_rows() == 0 {
-                continue;
-            }
-            for piece in pieces(&next, Some(matched.rows))? {
-                run.token.check()?;
-                let piece = matched.assign(&piece)?;
-                run.progress.add_rows(piece.num_rows() as u64);
-                sink = blocking(move || {
-                    sink.append(piece)?;
-                    Ok(sink)
-                })
-                .await?;
-            }
-        }
-        // A batch may have to wait until what statements hold is given back: not for its own source.
-        drop(rows);
+/// All rows, and how many: who drops this in the middle leaves the transaction as it was.
+async fn held_rows(run: &Run, entry: &TableEntry, mut rows: Rows<'_>) -> Result<(u64, Vec<RecordBatch>)> {
+    let mut matched = Matched { entry, known: None, rows: 0 };
+    let mut held = run.scope.held();
+    while let Some(next) = rows.next().await {
+        let next = next?;
         run.token.check()?;
-        run.progress.set_phase(Phase::Finishing);
-        blocking(move || sink.finish()).await?.add_to(&mut batch);
-        let is_empty = matched.rows == 0 && batch.changes.is_empty() && batch.producer.is_none();
-        let committed = match is_empty {
-            true => self.submit_empty(run).await?,
-            false => Some(self.submit(run, batch).await?),
-        };
-        Ok(Appended { rows: matched.rows, committed })
-    }
-
-    async fn append_pending(&self, run: &Arc<Run>, entry: &Arc<TableEntry>, rows: Rows<'_>) -> Result<Appended> {
-        let (count, rows) = self.held_rows(run, entry, rows).await?;
-        self.write(run, entry, rows).await?;
-        Ok(Appended { rows: count, committed: None })
-    }
-
-    /// All rows, and how many: who drops this in the middle leaves the transaction as it was.
-    async fn held_rows(&self, run: &Run, entry: &TableEntry, mut rows: Rows<'_>) -> Result<(u64, Vec<RecordBatch>)> {
-        let mut matched = Matched { entry, known: None, rows: 0 };
-        let mut held = self.held();
-        while let Some(next) = rows.next().await {
-            let next = next?;
+        for piece in pieces(&next, Some(matched.rows))? {
             run.token.check()?;
-            for piece in pieces(&next, Some(matched.rows))? {
-                run.token.check()?;
-                // Copied: until COMMIT whoever sent it may do as they please with its memory.
-                held.push(compact(&matched.assign(&piece)?)?)?;
-            }
+            // Copied: until COMMIT whoever sent it may do as they please with its memory.
+            held.push(compact(&matched.assign(&piece)?)?)?;
         }
-        Ok((matched.rows, held.batches))
     }
+    Ok((matched.rows, held.batches))
 }

@@ -3,38 +3,36 @@
 use crate::answer::{Pinned, Shape};
 use crate::execution::blocking::blocking;
 use crate::rights::Need;
-use crate::session::door::Session;
 use crate::session::run::outcome::Outcome;
+use crate::session::state::scope::Scope;
 use alluvia_catalog::TableEntry;
 use alluvia_syntax::CuboidName;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-impl Session {
-    /// Builds a cuboid, if it is not there, and keeps it.
-    pub(crate) async fn pin_cuboid(&self, name: CuboidName) -> Result<Outcome> {
-        let entry = self.table_for(Need::Ownership, &name.table)?;
-        let shape = Shape::named(&entry.def, &name)?;
-        let engine = Arc::clone(&self.engine);
-        let pinned = blocking(move || engine.pin_cuboid(&entry, &shape)).await?;
-        let outcome = Outcome::done("CALL");
-        Ok(match pinned {
-            Pinned::Now => outcome,
-            Pinned::Later => outcome.with_notice("the table has no sorted rows: the cuboid is built once it has some"),
-        })
-    }
+/// Builds a cuboid, if it is not there, and keeps it.
+pub(crate) async fn pin_cuboid(scope: &Scope, name: CuboidName) -> Result<Outcome> {
+    let entry = scope.table_for(Need::Ownership, &name.table)?;
+    let shape = Shape::named(&entry.def, &name)?;
+    let engine = Arc::clone(&scope.engine);
+    let pinned = blocking(move || engine.pin_cuboid(&entry, &shape)).await?;
+    let outcome = Outcome::done("CALL");
+    Ok(match pinned {
+        Pinned::Now => outcome,
+        Pinned::Later => outcome.with_notice("the table has no sorted rows: the cuboid is built once it has some"),
+    })
+}
 
-    /// From now on the cuboid may be evicted, or with `forget` it is gone; statements that ask for its shape bring it back.
-    pub(crate) async fn unpin_cuboid(&self, name: CuboidName, forget: bool) -> Result<Outcome> {
-        let entry = self.table_for(Need::Ownership, &name.table)?;
-        let shape = Shape::named(&entry.def, &name)?;
-        let (engine, meant, measures) = (Arc::clone(&self.engine), shape.clone(), name.measures.is_some());
-        let dimensions: Vec<usize> = entry.def.levels().map(|(dimension, _, _)| dimension).collect();
-        // One may just be built.
-        match blocking(move || engine.unpin_cuboid(&meant, &dimensions, measures, forget)).await? {
-            0 => Err(no_cuboid(if forget { "" } else { "pinned " }, &entry, &shape, &name)),
-            _ => Ok(Outcome::done("CALL")),
-        }
+/// From now on the cuboid may be evicted, or with `forget` it is gone; statements that ask for its shape bring it back.
+pub(crate) async fn unpin_cuboid(scope: &Scope, name: CuboidName, forget: bool) -> Result<Outcome> {
+    let entry = scope.table_for(Need::Ownership, &name.table)?;
+    let shape = Shape::named(&entry.def, &name)?;
+    let (engine, meant, measures) = (Arc::clone(&scope.engine), shape.clone(), name.measures.is_some());
+    let dimensions: Vec<usize> = entry.def.levels().map(|(dimension, _, _)| dimension).collect();
+    // One may just be built.
+    match blocking(move || engine.unpin_cuboid(&meant, &dimensions, measures, forget)).await? {
+        0 => Err(no_cuboid(if forget { "" } else { "pinned " }, &entry, &shape, &name)),
+        _ => Ok(Outcome::done("CALL")),
     }
 }
 

@@ -3,10 +3,12 @@
 //! Names are looked up in the newest definitions, and the changes committed as a batch like any DDL. Who may: superusers; beside them
 //! owners grant on their tables, and everybody changes their own password and settings.
 
+use crate::engine::Engine;
 use crate::execution::blocking::blocking;
 use crate::rights::{Authoriser, Need, named};
-use crate::session::door::{Run, Session};
+use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use crate::session::transaction::submit::submit;
 use crate::settings::Settings;
 use alluvia_access::Verifier;
 use alluvia_catalog::rights::{BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, RightsChange, RoleId, Secret};
@@ -23,142 +25,131 @@ const NOT_FOR_ROLES: [&str; 4] = ["role", "producer", "producer_epoch", "produce
 const RESERVED: [&str; 5] = ["public", "none", "current_user", "current_role", "session_user"];
 const ROLE_NAME_BYTES_MAX: usize = 63;
 
-impl Session {
-    /// What statements about roles do.
-    pub(crate) async fn role_statement(&self, run: &Arc<Run>, statement: RoleStatement) -> Result<Outcome> {
-        let authoriser = self.authoriser();
-        let (tag, changes, notices) = match statement {
-            RoleStatement::Create { name, options } => {
-                authoriser.superuser("create a role")?;
-                check_name(&name)?;
-                let RoleOptions { login, superuser, password, member_of } = options;
-                let verifier = match password.flatten() {
-                    Some(password) => Some(verifier(password).await?),
-                    None => None,
-                };
-                let member_of = member_of.iter().map(|role| group_of(&authoriser, role)).collect::<Result<_>>()?;
-                let (login, superuser) = (login.unwrap_or(false), superuser.unwrap_or(false));
-                (
-                    "CREATE ROLE",
-                    vec![RightsChange::CreateRole { name, login, superuser, verifier, member_of }],
-                    Vec::new(),
-                )
+/// What statements about roles do.
+pub(crate) async fn role_statement(run: &Arc<Run>, statement: RoleStatement) -> Result<Outcome> {
+    let authoriser = run.scope.authoriser();
+    let (tag, changes, notices) = match statement {
+        RoleStatement::Create { name, options } => {
+            authoriser.superuser("create a role")?;
+            check_name(&name)?;
+            let RoleOptions { login, superuser, password, member_of } = options;
+            let verifier = match password.flatten() {
+                Some(password) => Some(verifier(password).await?),
+                None => None,
+            };
+            let member_of = member_of.iter().map(|role| group_of(&authoriser, role)).collect::<Result<_>>()?;
+            let (login, superuser) = (login.unwrap_or(false), superuser.unwrap_or(false));
+            ("CREATE ROLE", vec![RightsChange::CreateRole { name, login, superuser, verifier, member_of }], Vec::new())
+        }
+        RoleStatement::Alter { name, options } => {
+            let id = role_of(&authoriser, &name)?;
+            let RoleOptions { login, superuser, password, .. } = options;
+            let only_password = login.is_none() && superuser.is_none();
+            if !(only_password && authoriser.role()? == id) {
+                authoriser.superuser("alter another role, or more of one's own than its password and settings")?;
             }
-            RoleStatement::Alter { name, options } => {
-                let id = role_of(&authoriser, &name)?;
-                let RoleOptions { login, superuser, password, .. } = options;
-                let only_password = login.is_none() && superuser.is_none();
-                if !(only_password && authoriser.role()? == id) {
-                    authoriser.superuser("alter another role, or more of one's own than its password and settings")?;
-                }
-                refuse_built_in(id, "altered")?;
-                let password = match password {
-                    None => None,
-                    Some(None) => Some(NewPassword::None),
-                    Some(Some(password)) => Some(NewPassword::Verifier(verifier(password).await?)),
-                };
-                ("ALTER ROLE", vec![RightsChange::AlterRole { id, name: None, login, superuser, password }], Vec::new())
-            }
-            RoleStatement::Rename { name, to } => {
-                authoriser.superuser("rename a role")?;
-                let id = role_of(&authoriser, &name)?;
-                refuse_built_in(id, "renamed")?;
-                check_name(&to)?;
-                let (login, superuser, password) = (None, None, None);
-                (
-                    "ALTER ROLE",
-                    vec![RightsChange::AlterRole { id, name: Some(to), login, superuser, password }],
-                    Vec::new(),
-                )
-            }
-            RoleStatement::Set { name, setting, value } => {
-                let id = own_or_any(&authoriser, &name)?;
-                let setting = self.check_role_setting(&setting, value.as_deref())?.to_owned();
-                ("ALTER ROLE", vec![RightsChange::SetForRole { id, name: setting, value }], Vec::new())
-            }
-            RoleStatement::ResetAll { name } => {
-                ("ALTER ROLE", vec![RightsChange::ResetForRole { id: own_or_any(&authoriser, &name)? }], Vec::new())
-            }
-            RoleStatement::Drop { names, if_exists } => {
-                authoriser.superuser("drop a role")?;
-                let (mut changes, mut notices) = (Vec::new(), Vec::new());
-                for name in names {
-                    match named(authoriser.catalog().rights(), &name) {
-                        Ok(id) if id == authoriser.role()? => {
-                            return Err(Error::new(ErrorKind::InvalidDefinition, "the current role cannot be dropped")
-                                .with_hint("RESET ROLE, or let another superuser do it"));
-                        }
-                        Ok(id) if changes.contains(&RightsChange::DropRole { id }) => {}
-                        Ok(id) => changes.push(RightsChange::DropRole { id }),
-                        Err(_) if if_exists => notices.push(format!("there is no role '{name}' to drop")),
-                        Err(error) => return Err(error),
+            refuse_built_in(id, "altered")?;
+            let password = match password {
+                None => None,
+                Some(None) => Some(NewPassword::None),
+                Some(Some(password)) => Some(NewPassword::Verifier(verifier(password).await?)),
+            };
+            ("ALTER ROLE", vec![RightsChange::AlterRole { id, name: None, login, superuser, password }], Vec::new())
+        }
+        RoleStatement::Rename { name, to } => {
+            authoriser.superuser("rename a role")?;
+            let id = role_of(&authoriser, &name)?;
+            refuse_built_in(id, "renamed")?;
+            check_name(&to)?;
+            let (login, superuser, password) = (None, None, None);
+            ("ALTER ROLE", vec![RightsChange::AlterRole { id, name: Some(to), login, superuser, password }], Vec::new())
+        }
+        RoleStatement::Set { name, setting, value } => {
+            let id = own_or_any(&authoriser, &name)?;
+            let setting = check_role_setting(run.engine(), &setting, value.as_deref())?.to_owned();
+            ("ALTER ROLE", vec![RightsChange::SetForRole { id, name: setting, value }], Vec::new())
+        }
+        RoleStatement::ResetAll { name } => {
+            ("ALTER ROLE", vec![RightsChange::ResetForRole { id: own_or_any(&authoriser, &name)? }], Vec::new())
+        }
+        RoleStatement::Drop { names, if_exists } => {
+            authoriser.superuser("drop a role")?;
+            let (mut changes, mut notices) = (Vec::new(), Vec::new());
+            for name in names {
+                match named(authoriser.catalog().rights(), &name) {
+                    Ok(id) if id == authoriser.role()? => {
+                        return Err(Error::new(ErrorKind::InvalidDefinition, "the current role cannot be dropped")
+                            .with_hint("RESET ROLE, or let another superuser do it"));
                     }
+                    Ok(id) if changes.contains(&RightsChange::DropRole { id }) => {}
+                    Ok(id) => changes.push(RightsChange::DropRole { id }),
+                    Err(_) if if_exists => notices.push(format!("there is no role '{name}' to drop")),
+                    Err(error) => return Err(error),
                 }
-                ("DROP ROLE", changes, notices)
             }
-            RoleStatement::Join { roles, members } => {
-                authoriser.superuser("grant a role")?;
-                let join = |role, member| RightsChange::Join { role, member };
-                ("GRANT ROLE", pairs(&authoriser, &roles, &members, join)?, Vec::new())
-            }
-            RoleStatement::Leave { roles, members } => {
-                authoriser.superuser("revoke a role")?;
-                let leave = |role, member| RightsChange::Leave { role, member };
-                ("REVOKE ROLE", pairs(&authoriser, &roles, &members, leave)?, Vec::new())
-            }
-            RoleStatement::Grant { grant, to } => {
-                let privileges = grant.privileges;
-                let changes =
-                    on_objects(&authoriser, &grant, &to, |on, to| RightsChange::Grant { on, privileges, to })?;
-                let notice = grant.usage.then(|| "schema public may be used by everybody".to_owned());
-                ("GRANT", changes, notice.into_iter().collect())
-            }
-            RoleStatement::Revoke { grant, from } => {
-                let privileges = grant.privileges;
-                if grant.usage && privileges.is_empty() {
-                    return Err(Error::new(ErrorKind::NotSupported, "REVOKE USAGE of a schema is not supported")
-                        .with_hint("revoke what may be done with its tables"));
-                }
-                let revoke = |on, from| RightsChange::Revoke { on, privileges, from };
-                ("REVOKE", on_objects(&authoriser, &grant, &from, revoke)?, Vec::new())
-            }
-        };
-        if !changes.is_empty() {
-            self.change_rights(run, changes).await?;
+            ("DROP ROLE", changes, notices)
         }
-        Ok(notices.into_iter().fold(Outcome::done(tag), Outcome::with_notice))
+        RoleStatement::Join { roles, members } => {
+            authoriser.superuser("grant a role")?;
+            let join = |role, member| RightsChange::Join { role, member };
+            ("GRANT ROLE", pairs(&authoriser, &roles, &members, join)?, Vec::new())
+        }
+        RoleStatement::Leave { roles, members } => {
+            authoriser.superuser("revoke a role")?;
+            let leave = |role, member| RightsChange::Leave { role, member };
+            ("REVOKE ROLE", pairs(&authoriser, &roles, &members, leave)?, Vec::new())
+        }
+        RoleStatement::Grant { grant, to } => {
+            let privileges = grant.privileges;
+            let changes = on_objects(&authoriser, &grant, &to, |on, to| RightsChange::Grant { on, privileges, to })?;
+            let notice = grant.usage.then(|| "schema public may be used by everybody".to_owned());
+            ("GRANT", changes, notice.into_iter().collect())
+        }
+        RoleStatement::Revoke { grant, from } => {
+            let privileges = grant.privileges;
+            if grant.usage && privileges.is_empty() {
+                return Err(Error::new(ErrorKind::NotSupported, "REVOKE USAGE of a schema is not supported")
+                    .with_hint("revoke what may be done with its tables"));
+            }
+            let revoke = |on, from| RightsChange::Revoke { on, privileges, from };
+            ("REVOKE", on_objects(&authoriser, &grant, &from, revoke)?, Vec::new())
+        }
+    };
+    if !changes.is_empty() {
+        change_rights(run, changes).await?;
     }
+    Ok(notices.into_iter().fold(Outcome::done(tag), Outcome::with_notice))
+}
 
-    async fn change_rights(&self, run: &Arc<Run>, changes: Vec<RightsChange>) -> Result<()> {
-        let changes = changes.into_iter().map(|change| Change::Rights { change }).collect();
-        self.submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
-    }
+async fn change_rights(run: &Arc<Run>, changes: Vec<RightsChange>) -> Result<()> {
+    let changes = changes.into_iter().map(|change| Change::Rights { change }).collect();
+    submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
+}
 
-    /// ALTER TABLE ... OWNER TO, of a table that is the session's to change.
-    pub(crate) async fn give_table(&self, run: &Arc<Run>, entry: &TableEntry, owner: &RoleName) -> Result<Outcome> {
-        let authoriser = self.authoriser();
-        let owner = role_of(&authoriser, owner)?;
-        // Else whoever gets it would answer for rows that somebody else wrote.
-        if !authoriser.catalog().rights().is_in(authoriser.role()?, owner) {
-            authoriser.superuser("give a table to a role that one is not in")?;
-        }
-        self.change_rights(run, vec![RightsChange::Own { table: entry.def.id, owner }]).await?;
-        Ok(Outcome::done("ALTER TABLE"))
+/// ALTER TABLE ... OWNER TO, of a table that is the session's to change.
+pub(crate) async fn give_table(run: &Arc<Run>, entry: &TableEntry, owner: &RoleName) -> Result<Outcome> {
+    let authoriser = run.scope.authoriser();
+    let owner = role_of(&authoriser, owner)?;
+    // Else whoever gets it would answer for rows that somebody else wrote.
+    if !authoriser.catalog().rights().is_in(authoriser.role()?, owner) {
+        authoriser.superuser("give a table to a role that one is not in")?;
     }
+    change_rights(run, vec![RightsChange::Own { table: entry.def.id, owner }]).await?;
+    Ok(Outcome::done("ALTER TABLE"))
+}
 
-    /// The setting's canonical name, if roles may have it, and that value.
-    fn check_role_setting(&self, name: &str, value: Option<&str>) -> Result<&'static str> {
-        let name = Settings::canonical(name)?;
-        if NOT_FOR_ROLES.contains(&name) {
-            return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be set for a role"))
-                .with_hint("a session sets it by itself"));
-        }
-        if let Some(value) = value {
-            let defaults = self.engine.default_settings();
-            defaults.clone().set(name, &SettingValue::Text(value.to_owned()), &defaults)?;
-        }
-        Ok(name)
+/// The setting's canonical name, if roles may have it, and that value.
+fn check_role_setting(engine: &Engine, name: &str, value: Option<&str>) -> Result<&'static str> {
+    let name = Settings::canonical(name)?;
+    if NOT_FOR_ROLES.contains(&name) {
+        return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be set for a role"))
+            .with_hint("a session sets it by itself"));
     }
+    if let Some(value) = value {
+        let defaults = engine.default_settings();
+        defaults.clone().set(name, &SettingValue::Text(value.to_owned()), &defaults)?;
+    }
+    Ok(name)
 }
 
 /// What is kept of a password. One that comes as what would be kept is kept as it is, if it costs no more than ours do by much:

@@ -1,233 +1,170 @@
-//! Definitions: CREATE, DROP and ALTER TABLE, and what describes a table.
+//! CREATE, DROP and ALTER TABLE.
 //!
 //! A change is checked against the newest visible definitions and committed as a batch, or added to the open transaction's; if
 //! another session changed the same table in between, the batch is refused with `Conflict` and nothing has happened.
 
+use crate::engine::Engine;
 use crate::errors::signatures::sql_name;
 use crate::rights::Need;
-use crate::session::door::{Run, Session};
-use crate::session::insert::mapping;
+use crate::session::define::roles::give_table;
+use crate::session::insert::rows::{hold, mapping, read_all, stream_into};
+use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::system::{TABLE_NAMES, schema_of};
+use crate::session::select::planning::plan;
+use crate::session::state::scope::Scope;
+use crate::session::transaction::submit::{change, submit};
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{Change, TableEntry, alter};
 use alluvia_snapshot::NewBatch;
 use alluvia_space::{ColumnType, DataType, Ladder, TableDef, sql_identifier};
 use alluvia_syntax::Hints;
-use alluvia_syntax::names::{PUBLIC, SYSTEM};
-use alluvia_syntax::statement::TableName;
 use alluvia_syntax::statements::definitions::{
     AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define,
 };
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
 use std::sync::Arc;
 
-impl Session {
-    /// CREATE TABLE, with or without AS.
-    pub(crate) async fn create_table(&self, run: &Arc<Run>, create: CreateTable, hints: &Hints) -> Result<Outcome> {
-        if self.table_for(Need::Definition, &create.name).is_ok() {
-            if create.if_not_exists {
-                let notice = format!("table '{}' exists already, and is left as it is", create.name);
-                return Ok(Outcome::done("CREATE TABLE").with_notice(notice));
-            }
-            return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name))
-                .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
+/// CREATE TABLE, with or without AS.
+pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hints) -> Result<Outcome> {
+    if run.scope.table_for(Need::Definition, &create.name).is_ok() {
+        if create.if_not_exists {
+            let notice = format!("table '{}' exists already, and is left as it is", create.name);
+            return Ok(Outcome::done("CREATE TABLE").with_notice(notice));
         }
-        let id = self.engine.store().new_table_id();
-        let seed = self.seed(id);
-        let Some(query) = create.query else {
-            let columns = create.columns.into_iter().map(|column| match column.column_type {
-                Some(column_type) => Ok((column.name, column_type, column.nullable)),
-                None => Err(Error::internal(format!("column {} came without a type", column.name))),
-            });
-            let columns = columns.collect::<Result<Vec<_>>>()?;
-            let def = define(id, &create.name, &columns, &create.with, seed)?;
-            self.change(run, self.creating(def)?).await?;
-            return Ok(Outcome::done("CREATE TABLE"));
-        };
-        let planned = self.plan(run, query, hints).await?;
-        let names: Vec<String> = create.columns.into_iter().map(|column| column.name).collect();
-        let columns = columns_of(&planned.schema(), &names)?;
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name))
+            .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
+    }
+    let id = run.engine().store().new_table_id();
+    let seed = seed(run.engine(), id);
+    let Some(query) = create.query else {
+        let columns = create.columns.into_iter().map(|column| match column.column_type {
+            Some(column_type) => Ok((column.name, column_type, column.nullable)),
+            None => Err(Error::internal(format!("column {} came without a type", column.name))),
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
         let def = define(id, &create.name, &columns, &create.with, seed)?;
-        let all: Vec<usize> = (0..def.columns.len()).collect();
-        let mapping = mapping(&def, &all);
-        if self.is_open()? {
-            let rows = self.read_all(run, &planned, &def, &mapping).await?;
-            let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
-            run.progress.add_rows(count as u64);
-            self.create_with(run, def, rows).await?;
-            return Ok(Outcome::done(format!("SELECT {count}")).with_used(planned.used()));
-        }
-        let mut batch = NewBatch { changes: self.creating(def.clone())?, ..NewBatch::default() };
-        // The version is ignored for a table that the same batch creates.
-        let rows = self.stream_into(run, &planned, &Arc::new(def), Version(0), &mapping, &mut batch).await?;
-        let used = planned.used();
-        drop(planned);
-        self.submit(run, batch).await?;
-        Ok(Outcome::done(format!("SELECT {rows}")).with_used(used))
+        change(run, creating(&run.scope, def)?).await?;
+        return Ok(Outcome::done("CREATE TABLE"));
+    };
+    let planned = plan(run, query, hints).await?;
+    let names: Vec<String> = create.columns.into_iter().map(|column| column.name).collect();
+    let columns = columns_of(&planned.schema(), &names)?;
+    let def = define(id, &create.name, &columns, &create.with, seed)?;
+    let all: Vec<usize> = (0..def.columns.len()).collect();
+    let mapping = mapping(&def, &all);
+    if run.state().is_open()? {
+        let rows = read_all(run, &planned, &def, &mapping).await?;
+        let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+        run.progress.add_rows(count as u64);
+        create_with(run, def, rows).await?;
+        return Ok(Outcome::done(format!("SELECT {count}")).with_used(planned.used()));
     }
+    let mut batch = NewBatch { changes: creating(&run.scope, def.clone())?, ..NewBatch::default() };
+    // The version is ignored for a table that the same batch creates.
+    let rows = stream_into(run, &planned, &Arc::new(def), Version(0), &mapping, &mut batch).await?;
+    let used = planned.used();
+    drop(planned);
+    submit(run, batch).await?;
+    Ok(Outcome::done(format!("SELECT {rows}")).with_used(used))
+}
 
-    /// Adds a new table and its rows to the open transaction.
-    pub(crate) async fn create_with(&self, run: &Run, def: TableDef, rows: Vec<RecordBatch>) -> Result<()> {
-        let name = def.name.clone();
-        self.change(run, self.creating(def)?).await?;
-        self.hold(&self.table_for(Need::Definition, &name)?, rows)
+/// Adds a new table and its rows to the open transaction.
+pub(crate) async fn create_with(run: &Run, def: TableDef, rows: Vec<RecordBatch>) -> Result<()> {
+    let name = def.name.clone();
+    change(run, creating(&run.scope, def)?).await?;
+    hold(run, &run.scope.table_for(Need::Definition, &name)?, rows)
+}
+
+/// A new table, which is whose it is that makes it.
+pub(crate) fn creating(scope: &Scope, def: TableDef) -> Result<Vec<Change>> {
+    let (table, owner) = (def.id, scope.authoriser().role()?);
+    let mut changes = vec![Change::CreateTable { def }];
+    if owner != BOOTSTRAP {
+        changes.push(Change::Rights { change: RightsChange::Own { table, owner } });
     }
+    Ok(changes)
+}
 
-    /// A new table, which is whose it is that makes it.
-    pub(crate) fn creating(&self, def: TableDef) -> Result<Vec<Change>> {
-        let (table, owner) = (def.id, self.authoriser().role()?);
-        let mut changes = vec![Change::CreateTable { def }];
-        if owner != BOOTSTRAP {
-            changes.push(Change::Rights { change: RightsChange::Own { table, owner } });
-        }
-        Ok(changes)
-    }
+/// Seed of a new table's weights. Any number will do, as long as tables differ.
+pub(crate) fn seed(engine: &Engine, id: TableId) -> u64 {
+    let mut mixed = (engine.store().clock().wall_micros() as u64) ^ (u64::from(id.0) << 40);
+    // SplitMix64 (Steele et al. 2014).
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
 
-    /// Seed of a new table's weights. Any number will do, as long as tables differ.
-    pub(crate) fn seed(&self, id: TableId) -> u64 {
-        let mut mixed = (self.engine.store().clock().wall_micros() as u64) ^ (u64::from(id.0) << 40);
-        // SplitMix64 (Steele et al. 2014).
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// DROP TABLE, all in one batch.
-    pub(crate) async fn drop_tables(&self, run: &Arc<Run>, names: Vec<String>, if_exists: bool) -> Result<Outcome> {
-        let mut changes = Vec::new();
-        let mut outcome = Outcome::done("DROP TABLE");
-        for name in names {
-            match self.table_for(Need::Ownership, &name) {
-                Ok(entry) => {
-                    let drop = Change::DropTable { id: entry.def.id };
-                    if !changes.contains(&drop) {
-                        changes.push(drop);
-                    }
+/// DROP TABLE, all in one batch.
+pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<String>, if_exists: bool) -> Result<Outcome> {
+    let mut changes = Vec::new();
+    let mut outcome = Outcome::done("DROP TABLE");
+    for name in names {
+        match run.scope.table_for(Need::Ownership, &name) {
+            Ok(entry) => {
+                let drop = Change::DropTable { id: entry.def.id };
+                if !changes.contains(&drop) {
+                    changes.push(drop);
                 }
-                Err(error) if if_exists && error.kind() == ErrorKind::UndefinedTable => {
-                    outcome = outcome.with_notice(format!("there is no table '{name}' to drop"))
-                }
-                Err(error) => return Err(error),
             }
-        }
-        if !changes.is_empty() {
-            self.change(run, changes).await?;
-        }
-        Ok(outcome)
-    }
-
-    /// DROP ... IF EXISTS of what is not built.
-    pub(crate) fn drop_none(&self, command: &'static str, names: &[String]) -> Result<Outcome> {
-        let kind = command.trim_start_matches("DROP ").to_lowercase();
-        let mut outcome = Outcome::done(command);
-        for name in names {
-            if self.table_for(Need::Definition, name).is_ok() {
-                return Err(Error::new(ErrorKind::InvalidDefinition, format!("'{name}' is a table, and no {kind}"))
-                    .with_hint(format!("write DROP TABLE {}", sql_identifier(name))));
-            }
-            outcome = outcome.with_notice(format!("there is no {kind} '{name}' to drop"));
-        }
-        Ok(outcome)
-    }
-
-    /// ALTER TABLE.
-    pub(crate) async fn alter_table(&self, run: &Arc<Run>, statement: AlterTable) -> Result<Outcome> {
-        let entry = match self.table_for(Need::Ownership, &statement.name) {
-            Ok(entry) => entry,
-            Err(error) if statement.if_exists && error.kind() == ErrorKind::UndefinedTable => {
-                let notice = format!("there is no table '{}' to alter", statement.name);
-                return Ok(Outcome::done("ALTER TABLE").with_notice(notice));
+            Err(error) if if_exists && error.kind() == ErrorKind::UndefinedTable => {
+                outcome = outcome.with_notice(format!("there is no table '{name}' to drop"))
             }
             Err(error) => return Err(error),
-        };
-        if let TableChange::Owner(owner) = &statement.change {
-            return self.give_table(run, &entry, owner).await;
         }
-        let def = match altered(&entry.def, statement.change)? {
-            Altered::To(def) => *def,
-            Altered::Nothing(notice) => return Ok(Outcome::done("ALTER TABLE").with_notice(notice)),
-        };
-        if def.name != entry.def.name && self.table_for(Need::Definition, &def.name).is_ok() {
-            return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
-        }
-        def.validate()?;
-        let ladder = (def.options.ladder != entry.def.options.ladder).then_some(def.options.ladder);
-        self.change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
-        let outcome = Outcome::done("ALTER TABLE");
-        Ok(match ladder {
-            Some(ladder) => outcome.with_notice(format!(
-                "ladders begin at {} in what is merged from now on; merged segments keep theirs until they are merged again",
-                ladder.name()
-            )),
-            None => outcome,
-        })
     }
-
-    /// DESCRIBE, SHOW COLUMNS.
-    pub(crate) fn describe_table(&self, name: &TableName) -> Result<Outcome> {
-        let heads = ["column_name", "data_type", "nullable", "role"];
-        if name.schema == SYSTEM {
-            let schema = system_schema(&name.table)?;
-            let rows = schema.fields().iter().map(|field| {
-                let data_type = DataType::from_arrow(field.data_type())
-                    .map_or_else(|| field.data_type().to_string(), |data_type| data_type.sql_name());
-                vec![Some(field.name().clone()), Some(data_type), Some(yes(field.is_nullable())), None]
-            });
-            return Ok(Outcome::table("DESCRIBE", &heads, rows.collect()));
-        }
-        let entry = self.table_for(Need::Definition, &name.table)?;
-        let rows = entry.def.columns.iter().map(|column| {
-            let role = role(&entry.def, column.id);
-            vec![Some(column.name.clone()), Some(column.sql_type()), Some(yes(column.nullable)), role]
-        });
-        Ok(Outcome::table("DESCRIBE", &heads, rows.collect()))
+    if !changes.is_empty() {
+        change(run, changes).await?;
     }
-
-    /// SHOW TABLES.
-    pub(crate) fn show_tables(&self) -> Outcome {
-        let authoriser = self.authoriser();
-        let row = |entry: &Arc<TableEntry>| vec![Some(PUBLIC.to_owned()), Some(entry.def.name.clone())];
-        Outcome::table("SHOW", &["table_schema", "table_name"], authoriser.catalog().tables().map(row).collect())
-    }
-
-    /// SHOW CREATE TABLE.
-    pub(crate) fn show_create(&self, table: &str) -> Result<Outcome> {
-        let entry = self.table_for(Need::Definition, table)?;
-        let row = vec![Some(entry.def.name.clone()), Some(entry.def.show_create())];
-        Ok(Outcome::table("SHOW", &["table_name", "create_table"], vec![row]))
-    }
+    Ok(outcome)
 }
 
-fn system_schema(table: &str) -> Result<SchemaRef> {
-    schema_of(table).ok_or_else(|| {
-        let near = near_names(table, TABLE_NAMES);
-        let hint = match near.as_slice() {
-            [] => format!("system tables are {}", TABLE_NAMES.join(", ")),
-            near => format!("did you mean {}?", near.join(" or ")),
-        };
-        Error::new(ErrorKind::UndefinedTable, format!("there is no table '{SYSTEM}.{table}'")).with_hint(hint)
+/// DROP ... IF EXISTS of what is not built.
+pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[String]) -> Result<Outcome> {
+    let kind = command.trim_start_matches("DROP ").to_lowercase();
+    let mut outcome = Outcome::done(command);
+    for name in names {
+        if scope.table_for(Need::Definition, name).is_ok() {
+            return Err(Error::new(ErrorKind::InvalidDefinition, format!("'{name}' is a table, and no {kind}"))
+                .with_hint(format!("write DROP TABLE {}", sql_identifier(name))));
+        }
+        outcome = outcome.with_notice(format!("there is no {kind} '{name}' to drop"));
+    }
+    Ok(outcome)
+}
+
+/// ALTER TABLE.
+pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result<Outcome> {
+    let entry = match run.scope.table_for(Need::Ownership, &statement.name) {
+        Ok(entry) => entry,
+        Err(error) if statement.if_exists && error.kind() == ErrorKind::UndefinedTable => {
+            let notice = format!("there is no table '{}' to alter", statement.name);
+            return Ok(Outcome::done("ALTER TABLE").with_notice(notice));
+        }
+        Err(error) => return Err(error),
+    };
+    if let TableChange::Owner(owner) = &statement.change {
+        return give_table(run, &entry, owner).await;
+    }
+    let def = match altered(&entry.def, statement.change)? {
+        Altered::To(def) => *def,
+        Altered::Nothing(notice) => return Ok(Outcome::done("ALTER TABLE").with_notice(notice)),
+    };
+    if def.name != entry.def.name && run.scope.table_for(Need::Definition, &def.name).is_ok() {
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
+    }
+    def.validate()?;
+    let ladder = (def.options.ladder != entry.def.options.ladder).then_some(def.options.ladder);
+    change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
+    let outcome = Outcome::done("ALTER TABLE");
+    Ok(match ladder {
+        Some(ladder) => outcome.with_notice(format!(
+            "ladders begin at {} in what is merged from now on; merged segments keep theirs until they are merged again",
+            ladder.name()
+        )),
+        None => outcome,
     })
-}
-
-fn yes(nullable: bool) -> String {
-    if nullable { "YES" } else { "NO" }.to_owned()
-}
-
-/// What a column is to its table: levels of dimensions, measure.
-fn role(def: &TableDef, id: alluvia_types::ColumnId) -> Option<String> {
-    let mut roles: Vec<String> = Vec::new();
-    for (dimension, _, level) in def.levels() {
-        if level.source.column() == id {
-            roles.push(format!("level {}.{}", def.dimensions[dimension].name, level.name));
-        }
-    }
-    if def.measures.contains(&id) {
-        roles.push("measure".to_owned());
-    }
-    (!roles.is_empty()).then(|| roles.join(", "))
 }
 
 /// Columns for the result of a query.

@@ -2,16 +2,18 @@
 //!
 //! Invariants:
 //! - As in PostgreSQL, each value of each row is assigned to its column by itself. Literals go the way of rows of literals alone
-//!   ([`super::values`]): numbers arrive by their digits, whatever is computed beside them. What is computed has its own type.
+//!   ([`crate::session::insert::values`]): numbers arrive by their digits, whatever is computed beside them. What is computed has its own type.
 //! - So each value that is computed is a column of a query of one row, whose subqueries are planned as those of any query. Where there are more
 //!   than [`EACH_MAX`], which would take long to plan, they are VALUES, whose columns have one type each: that of the table's column where
 //!   another would lose digits or words.
 //! - What is the same wherever it stands in a statement is computed once.
 
 use crate::errors::from_datafusion;
-use crate::session::door::{Run, Session};
-use crate::session::run::outcome::Outcome;
+use crate::session::insert::rows::write_rows;
 use crate::session::insert::values::{batch, literals_among};
+use crate::session::run::Run;
+use crate::session::run::outcome::Outcome;
+use crate::session::select::planning::plan;
 use alluvia_catalog::TableEntry;
 use alluvia_copy::Assigner;
 use alluvia_copy::progress::Phase;
@@ -67,41 +69,38 @@ struct Part {
     cells: Vec<(usize, usize)>,
 }
 
-impl Session {
-    /// INSERT of `VALUES` that are not all literals; all rows have as many as there are `targets`.
-    pub(crate) async fn insert_computed(
-        &self,
-        run: &Arc<Run>,
-        values: &Values,
-        entry: &Arc<TableEntry>,
-        targets: &[usize],
-        hints: &Hints,
-    ) -> Result<Outcome> {
-        let (mut arrays, computed) = literals_among(values, entry, targets)?;
-        for &(row, place) in &computed {
-            refuse_of_rows(expr_at(values, row, place)?, self.engine.functions())?;
-        }
-        let asked = asked(values, &computed, &entry.def, targets)?;
-        let planned = self.plan(run, asked.query, hints).await?;
-        let mut stream = planned.execute()?;
-        let mut batches = Vec::new();
-        run.progress.set_phase(Phase::Running);
-        while let Some(next) = stream.next().await {
-            run.token.check()?;
-            batches.push(next.map_err(from_datafusion)?);
-        }
-        let found = concat_batches(&planned.schema(), &batches).map_err(internal)?;
-        let used = planned.used();
-        // A batch may have to wait until what statements hold is given back: not for its own.
-        drop((stream, planned));
-        if found.num_rows() != asked.rows {
-            return Err(Error::internal(format!("{} rows of VALUES became {}", asked.rows, found.num_rows())));
-        }
-        let order = if asked.is_numbered { Some(order_of(&found)?) } else { None };
-        put_in(&mut arrays, &found, order.as_deref(), &asked.parts, &entry.def, targets)?;
-        let rows = tight_batch(batch(entry, arrays, values.rows.len())?);
-        Ok(self.write_rows(run, entry, rows).await?.with_used(used))
+/// INSERT of `VALUES` that are not all literals; all rows have as many as there are `targets`.
+pub(crate) async fn insert_computed(
+    run: &Arc<Run>,
+    values: &Values,
+    entry: &Arc<TableEntry>,
+    targets: &[usize],
+    hints: &Hints,
+) -> Result<Outcome> {
+    let (mut arrays, computed) = literals_among(values, entry, targets)?;
+    for &(row, place) in &computed {
+        refuse_of_rows(expr_at(values, row, place)?, run.engine().functions())?;
     }
+    let wanted = computed_query(values, &computed, &entry.def, targets)?;
+    let planned = plan(run, wanted.query, hints).await?;
+    let mut stream = planned.execute()?;
+    let mut batches = Vec::new();
+    run.progress.set_phase(Phase::Running);
+    while let Some(next) = stream.next().await {
+        run.token.check()?;
+        batches.push(next.map_err(from_datafusion)?);
+    }
+    let found = concat_batches(&planned.schema(), &batches).map_err(internal)?;
+    let used = planned.used();
+    // A batch may have to wait until what statements hold is given back: not for its own.
+    drop((stream, planned));
+    if found.num_rows() != wanted.rows {
+        return Err(Error::internal(format!("{} rows of VALUES became {}", wanted.rows, found.num_rows())));
+    }
+    let order = if wanted.is_numbered { Some(order_of(&found)?) } else { None };
+    put_in(&mut arrays, &found, order.as_deref(), &wanted.parts, &entry.def, targets)?;
+    let rows = tight_batch(batch(entry, arrays, values.rows.len())?);
+    Ok(write_rows(run, entry, rows).await?.with_used(used))
 }
 
 fn internal(error: ArrowError) -> Error {
@@ -113,8 +112,13 @@ fn expr_at(values: &Values, row: usize, place: usize) -> Result<&Expr> {
     expr.ok_or_else(|| Error::internal("a value of a row is missing"))
 }
 
-/// Asks for the values at these rows and places.
-fn asked(values: &Values, computed: &[(usize, usize)], def: &TableDef, targets: &[usize]) -> Result<ComputedQuery> {
+/// The query for the values at these rows and places.
+fn computed_query(
+    values: &Values,
+    computed: &[(usize, usize)],
+    def: &TableDef,
+    targets: &[usize],
+) -> Result<ComputedQuery> {
     let mut exprs: Vec<Expr> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
     let mut parts: BTreeMap<(usize, usize), Vec<(usize, usize)>> = BTreeMap::new();
@@ -130,7 +134,7 @@ fn asked(values: &Values, computed: &[(usize, usize)], def: &TableDef, targets: 
             }
         };
         if exprs.len() > EACH_MAX {
-            return together(values, computed, def, targets);
+            return as_values(values, computed, def, targets);
         }
         parts.entry((place, column)).or_default().push((row, 0));
     }
@@ -147,8 +151,8 @@ fn called(function: &Function) -> Option<String> {
     function.name.0.last().and_then(ObjectNamePart::as_ident).map(name_of)
 }
 
-/// Asks for them as VALUES: rows that have any, by their numbers, with NULL for all else.
-fn together(values: &Values, computed: &[(usize, usize)], def: &TableDef, targets: &[usize]) -> Result<ComputedQuery> {
+/// The query that has the computed values as VALUES: rows that have any, by their numbers, with NULL for all else.
+fn as_values(values: &Values, computed: &[(usize, usize)], def: &TableDef, targets: &[usize]) -> Result<ComputedQuery> {
     let is_computed: HashSet<(usize, usize)> = computed.iter().copied().collect();
     let sorted = |mut numbers: Vec<usize>| {
         numbers.sort_unstable();
@@ -157,7 +161,7 @@ fn together(values: &Values, computed: &[(usize, usize)], def: &TableDef, target
     };
     let rows = sorted(computed.iter().map(|(row, _)| *row).collect());
     let places = sorted(computed.iter().map(|(_, place)| *place).collect());
-    let mut asked = Vec::with_capacity(rows.len());
+    let mut numbered = Vec::with_capacity(rows.len());
     for (at, &row) in rows.iter().enumerate() {
         let mut content = Vec::with_capacity(places.len() + 1);
         content.push(Expr::Value(Value::Number(at.to_string(), false).into()));
@@ -167,10 +171,10 @@ fn together(values: &Values, computed: &[(usize, usize)], def: &TableDef, target
                 false => Expr::Value(Value::Null.into()),
             });
         }
-        asked.push(Parens::with_empty_span(content));
+        numbered.push(Parens::with_empty_span(content));
     }
     let mut query = query_of_row(Vec::new())?;
-    *query.body = SetExpr::Values(Values { explicit_row: false, value_keyword: false, rows: asked });
+    *query.body = SetExpr::Values(Values { explicit_row: false, value_keyword: false, rows: numbered });
     write_out(&mut query, false)?;
     let part = |(at, &place): (usize, &usize)| {
         let cells = rows.iter().enumerate().filter(|(_, row)| is_computed.contains(&(**row, place)));

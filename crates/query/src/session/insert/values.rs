@@ -2,7 +2,7 @@
 //!
 //! Planning costs milliseconds; a durable single-row INSERT should cost little more than its share of an fsync. So VALUES
 //! whose every expression is a literal is built here, by the same builders that COPY uses, and anything else goes through
-//! a query (`super::computed`). Both give the same rows: [`values_rows`] answers `None` unless it is sure.
+//! a query (`insert::computed`). Both give the same rows: [`values_rows`] answers `None` unless it is sure.
 
 use alluvia_catalog::TableEntry;
 use alluvia_space::{Column, DataType, TableDef};

@@ -7,17 +7,18 @@
 //! - Bounds travel beside rows as columns after them, so that whatever carries rows carries bounds, of the same types: see
 //!   [`Answer::with_bounds`].
 
-use crate::session::door::Session;
+use crate::session::prepared::refined::{Refining, refine_statement};
+use crate::session::prepared::{Prepared, execute_prepared};
 use crate::session::run::outcome::Outcome;
-use crate::session::prepared::Prepared;
-use crate::session::select::refine::{Refinement, Refining};
+use crate::session::run::refinement::Refinement;
+use crate::session::run::runner::Runner;
+use crate::session::settings::value;
 use alluvia_types::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use std::sync::Arc;
 
 /// The settings under which a statement reads on until its estimate suffices, as refinements do.
@@ -79,38 +80,31 @@ fn widened(refinement: &Refinement) -> Result<RecordBatch> {
         .map_err(|error| Error::internal(format!("bounds do not fit their values: {error}")))
 }
 
-impl Session {
-    /// As [`Session::execute_prepared`], for somebody who wants the bounds of what is estimated: under `max_error` with
-    /// `error_action = 'escalate'` the statement is refined until that holds, which may read more than it does otherwise.
-    pub fn answer_prepared<'a>(
-        &'a self,
-        prepared: &'a Prepared,
-        values: &'a [ScalarValue],
-    ) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(async move {
-            let is_refined = self.setting_value(MAX_ERROR)? != "0" && self.setting_value(ERROR_ACTION)? == "escalate";
-            if !is_refined {
-                return self.execute_prepared(prepared, values).await.map(Answer::Rows);
-            }
-            let mut refinements = match self.refine_prepared(prepared, values).await? {
-                Refining::Rows(outcome) => return Ok(Answer::Rows(outcome)),
-                Refining::Looks(refinements) => refinements,
-            };
-            let mut last = None;
-            // To its end, which is when the statement has told all.
-            while let Some(refinement) = refinements.next().await {
-                last = Some(refinement?);
-            }
-            let last = last.ok_or_else(|| Error::internal("a statement was refined to nothing"))?;
-            Ok(Answer::Refined(Box::new(last), refinements.into_outcome()))
-        })
+/// Runs a prepared statement for somebody who wants the bounds of what is estimated: under `max_error` with
+/// `error_action = 'escalate'` the statement is refined until that holds.
+pub(crate) async fn answer_prepared(runner: &Runner, prepared: &Prepared, values: &[ScalarValue]) -> Result<Answer> {
+    let scope = &runner.scope;
+    let is_refined = value(scope, MAX_ERROR)? != "0" && value(scope, ERROR_ACTION)? == "escalate";
+    if !is_refined {
+        return execute_prepared(runner, prepared, values).await.map(Answer::Rows);
     }
+    let mut refinements = match refine_statement(runner, prepared.bind(values)?).await? {
+        Refining::Rows(outcome) => return Ok(Answer::Rows(outcome)),
+        Refining::Looks(refinements) => refinements,
+    };
+    let mut last = None;
+    // To its end, which is when the statement has told all.
+    while let Some(refinement) = refinements.next().await {
+        last = Some(refinement?);
+    }
+    let last = last.ok_or_else(|| Error::internal("a statement was refined to nothing"))?;
+    Ok(Answer::Refined(Box::new(last), refinements.into_outcome()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::select::refine::{Bounds, IntervalKind};
+    use crate::session::run::refinement::{Bounds, IntervalKind};
     use arrow::array::{AsArray, Int64Array, StringArray};
     use arrow::datatypes::Int64Type;
     use futures::{FutureExt, TryStreamExt};

@@ -9,7 +9,6 @@
 //! - A fraction comes from here, whichever channel tells it. It never goes back, and is never whole before the statement's end.
 //! - What nobody knows is left out: then phase, rows and rate are all that is told.
 
-use crate::session::door::Session;
 use crate::session::run::outcome::Outcome;
 use crate::used::UsedCounters;
 use alluvia_copy::progress::{Phase, Progress};
@@ -38,7 +37,7 @@ pub struct Report {
 }
 
 impl Report {
-    fn new(elapsed: Duration, progress: &Progress, counters: Option<&UsedCounters>) -> Report {
+    pub(super) fn new(elapsed: Duration, progress: &Progress, counters: Option<&UsedCounters>) -> Report {
         let seconds = elapsed.as_secs_f64();
         let fraction = progress.fraction().or_else(|| counters?.fraction(progress.written()));
         let used = counters.map(UsedCounters::used);
@@ -95,21 +94,6 @@ impl Outcome {
     /// session has run since.
     pub fn report(&self, elapsed: Duration) -> Report {
         Report::new(elapsed, &Progress::default(), self.counters().as_deref())
-    }
-}
-
-impl Session {
-    /// How far the running statement is; `None` if none runs.
-    pub fn report(&self) -> Option<Report> {
-        let (query_id, start) = self.place.entry.running.lock().as_ref().map(|now| (now.query_id, now.start))?;
-        let elapsed = self.engine.store().clock().monotonic().saturating_sub(start);
-        Some(Report::new(elapsed, &self.progress(), self.engine.queries().counters(query_id).as_deref()))
-    }
-
-    /// How often the client wants to be told how far a statement is; `None` if it does not.
-    pub fn progress_interval(&self) -> Option<Duration> {
-        let interval = self.state.lock().settings.progress;
-        (!interval.is_zero()).then_some(interval)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::clients::{Entry, RunningNow};
 use crate::engine::Engine;
 use crate::errors::error_of;
 use crate::execution::guard::guarded_poll;
-use crate::session::door::{State, limit};
+use crate::session::state::State;
 use crate::system::kind_of;
 use alluvia_copy::progress::CancelToken;
 use alluvia_types::{Error, ErrorKind};
@@ -37,7 +37,7 @@ impl Stop {
     pub(crate) fn new(token: CancelToken, timeout: Duration) -> Stop {
         let watched = token.clone();
         // Counted from here, not from when it is first asked: rows that are taken a few at a time are of one statement.
-        let too_long = limit(timeout).map(tokio::time::sleep);
+        let too_long = (!timeout.is_zero()).then(|| tokio::time::sleep(timeout));
         let stopped = async move {
             match too_long {
                 None => watched.cancelled().await,

@@ -1,11 +1,12 @@
-//! EXPLAIN of what is planned; [`super::indexed`] has that of what the index answers.
+//! EXPLAIN of what is planned; [`explain_by_index`] is that of what the index answers.
 //!
 //! Invariant: EXPLAIN ANALYZE ends with what the whole statement used, also where nothing of a table is left in the plan: its version,
 //! lag and stage are those of the answer.
 
-use crate::session::door::{Run, Session};
+use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::accuracy_of;
+use crate::session::select::indexed::explain_by_index;
+use crate::session::select::planning::{accuracy_of, plan_tree};
 use crate::used::UsedCounters;
 use alluvia_syntax::Hints;
 use alluvia_types::Result;
@@ -20,27 +21,24 @@ use datafusion::sql::sqlparser::ast::{self, Query};
 use futures::{StreamExt, stream};
 use std::sync::Arc;
 
-impl Session {
-    /// EXPLAIN [ANALYZE], under the names that the query's columns have.
-    pub(crate) async fn explain_as_named(
-        &self,
-        run: &Run,
-        query: &Query,
-        options: ExplainStatementOptions,
-        hints: &Hints,
-    ) -> Result<Outcome> {
-        if let Some(outcome) = self.explain_by_index(run, query, &options, hints).await? {
-            return Ok(outcome);
-        }
-        let is_of_lines = options.format.as_ref().is_none_or(|format| *format == ExplainFormat::Indent);
-        let tells_use = options.analyze && is_of_lines;
-        let statement = Box::new(Tree::Statement(Box::new(ast::Statement::Query(Box::new(query.clone())))));
-        let tree = Tree::Explain(ExplainStatement { options, statement });
-        let planned = self.plan_tree(run, tree, hints, accuracy_of(run)).await?;
-        let (rows, used) = (planned.execute()?, planned.used());
-        let rows = if tells_use { with_use(rows, Arc::clone(&used)) } else { rows };
-        Ok(Outcome::rows("EXPLAIN", rows).with_used(used))
+/// EXPLAIN [ANALYZE], under the names that the query's columns have.
+pub(crate) async fn explain_as_named(
+    run: &Run,
+    query: &Query,
+    options: ExplainStatementOptions,
+    hints: &Hints,
+) -> Result<Outcome> {
+    if let Some(outcome) = explain_by_index(run, query, &options, hints).await? {
+        return Ok(outcome);
     }
+    let is_of_lines = options.format.as_ref().is_none_or(|format| *format == ExplainFormat::Indent);
+    let tells_use = options.analyze && is_of_lines;
+    let statement = Box::new(Tree::Statement(Box::new(ast::Statement::Query(Box::new(query.clone())))));
+    let tree = Tree::Explain(ExplainStatement { options, statement });
+    let planned = plan_tree(run, tree, hints, accuracy_of(run)).await?;
+    let (rows, used) = (planned.execute()?, planned.used());
+    let rows = if tells_use { with_use(rows, Arc::clone(&used)) } else { rows };
+    Ok(Outcome::rows("EXPLAIN", rows).with_used(used))
 }
 
 /// The rows of a plan with figures, and one more for the statement, if it reads tables.

@@ -2,8 +2,11 @@
 //! ([`alluvia_syntax::told_apart`]), which what is shown does not have.
 
 use crate::execution::planning::plan_apart;
-use crate::session::door::{Run, Session};
+use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use crate::session::select::explain::explain_as_named;
+use crate::session::select::planning::logical_plan;
+use crate::session::select::{query_as_named, query_at_once};
 use alluvia_plan::described_types::told_schema;
 use alluvia_syntax::{Hints, MARK, shown_name, told_apart};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -17,53 +20,50 @@ use datafusion::sql::sqlparser::ast::Query;
 use futures::StreamExt;
 use std::sync::Arc;
 
-impl Session {
-    /// SELECT, VALUES, WITH.
-    pub(crate) async fn query(&self, run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
-        let error = match self.query_as_named(run, &query, hints).await {
-            Err(error) => error,
-            outcome => return outcome,
-        };
-        let (told, error) = instead(&query, error)?;
-        let mut outcome = self.query_at_once(run, &told, hints).await.map_err(|again| either(error, again))?;
-        // What is kept to answer it again has the other names.
-        *run.cached.lock() = None;
-        outcome.rows = outcome.rows.map(shown_rows);
-        Ok(outcome)
-    }
+/// SELECT, VALUES, WITH.
+pub(crate) async fn answer(run: &Run, query: Box<Query>, hints: &Hints) -> Result<Outcome> {
+    let error = match query_as_named(run, &query, hints).await {
+        Err(error) => error,
+        outcome => return outcome,
+    };
+    let (told, error) = instead(&query, error)?;
+    let mut outcome = query_at_once(run, &told, hints).await.map_err(|again| either(error, again))?;
+    // What is kept to answer it again has the other names.
+    *run.cached.lock() = None;
+    outcome.rows = outcome.rows.map(shown_rows);
+    Ok(outcome)
+}
 
-    /// EXPLAIN [ANALYZE].
-    pub(crate) async fn explain(
-        &self,
-        run: &Run,
-        query: Box<Query>,
-        options: ExplainStatementOptions,
-        hints: &Hints,
-    ) -> Result<Outcome> {
-        let error = match self.explain_as_named(run, &query, options.clone(), hints).await {
-            Err(error) => error,
-            outcome => return outcome,
-        };
-        let (told, error) = instead(&query, error)?;
-        self.explain_as_named(run, &told, options, hints).await.map_err(|again| either(error, again))
-    }
+/// EXPLAIN [ANALYZE].
+pub(crate) async fn explain(
+    run: &Run,
+    query: Box<Query>,
+    options: ExplainStatementOptions,
+    hints: &Hints,
+) -> Result<Outcome> {
+    let error = match explain_as_named(run, &query, options.clone(), hints).await {
+        Err(error) => error,
+        outcome => return outcome,
+    };
+    let (told, error) = instead(&query, error)?;
+    explain_as_named(run, &told, options, hints).await.map_err(|again| either(error, again))
+}
 
-    /// The columns that a query gives, with nothing run.
-    pub(crate) async fn columns_of(&self, run: &Run, query: Query, hints: &Hints) -> Result<SchemaRef> {
-        let plan = self.plan_told_apart(run, query, hints).await?;
-        let schema = plan_apart(run.token.clone(), async move { Ok(told_schema(&plan)) }).await?;
-        Ok(shown_schema(&schema))
-    }
+/// The columns that a query gives, with nothing run.
+pub(crate) async fn columns_of(run: &Run, query: Query, hints: &Hints) -> Result<SchemaRef> {
+    let plan = plan_by_distinct_names(run, query, hints).await?;
+    let schema = plan_apart(run.token.clone(), async move { Ok(told_schema(&plan)) }).await?;
+    Ok(shown_schema(&schema))
+}
 
-    /// A query's logical plan; its columns may have the names that nobody writes.
-    pub(crate) async fn plan_told_apart(&self, run: &Run, query: Query, hints: &Hints) -> Result<LogicalPlan> {
-        let error = match self.logical_plan(run, query.clone(), hints).await {
-            Err(error) => error,
-            plan => return plan,
-        };
-        let (told, error) = instead(&query, error)?;
-        self.logical_plan(run, told, hints).await.map_err(|again| either(error, again))
-    }
+/// A query's logical plan; its columns may have the names that nobody writes.
+pub(crate) async fn plan_by_distinct_names(run: &Run, query: Query, hints: &Hints) -> Result<LogicalPlan> {
+    let error = match logical_plan(run, query.clone(), hints).await {
+        Err(error) => error,
+        plan => return plan,
+    };
+    let (told, error) = instead(&query, error)?;
+    logical_plan(run, told, hints).await.map_err(|again| either(error, again))
 }
 
 /// The query that is planned instead of one that was refused for its columns' names, beside the refusal.

@@ -10,19 +10,23 @@
 //!   COMMIT.
 
 use crate::rights::{Authoriser, Need};
-use crate::session::run::auditing::Definer;
-use crate::session::door::{Run, Session, State, failed_transaction};
-use crate::session::state::transaction::Transaction;
 use crate::table::waiting::is_waiting;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{Catalog, Change};
-use alluvia_snapshot::{NewBatch, Snapshot, TableRead};
 use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
 /// Statements of one transaction that may change definitions: all of them are kept, and applied anew where another session changes any.
 const STATEMENTS_MAX: usize = 1 << 12;
+
+/// A statement that changes definitions, and who it is that does.
+#[derive(Clone, Debug)]
+pub(crate) struct Definer {
+    pub(crate) text: Arc<str>,
+    /// Of SET ROLE, when the statement ran; empty for none.
+    pub(crate) acting: Arc<str>,
+}
 
 /// As the log has it: what waits is made by the batch itself, which has no version yet.
 pub(crate) fn in_log(version: Version) -> Version {
@@ -143,61 +147,6 @@ impl PendingDefinitions {
             }));
         }
         (changes, definers)
-    }
-}
-
-impl State {
-    /// The definitions that the session sees; `newest` are the newest visible ones.
-    pub(crate) fn definitions(&mut self, newest: &Arc<Catalog>) -> Result<Arc<Catalog>> {
-        match &mut self.transaction {
-            Transaction::Open(open) => open.definitions(newest),
-            _ => Ok(Arc::clone(newest)),
-        }
-    }
-}
-
-impl Session {
-    /// Whether the open transaction has changed definitions. What is kept between statements is then of no use: it is of others.
-    pub(crate) fn has_own_definitions(&self) -> bool {
-        matches!(&self.state.lock().transaction, Transaction::Open(open) if open.has_own_definitions())
-    }
-
-    /// Changes definitions: in the open transaction, or as a batch of its own.
-    pub(crate) async fn change(&self, run: &Run, changes: Vec<Change>) -> Result<()> {
-        {
-            let newest = self.engine.store().catalog();
-            let mut state = self.state.lock();
-            match &mut state.transaction {
-                Transaction::None => {}
-                Transaction::Open(open) => {
-                    let bytes_max = self.pending_bytes_max();
-                    return open.change(&newest, self.engine.waiting_version(), changes, Definer::of(run), bytes_max);
-                }
-                Transaction::Failed(_) => return Err(failed_transaction()),
-            }
-        }
-        self.submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
-    }
-
-    /// Puts what the open transaction has changed into a snapshot of these tables. Those that only it knows are empty.
-    pub(crate) fn add_own_definitions(&self, snapshot: &mut Snapshot, tables: &[TableId]) -> Result<()> {
-        let mut state = self.state.lock();
-        let Transaction::Open(open) = &mut state.transaction else { return Ok(()) };
-        if !open.has_own_definitions() {
-            return Ok(());
-        }
-        let seen = open.definitions(&snapshot.catalog)?;
-        for table in tables {
-            let Some(entry) = seen.by_id(*table) else {
-                snapshot.tables.remove(table);
-                continue;
-            };
-            let new =
-                || TableRead { entry: Arc::clone(entry), dictionaries: None, segments: Vec::new(), tail: Vec::new() };
-            snapshot.tables.entry(*table).or_insert_with(new).entry = Arc::clone(entry);
-        }
-        snapshot.catalog = seen;
-        Ok(())
     }
 }
 

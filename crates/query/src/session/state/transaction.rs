@@ -11,8 +11,7 @@
 //! - What waits is bounded: rows, the columns that they get when they are read, and definitions.
 
 use crate::rights::Authoriser;
-use crate::session::run::auditing::Definer;
-use crate::session::state::definitions::{PendingDefinitions, in_log};
+use crate::session::state::definitions::{Definer, PendingDefinitions, in_log};
 use crate::settings::Settings;
 use alluvia_catalog::{Catalog, Change, TableEntry};
 use alluvia_snapshot::{NewBatch, NewRows};
