@@ -4,6 +4,7 @@
 //! - One statement of a session at a time; a second one waits ([`runner`]).
 //! - A statement that is committing is not dropped by a cancel: whether it committed must be known.
 //! - Whatever ends a statement (error, cancel, timeout, panic), an open transaction is failed by it.
+//! - A statement reads one snapshot, which its first look pins ([`Run::pinned`]); it holds none while its batch commits.
 //! - [`supervise`] keeps a statement from harming anything but itself, from its start until its last row.
 
 pub(crate) mod auditing;
@@ -21,6 +22,7 @@ use crate::session::state::definitions::Definer;
 use crate::session::state::scope::Scope;
 use crate::settings::Settings;
 use alluvia_copy::progress::{CancelToken, Progress};
+use alluvia_snapshot::Snapshot;
 use alluvia_types::Version;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
@@ -42,6 +44,8 @@ pub(crate) struct Run {
     pub(crate) cached: Mutex<Option<Arc<CachedStatement>>>,
     /// Set if its answer is to be refined.
     pub(crate) refining: OnceLock<Arc<RefinementSlot>>,
+    /// What it reads, from its first look on.
+    pinned: Mutex<Option<Arc<Snapshot>>>,
     /// Set to the version that its batch had before, if its producer had sent it before.
     pub(crate) repeated: Arc<OnceLock<Version>>,
 }
@@ -60,6 +64,7 @@ impl Run {
             query_id: 0,
             cached: Mutex::default(),
             refining: OnceLock::new(),
+            pinned: Mutex::default(),
             repeated: Arc::default(),
         }
     }
@@ -72,6 +77,21 @@ impl Run {
     /// The state of its session, locked.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.scope.state.lock()
+    }
+
+    /// The snapshot that the statement has pinned, if any part of it has looked.
+    pub(crate) fn pinned(&self) -> Option<Arc<Snapshot>> {
+        self.pinned.lock().clone()
+    }
+
+    /// All further looks of the statement are at this snapshot.
+    pub(crate) fn pin(&self, snapshot: &Arc<Snapshot>) {
+        *self.pinned.lock() = Some(Arc::clone(snapshot));
+    }
+
+    /// The statement reads nothing more: a batch may have to wait until what statements hold is given back, and must not wait for its own.
+    pub(crate) fn unpin(&self) {
+        *self.pinned.lock() = None;
     }
 
     /// The statement as what changes definitions.

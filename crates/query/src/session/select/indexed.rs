@@ -1,6 +1,6 @@
 //! Statements that the index answers, without a plan.
 //!
-//! Invariant: whatever the index does not answer goes the general way, on a snapshot of its own; so does everything while the
+//! Invariant: whatever the index does not answer goes the general way, on the same snapshot; so does everything while the
 //! open transaction has rows of the table, which are in no index, or definitions of its own.
 
 use crate::answer::{
@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::execution::blocking::blocking;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::{own_freshness, pin, sample_fraction_of};
+use crate::session::select::pin::{own_freshness, pin, read_of, sample_fraction_of};
 use crate::session::select::planning::schema_of;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
@@ -217,8 +217,8 @@ fn may_answer(run: &Run, hints: &Hints) -> Result<bool> {
 async fn pinned(run: &Run, statement: &Statement, hints: &Hints) -> Result<Option<(Arc<Snapshot>, TableRead)>> {
     run.scope.await_own_writes().await?;
     let table = TableReference::bare(statement.table.clone());
-    let snapshot = Arc::new(pin(run, std::slice::from_ref(&table), hints)?);
-    let read = snapshot.tables.values().next().cloned();
+    let snapshot = pin(run, std::slice::from_ref(&table), hints)?;
+    let read = read_of(&snapshot, &statement.table).cloned();
     Ok(read.map(|read| (snapshot, read)))
 }
 

@@ -1,6 +1,6 @@
 //! Statements over the drawn rows of one box, whose plan is known but for its rows.
 //!
-//! Invariant: whatever has no outline goes the general way, on a snapshot of its own; so do errors of making one, which it tells, and
+//! Invariant: whatever has no outline goes the general way, on the same snapshot; so do errors of making one, which it tells, and
 //! everything while the open transaction has definitions of its own.
 
 use crate::errors::error_of;
@@ -9,7 +9,7 @@ use crate::execution::planning::plan_apart;
 use crate::sample::{DrawnQuery, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, SamplePlanner};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::pin;
+use crate::session::select::pin::{pin, read_of};
 use crate::session::select::planning::{Brought, catalog_query, planning_state, statement_context};
 use crate::table::AlluviaTable;
 use alluvia_snapshot::Snapshot;
@@ -31,8 +31,8 @@ pub(crate) async fn answer_by_outline(run: &Run, query: &Query, hints: &Hints) -
     let Some(asked) = DrawnQuery::of(query) else { return Ok(None) };
     run.scope.await_own_writes().await?;
     let table = TableReference::bare(asked.table());
-    let snapshot = Arc::new(pin(run, std::slice::from_ref(&table), hints)?);
-    let Some(entry) = snapshot.tables.values().next().map(|read| Arc::clone(&read.entry)) else {
+    let snapshot = pin(run, std::slice::from_ref(&table), hints)?;
+    let Some(entry) = read_of(&snapshot, asked.table()).map(|read| Arc::clone(&read.entry)) else {
         return Ok(None);
     };
     let Some(filters) = asked.filters(&entry.def) else { return Ok(None) };

@@ -5,6 +5,7 @@
 //!
 //! Invariants:
 //! - No table is scanned that was not named here, and none that the session may not read.
+//! - A statement pins once: the index tried, an outline, a plan, and whatever is planned again read one version by one set of definitions.
 //! - What was pinned, the session has read: no later statement of it reads below.
 
 use crate::rights::Need;
@@ -13,18 +14,32 @@ use crate::session::state::transaction::Transaction;
 use crate::settings::Settings;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{Catalog, TableEntry};
-use alluvia_snapshot::{Snapshot, Want};
+use alluvia_snapshot::{Snapshot, TableRead, Want};
 use alluvia_syntax::Hints;
 use alluvia_syntax::names::PUBLIC;
 use alluvia_syntax::units::{parse_fraction, parse_freshness};
-use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId};
+use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId, Version};
 use datafusion::common::TableReference;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pins the snapshot that a statement over these tables reads, which the session must be allowed to: no table that is not named
-/// here can be scanned.
-pub(crate) fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Result<Snapshot> {
+/// The snapshot that a statement over these tables reads, which the session must be allowed to: no table that is not named here can be
+/// scanned. The statement's first look pins it, and all further ones have it.
+pub(crate) fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Result<Arc<Snapshot>> {
+    let pinned = run.pinned();
+    if let Some(pinned) = &pinned
+        && tables_of(references, &pinned.catalog).iter().all(|table| pinned.tables.contains_key(table))
+    {
+        return Ok(Arc::clone(pinned));
+    }
+    // A look at other tables than before is at the version of before.
+    let snapshot = Arc::new(pin_new(run, references, hints, pinned.map(|pinned| pinned.version))?);
+    run.pin(&snapshot);
+    Ok(snapshot)
+}
+
+/// Pins a snapshot of these tables, at this version if one is given.
+fn pin_new(run: &Run, references: &[TableReference], hints: &Hints, version: Option<Version>) -> Result<Snapshot> {
     let store = run.engine().store();
     let authoriser = run.scope.resolver()?;
     let mut catalog = Arc::clone(authoriser.catalog());
@@ -39,7 +54,7 @@ pub(crate) fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Re
             match &state.transaction {
                 Transaction::Open(_) if hints.freshness.is_some() => return Err(hint_in_transaction()),
                 Transaction::Open(open) => (open.version, Some(open.version)),
-                _ => (state.seen, None),
+                _ => (state.seen, version),
             }
         };
         let mut snapshot = store.snapshot(&Want { freshness, at_least, exactly, tables: tables.clone() })?;
@@ -51,6 +66,12 @@ pub(crate) fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Re
         }
         catalog = Arc::clone(&snapshot.catalog);
     }
+}
+
+/// A user table in a snapshot that was pinned for it, perhaps beside others.
+pub(crate) fn read_of<'a>(snapshot: &'a Snapshot, table: &str) -> Option<&'a TableRead> {
+    let entry = snapshot.catalog.table(table).ok()?;
+    snapshot.tables.get(&entry.def.id)
 }
 
 /// The user tables among the names in a statement. Names of functions and unknown names are planning's to judge.

@@ -108,7 +108,7 @@ pub(crate) async fn plan_tree(run: &Run, tree: Tree, hints: &Hints, accuracy: Op
     let accuracy = accuracy.filter(|_| !brought.has_bounds);
     let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
     run.scope.await_own_writes().await?;
-    let snapshot = Arc::new(pin(run, &references, hints)?);
+    let snapshot = pin(run, &references, hints)?;
     unplanned(run, tree, brought.of_catalog, snapshot, hints, accuracy)?.plan().await
 }
 
@@ -160,7 +160,7 @@ pub(crate) async fn logical_plan(run: &Run, query: Query, hints: &Hints) -> Resu
     let mut tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query))));
     let Brought { of_catalog, .. } = catalog_query(run, &mut tree, hints)?;
     let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
-    let snapshot = Arc::new(pin(run, &references, hints)?);
+    let snapshot = pin(run, &references, hints)?;
     let (mut state, _, _) = planner(run, &snapshot, hints, true, None)?;
     if of_catalog {
         let registered =

@@ -45,6 +45,7 @@ pub(crate) async fn submit(run: &Run, batch: NewBatch) -> Result<Committed> {
 
 /// The same, of the statements that have changed definitions by it.
 pub(crate) async fn submit_of(run: &Run, mut batch: NewBatch, definers: &[Definer]) -> Result<Committed> {
+    run.unpin();
     let store = Arc::clone(run.engine().store());
     let audits = match before_commit(run, &batch, definers).await {
         Ok(audits) => audits,
