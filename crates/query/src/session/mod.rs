@@ -16,9 +16,9 @@
 //! | `run` | one statement on its way: in turn, supervised, recorded, audited |
 //! | `state` | what a session remembers between statements |
 //!
-//! A part is functions, and types of its own. What runs within a statement takes the statement, [`run::Run`]; what runs without one takes
-//! what all statements of a session work with, [`state::scope::Scope`]; what runs a statement takes [`run::runner::Runner`]. None takes a
-//! [`Session`].
+//! A part is functions, and types of its own. What runs within a statement takes the statement, [`run::Run`]; what runs
+//! without one takes what all statements of a session work with, [`state::scope::Scope`]; what runs a statement takes
+//! [`run::runner::Runner`]. None takes a [`Session`].
 
 mod copy;
 mod define;

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - A body is one atomic batch, as a COPY without `BATCH_ROWS` is, and goes the same way.
-//! - Of two batches with one key for one table the second is acknowledged as the first was, and not applied, for seven days.
+//! - Of two batches with one key for one table the second is acknowledged as the first was, and not applied, for seven
+//!   days.
 
 use crate::rights::INSERT;
 use crate::session::copy::{copy_context, store_of};

@@ -1,9 +1,11 @@
-//! COPY, and rows that programs and servers hand in: names become tables, queries become streams; files and formats are the room `copy`'s.
+//! COPY, and rows that programs and servers hand in: names become tables, queries become streams; files and formats are
+//! the room `copy`'s.
 //!
 //! Invariants:
 //! - A session has the standard input and output that its caller hands in with a statement, and no other.
 //! - Which files and URLs it may name is decided by whose session it is, here and nowhere else.
-//! - What a COPY commits, the session has written from that moment on, also when the COPY then fails, is cancelled or dropped.
+//! - What a COPY commits, the session has written from that moment on, also when the COPY then fails, is cancelled or
+//!   dropped.
 //! - A COPY that is one batch has the number of the session's producer, as any other batch of the session.
 //! - Within a transaction the rows of a COPY FROM are the transaction's, and wait in memory for its COMMIT.
 

@@ -3,11 +3,13 @@
 //! Invariants:
 //! - All rows or none: a batch that cannot be read or does not fit ends the statement, and what was staged is dropped.
 //! - Batches may differ in their schemas (a program that sends what it has): each is matched by name on its own.
-//! - In an open transaction the rows are its own until COMMIT; they are in memory, and bounded. Whatever is wrong with them, or with
-//!   their schema or their table, fails it, as an INSERT's error does: all of it is looked at within the statement.
-//! - Rows with a producer's number of their own are a batch of its own: outside of a transaction, whose COMMIT has its number.
-//! - Rows that share their values come in pieces, which are bounded by what they come to when each is written out: however often a batch
-//!   names one value, no more memory is taken at a time.
+//! - In an open transaction the rows are its own until COMMIT; they are in memory, and bounded. Whatever is wrong with
+//!   them, or with their schema or their table, fails it, as an INSERT's error does: all of it is looked at within the
+//!   statement.
+//! - Rows with a producer's number of their own are a batch of its own: outside of a transaction, whose COMMIT has its
+//!   number.
+//! - Rows that share their values come in pieces, which are bounded by what they come to when each is written out:
+//!   however often a batch names one value, no more memory is taken at a time.
 //! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
 
 use crate::execution::blocking::blocking;

@@ -1,7 +1,7 @@
 //! CREATE, ALTER and DROP ROLE, GRANT, REVOKE, ALTER TABLE ... OWNER TO.
 //!
-//! Names are looked up in the newest definitions, and the changes committed as a batch like any DDL. Who may: superusers; beside them
-//! owners grant on their tables, and everybody changes their own password and settings.
+//! Names are looked up in the newest definitions, and the changes committed as a batch like any DDL. Who may:
+//! superusers; beside them owners grant on their tables, and everybody changes their own password and settings.
 
 use crate::engine::Engine;
 use crate::execution::blocking::blocking;
@@ -152,8 +152,8 @@ fn check_role_setting(engine: &Engine, name: &str, value: Option<&str>) -> Resul
     Ok(name)
 }
 
-/// What is kept of a password. One that comes as what would be kept is kept as it is, if it costs no more than ours do by much:
-/// everybody sets their own.
+/// What is kept of a password. One that comes as what would be kept is kept as it is, if it costs no more than ours do
+/// by much: everybody sets their own.
 async fn verifier(password: Secret) -> Result<Secret> {
     let text = password.reveal();
     if text.is_empty() {

@@ -1,7 +1,8 @@
 //! CREATE, DROP and ALTER TABLE.
 //!
-//! A change is checked against the newest visible definitions and committed as a batch, or added to the open transaction's; if
-//! another session changed the same table in between, the batch is refused with `Conflict` and nothing has happened.
+//! A change is checked against the newest visible definitions and committed as a batch, or added to the open
+//! transaction's; if another session changed the same table in between, the batch is refused with `Conflict` and
+//! nothing has happened.
 
 use crate::engine::Engine;
 use crate::errors::signatures::sql_name;

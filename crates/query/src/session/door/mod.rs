@@ -1,7 +1,7 @@
 //! The door of a session: what clients call, and nothing else. Each method hands on to the part that does it.
 //!
-//! [`statements`] has what runs SQL, [`rows`] what takes rows of programs; who the session is for, its settings and how its transaction
-//! stands are here.
+//! [`statements`] has what runs SQL, [`rows`] what takes rows of programs; who the session is for, its settings and how
+//! its transaction stands are here.
 
 mod rows;
 mod statements;
@@ -60,9 +60,9 @@ impl Session {
         self.scope().id
     }
 
-    /// States who the session is for: from now on it may what they may, and has the settings of their role. Whoever calls this
-    /// has seen their password, or trusts them. Whoever it is, COPY names from now on only what servers' clients may
-    /// ([`EngineOptions::served`](crate::EngineOptions::served)).
+    /// States who the session is for: from now on it may what they may, and has the settings of their role. Whoever
+    /// calls this has seen their password, or trusts them. Whoever it is, COPY names from now on only what servers'
+    /// clients may ([`EngineOptions::served`](crate::EngineOptions::served)).
     pub fn introduce(&self, client: Client) {
         let who = self.scope().introduce(client);
         let catalog = self.scope().engine.store().catalog();
@@ -78,7 +78,8 @@ impl Session {
         }
     }
 
-    /// Whether a server that lets somebody in under this name lets in whom the session is for: names go from role to role.
+    /// Whether a server that lets somebody in under this name lets in whom the session is for: names go from role to
+    /// role.
     pub fn is_still(&self, user: &str) -> bool {
         let now = self.scope().who(user);
         self.scope().state().who == now
@@ -90,16 +91,16 @@ impl Session {
         self.scope().engine.trusted(&client.user, client.protocol, peer, kind)
     }
 
-    /// Another session for the same client, with this one's settings, which sees what this one has read and written. It has no
-    /// transaction and no cursors. Refused while a producer is set.
+    /// Another session for the same client, with this one's settings, which sees what this one has read and written. It
+    /// has no transaction and no cursors. Refused while a producer is set.
     pub fn sibling(&self) -> Result<Session> {
         let sibling = self.scope().engine.session();
         sibling::inherit(sibling.scope(), self.scope())?;
         Ok(sibling)
     }
 
-    /// Sees from now on what a sibling has read and written, and if that was kept, takes over what was set there. For the end of
-    /// its transaction.
+    /// Sees from now on what a sibling has read and written, and if that was kept, takes over what was set there. For
+    /// the end of its transaction.
     pub fn follow(&self, sibling: &Session, is_kept: bool) {
         sibling::follow(self.scope(), sibling.scope(), is_kept);
     }
@@ -119,14 +120,14 @@ impl Session {
         self.scope().state().savepoints()
     }
 
-    /// Something outside of a statement went wrong (a protocol error, a value that cannot be read): an open transaction can only
-    /// end, as after a statement's error.
+    /// Something outside of a statement went wrong (a protocol error, a value that cannot be read): an open transaction
+    /// can only end, as after a statement's error.
     pub fn fail_transaction(&self) {
         self.scope().state().fail_transaction();
     }
 
-    /// Rolls back a transaction that nobody goes on with. It can only be ended then, and its COMMIT is an error: whoever comes back to it
-    /// is told, and nothing that was meant for it is committed by itself.
+    /// Rolls back a transaction that nobody goes on with. It can only be ended then, and its COMMIT is an error:
+    /// whoever comes back to it is told, and nothing that was meant for it is committed by itself.
     pub fn abandon_transaction(&self) {
         abandon(self.scope());
     }
@@ -141,8 +142,8 @@ impl Session {
         settings::start_with(self.scope(), name, value)
     }
 
-    /// Limits statements, unless a role or the client states another limit later: RESET goes back to this one. Zero is none. For
-    /// sessions of clients whom nobody watches.
+    /// Limits statements, unless a role or the client states another limit later: RESET goes back to this one. Zero is
+    /// none. For sessions of clients whom nobody watches.
     pub fn limit_statements(&self, statement_timeout: Duration) {
         self.scope().state().limit_statements(statement_timeout);
     }
@@ -152,8 +153,8 @@ impl Session {
         self.scope().state().settings.statement_timeout
     }
 
-    /// How long the session's transactions may wait for their next statement; zero is no limit. It is for whoever serves the session
-    /// to end one that waits longer.
+    /// How long the session's transactions may wait for their next statement; zero is no limit. It is for whoever
+    /// serves the session to end one that waits longer.
     pub fn idle_transaction_timeout(&self) -> Duration {
         self.scope().state().settings.idle_transaction_timeout
     }

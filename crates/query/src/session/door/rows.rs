@@ -30,9 +30,10 @@ impl Session {
         BatchBuilder::new(&self.runner)
     }
 
-    /// Takes all rows of `rows` into a table: as one atomic, durable batch, visible when this returns (with `durability = sync`),
-    /// or into the open transaction. Columns are matched by name (exactly, else without regard to case), missing ones are NULL,
-    /// values are cast as INSERT casts them. An error of `rows` ends the statement with nothing applied, and is the error given.
+    /// Takes all rows of `rows` into a table: as one atomic, durable batch, visible when this returns (with `durability
+    /// = sync`), or into the open transaction. Columns are matched by name (exactly, else without regard to case),
+    /// missing ones are NULL, values are cast as INSERT casts them. An error of `rows` ends the statement with nothing
+    /// applied, and is the error given.
     pub fn append_stream<'a, S>(&'a self, table: &'a str, rows: S) -> BoxFuture<'a, Result<Appended>>
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
@@ -40,8 +41,8 @@ impl Session {
         Box::pin(append_stream(&self.runner, table, rows.boxed()))
     }
 
-    /// As [`Session::append_stream`], numbered by a producer: sent again under the same number, the batch is acknowledged and not
-    /// applied twice. Refused in a transaction.
+    /// As [`Session::append_stream`], numbered by a producer: sent again under the same number, the batch is
+    /// acknowledged and not applied twice. Refused in a transaction.
     pub fn append_numbered<'a, S>(
         &'a self,
         table: &'a str,
@@ -54,9 +55,9 @@ impl Session {
         Box::pin(append_numbered(&self.runner, table, mark, rows.boxed()))
     }
 
-    /// As [`Session::append_stream`], into a table that the same batch creates: with a column for each field of `schema`, and
-    /// without dimensions. Names become lower case, as they do in SQL, unless two would become one. If anything fails there is no
-    /// table. In an open transaction table and rows are its own until COMMIT.
+    /// As [`Session::append_stream`], into a table that the same batch creates: with a column for each field of
+    /// `schema`, and without dimensions. Names become lower case, as they do in SQL, unless two would become one. If
+    /// anything fails there is no table. In an open transaction table and rows are its own until COMMIT.
     pub fn append_to_new<'a, S>(
         &'a self,
         table: &'a str,
@@ -87,7 +88,8 @@ impl Session {
         self.scope().engine.store().producer(name)
     }
 
-    /// The batch that had this key before; its body need not be looked at. Refuses what can be refused without the body.
+    /// The batch that had this key before; its body need not be looked at. Refuses what can be refused without the
+    /// body.
     pub fn ingested_before(&self, ingest: &Ingest) -> Result<Option<Ingested>> {
         ingested_before(self.scope(), ingest)
     }

@@ -1,11 +1,12 @@
 //! INSERT of rows of which something is computed: `VALUES (lower('A'), 1.50), ('b', now())`.
 //!
 //! Invariants:
-//! - As in PostgreSQL, each value of each row is assigned to its column by itself. Literals go the way of rows of literals alone
-//!   ([`crate::session::insert::values`]): numbers arrive by their digits, whatever is computed beside them. What is computed has its own type.
-//! - So each value that is computed is a column of a query of one row, whose subqueries are planned as those of any query. Where there are more
-//!   than [`EACH_MAX`], which would take long to plan, they are VALUES, whose columns have one type each: that of the table's column where
-//!   another would lose digits or words.
+//! - As in PostgreSQL, each value of each row is assigned to its column by itself. Literals go the way of rows of
+//!   literals alone ([`crate::session::insert::values`]): numbers arrive by their digits, whatever is computed beside
+//!   them. What is computed has its own type.
+//! - So each value that is computed is a column of a query of one row, whose subqueries are planned as those of any
+//!   query. Where there are more than [`EACH_MAX`], which would take long to plan, they are VALUES, whose columns have
+//!   one type each: that of the table's column where another would lose digits or words.
 //! - What is the same wherever it stands in a statement is computed once.
 
 use crate::errors::from_datafusion;
@@ -184,8 +185,8 @@ fn as_values(values: &Values, computed: &[(usize, usize)], def: &TableDef, targe
     Ok(ComputedQuery { query, rows: rows.len(), is_numbered: true, parts })
 }
 
-/// A value as what its column holds, where a type that it has in common with others would make another thing of it: texts of a date and of a
-/// timestamp are two, and a whole number of many digits is none as a double.
+/// A value as what its column holds, where a type that it has in common with others would make another thing of it:
+/// texts of a date and of a timestamp are two, and a whole number of many digits is none as a double.
 fn as_stored(expr: Expr, def: &TableDef, targets: &[usize], place: usize) -> Expr {
     use DataType::{Decimal, Int16, Int32, Int64, Text};
     let column = targets.get(place).and_then(|column| def.columns.get(*column));
@@ -259,7 +260,8 @@ fn put_in(
     Ok(())
 }
 
-/// Refuses what would make another thing of the other values of a row: aggregates, windows, and functions that give several rows.
+/// Refuses what would make another thing of the other values of a row: aggregates, windows, and functions that give
+/// several rows.
 fn refuse_of_rows(expr: &Expr, state: &SessionState) -> Result<()> {
     match visit(expr, &mut OfRows { state, queries: 0 }) {
         ControlFlow::Continue(()) => Ok(()),

@@ -1,9 +1,10 @@
 //! INSERT: the rows of VALUES and of queries.
 //!
 //! Invariants:
-//! - Rows of literals are bound without a query ([`values`]), rows of which something is computed by one ([`computed`]), and the rows of any
-//!   other query as they come.
-//! - The table's definition is the one that the rows are checked against: its version travels with them, and COMMIT refuses another.
+//! - Rows of literals are bound without a query ([`values`]), rows of which something is computed by one
+//!   ([`computed`]), and the rows of any other query as they come.
+//! - The table's definition is the one that the rows are checked against: its version travels with them, and COMMIT
+//!   refuses another.
 
 pub(crate) mod computed;
 pub(crate) mod rows;

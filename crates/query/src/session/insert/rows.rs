@@ -1,11 +1,12 @@
 //! Rows on their way into the open transaction, or into a batch of their own.
 //!
-//! A batch is small (its rows travel in the log) or large (its rows are staged as segments that the log names); which, is
-//! known only when the rows have come. [`Sink`] decides; it blocks while segments are written, so it is moved to a blocking
-//! thread and back.
+//! A batch is small (its rows travel in the log) or large (its rows are staged as segments that the log names); which,
+//! is known only when the rows have come. [`Sink`] decides; it blocks while segments are written, so it is moved to a
+//! blocking thread and back.
 //!
 //! Invariants:
-//! - Rows of a statement go into the transaction that was open when the statement began; one that has failed since takes nothing.
+//! - Rows of a statement go into the transaction that was open when the statement began; one that has failed since
+//!   takes nothing.
 //! - What a transaction holds in memory is bounded, and checked while rows come.
 
 use crate::errors::from_datafusion;
@@ -141,8 +142,8 @@ pub(crate) async fn read_all(
     Ok(held.batches)
 }
 
-/// What takes a query's rows. Dropped, a sink waits for what it stages, and removes it: if that is because the statement was stopped, on a
-/// thread that may wait, since whoever stopped it is told at once.
+/// What takes a query's rows. Dropped, a sink waits for what it stages, and removes it: if that is because the
+/// statement was stopped, on a thread that may wait, since whoever stopped it is told at once.
 struct Apart {
     /// `None` at its end.
     sink: Option<Sink>,

@@ -1,8 +1,9 @@
 //! The fast path of INSERT: rows of literals, bound to columns without planning a query.
 //!
-//! Planning costs milliseconds; a durable single-row INSERT should cost little more than its share of an fsync. So VALUES
-//! whose every expression is a literal is built here, by the same builders that COPY uses, and anything else goes through
-//! a query (`insert::computed`). Both give the same rows: [`values_rows`] answers `None` unless it is sure.
+//! Planning costs milliseconds; a durable single-row INSERT should cost little more than its share of an fsync. So
+//! VALUES whose every expression is a literal is built here, by the same builders that COPY uses, and anything else
+//! goes through a query (`insert::computed`). Both give the same rows: [`values_rows`] answers `None` unless it is
+//! sure.
 
 use alluvia_catalog::TableEntry;
 use alluvia_space::{Column, DataType, TableDef};
@@ -16,8 +17,8 @@ use datafusion::sql::sqlparser::ast::{CastKind, Expr, UnaryOperator, Value, Valu
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The rows of `VALUES`, in the storage schema of `entry`; `targets[i]` is the column that the i-th expression of a row goes
-/// to, and columns without one get NULL. `None` when something is not a literal.
+/// The rows of `VALUES`, in the storage schema of `entry`; `targets[i]` is the column that the i-th expression of a row
+/// goes to, and columns without one get NULL. `None` when something is not a literal.
 pub(crate) fn values_rows(values: &Values, entry: &TableEntry, targets: &[usize]) -> Result<Option<RecordBatch>> {
     for (at, row) in values.rows.iter().enumerate() {
         check_width(row.content.len(), targets.len(), &entry.def, at + 1)?;
@@ -38,8 +39,8 @@ pub(crate) fn literal_rows(literals: &LiteralRows, entry: &TableEntry, targets: 
 /// Where a value stands in VALUES: its row, and its place there.
 pub(crate) type ValuePosition = (usize, usize);
 
-/// For each column of the table what it gets of rows that are not all literals, with NULL where something has to be computed; and where that
-/// is, by row and place. Literals mean what they mean in rows of literals alone.
+/// For each column of the table what it gets of rows that are not all literals, with NULL where something has to be
+/// computed; and where that is, by row and place. Literals mean what they mean in rows of literals alone.
 pub(crate) fn literals_among(
     values: &Values,
     entry: &TableEntry,
@@ -94,7 +95,8 @@ fn rows<'a>(
     batch(entry, arrays, rows).map(Some)
 }
 
-/// Fails unless a row has a value for every target; without a column list a shorter row is padded with NULLs by the caller.
+/// Fails unless a row has a value for every target; without a column list a shorter row is padded with NULLs by the
+/// caller.
 fn check_width(width: usize, targets: usize, def: &TableDef, row: usize) -> Result<()> {
     if width == targets {
         return Ok(());

@@ -1,11 +1,11 @@
 //! Answers with the bounds of what is estimated in them.
 //!
 //! Invariants:
-//! - Under `max_error`, where the session escalates until it holds, a statement is refined to its end: its last refinement has bounds, and
-//!   tells all that the statement used. Every other statement runs as ever.
+//! - Under `max_error`, where the session escalates until it holds, a statement is refined to its end: its last
+//!   refinement has bounds, and tells all that the statement used. Every other statement runs as ever.
 //! - An exact answer has no bounds.
-//! - Bounds travel beside rows as columns after them, so that whatever carries rows carries bounds, of the same types: see
-//!   [`Answer::with_bounds`].
+//! - Bounds travel beside rows as columns after them, so that whatever carries rows carries bounds, of the same types:
+//!   see [`Answer::with_bounds`].
 
 use crate::session::prepared::refined::{Refining, refine_statement};
 use crate::session::prepared::{Prepared, execute_prepared};
@@ -42,8 +42,8 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// As rows alone. After the columns of an estimate come two for each column that has bounds, `lower_bound(name)` and
-    /// `upper_bound(name)`, with [`BOUND_SIDE`] and [`BOUND_OF`] in their metadata.
+    /// As rows alone. After the columns of an estimate come two for each column that has bounds, `lower_bound(name)`
+    /// and `upper_bound(name)`, with [`BOUND_SIDE`] and [`BOUND_OF`] in their metadata.
     pub fn with_bounds(self) -> Result<Outcome> {
         let (refinement, mut outcome) = match self {
             Answer::Rows(outcome) => return Ok(outcome),

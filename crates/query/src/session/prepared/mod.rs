@@ -1,8 +1,8 @@
 //! Statements that are asked otherwise than once and as they are: prepared, described, refined, verified.
 //!
 //! Invariants:
-//! - A parameter stands for a constant: the statement means what its text would mean with the value written in its place. Values
-//!   are put into the parsed tree; nothing is printed and parsed again.
+//! - A parameter stands for a constant: the statement means what its text would mean with the value written in its
+//!   place. Values are put into the parsed tree; nothing is printed and parsed again.
 //! - A prepared statement belongs to no session, and holds no snapshot.
 
 pub(crate) mod bounded;
@@ -25,7 +25,8 @@ use datafusion::common::ScalarValue;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// A statement that was parsed by [`Session::prepare`](crate::Session::prepare). Cheap to clone; any session of the database may run it.
+/// A statement that was parsed by [`Session::prepare`](crate::Session::prepare). Cheap to clone; any session of the
+/// database may run it.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     inner: Arc<Inner>,

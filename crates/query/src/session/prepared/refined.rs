@@ -29,8 +29,8 @@ pub enum Refining {
     Rows(Outcome),
 }
 
-/// Refinements of one statement, each better than the one before; the last is the answer. Nothing is done while nobody waits. Dropping the
-/// stream stops the statement.
+/// Refinements of one statement, each better than the one before; the last is the answer. Nothing is done while nobody
+/// waits. Dropping the stream stops the statement.
 pub struct Refinements {
     inner: Pin<Box<dyn Stream<Item = Result<Refinement>> + Send>>,
     schema: Option<SchemaRef>,
@@ -51,7 +51,8 @@ impl Refinements {
         self.schema.as_ref()
     }
 
-    /// The statement's tag, notices, and what was read; complete once the stream has ended. Its rows are the last refinement's.
+    /// The statement's tag, notices, and what was read; complete once the stream has ended. Its rows are the last
+    /// refinement's.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
@@ -106,7 +107,8 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Runs one statement and gives its answer as far as it is known; rows of a statement that is never estimated are gathered.
+/// Runs one statement and gives its answer as far as it is known; rows of a statement that is never estimated are
+/// gathered.
 pub(crate) async fn refine(runner: &Runner, sql: &str) -> Result<Refinements> {
     let since = Since::now(runner.scope.engine.store());
     Ok(match refine_statement(runner, parse_one(&runner.scope, sql)?).await? {

@@ -1,8 +1,10 @@
 //! What statements write into the audit log.
 //!
 //! Invariants:
-//! - Whatever changes definitions, roles or grants goes through `transaction::submit`, and so through [`audit_changes`].
-//! - A line names the role that its statement ran as, whatever the session acts as when the statement's transaction commits.
+//! - Whatever changes definitions, roles or grants goes through `transaction::submit`, and so through
+//!   [`audit_changes`].
+//! - A line names the role that its statement ran as, whatever the session acts as when the statement's transaction
+//!   commits.
 
 use crate::audit::{Audit, AuditEvent, is_refusal};
 use crate::engine::refused::write_statement;
@@ -19,8 +21,8 @@ fn audit_of(scope: &Scope, event: AuditEvent, sql: &str, authoriser: &Authoriser
     Audit::new(scope.engine.store(), event, &scope.client()).of_statement(scope.id, sql, authoriser)
 }
 
-/// Writes of each statement of a batch that it is about to change definitions or rights, if the batch does; then its end is to be
-/// written, too.
+/// Writes of each statement of a batch that it is about to change definitions or rights, if the batch does; then its
+/// end is to be written, too.
 pub(crate) async fn audit_changes(scope: &Scope, definers: &[Definer], batch: &NewBatch) -> Result<Vec<Audit>> {
     if batch.changes.is_empty() {
         return Ok(Vec::new());
@@ -35,8 +37,8 @@ pub(crate) async fn audit_changes(scope: &Scope, definers: &[Definer], batch: &N
     Ok(audits)
 }
 
-/// Writes that the session was refused something, if that is what the error says, unless its user was refused too often. It
-/// stays refused if that fails.
+/// Writes that the session was refused something, if that is what the error says, unless its user was refused too
+/// often. It stays refused if that fails.
 pub(crate) async fn audit_refusal(scope: &Scope, text: &str, error: &Error) {
     if !is_refusal(error) {
         return;
@@ -49,7 +51,8 @@ pub(crate) async fn audit_refusal(scope: &Scope, text: &str, error: &Error) {
     }
 }
 
-/// Writes what became of changes. They have become that: where the log cannot be written, the lines that they begin must do.
+/// Writes what became of changes. They have become that: where the log cannot be written, the lines that they begin
+/// must do.
 pub(crate) async fn audit_ends(audits: Vec<Audit>, committed: &Result<Committed>) {
     if audits.is_empty() {
         return;

@@ -4,10 +4,12 @@
 //! - One statement of a session at a time; a second one waits ([`runner`]).
 //! - A statement that is committing is not dropped by a cancel: whether it committed must be known.
 //! - Whatever ends a statement (error, cancel, timeout, panic), an open transaction is failed by it.
-//! - A statement reads one snapshot, which its first look pins ([`Run::pinned`]); it holds none while its batch commits.
+//! - A statement reads one snapshot, which its first look pins ([`Run::pinned`]); it holds none while its batch
+//!   commits.
 //! - [`supervise`] keeps a statement from harming anything but itself, from its start until its last row.
 
 pub(crate) mod auditing;
+pub(crate) mod described_plan;
 pub(crate) mod outcome;
 pub(crate) mod refinement;
 pub(crate) mod report;
@@ -16,6 +18,7 @@ pub(crate) mod supervise;
 
 use crate::answer::{Accuracy, CachedStatement};
 use crate::engine::Engine;
+use crate::session::run::described_plan::DescribedPlan;
 use crate::session::run::refinement::RefinementSlot;
 use crate::session::state::State;
 use crate::session::state::definitions::Definer;
@@ -44,6 +47,8 @@ pub(crate) struct Run {
     pub(crate) cached: Mutex<Option<Arc<CachedStatement>>>,
     /// Set if its answer is to be refined.
     pub(crate) refining: OnceLock<Arc<RefinementSlot>>,
+    /// The plan that describing it has made.
+    pub(crate) described: Mutex<Option<Arc<DescribedPlan>>>,
     /// What it reads, from its first look on.
     pinned: Mutex<Option<Arc<Snapshot>>>,
     /// Set to the version that its batch had before, if its producer had sent it before.
@@ -64,6 +69,7 @@ impl Run {
             query_id: 0,
             cached: Mutex::default(),
             refining: OnceLock::new(),
+            described: Mutex::default(),
             pinned: Mutex::default(),
             repeated: Arc::default(),
         }
@@ -89,7 +95,8 @@ impl Run {
         *self.pinned.lock() = Some(Arc::clone(snapshot));
     }
 
-    /// The statement reads nothing more: a batch may have to wait until what statements hold is given back, and must not wait for its own.
+    /// The statement reads nothing more: a batch may have to wait until what statements hold is given back, and must
+    /// not wait for its own.
     pub(crate) fn unpin(&self) {
         *self.pinned.lock() = None;
     }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub struct Outcome {
     /// As PostgreSQL's command tag: `SELECT`, `INSERT 0 5`, `CREATE TABLE`, `COPY 100`.
     pub tag: String,
-    /// The rows, for a statement that returns any (it may be none). Dropping the stream stops the statement. Its errors are
-    /// ours, wrapped: see [`from_datafusion`](crate::from_datafusion).
+    /// The rows, for a statement that returns any (it may be none). Dropping the stream stops the statement. Its errors
+    /// are ours, wrapped: see [`from_datafusion`](crate::from_datafusion).
     pub rows: Option<SendableRecordBatchStream>,
     notices: Vec<String>,
     used: Option<Arc<UsedCounters>>,
@@ -54,8 +54,8 @@ impl Outcome {
         Outcome::rows(tag, Box::pin(rows))
     }
 
-    /// Waits until the first of its rows are there, or are known to be none: for a client that asks whether it is worth fetching.
-    /// May be dropped; then the statement is, too.
+    /// Waits until the first of its rows are there, or are known to be none: for a client that asks whether it is worth
+    /// fetching. May be dropped; then the statement is, too.
     pub fn ready(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let Some(mut rows) = self.rows.take() else { return Ok(()) };
@@ -94,7 +94,8 @@ impl Outcome {
         &self.notices
     }
 
-    /// What was read of the database's tables; complete once the rows have ended. `None` for a statement that reads none.
+    /// What was read of the database's tables; complete once the rows have ended. `None` for a statement that reads
+    /// none.
     pub fn used(&self) -> Option<Used> {
         self.used.as_ref().map(|used| used.used())
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 pub struct Refinement {
     /// All rows, with the columns, order and limit of the answer.
     pub rows: RecordBatch,
-    /// For each column that is a `count`, `sum` or `avg` of a statement that is estimated: where the exact values are. Of a column of any
-    /// other kind, and of a statement that is never estimated, `None`.
+    /// For each column that is a `count`, `sum` or `avg` of a statement that is estimated: where the exact values are.
+    /// Of a column of any other kind, and of a statement that is never estimated, `None`.
     pub bounds: Vec<Option<Bounds>>,
     /// The planned look that this is, from 1; 0 of an exact answer.
     pub look: u32,
@@ -24,8 +24,8 @@ pub struct Refinement {
     pub looks: u32,
     /// What kind of intervals the bounds are.
     pub kind: IntervalKind,
-    /// How often *all* intervals that one value has in all refinements of a statement hold the exact one, over the choice of the
-    /// table's seed: so one may stop at whichever, for whatever reason. 1 of an exact answer.
+    /// How often *all* intervals that one value has in all refinements of a statement hold the exact one, over the
+    /// choice of the table's seed: so one may stop at whichever, for whatever reason. 1 of an exact answer.
     pub confidence: f64,
     /// The largest relative error of a value; infinite where nothing is known. 0 of an exact answer.
     pub error: f64,
@@ -87,7 +87,8 @@ impl Since {
     }
 }
 
-/// Hands refinements past the supervisor, which knows of rows alone: each comes with a batch, which is empty but for the last.
+/// Hands refinements past the supervisor, which knows of rows alone: each comes with a batch, which is empty but for
+/// the last.
 #[derive(Default)]
 pub(crate) struct RefinementSlot {
     pub(crate) next: Mutex<Option<Refinement>>,

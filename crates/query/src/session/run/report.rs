@@ -1,12 +1,13 @@
 //! How far a statement is, as every channel tells it: fraction, rate and time left.
 //!
-//! The fraction is of the bytes of files that are read, of the rows of an answer that is refined, or of the rows that drive the statement's
-//! plan ([`alluvia_plan::pipelines`]): those that its scans read, that what takes in all before it gives anything (a sort, an aggregate) gives, and
-//! that are written. Where no plan runs it is of the rows of the blocks that scans have chosen, of which whole parts count once their reading
-//! begins.
+//! The fraction is of the bytes of files that are read, of the rows of an answer that is refined, or of the rows that
+//! drive the statement's plan ([`alluvia_plan::pipelines`]): those that its scans read, that what takes in all before
+//! it gives anything (a sort, an aggregate) gives, and that are written. Where no plan runs it is of the rows of the
+//! blocks that scans have chosen, of which whole parts count once their reading begins.
 //!
 //! Invariants:
-//! - A fraction comes from here, whichever channel tells it. It never goes back, and is never whole before the statement's end.
+//! - A fraction comes from here, whichever channel tells it. It never goes back, and is never whole before the
+//!   statement's end.
 //! - What nobody knows is left out: then phase, rows and rate are all that is told.
 
 use crate::session::run::outcome::Outcome;
@@ -90,8 +91,8 @@ impl fmt::Display for Report {
 }
 
 impl Outcome {
-    /// How far its statement is, so long after it began, by what it has read of tables: while its rows are taken, whatever else its
-    /// session has run since.
+    /// How far its statement is, so long after it began, by what it has read of tables: while its rows are taken,
+    /// whatever else its session has run since.
     pub fn report(&self, elapsed: Duration) -> Report {
         Report::new(elapsed, &Progress::default(), self.counters().as_deref())
     }

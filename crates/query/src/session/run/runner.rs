@@ -3,6 +3,7 @@
 use crate::execution::guard::Guarded;
 use crate::session::run::Run;
 use crate::session::run::auditing::audit_refusal;
+use crate::session::run::described_plan::DescribedPlan;
 use crate::session::run::outcome::Outcome;
 use crate::session::run::report::Report;
 use crate::session::run::supervise::{Record, Stop, SupervisedRows};
@@ -19,8 +20,8 @@ use tracing::Instrument;
 
 /// What a statement does once it has its turn.
 ///
-/// It is boxed, and so is every future that leaves this crate: else each crate that awaits one compiles all that is beneath it anew,
-/// and proves of all of it that threads may share it.
+/// It is boxed, and so is every future that leaves this crate: else each crate that awaits one compiles all that is
+/// beneath it anew, and proves of all of it that threads may share it.
 type Work<'a> = Box<dyn FnOnce(Arc<Run>) -> BoxFuture<'a, Result<Outcome>> + Send + 'a>;
 
 /// Runs the statements of one session.
@@ -31,12 +32,20 @@ pub(crate) struct Runner {
     turn: tokio::sync::Mutex<()>,
     cancel: CancelHandle,
     progress: Mutex<Arc<Progress>>,
+    /// The plan of the query that was described last.
+    described: Mutex<Option<Arc<DescribedPlan>>>,
 }
 
 impl Runner {
     /// For a session that has run nothing; `cancel` stops its statements.
     pub(crate) fn new(scope: Scope, cancel: CancelHandle) -> Runner {
-        Runner { scope: Arc::new(scope), turn: tokio::sync::Mutex::new(()), cancel, progress: Mutex::default() }
+        Runner {
+            scope: Arc::new(scope),
+            turn: tokio::sync::Mutex::new(()),
+            cancel,
+            progress: Mutex::default(),
+            described: Mutex::default(),
+        }
     }
 
     /// Stops the running statement from anywhere.
@@ -49,6 +58,16 @@ impl Runner {
         Arc::clone(&self.progress.lock())
     }
 
+    /// Keeps the plan that describing a query has made, for its executions.
+    pub(crate) fn keep_described(&self, plan: DescribedPlan) {
+        *self.described.lock() = Some(Arc::new(plan));
+    }
+
+    /// The plan that describing the statement of this text has made, if no other was described since.
+    pub(crate) fn described(&self, text: &Arc<str>) -> Option<Arc<DescribedPlan>> {
+        self.described.lock().clone().filter(|described| described.is_of(text))
+    }
+
     /// How far the running statement is; `None` if none runs.
     pub(crate) fn report(&self) -> Option<Report> {
         let (query_id, start) = self.scope.entry.running.lock().as_ref().map(|now| (now.query_id, now.start))?;
@@ -57,8 +76,8 @@ impl Runner {
         Some(Report::new(elapsed, &self.progress(), engine.queries().counters(query_id).as_deref()))
     }
 
-    /// Does what waits for nothing in a turn of its own, as a statement that has no progress to tell once it gives `Some`; `None` while
-    /// another statement has the turn.
+    /// Does what waits for nothing in a turn of its own, as a statement that has no progress to tell once it gives
+    /// `Some`; `None` while another statement has the turn.
     pub(crate) fn at_once<T>(&self, work: impl FnOnce() -> Result<Option<T>>) -> Result<Option<T>> {
         let Ok(_turn) = self.turn.try_lock() else { return Ok(None) };
         let done = work()?;
@@ -68,8 +87,8 @@ impl Runner {
         Ok(done)
     }
 
-    /// Runs what reads beside the session's statements, as a description: it can be cancelled, takes no longer than `statement_timeout`,
-    /// and has no line in `alluvia.queries`.
+    /// Runs what reads beside the session's statements, as a description: it can be cancelled, takes no longer than
+    /// `statement_timeout`, and has no line in `alluvia.queries`.
     pub(crate) async fn beside<T, F, W>(&self, text: &str, work: F) -> Result<T>
     where
         F: FnOnce(Arc<Run>) -> W,

@@ -1,7 +1,8 @@
-//! Clauses of a call that its function has no use for: `upper(DISTINCT k)`, `upper(k) OVER ()`, `rank() FILTER (...) OVER ()`.
+//! Refuses clauses of a call that its function has no use for: `upper(DISTINCT k)`, `upper(k) OVER ()`, `rank() FILTER
+//! (...) OVER ()`.
 //!
-//! DataFusion plans such a call by leaving the clause out. What a function is depends on what is registered, so this is not
-//! the dialect's to judge.
+//! DataFusion plans such a call by leaving the clause out. What a function is depends on what is registered, so the
+//! syntax cannot tell.
 
 use crate::pg_catalog;
 use alluvia_syntax::names::name_of;

@@ -1,7 +1,9 @@
 //! Statements that the index answers, without a plan.
 //!
-//! Invariant: whatever the index does not answer goes the general way, on the same snapshot; so does everything while the
-//! open transaction has rows of the table, which are in no index, or definitions of its own.
+//! Invariants:
+//! - A statement that the index does not answer is planned, on the same snapshot.
+//! - The index answers nothing of a table while the open transaction has rows of the table, which are in no index, and
+//!   nothing at all while the transaction has definitions of its own.
 
 use crate::answer::{
     Asking, Bound, CachedStatement, SchemaKey, Statement, bind_at, recognise, run as find_exactly, run_within,
@@ -89,7 +91,8 @@ pub(crate) fn may_answer_again(run: &Run, cached: &CachedStatement) -> Result<bo
     Ok(is_alone && !is_planned && may_answer(run, &cached.hints)?)
 }
 
-/// The answer to a statement that the index has answered before and may answer again; `None` if what is known of it holds no more.
+/// The answer to a statement that the index has answered before and may answer again; `None` if what is known of it
+/// holds no more.
 pub(crate) async fn answer_again(run: &Run, cached: &CachedStatement) -> Result<Option<Outcome>> {
     let statement = cached.statement();
     let Some((snapshot, read)) = pinned(run, statement, &cached.hints).await? else { return Ok(None) };

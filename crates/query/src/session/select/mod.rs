@@ -1,7 +1,7 @@
 //! Queries: from a tree to a stream of rows, on one snapshot.
 //!
-//! A query is answered by the first of these that can: the index ([`indexed`]), an outline over drawn rows ([`outlined`]), a plan
-//! ([`planning`]). [`shown_names`] asks again where a query was refused for its columns' names.
+//! A query is answered by the first of these that can: the index ([`indexed`]), an outline over drawn rows
+//! ([`outlined`]), a plan ([`planning`]). [`shown_names`] asks again where a query was refused for its columns' names.
 
 pub(crate) mod calls;
 pub(crate) mod cursor;

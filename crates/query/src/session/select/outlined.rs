@@ -1,7 +1,9 @@
-//! Statements over the drawn rows of one box, whose plan is known but for its rows.
+//! Statements over the drawn rows of one box: their plans are known but for the rows.
 //!
-//! Invariant: whatever has no outline goes the general way, on the same snapshot; so do errors of making one, which it tells, and
-//! everything while the open transaction has definitions of its own.
+//! Invariants:
+//! - A statement that has no outline is planned in full, on the same snapshot. So is one whose outline cannot be made:
+//!   planning it in full tells the error.
+//! - No outline is used while the open transaction has definitions of its own.
 
 use crate::errors::error_of;
 use crate::execution::blocking::blocking;

@@ -1,11 +1,12 @@
 //! Pins the snapshot that a statement reads.
 //!
-//! Order matters: the tables are found first, because freshness may come from their options; then the snapshot is pinned; then
-//! everything else goes by that snapshot's definitions.
+//! Order matters: the tables are found first, because freshness may come from their options; then the snapshot is
+//! pinned; then everything else goes by that snapshot's definitions.
 //!
 //! Invariants:
 //! - No table is scanned that was not named here, and none that the session may not read.
-//! - A statement pins once: the index tried, an outline, a plan, and whatever is planned again read one version by one set of definitions.
+//! - A statement pins once: the index tried, an outline, a plan, and whatever is planned again read one version by one
+//!   set of definitions.
 //! - What was pinned, the session has read: no later statement of it reads below.
 
 use crate::rights::Need;
@@ -23,8 +24,8 @@ use datafusion::common::TableReference;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The snapshot that a statement over these tables reads, which the session must be allowed to: no table that is not named here can be
-/// scanned. The statement's first look pins it, and all further ones have it.
+/// The snapshot that a statement over these tables reads, which the session must be allowed to: no table that is not
+/// named here can be scanned. The statement's first look pins it, and all further ones have it.
 pub(crate) fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Result<Arc<Snapshot>> {
     let pinned = run.pinned();
     if let Some(pinned) = &pinned

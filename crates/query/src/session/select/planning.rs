@@ -60,9 +60,16 @@ impl Planned {
     }
 }
 
+/// What is planned.
+enum Source {
+    Tree(Tree),
+    /// What describing the query has made of its tree.
+    Plan(Box<LogicalPlan>),
+}
+
 /// A query with all that its planning needs.
 pub(crate) struct Unplanned {
-    tree: Tree,
+    source: Source,
     snapshot: Arc<Snapshot>,
     state: SessionState,
     runtime: Arc<RuntimeEnv>,
@@ -74,11 +81,14 @@ pub(crate) struct Unplanned {
 impl Unplanned {
     /// Plans it.
     pub(crate) async fn plan(self) -> Result<Planned> {
-        let Unplanned { tree, snapshot, state, runtime, used, token, executor } = self;
+        let Unplanned { source, snapshot, state, runtime, used, token, executor } = self;
         let asked = token.clone();
         plan_apart(token, async move {
             let planning = |error| planning_error(&error, &snapshot.catalog, &state);
-            let plan = state.statement_to_plan(tree).await.map_err(planning)?;
+            let plan = match source {
+                Source::Tree(tree) => state.statement_to_plan(tree).await.map_err(planning)?,
+                Source::Plan(plan) => *plan,
+            };
             refuse_writes(&plan)?;
             let physical = state.create_physical_plan(&plan).await.map_err(planning)?;
             let again = Again::of(plan, &state, &asked, &physical, &used);
@@ -109,19 +119,26 @@ pub(crate) async fn plan_tree(run: &Run, tree: Tree, hints: &Hints, accuracy: Op
     let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
     run.scope.await_own_writes().await?;
     let snapshot = pin(run, &references, hints)?;
-    unplanned(run, tree, brought.of_catalog, snapshot, hints, accuracy)?.plan().await
+    // What a query of the catalog became depends on more than definitions and settings.
+    let described = run.described.lock().take().filter(|_| !brought.of_catalog);
+    let plan = described.as_ref().and_then(|described| described.plan(&snapshot.catalog, &run.settings));
+    let source = match plan {
+        Some(plan) => Source::Plan(Box::new(plan.clone())),
+        None => Source::Tree(tree),
+    };
+    unplanned(run, source, brought.of_catalog, snapshot, hints, accuracy)?.plan().await
 }
 
 /// A query on a snapshot that is pinned, to be planned when it is known that it must be; then it is exact.
 pub(crate) fn plan_later(run: &Run, query: Box<Query>, snapshot: &Arc<Snapshot>, hints: &Hints) -> Result<Unplanned> {
     let mut tree = Tree::Statement(Box::new(ast::Statement::Query(query)));
     let Brought { of_catalog, .. } = catalog_query(run, &mut tree, hints)?;
-    unplanned(run, tree, of_catalog, Arc::clone(snapshot), hints, None)
+    unplanned(run, Source::Tree(tree), of_catalog, Arc::clone(snapshot), hints, None)
 }
 
 fn unplanned(
     run: &Run,
-    tree: Tree,
+    source: Source,
     of_catalog: bool,
     snapshot: Arc<Snapshot>,
     hints: &Hints,
@@ -134,7 +151,7 @@ fn unplanned(
         registered.map_err(|error| error_of(&error))?;
     }
     let (token, executor) = (run.token.clone(), Arc::clone(run.engine().executor()));
-    Ok(Unplanned { tree, snapshot, state, runtime, used, token, executor })
+    Ok(Unplanned { source, snapshot, state, runtime, used, token, executor })
 }
 
 /// Brings a query to what can be planned.
@@ -285,7 +302,8 @@ pub(crate) struct Brought {
     pub(crate) has_bounds: bool,
 }
 
-/// How exact a planned query's values must be; `None` is exact. Whoever refines a statement takes what is not refined for exact.
+/// How exact a planned query's values must be; `None` is exact. Whoever refines a statement takes what is not refined
+/// for exact.
 pub(crate) fn accuracy_of(run: &Run) -> Option<Accuracy> {
     run.accuracy.filter(|_| run.refining.get().is_none())
 }

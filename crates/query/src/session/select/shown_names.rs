@@ -1,5 +1,9 @@
-//! Queries whose columns have one name: they are planned as they are, and, where that is refused, under names that nobody writes
-//! ([`alluvia_syntax::told_apart`]), which what is shown does not have.
+//! Queries of which several columns have one name.
+//!
+//! DataFusion refuses some of these queries. A query that was refused for its columns' names is planned again under
+//! names that nobody writes ([`alluvia_syntax::told_apart`]), and its answer is shown under the names that were written.
+//!
+//! Invariant: a name that nobody writes is neither shown nor part of an error.
 
 use crate::execution::planning::plan_apart;
 use crate::session::run::Run;
@@ -26,8 +30,10 @@ pub(crate) async fn answer(run: &Run, query: Box<Query>, hints: &Hints) -> Resul
         Err(error) => error,
         outcome => return outcome,
     };
-    let (told, error) = instead(&query, error)?;
-    let mut outcome = query_at_once(run, &told, hints).await.map_err(|again| either(error, again))?;
+    let (distinct, error) = instead(&query, error)?;
+    // What was described has the names that were written.
+    *run.described.lock() = None;
+    let mut outcome = query_at_once(run, &distinct, hints).await.map_err(|again| either(error, again))?;
     // What is kept to answer it again has the other names.
     *run.cached.lock() = None;
     outcome.rows = outcome.rows.map(shown_rows);
@@ -45,25 +51,38 @@ pub(crate) async fn explain(
         Err(error) => error,
         outcome => return outcome,
     };
-    let (told, error) = instead(&query, error)?;
-    explain_as_named(run, &told, options, hints).await.map_err(|again| either(error, again))
+    let (distinct, error) = instead(&query, error)?;
+    explain_as_named(run, &distinct, options, hints).await.map_err(|again| either(error, again))
+}
+
+/// What planning a query gives, with nothing run.
+pub(crate) struct PlannedColumns {
+    pub(crate) schema: SchemaRef,
+    /// The logical plan, if its columns have the names that were written.
+    pub(crate) plan: Option<LogicalPlan>,
 }
 
 /// The columns that a query gives, with nothing run.
-pub(crate) async fn columns_of(run: &Run, query: Query, hints: &Hints) -> Result<SchemaRef> {
-    let plan = plan_by_distinct_names(run, query, hints).await?;
-    let schema = plan_apart(run.token.clone(), async move { Ok(told_schema(&plan)) }).await?;
-    Ok(shown_schema(&schema))
+pub(crate) async fn columns_of(run: &Run, query: Query, hints: &Hints) -> Result<PlannedColumns> {
+    let (plan, is_as_written) = plan_by_distinct_names(run, query, hints).await?;
+    let described = plan_apart(run.token.clone(), async move {
+        let schema = told_schema(&plan);
+        Ok((schema, plan))
+    });
+    let (schema, plan) = described.await?;
+    Ok(PlannedColumns { schema: shown_schema(&schema), plan: is_as_written.then_some(plan) })
 }
 
-/// A query's logical plan; its columns may have the names that nobody writes.
-pub(crate) async fn plan_by_distinct_names(run: &Run, query: Query, hints: &Hints) -> Result<LogicalPlan> {
+/// A query's logical plan, and whether its columns have the names that were written: else they have names that nobody
+/// writes.
+pub(crate) async fn plan_by_distinct_names(run: &Run, query: Query, hints: &Hints) -> Result<(LogicalPlan, bool)> {
     let error = match logical_plan(run, query.clone(), hints).await {
         Err(error) => error,
-        plan => return plan,
+        Ok(plan) => return Ok((plan, true)),
     };
-    let (told, error) = instead(&query, error)?;
-    logical_plan(run, told, hints).await.map_err(|again| either(error, again))
+    let (distinct, error) = instead(&query, error)?;
+    let plan = logical_plan(run, distinct, hints).await.map_err(|again| either(error, again))?;
+    Ok((plan, false))
 }
 
 /// The query that is planned instead of one that was refused for its columns' names, beside the refusal.
@@ -71,7 +90,7 @@ fn instead(query: &Query, error: Error) -> Result<(Query, Error)> {
     use ErrorKind::{AmbiguousColumn, DuplicateColumn, UndefinedColumn};
     let is_of_names = matches!(error.kind(), DuplicateColumn | UndefinedColumn | AmbiguousColumn);
     match is_of_names.then(|| told_apart(query)).flatten() {
-        Some(told) => Ok((told, error)),
+        Some(distinct) => Ok((distinct, error)),
         None => Err(error),
     }
 }

@@ -1,13 +1,13 @@
 //! Definitions that an open transaction has changed.
 //!
 //! Invariants:
-//! - The transaction sees its changes over the newest visible definitions, and nobody else sees them; its COMMIT applies them in their
-//!   order.
-//! - A definition that waits has a version that no batch will ever have, and no other definition has: what is kept between statements
-//!   by a definition's version is never taken for another's, nor outlives ROLLBACK.
+//! - The transaction sees its changes over the newest visible definitions, and nobody else sees them; its COMMIT
+//!   applies them in their order.
+//! - A definition that waits has a version that no batch will ever have, and no other definition has: what is kept
+//!   between statements by a definition's version is never taken for another's, nor outlives ROLLBACK.
 //! - COMMIT asks once more whether who made a change may make it: a table may have got another owner meanwhile.
-//! - If another session has changed what a change was made from, whatever looks at definitions next is refused with `Conflict`, and so is
-//!   COMMIT.
+//! - If another session has changed what a change was made from, whatever looks at definitions next is refused with
+//!   `Conflict`, and so is COMMIT.
 
 use crate::rights::{Authoriser, Need};
 use crate::table::waiting::is_waiting;
@@ -17,7 +17,8 @@ use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
-/// Statements of one transaction that may change definitions: all of them are kept, and applied anew where another session changes any.
+/// Statements of one transaction that may change definitions: all of them are kept, and applied anew where another
+/// session changes any.
 const STATEMENTS_MAX: usize = 1 << 12;
 
 /// A statement that changes definitions, and who it is that does.
@@ -116,8 +117,8 @@ impl PendingDefinitions {
         self.statements.iter().any(|statement| statement.changes.contains(&drop))
     }
 
-    /// Refuses what the role of one of its statements may not do any more to the tables that are there, by the newest visible definitions,
-    /// which are those of `authoriser`. What the transaction itself has made is its own.
+    /// Refuses what the role of one of its statements may not do any more to the tables that are there, by the newest
+    /// visible definitions, which are those of `authoriser`. What the transaction itself has made is its own.
     pub(crate) fn check_rights(&self, authoriser: &Authoriser) -> Result<()> {
         for statement in &self.statements {
             let authoriser = authoriser.acting_as(&statement.definer.acting);

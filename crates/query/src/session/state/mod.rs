@@ -1,4 +1,5 @@
-//! What a session remembers between statements: settings, the transaction, the versions that it has read and written, cursors.
+//! What a session remembers between statements: settings, the transaction, the versions that it has read and written,
+//! cursors.
 //!
 //! Invariants:
 //! - A session never reads below what it has read or written ([`State::seen`]).
@@ -104,7 +105,8 @@ impl State {
         };
     }
 
-    /// Whether rows go into an open transaction. One that has failed since the statement began is not none: it takes nothing.
+    /// Whether rows go into an open transaction. One that has failed since the statement began is not none: it takes
+    /// nothing.
     pub(crate) fn is_open(&self) -> Result<bool> {
         match self.transaction {
             Transaction::None => Ok(false),
@@ -129,7 +131,8 @@ impl State {
         }
     }
 
-    /// Whether the open transaction has changed definitions. What is kept between statements is then of no use: it is of others.
+    /// Whether the open transaction has changed definitions. What is kept between statements is then of no use: it is
+    /// of others.
     pub(crate) fn has_own_definitions(&self) -> bool {
         matches!(&self.transaction, Transaction::Open(open) if open.has_own_definitions())
     }

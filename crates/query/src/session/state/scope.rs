@@ -1,7 +1,9 @@
-//! What all statements of one session work with: the engine, the session's state, its cursors, its line among the open sessions.
+//! What all statements of one session work with: the engine, the session's state, its cursors, its line among the open
+//! sessions.
 //!
 //! Invariants:
-//! - Rights and definitions are asked anew with each call; an [`Authoriser`] is of the moment in which it was asked for.
+//! - Rights and definitions are asked anew with each call; an [`Authoriser`] is of the moment in which it was asked
+//!   for.
 //! - Nothing that outlives a session's last statement holds its scope: a stream of rows holds the state alone.
 
 use crate::clients::{Client, Entry};
@@ -64,7 +66,8 @@ impl Scope {
         state.authoriser(catalog)
     }
 
-    /// What the session may, to resolve tables by its definitions; refused if the open transaction's own can no longer be.
+    /// What the session may, to resolve tables by its definitions; refused if the open transaction's own can no longer
+    /// be.
     pub(crate) fn resolver(&self) -> Result<Authoriser> {
         let newest = self.engine.store().catalog();
         let mut state = self.state.lock();
@@ -72,8 +75,8 @@ impl Scope {
         Ok(state.authoriser(catalog))
     }
 
-    /// The newest visible definition of a user table, or the open transaction's own, with near names if there is none; refused if the
-    /// session may not use it for this.
+    /// The newest visible definition of a user table, or the open transaction's own, with near names if there is none;
+    /// refused if the session may not use it for this.
     pub(crate) fn table_for(&self, need: Need, name: &str) -> Result<Arc<TableEntry>> {
         let authoriser = self.resolver()?;
         let entry = authoriser.catalog().table(name)?;

@@ -1,16 +1,16 @@
 //! Several sessions of one client: for protocols whose transactions have names, of which several may be open at once.
 //!
 //! Invariants:
-//! - A client never reads below what it has read or written, in whichever of its sessions.
-//! - All are for whom the first one is for: the role by its number, whatever its name has become; and name in COPY what that one may.
-//! - A producer's batches are numbered by one session: there is no sibling of a session that has a producer.
+//! - A client never reads below what it has read or written, in any of its sessions.
+//! - Siblings are for one client: the role by its number, whatever its name has become; and COPY may name the same files.
+//! - A producer's batches are numbered by one session: a session that has a producer has no siblings.
 
 use crate::session::state::scope::Scope;
 use crate::settings::Settings;
 use alluvia_types::{Error, ErrorKind, Result};
 
-/// Makes a new session another one's sibling: with its settings, for whom it is for, and with what it has read and written. It has no
-/// transaction and no cursors. Refused while a producer is set.
+/// Makes a new session another one's sibling: with its settings, for whom it is for, and with what it has read and
+/// written. It has no transaction and no cursors. Refused while a producer is set.
 pub(crate) fn inherit(sibling: &Scope, own: &Scope) -> Result<()> {
     *sibling.entry.client.lock() = own.client();
     // Never both at once: two sessions of a client may be each other's siblings.

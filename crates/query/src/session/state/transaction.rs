@@ -1,13 +1,14 @@
 //! A session's transaction: one snapshot to read, one batch to write.
 //!
 //! Invariants:
-//! - Everything between BEGIN and COMMIT reads the version that BEGIN pinned, and the transaction's own rows above it, by its own
-//!   definitions.
+//! - Everything between BEGIN and COMMIT reads the version that BEGIN pinned, and the transaction's own rows above it,
+//!   by its own definitions.
 //! - COMMIT submits one batch; until then nobody else sees anything of it, and ROLLBACK leaves nothing.
-//! - After an error the transaction only ends, or goes back to a savepoint: what it read or wrote since no longer means what its
-//!   client thinks.
+//! - After an error the transaction only ends, or goes back to a savepoint: what it read or wrote since no longer means
+//!   what its client thinks.
 //! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, definitions, settings, savepoints before it, and itself.
-//! - Rows wait as they came. ALTER TABLE after them leaves them so, and they are read and committed by the definition that it makes.
+//! - Rows wait as they came. ALTER TABLE after them leaves them so, and they are read and committed by the definition
+//!   that it makes.
 //! - What waits is bounded: rows, the columns that they get when they are read, and definitions.
 
 use crate::rights::Authoriser;
@@ -30,8 +31,8 @@ pub(crate) enum Transaction {
     None,
     /// Between BEGIN and COMMIT.
     Open(Box<OpenTransaction>),
-    /// An error came; only ROLLBACK (or COMMIT, which then rolls back) and ROLLBACK TO are taken. It holds what ROLLBACK TO can
-    /// go back to.
+    /// An error came; only ROLLBACK (or COMMIT, which then rolls back) and ROLLBACK TO are taken. It holds what
+    /// ROLLBACK TO can go back to.
     Failed(Box<OpenTransaction>),
 }
 
@@ -79,13 +80,15 @@ pub(crate) struct Outside {
 /// Savepoints that a transaction may have. Some drivers make one before each statement and never release them.
 const SAVEPOINTS_MAX: usize = 1 << 16;
 
-/// What a column of a definition that waits is taken to hold: it is kept with each change, and among what the transaction sees.
+/// What a column of a definition that waits is taken to hold: it is kept with each change, and among what the
+/// transaction sees.
 const COLUMN_BYTES: u64 = 256;
 
 /// Rows of one table that wait for COMMIT.
 #[derive(Debug)]
 struct PendingRows {
-    /// The definition that they are read by: the one they were checked against, or what the transaction has made of it since.
+    /// The definition that they are read by: the one they were checked against, or what the transaction has made of it
+    /// since.
     entry: Arc<TableEntry>,
     batches: Vec<RecordBatch>,
 }
@@ -183,8 +186,8 @@ impl OpenTransaction {
         self.definitions.len() > 0
     }
 
-    /// Adds changes of definitions by the statement of `definer`, under a version that waits. Rows follow the definition of their table.
-    /// `bytes_max` bounds the whole transaction.
+    /// Adds changes of definitions by the statement of `definer`, under a version that waits. Rows follow the
+    /// definition of their table. `bytes_max` bounds the whole transaction.
     pub(crate) fn change(
         &mut self,
         newest: &Arc<Catalog>,
@@ -300,7 +303,8 @@ impl OpenTransaction {
 }
 
 impl PendingRows {
-    /// What the columns that these rows do not have yet come to, all of them NULL, in the batches that a statement reads.
+    /// What the columns that these rows do not have yet come to, all of them NULL, in the batches that a statement
+    /// reads.
     fn bytes_added(&self, schema: &Schema) -> u64 {
         let known = self.entry.storage_schema();
         let added = schema.fields().iter().filter(|field| known.column_with_name(field.name()).is_none());
@@ -315,8 +319,8 @@ impl PendingRows {
     }
 }
 
-/// Rows with the columns of `schema`: those that were added since they came are NULL, and those that were dropped are gone. A storage
-/// name stands for one column for ever.
+/// Rows with the columns of `schema`: those that were added since they came are NULL, and those that were dropped are
+/// gone. A storage name stands for one column for ever.
 fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let (known, wanted) = (batch.schema_ref().fields(), schema.fields());
     if known.len() == wanted.len() && known.iter().zip(wanted).all(|(known, wanted)| known.name() == wanted.name()) {

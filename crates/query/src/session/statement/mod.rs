@@ -1,8 +1,10 @@
 //! Statements, from their texts to their outcomes.
 //!
 //! Invariants:
-//! - A text is parsed whole before anything of it is run; one whose text the index has answered before is not parsed again.
-//! - What is kept by a text is the statement alone: what stands beside it may be anything, and what is secret in it is not kept.
+//! - A text is parsed whole before anything of it is run; one whose text the index has answered before is not parsed
+//!   again.
+//! - What is kept by a text is the statement alone: what stands beside it may be anything, and what is secret in it is
+//!   not kept.
 
 pub(crate) mod at_once;
 pub(crate) mod by_text;
@@ -40,8 +42,8 @@ pub(crate) fn parse_one(scope: &Scope, sql: &str) -> Result<Statement> {
     }
 }
 
-/// Runs a statement. For a query, returns when its rows begin to come; the rest of the time passes in the stream. Also gives what it takes
-/// to ask again, if the index answered, as `known` may be from the last time.
+/// Runs a statement. For a query, returns when its rows begin to come; the rest of the time passes in the stream. Also
+/// gives what it takes to ask again, if the index answered, as `known` may be from the last time.
 pub(crate) fn execute(
     runner: &Runner,
     statement: Statement,
@@ -50,10 +52,12 @@ pub(crate) fn execute(
     Box::pin(async move {
         let text = Arc::clone(&statement.text);
         let cached = Mutex::new(None);
+        let described = runner.described(&text).filter(|_| matches!(statement.kind, Kind::Query(_)));
         let work = |run: Arc<Run>| {
             let cached = &cached;
             async move {
                 *run.cached.lock() = known;
+                *run.described.lock() = described;
                 let (outcome, made) = dispatch_cached(&run, statement).await;
                 *cached.lock() = made;
                 outcome
@@ -65,7 +69,8 @@ pub(crate) fn execute(
     })
 }
 
-/// As [`dispatch`]; also what it takes to ask a query again. Other statements ask one on the way, and mean more than its answer.
+/// As [`dispatch`]; also what it takes to ask a query again. Other statements ask one on the way, and mean more than
+/// its answer.
 async fn dispatch_cached(run: &Arc<Run>, statement: Statement) -> (Result<Outcome>, Option<Arc<CachedStatement>>) {
     let is_query = matches!(statement.kind, Kind::Query(_));
     let outcome = dispatch(run, statement).await;

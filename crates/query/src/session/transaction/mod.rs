@@ -116,8 +116,8 @@ pub(crate) fn rollback(scope: &Scope) -> Result<Outcome> {
     }
 }
 
-/// Rolls back a transaction that nobody goes on with. It can only be ended then, and its COMMIT is an error: whoever comes back to it
-/// is told, and nothing that was meant for it is committed by itself.
+/// Rolls back a transaction that nobody goes on with. It can only be ended then, and its COMMIT is an error: whoever
+/// comes back to it is told, and nothing that was meant for it is committed by itself.
 pub(crate) fn abandon(scope: &Scope) {
     scope.cursors.end_transaction();
     let mut state = scope.state.lock();

@@ -1,7 +1,7 @@
-//! Savepoints: SAVEPOINT, ROLLBACK TO, RELEASE.
+//! SAVEPOINT, ROLLBACK TO, RELEASE.
 //!
-//! They nest as in PostgreSQL: of two with one name the later is meant, until it is released. ROLLBACK TO also takes a transaction
-//! that has failed, and makes it usable again.
+//! Savepoints nest as in PostgreSQL: of two with one name the later is meant, until it is released. ROLLBACK TO also
+//! takes a transaction that has failed, and makes the transaction usable again.
 
 use crate::session::run::outcome::Outcome;
 use crate::session::state::scope::Scope;

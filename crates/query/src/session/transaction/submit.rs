@@ -1,11 +1,12 @@
 //! Batches on their way from a session to the store.
 //!
 //! Invariants:
-//! - Whatever a session commits, but for COPY's own batches, goes through [`submit`]: its audit line is written before the store
-//!   hears of it.
-//! - Nothing commits beside a transaction: COMMIT has taken it out of the session's state before it submits, and what belongs to one that
-//!   has failed meanwhile is refused.
-//! - Segments that were staged for a batch which is refused before that are removed: nothing names them, and nothing ever will.
+//! - Whatever a session commits, but for COPY's own batches, goes through [`submit`]: its audit line is written before
+//!   the store hears of it.
+//! - Nothing commits beside a transaction: COMMIT has taken it out of the session's state before it submits, and what
+//!   belongs to one that has failed meanwhile is refused.
+//! - Segments that were staged for a batch which is refused before that are removed: nothing names them, and nothing
+//!   ever will.
 
 use crate::audit::Audit;
 use crate::execution::blocking::blocking;
