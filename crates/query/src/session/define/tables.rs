@@ -15,7 +15,7 @@ use crate::session::select::planning::plan;
 use crate::session::state::scope::Scope;
 use crate::session::transaction::submit::{change, submit};
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
-use alluvia_catalog::{Change, TableEntry, alter};
+use alluvia_catalog::{Change, alter};
 use alluvia_snapshot::NewBatch;
 use alluvia_space::{ColumnType, DataType, Ladder, TableDef, sql_identifier};
 use alluvia_syntax::Hints;

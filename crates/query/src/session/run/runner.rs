@@ -15,7 +15,6 @@ use alluvia_values::excerpt::cut;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::Duration;
 use tracing::Instrument;
 
 /// What a statement does once it has its turn.

@@ -62,7 +62,7 @@ impl Planned {
 
 /// What is planned.
 enum Source {
-    Tree(Tree),
+    Tree(Box<Tree>),
     /// What describing the query has made of its tree.
     Plan(Box<LogicalPlan>),
 }
@@ -86,7 +86,7 @@ impl Unplanned {
         plan_apart(token, async move {
             let planning = |error| planning_error(&error, &snapshot.catalog, &state);
             let plan = match source {
-                Source::Tree(tree) => state.statement_to_plan(tree).await.map_err(planning)?,
+                Source::Tree(tree) => state.statement_to_plan(*tree).await.map_err(planning)?,
                 Source::Plan(plan) => *plan,
             };
             refuse_writes(&plan)?;
@@ -124,7 +124,7 @@ pub(crate) async fn plan_tree(run: &Run, tree: Tree, hints: &Hints, accuracy: Op
     let plan = described.as_ref().and_then(|described| described.plan(&snapshot.catalog, &run.settings));
     let source = match plan {
         Some(plan) => Source::Plan(Box::new(plan.clone())),
-        None => Source::Tree(tree),
+        None => Source::Tree(Box::new(tree)),
     };
     unplanned(run, source, brought.of_catalog, snapshot, hints, accuracy)?.plan().await
 }
@@ -133,7 +133,7 @@ pub(crate) async fn plan_tree(run: &Run, tree: Tree, hints: &Hints, accuracy: Op
 pub(crate) fn plan_later(run: &Run, query: Box<Query>, snapshot: &Arc<Snapshot>, hints: &Hints) -> Result<Unplanned> {
     let mut tree = Tree::Statement(Box::new(ast::Statement::Query(query)));
     let Brought { of_catalog, .. } = catalog_query(run, &mut tree, hints)?;
-    unplanned(run, Source::Tree(tree), of_catalog, Arc::clone(snapshot), hints, None)
+    unplanned(run, Source::Tree(Box::new(tree)), of_catalog, Arc::clone(snapshot), hints, None)
 }
 
 fn unplanned(
