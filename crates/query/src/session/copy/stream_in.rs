@@ -1,15 +1,16 @@
-//! Rows that come batch by batch, however many: one atomic batch, in bounded memory.
+//! Streams of record batches from programs, however long: one atomic batch, in bounded memory.
 //!
 //! Invariants:
-//! - All rows or none: a batch that cannot be read or does not fit ends the statement, and what was staged is dropped.
-//! - Batches may differ in their schemas (a program that sends what it has): each is matched by name on its own.
-//! - In an open transaction the rows are its own until COMMIT; they are in memory, and bounded. Whatever is wrong with
-//!   them, or with their schema or their table, fails it, as an INSERT's error does: all of it is looked at within the
-//!   statement.
-//! - Rows with a producer's number of their own are a batch of its own: outside of a transaction, whose COMMIT has its
-//!   number.
-//! - Rows that share their values come in pieces, which are bounded by what they come to when each is written out:
-//!   however often a batch names one value, no more memory is taken at a time.
+//! - All rows or none: a record batch that cannot be read or does not fit ends the statement, and staged rows are
+//!   dropped.
+//! - Record batches may differ in their schemas: the columns of each are matched by name on their own.
+//! - In an open transaction the rows are the transaction's until COMMIT; they are in memory, and bounded. An error of
+//!   the rows, of their schema or of their table fails the transaction, as an INSERT's error does: rows, schema and
+//!   table are looked at within the statement.
+//! - Rows with a producer's number are a batch of their own, outside of a transaction: COMMIT has the number of its
+//!   own.
+//! - Rows that share their values come in pieces, bounded by the size of each value written out: however often a record
+//!   batch names one value, no more memory is taken at a time.
 //! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
 
 use crate::execution::blocking::blocking;

@@ -1,13 +1,13 @@
-//! INSERT of rows of which something is computed: `VALUES (lower('A'), 1.50), ('b', now())`.
+//! INSERT of rows with computed values: `VALUES (lower('A'), 1.50), ('b', now())`.
 //!
 //! Invariants:
-//! - As in PostgreSQL, each value of each row is assigned to its column by itself. Literals go the way of rows of
-//!   literals alone ([`crate::session::insert::values`]): numbers arrive by their digits, whatever is computed beside
-//!   them. What is computed has its own type.
-//! - So each value that is computed is a column of a query of one row, whose subqueries are planned as those of any
-//!   query. Where there are more than [`EACH_MAX`], which would take long to plan, they are VALUES, whose columns have
-//!   one type each: that of the table's column where another would lose digits or words.
-//! - What is the same wherever it stands in a statement is computed once.
+//! - As in PostgreSQL, each value of each row is assigned to its column by itself. A literal is read as in rows of
+//!   literals alone ([`crate::session::insert::values`]): a number arrives by its digits, whatever stands beside it. A
+//!   computed value has its own type.
+//! - So each computed value is a column of a query of one row, whose subqueries are planned as those of any query. More
+//!   than [`EACH_MAX`] values would take long to plan: they become VALUES, whose columns have one type each. That is
+//!   the type of the table's column where another type would lose digits or words.
+//! - An expression that gives the same wherever it stands in a statement is computed once.
 
 use crate::errors::from_datafusion;
 use crate::session::insert::rows::write_rows;

@@ -1,9 +1,10 @@
 //! The fast path of INSERT: rows of literals, bound to columns without planning a query.
 //!
-//! Planning costs milliseconds; a durable single-row INSERT should cost little more than its share of an fsync. So
-//! VALUES whose every expression is a literal is built here, by the same builders that COPY uses, and anything else
-//! goes through a query (`insert::computed`). Both give the same rows: [`values_rows`] answers `None` unless it is
-//! sure.
+//! Planning costs milliseconds; a durable INSERT of one row should cost little more than its share of an fsync. So
+//! VALUES of literals alone are built here, by the builders that COPY uses. All other VALUES go through a query
+//! (`insert::computed`).
+//!
+//! Invariant: both ways give the same rows. [`values_rows`] answers `None` unless every expression is a literal.
 
 use alluvia_catalog::TableEntry;
 use alluvia_space::{Column, DataType, TableDef};

@@ -1,11 +1,11 @@
-//! Answers with the bounds of what is estimated in them.
+//! Answers with the bounds of estimated values.
 //!
 //! Invariants:
-//! - Under `max_error`, where the session escalates until it holds, a statement is refined to its end: its last
-//!   refinement has bounds, and tells all that the statement used. Every other statement runs as ever.
+//! - Under `max_error` with `error_action = 'escalate'` a statement is refined to its end: the last refinement has
+//!   bounds, and tells all that the statement used. Every other statement runs as ever.
 //! - An exact answer has no bounds.
-//! - Bounds travel beside rows as columns after them, so that whatever carries rows carries bounds, of the same types:
-//!   see [`Answer::with_bounds`].
+//! - Bounds are columns after the rows' columns, of the same types: whatever carries rows carries bounds
+//!   ([`Answer::with_bounds`]).
 
 use crate::session::prepared::refined::{Refining, refine_statement};
 use crate::session::prepared::{Prepared, execute_prepared};

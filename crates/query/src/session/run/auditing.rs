@@ -1,10 +1,8 @@
-//! What statements write into the audit log.
+//! The audit log's lines about statements.
 //!
 //! Invariants:
-//! - Whatever changes definitions, roles or grants goes through `transaction::submit`, and so through
-//!   [`audit_changes`].
-//! - A line names the role that its statement ran as, whatever the session acts as when the statement's transaction
-//!   commits.
+//! - A change of definitions, roles or grants goes through `transaction::submit`, and so through [`audit_changes`].
+//! - A line names the role that its statement ran as, whatever the session acts as when the transaction commits.
 
 use crate::audit::{Audit, AuditEvent, is_refusal};
 use crate::engine::refused::write_statement;

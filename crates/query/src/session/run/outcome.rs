@@ -1,4 +1,4 @@
-//! What a statement gives back.
+//! The answer of a statement: its tag, its rows, its notices, and what it has used.
 
 use crate::errors::from_datafusion;
 use crate::used::{Used, UsedCounters};

@@ -1,14 +1,13 @@
-//! How far a statement is, as every channel tells it: fraction, rate and time left.
+//! How far a statement is: phase, rows, rate, the share that is done, the time left. All channels tell this figure.
 //!
-//! The fraction is of the bytes of files that are read, of the rows of an answer that is refined, or of the rows that
-//! drive the statement's plan ([`alluvia_plan::pipelines`]): those that its scans read, that what takes in all before
-//! it gives anything (a sort, an aggregate) gives, and that are written. Where no plan runs it is of the rows of the
-//! blocks that scans have chosen, of which whole parts count once their reading begins.
+//! The share is, in this order: of the bytes of files that are read; of the rows of an answer that is refined; of the
+//! rows that drive the statement's plan ([`alluvia_plan::pipelines`]), which are the rows that scans read, that a sort
+//! or an aggregate gives, and that are written. Where no plan runs, the share is of the rows of the blocks that scans
+//! have chosen; a part of a block counts whole once its reading begins.
 //!
 //! Invariants:
-//! - A fraction comes from here, whichever channel tells it. It never goes back, and is never whole before the
-//!   statement's end.
-//! - What nobody knows is left out: then phase, rows and rate are all that is told.
+//! - A share never goes back, and is never whole before the statement's end.
+//! - A figure that nobody knows is left out: then phase, rows and rate are told alone.
 
 use crate::session::run::outcome::Outcome;
 use crate::used::UsedCounters;

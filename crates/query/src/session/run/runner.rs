@@ -149,7 +149,8 @@ impl Runner {
         let span = record.span().clone();
         let work = work(Arc::new(run));
         let work = async {
-            // Whoever is nobody, or no longer somebody, may nothing. (Whoever's SET ROLE does not hold any more may RESET it.)
+            // A user who is nobody here, or no longer somebody, may nothing. (A user whose SET ROLE does not hold any more
+            // may RESET it.)
             scope.authoriser().acting_as("none").role()?;
             work.await
         };

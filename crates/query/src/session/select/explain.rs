@@ -1,7 +1,7 @@
 //! EXPLAIN of planned queries; [`explain_by_index`] explains what the index answers.
 //!
-//! Invariant: EXPLAIN ANALYZE ends with what the whole statement used, also where nothing of a table is left in the plan:
-//! version, lag and stage are those of the answer.
+//! Invariant: EXPLAIN ANALYZE ends with what the whole statement used, also where nothing of a table is left in the
+//! plan: version, lag and stage are those of the answer.
 
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;

@@ -1,11 +1,11 @@
-//! Answers that get better while they are waited for.
+//! Queries whose answers get better while somebody waits.
 //!
 //! Invariants:
-//! - All refinements of a statement are of one version, that of its answer, which is the last of them.
+//! - All refinements of a statement are of one version, that of its answer, which is the last refinement.
 //! - Work is done while somebody waits for the next refinement, in pieces of some milliseconds. When the stream is
 //!   dropped, or the statement cancelled or timed out, the piece under way is the last one, and the snapshot and all
 //!   memory are freed with it.
-//! - A statement that may be estimated is refined if no cuboid has its answer; every other one is run as
+//! - A statement that may be estimated is refined if no cuboid has its answer; every other statement is run as
 //!   [`Session::execute`](crate::Session::execute) runs it.
 
 use crate::answer::{Accuracy, Bounded, Missed, Refined, may_refine, refine};

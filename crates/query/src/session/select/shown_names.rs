@@ -1,7 +1,8 @@
 //! Queries of which several columns have one name.
 //!
 //! DataFusion refuses some of these queries. A query that was refused for its columns' names is planned again under
-//! names that nobody writes ([`alluvia_syntax::told_apart`]), and its answer is shown under the names that were written.
+//! names that nobody writes ([`alluvia_syntax::told_apart`]), and its answer is shown under the names that were
+//! written.
 //!
 //! Invariant: a name that nobody writes is neither shown nor part of an error.
 

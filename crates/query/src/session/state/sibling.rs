@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - A client never reads below what it has read or written, in any of its sessions.
-//! - Siblings are for one client: the role by its number, whatever its name has become; and COPY may name the same files.
+//! - Siblings are for one client: the role by its number, whatever its name has become; and COPY may name the same
+//!   files.
 //! - A producer's batches are numbered by one session: a session that has a producer has no siblings.
 
 use crate::session::state::scope::Scope;

@@ -1,7 +1,7 @@
-//! Answers that need no more than a cuboid.
+//! Answers that need no more than a cuboid, given without waiting.
 //!
-//! Invariant: what is answered at once is answered as ever: in turn, recorded in `alluvia.queries`, never below what
-//! the session has read or written, and not inside a transaction, which reads one version.
+//! Invariant: such an answer differs from no other: it is given in turn, recorded in `alluvia.queries`, never below
+//! what the session has read or written, and not inside a transaction, which reads one version.
 
 use crate::answer::{CachedStatement, Literal};
 use crate::execution::guard::guarded;

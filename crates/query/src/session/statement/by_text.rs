@@ -1,4 +1,4 @@
-//! Statements by their texts: what the index has answered is known by its text from then on, and not parsed again.
+//! Statements by their texts: a statement that the index has answered is known by its text, and not parsed again.
 
 use crate::answer::CachedStatement;
 use crate::session::run::Run;
