@@ -1,5 +1,7 @@
-//! What all sessions of a database share: its store, its functions and rules, its memory, its spill directory. [`directory`] has the roles for
-//! whoever lets clients in, [`refused`] the lines of the audit log for whoever is turned away.
+//! What all sessions of a database share: store, functions and rules, memory, spill directory.
+//!
+//! [`directory`] has the roles, for servers that let clients in; [`refused`] writes the audit log's lines about clients
+//! that are turned away.
 //!
 //! Invariants:
 //! - Planning state that does not depend on a statement is built once; a statement gets a copy with its own snapshot,
@@ -258,7 +260,8 @@ impl Engine {
         }
     }
 
-    /// A number that no statement was given before, now or before the last restart: what a sample without a seed is drawn by.
+    /// A number that no statement was given before, now or before the last restart: what a sample without a seed is
+    /// drawn by.
     pub(crate) fn number(&self) -> u64 {
         let count = self.numbers.fetch_add(1, Ordering::Relaxed);
         ((self.store.clock().wall_micros() as u64) << 12) ^ count
@@ -309,8 +312,8 @@ impl Engine {
         &self.cuboids
     }
 
-    /// Builds the cuboid that is wanted most, if one is, and brings the resident ones up to date. Returns whether it built one.
-    /// For a thread that has nothing else to do; queries never wait for it.
+    /// Builds the cuboid that is wanted most, if one is, and brings the resident ones up to date. Returns whether it
+    /// built one. For a thread that has nothing else to do; queries never wait for it.
     pub fn tend_cuboids(&self) -> Result<bool> {
         self.cached_statements.retain(&self.store.catalog());
         // One thread: the others are the statements'.
@@ -324,7 +327,8 @@ impl Engine {
         Ok(pinned)
     }
 
-    /// Lets cuboids be evicted, or with `forget` drops them at once; gives how many were meant. Measures matter if `measures` is set.
+    /// Lets cuboids be evicted, or with `forget` drops them at once; gives how many were meant. Measures matter if
+    /// `measures` is set.
     pub(crate) fn unpin_cuboid(
         &self,
         shape: &Shape,
@@ -350,8 +354,8 @@ impl Engine {
         &self.predicates
     }
 
-    /// Forgets what the predicate cache holds of segments that are gone, and now and then writes down what is new in it. For a
-    /// thread that has nothing else to do; queries never wait for it.
+    /// Forgets what the predicate cache holds of segments that are gone, and now and then writes down what is new in
+    /// it. For a thread that has nothing else to do; queries never wait for it.
     pub fn tend_predicate_cache(&self) -> Result<()> {
         self.predicates.tend(&self.predicates_tended, self.store.as_ref())
     }
@@ -449,8 +453,8 @@ fn base_config() -> SessionConfig {
     config
 }
 
-/// SQL types of ours where DataFusion's differ: timestamps are microseconds, bytes are views, and text with a length is not text
-/// without one.
+/// SQL types of ours where DataFusion's differ: timestamps are microseconds, bytes are views, and text with a length is
+/// not text without one.
 #[derive(Debug)]
 struct Types;
 

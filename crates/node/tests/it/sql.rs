@@ -215,3 +215,50 @@ fn columns_of_one_name_are_described_and_shown_as_they_were_written() {
         assert!(error.message().contains("no column c"), "{error}");
     });
 }
+
+#[test]
+fn what_was_described_runs_by_the_rows_definitions_and_settings_of_now() {
+    let scratch = tempfile::tempdir().unwrap();
+    let db = Database::open(scratch.path().join("db")).unwrap();
+    block_on(async {
+        let (session, other) = (db.session(), db.session());
+        session.sql("CREATE TABLE t (a INT, b TEXT)").await.unwrap();
+        session.sql("INSERT INTO t VALUES (1, 'x')").await.unwrap();
+        let prepared = session.prepare("SELECT * FROM t WHERE a > 0 ORDER BY a").unwrap();
+        let run = async || {
+            let outcome = session.execute_prepared(&prepared, &[]).await?;
+            let width = outcome.rows.as_ref().map(|rows| rows.schema().fields().len());
+            let rows: usize = outcome.collect().await?.iter().map(|batch| batch.num_rows()).sum();
+            Ok::<_, alluvia_types::Error>((width, rows))
+        };
+        let describe = async || {
+            session.describe(prepared.statement(), &[]).await.unwrap().columns.map(|columns| columns.fields().len())
+        };
+        assert_eq!(describe().await, Some(2));
+        assert_eq!(run().await.unwrap(), (Some(2), 1));
+        // Rows that have come since.
+        other.sql("INSERT INTO t VALUES (2, 'y')").await.unwrap();
+        assert_eq!(run().await.unwrap(), (Some(2), 2));
+        // A definition of another session, and one of a transaction that is rolled back.
+        other.sql("ALTER TABLE t ADD COLUMN c INT").await.unwrap();
+        assert_eq!(run().await.unwrap(), (Some(3), 2));
+        assert_eq!(describe().await, Some(3));
+        session.sql("BEGIN").await.unwrap();
+        session.sql("ALTER TABLE t ADD COLUMN d INT").await.unwrap();
+        assert_eq!(run().await.unwrap(), (Some(4), 2));
+        assert_eq!(describe().await, Some(4));
+        session.sql("ROLLBACK").await.unwrap();
+        assert_eq!(run().await.unwrap(), (Some(3), 2));
+        // A sample that the session sets afterwards.
+        assert_eq!(describe().await, Some(3));
+        session.sql("SET sample_fraction = 0.000001").await.unwrap();
+        assert_eq!(run().await.unwrap(), (Some(3), 0));
+        session.sql("RESET sample_fraction").await.unwrap();
+        // The table is gone, and there is another of its name.
+        assert_eq!(describe().await, Some(3));
+        other.sql("DROP TABLE t").await.unwrap();
+        assert_eq!(run().await.unwrap_err().kind(), ErrorKind::UndefinedTable);
+        other.sql("CREATE TABLE t (a BIGINT)").await.unwrap();
+        assert_eq!(run().await.unwrap(), (Some(1), 0));
+    });
+}

@@ -1,11 +1,12 @@
 //! The database's roles, as servers ask for them when clients log in.
 //!
-//! Invariants:
-//! - Somebody of whom the servers' own file knows is trusted as that file says; of all others the database's roles are asked.
-//! - A log-in with a password that could not be written into the audit log is none.
-//! - A log-in that needs no password is written likewise, and is one whether or not it could be: it protects nothing.
+//! [`LogIns`](crate::audit::log_ins::LogIns) and [`Refusals`](crate::audit::refusals::Refusals) decide which log-ins have
+//! lines in the audit log.
 //!
-//! Which of them have lines is [`LogIns`](crate::audit::log_ins::LogIns)'s and [`Refusals`](crate::audit::refusals::Refusals)'s to say.
+//! Invariants:
+//! - A user in the servers' own file is trusted as the file says; of every other user the database's roles are asked.
+//! - A log-in with a password is refused if it cannot be written into the audit log.
+//! - A log-in without a password is written likewise, and stands whether or not it can be written: it protects nothing.
 
 use crate::engine::Engine;
 use crate::engine::refused::{log_in_audit, write_left_out, write_log_in};
@@ -49,8 +50,8 @@ impl Trust {
 }
 
 impl Engine {
-    /// The database's roles for servers whose own users are `trusted`: superusers here. From now on nobody else is trusted but by a
-    /// role.
+    /// The database's roles for servers whose own users are `trusted`: superusers here. From now on nobody else is
+    /// trusted but by a role.
     pub fn directory<'a>(self: &Arc<Engine>, trusted: impl IntoIterator<Item = &'a str>) -> Arc<dyn Directory> {
         let names: BTreeSet<String> = trusted.into_iter().map(str::to_owned).collect();
         *self.trust().names.lock() = Some(Arc::new(names));
@@ -63,8 +64,8 @@ impl Engine {
         Authoriser::new(who, "".into(), self.store().catalog()).membership(MONITOR, "read what the server counts")
     }
 
-    /// Writes into the audit log that a server that asks for no password has let somebody in under this name, or that they may do
-    /// nothing here.
+    /// Writes into the audit log that a server that asks for no password has let somebody in under this name, or that
+    /// they may do nothing here.
     pub fn trusted(
         self: &Arc<Engine>,
         user: &str,

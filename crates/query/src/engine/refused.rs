@@ -1,4 +1,4 @@
-//! Lines of the audit log for what is refused: log-ins and statements.
+//! Lines of the audit log for refused log-ins and statements.
 
 use crate::audit::{Audit, AuditEvent};
 use crate::clients::Client;

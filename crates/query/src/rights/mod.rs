@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - What is not allowed is refused. A session is for somebody ([`Who`]); whoever nobody knows may nothing at all.
-//! - No user table is resolved without saying what it is for: to be read by `Session::pin`, without which nothing of it can be
-//!   scanned, and for all else by `Session::table_for`, which takes a [`Need`]. What a statement needs beside tables is stated for every
+//! - No user table is resolved without saying what it is for: to be read by `session::select::pin`, without which nothing of it can be
+//!   scanned, and for all else by `Scope::table_for`, which takes a [`Need`]. What a statement needs beside tables is stated for every
 //!   kind of statement in [`of_statement`], which has no "all others".
 //! - Rights are those of now, also for a transaction that reads an older version: what is revoked is gone at once.
 //! - An error names the privilege that is missing and the GRANT that gives it.

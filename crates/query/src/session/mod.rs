@@ -1,51 +1,46 @@
-//! Sessions: transactions and statements.
+//! Sessions: transactions and statements. [`Session`] is the only entrance to the database.
 //!
-//! [`core`] is the session and the frame that every statement runs in; one file each for what statements do; [`crate::execution::guard`] and
-//! [`supervise`] keep a statement from harming anything but itself.
+//! Each folder is a part of a session. From the highest to the lowest; a part uses parts below it and no other:
+//!
+//! | Part | What it is |
+//! |---|---|
+//! | `door` | [`Session`]: what clients call |
+//! | `prepared` | statements that are prepared, described, refined or verified |
+//! | `statement` | from a text to an outcome: parsing, answers known by their texts, which part does what |
+//! | `copy` | COPY, and rows that programs hand in |
+//! | `define` | tables, roles and cuboids; what shows them; CALL |
+//! | `insert` | INSERT, and rows on their way into a transaction or a batch |
+//! | `select` | queries, from a tree to rows, on one snapshot; EXPLAIN, cursors |
+//! | `settings` | SET, SHOW, RESET, DISCARD |
+//! | `transaction` | BEGIN, COMMIT, ROLLBACK, savepoints; batches on their way to the store |
+//! | `run` | one statement on its way: in turn, supervised, recorded, audited |
+//! | `state` | what a session remembers between statements |
+//!
+//! A part is functions, and types of its own. What runs within a statement takes the statement, [`run::Run`]; what runs
+//! without one takes what all statements of a session work with, [`state::scope::Scope`]; what runs a statement takes
+//! [`run::runner::Runner`]. None takes a [`Session`].
 
-mod auditing;
-mod body;
-mod bounded;
-mod calls;
-mod committing;
-mod computed;
-mod control;
-mod copying;
-mod core;
-mod cuboids;
-mod cursor;
-mod ddl;
-mod describe;
-mod explain;
-mod indexed;
-mod ingest;
+mod copy;
+mod define;
+mod door;
 mod insert;
-mod outcome;
-mod outlined;
-mod pending;
 mod prepared;
-mod refine;
-mod report;
-mod roles;
-mod savepoint;
+mod run;
 mod select;
-mod shown_names;
-mod sibling;
-mod stream_in;
-mod supervise;
+mod settings;
+mod state;
+mod statement;
 mod transaction;
-mod values;
-mod verify;
 
-pub use body::{Ingest, Ingested};
-pub use bounded::{Answer, BOUND_OF, BOUND_SIDE};
-pub use core::{Session, TransactionStatus};
-pub use describe::Described;
-
-pub use ingest::BatchBuilder;
-pub use outcome::Outcome;
+pub use copy::append::BatchBuilder;
+pub use copy::body::{Ingest, Ingested};
+pub use copy::stream_in::Appended;
+pub use door::Session;
 pub use prepared::Prepared;
-pub use refine::{Bounds, IntervalKind, Refinement, Refinements, Refining};
-
-pub use report::Report;
-pub use stream_in::Appended;
+pub use prepared::bounded::{Answer, BOUND_OF, BOUND_SIDE};
+pub use prepared::describe::Described;
+pub use prepared::refined::{Refinements, Refining};
+pub use run::outcome::Outcome;
+pub use run::refinement::{Bounds, IntervalKind, Refinement};
+pub use run::report::Report;
+pub use state::TransactionStatus;

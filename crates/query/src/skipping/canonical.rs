@@ -107,48 +107,48 @@ impl Writer<'_> {
             }
             Expr::Like(like) => self.like("LIKE", like)?,
             Expr::SimilarTo(like) => self.like("SIMILAR TO", like)?,
-            Expr::Not(of) => self.around("(NOT ", of, ")")?,
-            Expr::Negative(of) => self.around("(- ", of, ")")?,
-            Expr::IsNotNull(of) => self.around("(", of, " IS NOT NULL)")?,
-            Expr::IsNull(of) => self.around("(", of, " IS NULL)")?,
-            Expr::IsTrue(of) => self.around("(", of, " IS TRUE)")?,
-            Expr::IsFalse(of) => self.around("(", of, " IS FALSE)")?,
-            Expr::IsUnknown(of) => self.around("(", of, " IS UNKNOWN)")?,
-            Expr::IsNotTrue(of) => self.around("(", of, " IS NOT TRUE)")?,
-            Expr::IsNotFalse(of) => self.around("(", of, " IS NOT FALSE)")?,
-            Expr::IsNotUnknown(of) => self.around("(", of, " IS NOT UNKNOWN)")?,
+            Expr::Not(of) => self.write_between("(NOT ", of, ")")?,
+            Expr::Negative(of) => self.write_between("(- ", of, ")")?,
+            Expr::IsNotNull(of) => self.write_between("(", of, " IS NOT NULL)")?,
+            Expr::IsNull(of) => self.write_between("(", of, " IS NULL)")?,
+            Expr::IsTrue(of) => self.write_between("(", of, " IS TRUE)")?,
+            Expr::IsFalse(of) => self.write_between("(", of, " IS FALSE)")?,
+            Expr::IsUnknown(of) => self.write_between("(", of, " IS UNKNOWN)")?,
+            Expr::IsNotTrue(of) => self.write_between("(", of, " IS NOT TRUE)")?,
+            Expr::IsNotFalse(of) => self.write_between("(", of, " IS NOT FALSE)")?,
+            Expr::IsNotUnknown(of) => self.write_between("(", of, " IS NOT UNKNOWN)")?,
             Expr::Between(between) => {
                 let middle = if between.negated { " NOT BETWEEN " } else { " BETWEEN " };
-                self.around("(", &between.expr, middle)?;
-                self.around("", &between.low, " AND ")?;
-                self.around("", &between.high, ")")?;
+                self.write_between("(", &between.expr, middle)?;
+                self.write_between("", &between.low, " AND ")?;
+                self.write_between("", &between.high, ")")?;
             }
             Expr::InList(list) => {
-                self.around("(", &list.expr, if list.negated { " NOT IN (" } else { " IN (" })?;
+                self.write_between("(", &list.expr, if list.negated { " NOT IN (" } else { " IN (" })?;
                 self.list(&list.list)?;
                 self.text.push_str("))");
             }
             Expr::Case(case) => {
                 self.text.push_str("(CASE");
                 if let Some(of) = &case.expr {
-                    self.around(" ", of, "")?;
+                    self.write_between(" ", of, "")?;
                 }
                 for (when, then) in &case.when_then_expr {
-                    self.around(" WHEN ", when, " THEN ")?;
+                    self.write_between(" WHEN ", when, " THEN ")?;
                     self.expr(then)?;
                 }
                 if let Some(otherwise) = &case.else_expr {
-                    self.around(" ELSE ", otherwise, "")?;
+                    self.write_between(" ELSE ", otherwise, "")?;
                 }
                 self.text.push_str(" END)");
             }
             Expr::Cast(cast) => {
                 let data_type = escape(&format!(" AS {:?})", cast.field.data_type()));
-                self.around("CAST(", &cast.expr, &data_type)?;
+                self.write_between("CAST(", &cast.expr, &data_type)?;
             }
             Expr::TryCast(cast) => {
                 let data_type = escape(&format!(" AS {:?})", cast.field.data_type()));
-                self.around("TRY_CAST(", &cast.expr, &data_type)?;
+                self.write_between("TRY_CAST(", &cast.expr, &data_type)?;
             }
             Expr::ScalarFunction(function) if depends_on_arguments_alone(function) => {
                 let name = function.name();
@@ -168,7 +168,7 @@ impl Writer<'_> {
     fn like(&mut self, operator: &str, like: &Like) -> Option<()> {
         let not = if like.negated { " NOT" } else { "" };
         let case = if like.case_insensitive { " CASELESS" } else { "" };
-        self.around("(", &like.expr, &format!("{not}{case} {operator} "))?;
+        self.write_between("(", &like.expr, &format!("{not}{case} {operator} "))?;
         self.expr(&like.pattern)?;
         if let Some(escaped_by) = like.escape_char {
             self.push(format_args!(" ESCAPE {}", escape(&format!("{escaped_by:?}"))));
@@ -177,7 +177,8 @@ impl Writer<'_> {
         Some(())
     }
 
-    fn around(&mut self, before: &str, expr: &Expr, after: &str) -> Option<()> {
+    /// Writes an expression between two texts.
+    fn write_between(&mut self, before: &str, expr: &Expr, after: &str) -> Option<()> {
         self.text.push_str(before);
         self.expr(expr)?;
         self.text.push_str(after);
@@ -186,7 +187,7 @@ impl Writer<'_> {
 
     fn list(&mut self, parts: &[Expr]) -> Option<()> {
         for (at, part) in parts.iter().enumerate() {
-            self.around(if at == 0 { "" } else { ", " }, part, "")?;
+            self.write_between(if at == 0 { "" } else { ", " }, part, "")?;
         }
         Some(())
     }

@@ -1,0 +1,105 @@
+//! Rows of programs for one table or several: Arrow record batches, without SQL, as one batch.
+//!
+//! Columns are matched by name, as SQL would match them; types are cast as INSERT casts them.
+
+use crate::rights::INSERT;
+use crate::session::run::Run;
+use crate::session::run::runner::Runner;
+use crate::session::transaction::check_outside;
+use crate::session::transaction::submit::submit;
+use alluvia_catalog::TableEntry;
+use alluvia_copy::assign;
+use alluvia_snapshot::{Committed, NewBatch, NewRows};
+use alluvia_space::TableDef;
+use alluvia_types::{Error, ErrorKind, ProducerMark, Result};
+use alluvia_values::compact::tight_batch;
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+
+/// Rows for several tables that become one atomic batch.
+#[derive(Debug)]
+#[must_use = "nothing happens until commit"]
+pub struct BatchBuilder<'a> {
+    runner: &'a Runner,
+    tables: Vec<(String, Vec<RecordBatch>)>,
+    producer: Option<ProducerMark>,
+}
+
+impl<'a> BatchBuilder<'a> {
+    /// A batch without rows.
+    pub(crate) fn new(runner: &'a Runner) -> Self {
+        BatchBuilder { runner, tables: Vec::new(), producer: None }
+    }
+
+    /// Adds rows for a table. Columns are matched by name; missing ones are NULL.
+    pub fn append(mut self, table: &str, rows: Vec<RecordBatch>) -> Self {
+        self.tables.push((table.to_owned(), rows));
+        self
+    }
+
+    /// Numbers the batch: sent again under the same number, it is acknowledged and not applied twice.
+    pub fn producer(mut self, mark: ProducerMark) -> Self {
+        self.producer = Some(mark);
+        self
+    }
+
+    /// Commits all of it, or nothing.
+    pub fn commit(self) -> BoxFuture<'a, Result<Committed>> {
+        Box::pin(async move {
+            let BatchBuilder { runner, tables, producer } = self;
+            runner.run_for("append", "APPEND", |run| async move { commit_rows(&run, tables, producer).await }).await
+        })
+    }
+}
+
+async fn commit_rows(
+    run: &Run,
+    tables: Vec<(String, Vec<RecordBatch>)>,
+    producer: Option<ProducerMark>,
+) -> Result<Committed> {
+    check_outside(&run.scope, "an append")?;
+    run.scope.check_writable("INSERT")?;
+    let mut rows: Vec<NewRows> = Vec::new();
+    for (table, batches) in tables {
+        let entry = run.scope.table_for(INSERT, &table)?;
+        let bound = bind(&entry, batches)?;
+        run.progress.add_rows(bound.iter().map(|batch| batch.num_rows() as u64).sum());
+        match rows.iter_mut().find(|known| known.table == entry.def.id) {
+            Some(known) if known.checked_at == entry.changed_at => known.batches.extend(bound),
+            Some(_) => {
+                return Err(Error::new(ErrorKind::Conflict, format!("table '{table}' was changed by another session"))
+                    .with_hint("append again"));
+            }
+            None => rows.push(NewRows { table: entry.def.id, checked_at: entry.changed_at, batches: bound }),
+        }
+    }
+    submit(run, NewBatch { rows, producer, ..NewBatch::default() }).await
+}
+
+/// Batches in the storage schema of a table.
+fn bind(entry: &TableEntry, batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+    let mut bound = Vec::with_capacity(batches.len());
+    let mut known: Option<(SchemaRef, Vec<Option<usize>>)> = None;
+    for batch in batches.into_iter().filter(|batch| batch.num_rows() > 0) {
+        let mapping = match &known {
+            Some((schema, mapping)) if Arc::ptr_eq(schema, batch.schema_ref()) => mapping,
+            _ => &known.insert((batch.schema(), mapping_by_name(&entry.def, batch.schema_ref())?)).1,
+        };
+        bound.push(tight_batch(assign(&batch, &entry.def, mapping)?));
+    }
+    Ok(bound)
+}
+
+/// For each column of the table the column of the same name.
+fn mapping_by_name(def: &TableDef, schema: &SchemaRef) -> Result<Vec<Option<usize>>> {
+    for (at, field) in schema.fields().iter().enumerate() {
+        def.column(field.name())?;
+        if schema.fields()[..at].iter().any(|other| other.name() == field.name()) {
+            return Err(Error::new(ErrorKind::DuplicateColumn, format!("column {} appears twice", field.name())));
+        }
+    }
+    let place = |name: &str| schema.fields().iter().position(|field| field.name() == name);
+    Ok(def.columns.iter().map(|column| place(&column.name)).collect())
+}

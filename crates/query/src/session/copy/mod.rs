@@ -1,0 +1,149 @@
+//! COPY, and rows that programs and servers hand in: names become tables, queries become streams; files and formats are
+//! the room `copy`'s.
+//!
+//! Invariants:
+//! - A session has the standard input and output that its caller hands in with a statement, and no other.
+//! - Which files and URLs it may name is decided by whose session it is, here and nowhere else.
+//! - What a COPY commits, the session has written from that moment on, also when the COPY then fails, is cancelled or
+//!   dropped.
+//! - A COPY that is one batch has the number of the session's producer, as any other batch of the session.
+//! - Within a transaction the rows of a COPY FROM are the transaction's, and wait in memory for its COMMIT.
+
+pub(crate) mod append;
+pub(crate) mod body;
+pub(crate) mod stream_in;
+
+use crate::errors::from_datafusion;
+use crate::rights::{INSERT, Need};
+use crate::session::insert::rows::hold;
+use crate::session::run::Run;
+use crate::session::run::outcome::Outcome;
+use crate::session::select::planning::plan;
+use crate::session::state::scope::Scope;
+use crate::session::transaction::check_kind;
+use crate::session::transaction::submit::submit_empty;
+use alluvia_catalog::TableEntry;
+use alluvia_copy::progress::Phase;
+use alluvia_copy::{
+    BodyOptions, CopyContext, CopyPlaces, CopyReport, Destination, INLINE_BYTES_MAX, IntoStore, IntoTransaction,
+    copy_from, copy_to,
+};
+use alluvia_snapshot::{BatchKey, Committed};
+use alluvia_space::Column;
+use alluvia_syntax::copy::statement::{CopyStatement, CopyWhat};
+use alluvia_syntax::copy::streams::Streams;
+use alluvia_syntax::names::{name_of, user_table};
+use alluvia_syntax::{Hints, Kind, Statement, query_of_table};
+use alluvia_types::{Error, Result};
+use arrow::datatypes::{Field, Schema};
+use futures::StreamExt;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The columns of a table, which are everybody's to know.
+pub(crate) fn table_schema(scope: &Scope, table: &str) -> Result<Schema> {
+    let entry = scope.table_for(Need::Definition, table)?;
+    let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
+    Ok(Schema::new(entry.def.columns.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// The columns that the fields of a COPY FROM go to, in their order.
+pub(crate) fn copied_columns(scope: &Scope, statement: &Statement) -> Result<Vec<Field>> {
+    let Kind::Copy(copy) = &statement.kind else {
+        return Err(Error::internal("a statement that is no COPY was taken for one"));
+    };
+    let CopyStatement::From { table, columns, .. } = copy.as_ref() else {
+        return Err(Error::internal("a COPY TO has no columns of a table"));
+    };
+    check_kind(scope, &statement.kind)?;
+    let entry = scope.table_for(INSERT, &user_table(table)?)?;
+    let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
+    if columns.is_empty() {
+        return Ok(entry.def.columns.iter().map(field).collect());
+    }
+    columns.iter().map(|column| Ok(field(entry.def.column(&name_of(column))?))).collect()
+}
+
+/// COPY FROM, COPY TO.
+pub(crate) async fn copy(run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> Result<Outcome> {
+    match copy {
+        CopyStatement::From { table, columns, source, options, streams } => {
+            let entry = run.scope.table_for(INSERT, &user_table(&table)?)?;
+            let columns = columns.iter().map(name_of).collect();
+            let context = copy_context(run, &streams);
+            let is_open = run.state().is_open()?;
+            let held = is_open.then(|| Arc::new(Mutex::new(run.scope.held())));
+            // COMMIT numbers the batch of a transaction.
+            let numbered = held.is_none() && run.settings.producer_mark().is_some();
+            let destination: Box<dyn Destination> = match &held {
+                Some(held) => Box::new(IntoTransaction(Arc::clone(held))),
+                None => Box::new(store_of(run, &entry, None)),
+            };
+            let report = copy_from(context, Arc::clone(&entry), columns, source, options, destination).await?;
+            if let Some(held) = held {
+                let rows = std::mem::take(&mut held.lock().batches);
+                hold(run, &entry, rows)?;
+            }
+            if numbered && report.committed.is_some() {
+                run.state().next_producer_sequence();
+            } else if numbered {
+                submit_empty(run).await?;
+            }
+            Ok(loaded(&report, numbered))
+        }
+        CopyStatement::To { what, target, options, streams } => {
+            let query = match what {
+                CopyWhat::Query(query) => query,
+                CopyWhat::Table { name, columns } => query_of_table(&name, &columns)?,
+            };
+            let planned = plan(run, query, hints).await?;
+            let context = copy_context(run, &streams);
+            run.progress.set_phase(Phase::Running);
+            let rows = planned.execute()?;
+            let schema = rows.schema();
+            let rows = rows.map(|batch| batch.map_err(from_datafusion)).boxed();
+            let rows = copy_to(context, schema, rows, target, options).await?;
+            Ok(Outcome::done(format!("COPY {rows}")).with_used(planned.used()))
+        }
+    }
+}
+
+/// Sessions of servers' clients may name what the server was told; those of the process what the process may.
+fn copy_places(scope: &Scope) -> CopyPlaces {
+    let is_served = scope.state().is_served;
+    scope.engine.copy_places(is_served)
+}
+
+/// What a COPY of this statement works with.
+pub(crate) fn copy_context(run: &Run, streams: &Mutex<Streams>) -> CopyContext {
+    CopyContext {
+        progress: Arc::clone(&run.progress),
+        cancel: run.token.clone(),
+        streams: std::mem::take(&mut *streams.lock()),
+        places: copy_places(&run.scope),
+        body: BodyOptions::default(),
+    }
+}
+
+/// Where the rows of a COPY go that is no part of a transaction. `key` is the client's, of its one batch.
+pub(crate) fn store_of(run: &Run, entry: &Arc<TableEntry>, key: Option<BatchKey>) -> IntoStore {
+    let (state, durability) = (Arc::clone(&run.scope.state), run.settings.durability);
+    IntoStore {
+        store: Arc::clone(run.engine().store()),
+        entry: Arc::clone(entry),
+        durability,
+        progress: Arc::clone(&run.progress),
+        cancel: run.token.clone(),
+        on_commit: Arc::new(move |committed: Committed| state.lock().wrote(committed.version, durability)),
+        mark: run.settings.producer_mark(),
+        key,
+        inline_bytes_max: INLINE_BYTES_MAX,
+        batch: None,
+    }
+}
+
+/// The answer of a COPY FROM. `numbered`: the session's producer numbered its batch.
+fn loaded(report: &CopyReport, numbered: bool) -> Outcome {
+    let notices = report.notices(numbered);
+    notices.into_iter().fold(Outcome::done(report.tag()), |outcome, notice| outcome.with_notice(notice))
+}

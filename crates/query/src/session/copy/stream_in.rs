@@ -1,0 +1,229 @@
+//! Streams of record batches from programs, however long: one atomic batch, in bounded memory.
+//!
+//! Invariants:
+//! - All rows or none: a record batch that cannot be read or does not fit ends the statement, and staged rows are
+//!   dropped.
+//! - Record batches may differ in their schemas: the columns of each are matched by name on their own.
+//! - In an open transaction the rows are the transaction's until COMMIT; they are in memory, and bounded. An error of
+//!   the rows, of their schema or of their table fails the transaction, as an INSERT's error does: rows, schema and
+//!   table are looked at within the statement.
+//! - Rows with a producer's number are a batch of their own, outside of a transaction: COMMIT has the number of its
+//!   own.
+//! - Rows that share their values come in pieces, bounded by the size of each value written out: however often a record
+//!   batch names one value, no more memory is taken at a time.
+//! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
+
+use crate::execution::blocking::blocking;
+use crate::rights::{INSERT, Need};
+use crate::session::define::tables::{create_with, creating, seed};
+use crate::session::insert::rows::{sink, write};
+use crate::session::run::Run;
+use crate::session::run::runner::Runner;
+use crate::session::transaction::check_outside;
+use crate::session::transaction::submit::{submit, submit_empty};
+use alluvia_catalog::TableEntry;
+use alluvia_catalog::rights::Privilege;
+use alluvia_copy::progress::Phase;
+use alluvia_copy::{Assigner, Wanted, infer_schema};
+use alluvia_snapshot::{Committed, NewBatch};
+use alluvia_space::ColumnType;
+use alluvia_syntax::statements::definitions::{WithOptions, define};
+use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
+use alluvia_values::builders::TextAs;
+use alluvia_values::compact::compact;
+use alluvia_values::widths::pieces;
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use std::sync::Arc;
+
+/// What [`Session::append_stream`](crate::Session::append_stream) did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Appended {
+    /// Rows taken.
+    pub rows: u64,
+    /// The batch; `None` if there were no rows, or if they wait for the transaction's COMMIT.
+    pub committed: Option<Committed>,
+}
+
+/// What comes, batch by batch.
+pub(crate) type Rows<'a> = BoxStream<'a, Result<RecordBatch>>;
+
+/// Casts batches of changing schemas; knows how many rows came before, so that errors name the row of the whole.
+struct Matched<'a> {
+    entry: &'a TableEntry,
+    known: Option<(SchemaRef, Assigner)>,
+    rows: u64,
+}
+
+impl Matched<'_> {
+    fn assign(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let def = &self.entry.def;
+        let assigner = match &self.known {
+            Some((schema, assigner)) if schema == batch.schema_ref() => assigner,
+            _ => {
+                let schema = batch.schema();
+                let names = schema.fields().iter().map(|field| field.name().as_str());
+                let columns: Vec<&str> = def.columns.iter().map(|column| column.name.as_str()).collect();
+                let hint = format!("the table's columns are {}", columns.join(", "));
+                let targets = Wanted::new(def, &[])?.by_name(def, names, "the data");
+                let targets = targets.map_err(|error| error.with_hint(hint))?;
+                let place = |column| targets.iter().position(|target| *target == Some(column));
+                let mapping: Vec<Option<usize>> = (0..def.columns.len()).map(place).collect();
+                let assigner = Assigner::new(&schema, def, &mapping, TextAs::Plain)?;
+                &self.known.insert((schema, assigner)).1
+            }
+        };
+        let assigned = assigner.assign_from(batch, self.rows)?;
+        self.rows += batch.num_rows() as u64;
+        Ok(assigned)
+    }
+}
+
+/// Takes all rows into a table, as [`Session::append_stream`](crate::Session::append_stream) says.
+pub(crate) async fn append_stream(runner: &Runner, table: &str, rows: Rows<'_>) -> Result<Appended> {
+    let text = format!("/* rows from a program into */ {table}");
+    runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, table, None, rows).await }).await
+}
+
+/// The same, numbered by a producer. Refused in a transaction.
+pub(crate) async fn append_numbered(
+    runner: &Runner,
+    table: &str,
+    mark: ProducerMark,
+    rows: Rows<'_>,
+) -> Result<Appended> {
+    let text = format!("/* numbered rows from a program into */ {table}");
+    let work = |run: Arc<Run>| async move {
+        check_outside(&run.scope, "a numbered batch")?;
+        append_rows(&run, table, Some(mark), rows).await
+    };
+    runner.run_for(&text, "INGEST", work).await
+}
+
+/// The same, into a table that the same batch creates, with a column for each field of `schema`.
+pub(crate) async fn append_to_new(runner: &Runner, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+    let text = format!("/* rows from a program into new */ {table}");
+    runner.run_for(&text, "INGEST", |run| async move { append_rows_to_new(&run, table, schema, rows).await }).await
+}
+
+/// The same, into the table of this name, or into a new one where there is none.
+pub(crate) async fn append_creating(runner: &Runner, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+    let text = format!("/* rows from a program into, or into new */ {table}");
+    let work = |run: Arc<Run>| async move {
+        run.scope.check_usable()?;
+        // The table may be this session's own, and with `durability = relaxed` not visible yet.
+        run.scope.await_own_writes().await?;
+        match run.scope.table_for(Need::Definition, table) {
+            Ok(_) => append_rows(&run, table, None, rows).await,
+            Err(error) if error.kind() == ErrorKind::UndefinedTable => {
+                append_rows_to_new(&run, table, schema, rows).await
+            }
+            Err(error) => Err(error),
+        }
+    };
+    runner.run_for(&text, "INGEST", work).await
+}
+
+async fn append_rows(run: &Arc<Run>, table: &str, producer: Option<ProducerMark>, rows: Rows<'_>) -> Result<Appended> {
+    run.scope.check_usable()?;
+    run.scope.check_writable("INSERT")?;
+    // The table may be this session's own, and with `durability = relaxed` not visible yet.
+    run.scope.await_own_writes().await?;
+    let entry = run.scope.table_for(INSERT, table)?;
+    if run.state().is_open()? {
+        return append_pending(run, &entry, rows).await;
+    }
+    append_batch(run, &entry, NewBatch { producer, ..NewBatch::default() }, rows).await
+}
+
+async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+    run.scope.check_usable()?;
+    run.scope.check_writable("CREATE TABLE")?;
+    let inferred = infer_schema(schema, "the data")?;
+    let columns =
+        inferred.columns.into_iter().map(|column| (column.name, ColumnType::from(column.data_type), column.nullable));
+    let columns: Vec<_> = columns.collect();
+    run.scope.await_own_writes().await?;
+    if run.scope.table_for(Need::Definition, table).is_ok() {
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
+            .with_hint("append to it, choose another name, or drop the table first"));
+    }
+    run.scope.authoriser().database(Privilege::Create)?;
+    let id = run.engine().store().new_table_id();
+    let def = define(id, table, &columns, &WithOptions::default(), seed(run.engine(), id))?;
+    if run.state().is_open()? {
+        let entry = TableEntry::new(Arc::new(def.clone()), Version(0));
+        let (count, rows) = held_rows(run, &entry, rows).await?;
+        run.progress.add_rows(count);
+        create_with(run, def, rows).await?;
+        return Ok(Appended { rows: count, committed: None });
+    }
+    let batch = NewBatch { changes: creating(&run.scope, def.clone())?, ..NewBatch::default() };
+    // The version is ignored for a table that the same batch creates.
+    let entry = Arc::new(TableEntry::new(Arc::new(def), Version(0)));
+    append_batch(run, &entry, batch, rows).await
+}
+
+/// Adds the rows to `batch` and commits it, unless it is empty.
+async fn append_batch(
+    run: &Arc<Run>,
+    entry: &Arc<TableEntry>,
+    mut batch: NewBatch,
+    mut rows: Rows<'_>,
+) -> Result<Appended> {
+    let mut sink = sink(run, &entry.def, entry.changed_at);
+    let mut matched = Matched { entry, known: None, rows: 0 };
+    run.progress.set_phase(Phase::Running);
+    while let Some(next) = rows.next().await {
+        let next = next?;
+        run.token.check()?;
+        if next.num_rows() == 0 {
+            continue;
+        }
+        for piece in pieces(&next, Some(matched.rows))? {
+            run.token.check()?;
+            let piece = matched.assign(&piece)?;
+            run.progress.add_rows(piece.num_rows() as u64);
+            sink = blocking(move || {
+                sink.append(piece)?;
+                Ok(sink)
+            })
+            .await?;
+        }
+    }
+    // A batch may have to wait until what statements hold is given back: not for its own source.
+    drop(rows);
+    run.token.check()?;
+    run.progress.set_phase(Phase::Finishing);
+    blocking(move || sink.finish()).await?.add_to(&mut batch);
+    let is_empty = matched.rows == 0 && batch.changes.is_empty() && batch.producer.is_none();
+    let committed = match is_empty {
+        true => submit_empty(run).await?,
+        false => Some(submit(run, batch).await?),
+    };
+    Ok(Appended { rows: matched.rows, committed })
+}
+
+async fn append_pending(run: &Arc<Run>, entry: &Arc<TableEntry>, rows: Rows<'_>) -> Result<Appended> {
+    let (count, rows) = held_rows(run, entry, rows).await?;
+    write(run, entry, rows).await?;
+    Ok(Appended { rows: count, committed: None })
+}
+
+/// All rows, and how many: who drops this in the middle leaves the transaction as it was.
+async fn held_rows(run: &Run, entry: &TableEntry, mut rows: Rows<'_>) -> Result<(u64, Vec<RecordBatch>)> {
+    let mut matched = Matched { entry, known: None, rows: 0 };
+    let mut held = run.scope.held();
+    while let Some(next) = rows.next().await {
+        let next = next?;
+        run.token.check()?;
+        for piece in pieces(&next, Some(matched.rows))? {
+            run.token.check()?;
+            // Copied: until COMMIT whoever sent it may do as they please with its memory.
+            held.push(compact(&matched.assign(&piece)?)?)?;
+        }
+    }
+    Ok((matched.rows, held.batches))
+}

@@ -1,0 +1,12 @@
+//! Definitions: tables, roles and cuboids, and what shows them.
+//!
+//! Invariants:
+//! - A change is checked against the newest visible definitions, and committed as a batch or added to the open
+//!   transaction's.
+//! - Who may change what is asked before anything is changed, and of tables again at COMMIT.
+
+pub(crate) mod cuboids;
+pub(crate) mod procedures;
+pub(crate) mod roles;
+pub(crate) mod show;
+pub(crate) mod tables;

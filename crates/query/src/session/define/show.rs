@@ -1,0 +1,76 @@
+//! DESCRIBE, SHOW COLUMNS, SHOW TABLES, SHOW CREATE TABLE: what definitions look like.
+
+use crate::rights::Need;
+use crate::session::run::outcome::Outcome;
+use crate::session::state::scope::Scope;
+use crate::system::{TABLE_NAMES, schema_of};
+use alluvia_catalog::TableEntry;
+use alluvia_space::{DataType, TableDef};
+use alluvia_syntax::names::{PUBLIC, SYSTEM};
+use alluvia_syntax::statement::TableName;
+use alluvia_types::{Error, ErrorKind, Result, near_names};
+use arrow::datatypes::SchemaRef;
+use std::sync::Arc;
+
+/// DESCRIBE, SHOW COLUMNS.
+pub(crate) fn describe_table(scope: &Scope, name: &TableName) -> Result<Outcome> {
+    let heads = ["column_name", "data_type", "nullable", "role"];
+    if name.schema == SYSTEM {
+        let schema = system_schema(&name.table)?;
+        let rows = schema.fields().iter().map(|field| {
+            let data_type = DataType::from_arrow(field.data_type())
+                .map_or_else(|| field.data_type().to_string(), |data_type| data_type.sql_name());
+            vec![Some(field.name().clone()), Some(data_type), Some(yes(field.is_nullable())), None]
+        });
+        return Ok(Outcome::table("DESCRIBE", &heads, rows.collect()));
+    }
+    let entry = scope.table_for(Need::Definition, &name.table)?;
+    let rows = entry.def.columns.iter().map(|column| {
+        let role = role(&entry.def, column.id);
+        vec![Some(column.name.clone()), Some(column.sql_type()), Some(yes(column.nullable)), role]
+    });
+    Ok(Outcome::table("DESCRIBE", &heads, rows.collect()))
+}
+
+/// SHOW TABLES.
+pub(crate) fn show_tables(scope: &Scope) -> Outcome {
+    let authoriser = scope.authoriser();
+    let row = |entry: &Arc<TableEntry>| vec![Some(PUBLIC.to_owned()), Some(entry.def.name.clone())];
+    Outcome::table("SHOW", &["table_schema", "table_name"], authoriser.catalog().tables().map(row).collect())
+}
+
+/// SHOW CREATE TABLE.
+pub(crate) fn show_create(scope: &Scope, table: &str) -> Result<Outcome> {
+    let entry = scope.table_for(Need::Definition, table)?;
+    let row = vec![Some(entry.def.name.clone()), Some(entry.def.show_create())];
+    Ok(Outcome::table("SHOW", &["table_name", "create_table"], vec![row]))
+}
+
+fn system_schema(table: &str) -> Result<SchemaRef> {
+    schema_of(table).ok_or_else(|| {
+        let near = near_names(table, TABLE_NAMES);
+        let hint = match near.as_slice() {
+            [] => format!("system tables are {}", TABLE_NAMES.join(", ")),
+            near => format!("did you mean {}?", near.join(" or ")),
+        };
+        Error::new(ErrorKind::UndefinedTable, format!("there is no table '{SYSTEM}.{table}'")).with_hint(hint)
+    })
+}
+
+fn yes(nullable: bool) -> String {
+    if nullable { "YES" } else { "NO" }.to_owned()
+}
+
+/// What a column is to its table: levels of dimensions, measure.
+fn role(def: &TableDef, id: alluvia_types::ColumnId) -> Option<String> {
+    let mut roles: Vec<String> = Vec::new();
+    for (dimension, _, level) in def.levels() {
+        if level.source.column() == id {
+            roles.push(format!("level {}.{}", def.dimensions[dimension].name, level.name));
+        }
+    }
+    if def.measures.contains(&id) {
+        roles.push("measure".to_owned());
+    }
+    (!roles.is_empty()).then(|| roles.join(", "))
+}

@@ -1,0 +1,241 @@
+//! CREATE, DROP and ALTER TABLE.
+//!
+//! A change is checked against the newest visible definitions and committed as a batch, or added to the open
+//! transaction's; if another session changed the same table in between, the batch is refused with `Conflict` and
+//! nothing has happened.
+
+use crate::engine::Engine;
+use crate::errors::signatures::sql_name;
+use crate::rights::Need;
+use crate::session::define::roles::give_table;
+use crate::session::insert::rows::{hold, mapping, read_all, stream_into};
+use crate::session::run::Run;
+use crate::session::run::outcome::Outcome;
+use crate::session::select::planning::plan;
+use crate::session::state::scope::Scope;
+use crate::session::transaction::submit::{change, submit};
+use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
+use alluvia_catalog::{Change, alter};
+use alluvia_snapshot::NewBatch;
+use alluvia_space::{ColumnType, DataType, Ladder, TableDef, sql_identifier};
+use alluvia_syntax::Hints;
+use alluvia_syntax::statements::definitions::{
+    AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define,
+};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType as ArrowType, SchemaRef};
+use std::sync::Arc;
+
+/// CREATE TABLE, with or without AS.
+pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hints) -> Result<Outcome> {
+    if run.scope.table_for(Need::Definition, &create.name).is_ok() {
+        if create.if_not_exists {
+            let notice = format!("table '{}' exists already, and is left as it is", create.name);
+            return Ok(Outcome::done("CREATE TABLE").with_notice(notice));
+        }
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name))
+            .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
+    }
+    let id = run.engine().store().new_table_id();
+    let seed = seed(run.engine(), id);
+    let Some(query) = create.query else {
+        let columns = create.columns.into_iter().map(|column| match column.column_type {
+            Some(column_type) => Ok((column.name, column_type, column.nullable)),
+            None => Err(Error::internal(format!("column {} came without a type", column.name))),
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let def = define(id, &create.name, &columns, &create.with, seed)?;
+        change(run, creating(&run.scope, def)?).await?;
+        return Ok(Outcome::done("CREATE TABLE"));
+    };
+    let planned = plan(run, query, hints).await?;
+    let names: Vec<String> = create.columns.into_iter().map(|column| column.name).collect();
+    let columns = columns_of(&planned.schema(), &names)?;
+    let def = define(id, &create.name, &columns, &create.with, seed)?;
+    let all: Vec<usize> = (0..def.columns.len()).collect();
+    let mapping = mapping(&def, &all);
+    if run.state().is_open()? {
+        let rows = read_all(run, &planned, &def, &mapping).await?;
+        let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+        run.progress.add_rows(count as u64);
+        create_with(run, def, rows).await?;
+        return Ok(Outcome::done(format!("SELECT {count}")).with_used(planned.used()));
+    }
+    let mut batch = NewBatch { changes: creating(&run.scope, def.clone())?, ..NewBatch::default() };
+    // The version is ignored for a table that the same batch creates.
+    let rows = stream_into(run, &planned, &Arc::new(def), Version(0), &mapping, &mut batch).await?;
+    let used = planned.used();
+    drop(planned);
+    submit(run, batch).await?;
+    Ok(Outcome::done(format!("SELECT {rows}")).with_used(used))
+}
+
+/// Adds a new table and its rows to the open transaction.
+pub(crate) async fn create_with(run: &Run, def: TableDef, rows: Vec<RecordBatch>) -> Result<()> {
+    let name = def.name.clone();
+    change(run, creating(&run.scope, def)?).await?;
+    hold(run, &run.scope.table_for(Need::Definition, &name)?, rows)
+}
+
+/// A new table, which is whose it is that makes it.
+pub(crate) fn creating(scope: &Scope, def: TableDef) -> Result<Vec<Change>> {
+    let (table, owner) = (def.id, scope.authoriser().role()?);
+    let mut changes = vec![Change::CreateTable { def }];
+    if owner != BOOTSTRAP {
+        changes.push(Change::Rights { change: RightsChange::Own { table, owner } });
+    }
+    Ok(changes)
+}
+
+/// Seed of a new table's weights. Any number will do, as long as tables differ.
+pub(crate) fn seed(engine: &Engine, id: TableId) -> u64 {
+    let mut mixed = (engine.store().clock().wall_micros() as u64) ^ (u64::from(id.0) << 40);
+    // SplitMix64 (Steele et al. 2014).
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// DROP TABLE, all in one batch.
+pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<String>, if_exists: bool) -> Result<Outcome> {
+    let mut changes = Vec::new();
+    let mut outcome = Outcome::done("DROP TABLE");
+    for name in names {
+        match run.scope.table_for(Need::Ownership, &name) {
+            Ok(entry) => {
+                let drop = Change::DropTable { id: entry.def.id };
+                if !changes.contains(&drop) {
+                    changes.push(drop);
+                }
+            }
+            Err(error) if if_exists && error.kind() == ErrorKind::UndefinedTable => {
+                outcome = outcome.with_notice(format!("there is no table '{name}' to drop"))
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if !changes.is_empty() {
+        change(run, changes).await?;
+    }
+    Ok(outcome)
+}
+
+/// DROP ... IF EXISTS of what is not built.
+pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[String]) -> Result<Outcome> {
+    let kind = command.trim_start_matches("DROP ").to_lowercase();
+    let mut outcome = Outcome::done(command);
+    for name in names {
+        if scope.table_for(Need::Definition, name).is_ok() {
+            return Err(Error::new(ErrorKind::InvalidDefinition, format!("'{name}' is a table, and no {kind}"))
+                .with_hint(format!("write DROP TABLE {}", sql_identifier(name))));
+        }
+        outcome = outcome.with_notice(format!("there is no {kind} '{name}' to drop"));
+    }
+    Ok(outcome)
+}
+
+/// ALTER TABLE.
+pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result<Outcome> {
+    let entry = match run.scope.table_for(Need::Ownership, &statement.name) {
+        Ok(entry) => entry,
+        Err(error) if statement.if_exists && error.kind() == ErrorKind::UndefinedTable => {
+            let notice = format!("there is no table '{}' to alter", statement.name);
+            return Ok(Outcome::done("ALTER TABLE").with_notice(notice));
+        }
+        Err(error) => return Err(error),
+    };
+    if let TableChange::Owner(owner) = &statement.change {
+        return give_table(run, &entry, owner).await;
+    }
+    let def = match altered(&entry.def, statement.change)? {
+        Altered::To(def) => *def,
+        Altered::Nothing(notice) => return Ok(Outcome::done("ALTER TABLE").with_notice(notice)),
+    };
+    if def.name != entry.def.name && run.scope.table_for(Need::Definition, &def.name).is_ok() {
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
+    }
+    def.validate()?;
+    let ladder = (def.options.ladder != entry.def.options.ladder).then_some(def.options.ladder);
+    change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
+    let outcome = Outcome::done("ALTER TABLE");
+    Ok(match ladder {
+        Some(ladder) => outcome.with_notice(format!(
+            "ladders begin at {} in what is merged from now on; merged segments keep theirs until they are merged again",
+            ladder.name()
+        )),
+        None => outcome,
+    })
+}
+
+/// Columns for the result of a query.
+fn columns_of(schema: &SchemaRef, names: &[String]) -> Result<Vec<(String, ColumnType, bool)>> {
+    if !names.is_empty() && names.len() != schema.fields().len() {
+        return Err(Error::new(
+            ErrorKind::InvalidDefinition,
+            format!("{} column names are given, and the query has {} columns", names.len(), schema.fields().len()),
+        ));
+    }
+    let column = |(at, field): (usize, &Arc<arrow::datatypes::Field>)| {
+        let name = names.get(at).unwrap_or(field.name()).clone();
+        let arrow = match field.data_type() {
+            ArrowType::Dictionary(_, values) => values.as_ref(),
+            other => other,
+        };
+        match DataType::from_arrow(arrow) {
+            Some(data_type) => Ok((name, ColumnType::from(data_type), true)),
+            None => Err(Error::new(
+                ErrorKind::DatatypeMismatch,
+                format!("column {name} of the query is {}, which a table cannot hold", sql_name(arrow)),
+            )
+            .with_hint("cast it in the query: SELECT CAST(x AS TEXT) AS x")),
+        }
+    };
+    schema.fields().iter().enumerate().map(column).collect()
+}
+
+enum Altered {
+    To(Box<TableDef>),
+    /// IF [NOT] EXISTS found that there is nothing to do.
+    Nothing(String),
+}
+
+fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
+    let has = |name: &str| def.columns.iter().any(|column| column.name == name);
+    let to = match change {
+        TableChange::AddColumn { column, if_not_exists } => {
+            if if_not_exists && has(&column.name) {
+                return Ok(Altered::Nothing(format!("column {} exists already", column.name)));
+            }
+            let column_type = column.column_type.ok_or_else(|| Error::internal("a column came without a type"))?;
+            alter::add_column(def, &column.name, column_type, column.nullable)?
+        }
+        TableChange::DropColumn { name, if_exists } => {
+            if if_exists && !has(&name) {
+                return Ok(Altered::Nothing(format!("there is no column {name} to drop")));
+            }
+            alter::drop_column(def, &name)?
+        }
+        TableChange::DropConstraint(name) => {
+            return Ok(Altered::Nothing(format!("there is no constraint {name} to drop")));
+        }
+        TableChange::RenameColumn { from, to } => alter::rename_column(def, &from, &to)?,
+        TableChange::Rename(name) => alter::rename_table(def, &name)?,
+        TableChange::Set(WithOptions { dimensions: None, measures: None, curve: None, freshness, ladder }) => {
+            let mut options = def.options.clone();
+            if let Some(freshness) = freshness {
+                options.freshness = Some(checked_freshness(&freshness)?);
+            }
+            if let Some(ladder) = ladder {
+                options.ladder = Ladder::parse(&ladder)?;
+            }
+            alter::set_options(def, options)?
+        }
+        TableChange::Owner(_) => return Err(Error::internal("a table's owner is no part of its definition")),
+        TableChange::Set(_) => {
+            return Err(Error::new(ErrorKind::NotSupported, "changing dimensions, measures or curve is not supported")
+                .with_hint("create a new table with CREATE TABLE ... WITH (...) AS SELECT * FROM the old one"));
+        }
+    };
+    Ok(Altered::To(Box::new(to)))
+}

@@ -1,0 +1,111 @@
+//! The door's half for rows of programs: record batches, streams of them, and bodies of requests.
+
+use crate::session::copy;
+use crate::session::copy::append::BatchBuilder;
+use crate::session::copy::body::{Ingest, Ingested, ingest, ingested_before};
+use crate::session::copy::stream_in::{Appended, append_creating, append_numbered, append_stream, append_to_new};
+use crate::session::door::Session;
+use alluvia_snapshot::Committed;
+use alluvia_syntax::Statement;
+use alluvia_types::{ProducerMark, Result, Version};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema};
+use futures::future::BoxFuture;
+use futures::{Stream, StreamExt};
+use std::io::Read;
+
+impl Session {
+    /// Appends rows to a table as one atomic, durable batch, visible when this returns (with `durability = sync`).
+    pub async fn append(&self, table: &str, rows: Vec<RecordBatch>) -> Result<Committed> {
+        self.batch().append(table, rows).commit().await
+    }
+
+    /// As [`Session::append`], numbered by a producer.
+    pub async fn append_with(&self, mark: ProducerMark, table: &str, rows: Vec<RecordBatch>) -> Result<Committed> {
+        self.batch().producer(mark).append(table, rows).commit().await
+    }
+
+    /// Starts a batch of rows for one or more tables. An example that runs is in the documentation of `alluvia_node`.
+    pub fn batch(&self) -> BatchBuilder<'_> {
+        BatchBuilder::new(&self.runner)
+    }
+
+    /// Takes all rows of `rows` into a table: as one atomic, durable batch, visible when this returns (with `durability
+    /// = sync`), or into the open transaction. Columns are matched by name (exactly, else without regard to case),
+    /// missing ones are NULL, values are cast as INSERT casts them. An error of `rows` ends the statement with nothing
+    /// applied, and is the error given.
+    pub fn append_stream<'a, S>(&'a self, table: &'a str, rows: S) -> BoxFuture<'a, Result<Appended>>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
+    {
+        Box::pin(append_stream(&self.runner, table, rows.boxed()))
+    }
+
+    /// As [`Session::append_stream`], numbered by a producer: sent again under the same number, the batch is
+    /// acknowledged and not applied twice. Refused in a transaction.
+    pub fn append_numbered<'a, S>(
+        &'a self,
+        table: &'a str,
+        mark: ProducerMark,
+        rows: S,
+    ) -> BoxFuture<'a, Result<Appended>>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
+    {
+        Box::pin(append_numbered(&self.runner, table, mark, rows.boxed()))
+    }
+
+    /// As [`Session::append_stream`], into a table that the same batch creates: with a column for each field of
+    /// `schema`, and without dimensions. Names become lower case, as they do in SQL, unless two would become one. If
+    /// anything fails there is no table. In an open transaction table and rows are its own until COMMIT.
+    pub fn append_to_new<'a, S>(
+        &'a self,
+        table: &'a str,
+        schema: &'a Schema,
+        rows: S,
+    ) -> BoxFuture<'a, Result<Appended>>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
+    {
+        Box::pin(append_to_new(&self.runner, table, schema, rows.boxed()))
+    }
+
+    /// As [`Session::append_stream`] where there is a table of this name, else as [`Session::append_to_new`].
+    pub fn append_creating<'a, S>(
+        &'a self,
+        table: &'a str,
+        schema: &'a Schema,
+        rows: S,
+    ) -> BoxFuture<'a, Result<Appended>>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
+    {
+        Box::pin(append_creating(&self.runner, table, schema, rows.boxed()))
+    }
+
+    /// The last batch of a producer, and its version; `None` if it has none.
+    pub fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {
+        self.scope().engine.store().producer(name)
+    }
+
+    /// The batch that had this key before; its body need not be looked at. Refuses what can be refused without the
+    /// body.
+    pub fn ingested_before(&self, ingest: &Ingest) -> Result<Option<Ingested>> {
+        ingested_before(self.scope(), ingest)
+    }
+
+    /// Takes a body's rows as one batch. Dropping the future stops it, and nothing is applied.
+    pub fn ingest(&self, body: Ingest, rows: Box<dyn Read + Send>) -> BoxFuture<'_, Result<Ingested>> {
+        Box::pin(ingest(&self.runner, body, rows))
+    }
+
+    /// The columns of a table, which are everybody's to know.
+    pub fn table_schema(&self, table: &str) -> Result<Schema> {
+        copy::table_schema(self.scope(), table)
+    }
+
+    /// The columns that the fields of a COPY FROM go to, in their order.
+    pub fn copied_columns(&self, statement: &Statement) -> Result<Vec<Field>> {
+        copy::copied_columns(self.scope(), statement)
+    }
+}

@@ -1,0 +1,200 @@
+//! What a statement takes and gives, without running it.
+//!
+//! A parameter's type is, in this order: what the caller knows; what a cast in the text says; for a whole value of an
+//! INSERT, the type of its column; what its place is for, such as an argument of a function; what planning infers from
+//! what the parameter meets (`x = ANY($1)`: a list of what `x` is), the first that it meets; TEXT.
+//!
+//! Invariants:
+//! - All of a description is by one snapshot's definitions: it is one [`Run`].
+//! - The logical plan of a query without parameters is kept by the session, and executed if nothing that it depends on
+//!   has changed ([`DescribedPlan`]).
+//!
+//! A plan with parameters is not executed. What is planned here has NULL or a placeholder where the execution has a
+//! value, and is not the plan of the statement with the value written in its place, which is what a parameter means:
+//! - Binding makes another tree of some values: `LIKE $1` with an escape, `x = ANY($1)` with a list, a pattern of `~`,
+//!   the seed of TABLESAMPLE.
+//! - A literal's type is found from its digits or from what it meets, by rules that run before types are coerced: `$1`
+//!   with 1.50 is NUMERIC of two places, and text takes the type of what it is compared with. A placeholder has one
+//!   type, and the plan around it the types and coercions that follow.
+//! - The index and outlines read constants of the tree, and blocks are chosen by them.
+
+use crate::pg_catalog;
+use crate::rights::INSERT;
+use crate::session::define::show::{describe_table, show_create, show_tables};
+use crate::session::insert::targets;
+use crate::session::run::Run;
+use crate::session::run::described_plan::DescribedPlan;
+use crate::session::run::runner::Runner;
+use crate::session::select::shown_names::{PlannedColumns, columns_of, plan_by_distinct_names};
+use crate::session::settings::setting;
+use alluvia_syntax::statement::{Insert, InsertSource, SettingCommand};
+use alluvia_syntax::trees::like_escape;
+use alluvia_syntax::{Hints, Kind, Statement, parameter_places, parameters};
+use alluvia_types::{Error, Result};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Query;
+use std::sync::Arc;
+
+/// What [`Session::describe`](crate::Session::describe) tells.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// The types of parameters $1, $2, ...
+    pub parameters: Vec<DataType>,
+    /// The columns of the rows, for a statement that gives any.
+    pub columns: Option<SchemaRef>,
+}
+
+/// The types of a statement's parameters, and its columns.
+pub(crate) async fn describe(runner: &Runner, statement: &Statement, known: &[Option<DataType>]) -> Result<Described> {
+    let work = |run: Arc<Run>| async move {
+        let (described, plan) = describe_here(&run, statement, known).await?;
+        let kept = plan
+            .zip(run.pinned())
+            .and_then(|(plan, snapshot)| DescribedPlan::new(statement, plan, &snapshot.catalog, &run.settings));
+        if let Some(kept) = kept {
+            runner.keep_described(kept);
+        }
+        Ok(described)
+    };
+    runner.beside(&statement.text, work).await
+}
+
+/// What is known of a statement, and the logical plan of a query that was planned as it was written.
+async fn describe_here(
+    run: &Run,
+    statement: &Statement,
+    known: &[Option<DataType>],
+) -> Result<(Described, Option<LogicalPlan>)> {
+    let scope = &run.scope;
+    let found = parameter_types(run, statement, known).await?;
+    let parameters = or_text(found.clone());
+    let bound = statement.bind(&nulls(parameters.iter().map(Some))?)?;
+    let text = |names: &[&str]| {
+        let fields: Vec<Field> = names.iter().map(|name| Field::new(*name, DataType::Utf8View, true)).collect();
+        Some(Arc::new(Schema::new(fields)))
+    };
+    let columns = match bound.kind {
+        Kind::Query(query) => {
+            let PlannedColumns { schema, plan } = match columns_of(run, *query, &bound.hints).await {
+                // What is not known to be text may be anything: there may be no such function of a text.
+                Err(_) if found.iter().any(Option::is_none) => {
+                    let bound = statement.bind(&nulls(found.iter().map(Option::as_ref))?)?;
+                    let Kind::Query(query) = bound.kind else {
+                        return Err(Error::internal("a query with other values is none"));
+                    };
+                    columns_of(run, *query, &bound.hints).await?
+                }
+                columns => columns?,
+            };
+            return Ok((Described { parameters, columns: Some(schema) }, plan));
+        }
+        Kind::Explain { .. } => text(&["plan_type", "plan"]),
+        Kind::Fetch { name, .. } => Some(scope.cursors.schema(&name)?),
+        Kind::Setting(command @ (SettingCommand::Show(_) | SettingCommand::ShowAll)) => {
+            setting(scope, command)?.rows.map(|rows| rows.schema())
+        }
+        Kind::Describe(table) => describe_table(scope, &table)?.rows.map(|rows| rows.schema()),
+        Kind::ShowTables => show_tables(scope).rows.map(|rows| rows.schema()),
+        Kind::ShowCreate(table) => show_create(scope, &table)?.rows.map(|rows| rows.schema()),
+        Kind::Refused(error) => return Err(error),
+        _ => None,
+    };
+    Ok((Described { parameters, columns }, None))
+}
+
+async fn parameter_types(
+    run: &Run,
+    statement: &Statement,
+    known: &[Option<DataType>],
+) -> Result<Vec<Option<DataType>>> {
+    let mut types: Vec<Option<DataType>> = known.iter().take(statement.parameters).cloned().collect();
+    types.resize(statement.parameters, None);
+    if types.iter().all(Option::is_some) {
+        return Ok(types);
+    }
+    let mut kind = statement.kind.clone();
+    for (number, data_type) in parameters::stated(&mut kind) {
+        if let Some(place) = types.get_mut(number - 1) {
+            place.get_or_insert(data_type);
+        }
+    }
+    if let Kind::Insert(Insert { table, columns, source: InsertSource::Query(source) }) = &kind {
+        let entry = run.scope.table_for(INSERT, table)?;
+        let whole = parameters::whole_values(source);
+        let width = whole.iter().map(|(_, place)| place + 1).max().unwrap_or(0);
+        let targets = targets(&entry.def, columns.as_deref(), width)?;
+        for (number, place) in whole {
+            if let (Some(known), Some(&column)) = (types.get_mut(number - 1), targets.get(place)) {
+                known.get_or_insert(entry.def.columns[column].data_type.to_arrow());
+            }
+        }
+    }
+    let Some(query) = parameters::query_of(&mut kind) else { return Ok(types) };
+    for (number, data_type) in pg_catalog::compared(query).into_iter().chain(parameter_places::stated(query)) {
+        if let Some(place) = types.get_mut(number - 1) {
+            place.get_or_insert(data_type);
+        }
+    }
+    if types.iter().all(Option::is_some) {
+        return Ok(types);
+    }
+    let mut query = query.clone();
+    let lists = parameters::unlist(&mut query);
+    like_escape::leave_out(&mut query)?;
+    let list_of = |element| DataType::List(Arc::new(Field::new("item", element, true)));
+    let mut with_types = query.clone();
+    let compared = parameter_places::compare(&mut with_types);
+    let inferred = match inferred(run, with_types, &statement.hints).await {
+        // It is the statement as it was written that may be wrong.
+        Err(_) if compared.is_changed() => inferred(run, query, &statement.hints).await?,
+        inferred => inferred?,
+    };
+    for (number, data_type) in inferred {
+        if let Some(place) = number.checked_sub(1).and_then(|at| types.get_mut(at)) {
+            let data_type = compared.type_of(number, data_type);
+            place.get_or_insert(if lists.contains(&number) { list_of(data_type) } else { data_type });
+        }
+    }
+    for number in lists {
+        if let Some(place) = types.get_mut(number - 1) {
+            place.get_or_insert(list_of(DataType::Utf8View));
+        }
+    }
+    Ok(types)
+}
+
+/// The types that planning finds for parameters, by their numbers; for one that meets several, all of them.
+async fn inferred(run: &Run, query: Query, hints: &Hints) -> Result<Vec<(usize, DataType)>> {
+    let (plan, _) = plan_by_distinct_names(run, query, hints).await?;
+    let mut types = Vec::new();
+    let walked = plan.apply_with_subqueries(|plan| {
+        plan.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Placeholder(Placeholder { id, field: Some(field) }) = expr
+                    && let Some(number) = id.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok())
+                {
+                    types.push((number, field.data_type().clone()));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    walked.map_err(|error| crate::errors::error_of(&error))?;
+    Ok(types)
+}
+
+/// NULLs of these types, or of none.
+fn nulls<'a>(types: impl Iterator<Item = Option<&'a DataType>>) -> Result<Vec<ScalarValue>> {
+    let null = |known: Option<&DataType>| known.map_or(Ok(ScalarValue::Null), ScalarValue::try_from);
+    let nulls = types.map(null).collect::<Result<Vec<ScalarValue>, _>>();
+    nulls.map_err(|error| Error::internal(format!("a type has no NULL: {error}")))
+}
+
+/// What nothing says of is text.
+fn or_text(types: Vec<Option<DataType>>) -> Vec<DataType> {
+    types.into_iter().map(|known| known.unwrap_or(DataType::Utf8View)).collect()
+}

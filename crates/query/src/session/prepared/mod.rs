@@ -1,0 +1,146 @@
+//! Statements that are asked otherwise than once and as they are: prepared, described, refined, verified.
+//!
+//! Invariants:
+//! - A parameter stands for a constant: the statement means what its text would mean with the value written in its
+//!   place. Values are put into the parsed tree; nothing is printed and parsed again.
+//! - A prepared statement belongs to no session, and holds no snapshot.
+
+pub(crate) mod bounded;
+pub(crate) mod describe;
+pub(crate) mod refined;
+pub(crate) mod verify;
+
+use crate::answer::{CachedStatement, Literal, Statement as Recognised, recognise};
+use crate::session::run::Run;
+use crate::session::run::outcome::Outcome;
+use crate::session::run::runner::Runner;
+use crate::session::state::scope::Scope;
+use crate::session::statement::at_once::answer_at_once;
+use crate::session::statement::dispatch::dispatch;
+use crate::session::statement::{execute, parse_one};
+use alluvia_syntax::{Kind, Statement};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::datatypes::DataType as ArrowType;
+use datafusion::common::ScalarValue;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// A statement that was parsed by [`Session::prepare`](crate::Session::prepare). Cheap to clone; any session of the
+/// database may run it.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    statement: Statement,
+    /// With parameters, if it has any and the index may answer it.
+    template: Option<Recognised>,
+    cached: Mutex<Option<Arc<CachedStatement>>>,
+}
+
+impl Prepared {
+    /// The statement as it was written.
+    pub fn sql(&self) -> &str {
+        self.inner.statement.sql()
+    }
+
+    /// How many parameters it has: the highest number of its `$1, $2, ...`.
+    pub fn parameters(&self) -> usize {
+        self.inner.statement.parameters()
+    }
+
+    /// The parsed statement.
+    pub fn statement(&self) -> &Statement {
+        &self.inner.statement
+    }
+
+    /// The statement with a value for each of its parameters.
+    pub(crate) fn bind(&self, values: &[ScalarValue]) -> Result<Statement> {
+        self.check_count(values)?;
+        self.inner.statement.bind(values)
+    }
+
+    /// Refuses more or fewer values than there are parameters.
+    fn check_count(&self, values: &[ScalarValue]) -> Result<()> {
+        let parameters = self.parameters();
+        if values.len() == parameters {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Syntax,
+            format!("the statement has {parameters} parameters, and {} values are given", values.len()),
+        ))
+    }
+}
+
+/// Parses one statement, which may have parameters.
+pub(crate) fn prepare(scope: &Scope, sql: &str) -> Result<Prepared> {
+    let statement = parse_one(scope, sql)?;
+    let template = match &statement.kind {
+        Kind::Query(query) if statement.parameters() > 0 => recognise(query),
+        _ => None,
+    };
+    Ok(Prepared { inner: Arc::new(Inner { statement, template, cached: Mutex::default() }) })
+}
+
+/// Runs a prepared statement with a value for each of its parameters.
+pub(crate) async fn execute_prepared(runner: &Runner, prepared: &Prepared, values: &[ScalarValue]) -> Result<Outcome> {
+    let Inner { statement, template, cached } = prepared.inner.as_ref();
+    let parameters = statement.parameters();
+    prepared.check_count(values)?;
+    let known = cached.lock().clone();
+    if let Some(known) = &known
+        && let Some(literals) = values.iter().map(literal_of).collect::<Option<Vec<Literal>>>()
+        && let Some(outcome) = answer_at_once(runner, statement.sql(), known, &literals)?
+    {
+        // Whoever asks in a loop leaves the thread to others now and then.
+        tokio::task::coop::consume_budget().await;
+        return Ok(outcome);
+    }
+    // With other values it is another statement.
+    let known = known.filter(|_| parameters == 0);
+    let (outcome, made) = execute(runner, statement.bind(values)?, known).await?;
+    if let Some(made) = made.filter(|made| parameters == 0 || made.is_by_cuboid()) {
+        *cached.lock() = match (parameters, template) {
+            (0, _) => Some(made),
+            (_, Some(template)) => Some(Arc::new(made.of_template(template.clone()))),
+            (_, None) => None,
+        };
+    }
+    Ok(outcome)
+}
+
+/// The same without estimates, whatever `max_error` is: for rows that are written somewhere, as those of COPY.
+pub(crate) async fn execute_exactly(runner: &Runner, prepared: &Prepared, values: &[ScalarValue]) -> Result<Outcome> {
+    let statement = prepared.bind(values)?;
+    let text = Arc::clone(&statement.text);
+    let work = |mut run: Arc<Run>| async move {
+        let own = Arc::get_mut(&mut run);
+        own.ok_or_else(|| Error::internal("a statement was shared before it ran"))?.accuracy = None;
+        dispatch(&run, statement).await
+    };
+    runner.run(&text, work).await
+}
+
+/// The value as the index reads constants; `None` where only a plan can.
+fn literal_of(value: &ScalarValue) -> Option<Literal> {
+    Some(match value {
+        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)) => {
+            Literal::Text(text.clone())
+        }
+        ScalarValue::Boolean(Some(value)) => Literal::Boolean(*value),
+        ScalarValue::Date32(Some(_)) => Literal::Date(text_of(value)?),
+        ScalarValue::TimestampMicrosecond(Some(_), None) => Literal::Time(text_of(value)?),
+        _ if value.data_type().is_integer() && !value.is_null() => Literal::Number(text_of(value)?),
+        _ => return None,
+    })
+}
+
+fn text_of(value: &ScalarValue) -> Option<String> {
+    match value.cast_to(&ArrowType::Utf8).ok()? {
+        ScalarValue::Utf8(text) => text,
+        _ => None,
+    }
+}

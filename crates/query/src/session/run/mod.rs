@@ -1,0 +1,108 @@
+//! One statement on its way: what it works with, who watches it, what it gives back.
+//!
+//! Invariants:
+//! - One statement of a session at a time; a second one waits ([`runner`]).
+//! - A statement that is committing is not dropped by a cancel: whether it committed must be known.
+//! - Whatever ends a statement (error, cancel, timeout, panic), an open transaction is failed by it.
+//! - A statement reads one snapshot, which its first look pins ([`Run::pinned`]); it holds none while its batch
+//!   commits.
+//! - [`supervise`] keeps a statement from harming anything but itself, from its start until its last row.
+
+pub(crate) mod auditing;
+pub(crate) mod described_plan;
+pub(crate) mod outcome;
+pub(crate) mod refinement;
+pub(crate) mod report;
+pub(crate) mod runner;
+pub(crate) mod supervise;
+
+use crate::answer::{Accuracy, CachedStatement};
+use crate::engine::Engine;
+use crate::session::run::described_plan::DescribedPlan;
+use crate::session::run::refinement::RefinementSlot;
+use crate::session::state::State;
+use crate::session::state::definitions::Definer;
+use crate::session::state::scope::Scope;
+use crate::settings::Settings;
+use alluvia_copy::progress::{CancelToken, Progress};
+use alluvia_snapshot::Snapshot;
+use alluvia_types::Version;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, OnceLock};
+
+/// One statement on its way.
+pub(crate) struct Run {
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) token: CancelToken,
+    pub(crate) progress: Arc<Progress>,
+    /// The settings it runs with, whatever it changes.
+    pub(crate) settings: Settings,
+    /// How exact its answer must be; `None` is exact.
+    pub(crate) accuracy: Option<Accuracy>,
+    /// Its text.
+    pub(crate) text: Arc<str>,
+    /// Its place in `alluvia.queries`; 0 of what has none.
+    pub(crate) query_id: u64,
+    /// What is known of the statement from its last answer by the index, and then what is from this one.
+    pub(crate) cached: Mutex<Option<Arc<CachedStatement>>>,
+    /// Set if its answer is to be refined.
+    pub(crate) refining: OnceLock<Arc<RefinementSlot>>,
+    /// The plan that describing it has made.
+    pub(crate) described: Mutex<Option<Arc<DescribedPlan>>>,
+    /// What it reads, from its first look on.
+    pinned: Mutex<Option<Arc<Snapshot>>>,
+    /// Set to the version that its batch had before, if its producer had sent it before.
+    pub(crate) repeated: Arc<OnceLock<Version>>,
+}
+
+impl Run {
+    /// A statement with the settings of its session, which are taken here.
+    pub(crate) fn new(scope: &Arc<Scope>, token: CancelToken, text: Arc<str>) -> Run {
+        let settings = scope.state().settings.clone();
+        Run {
+            scope: Arc::clone(scope),
+            token,
+            progress: Arc::default(),
+            accuracy: settings.accuracy(),
+            settings,
+            text,
+            query_id: 0,
+            cached: Mutex::default(),
+            refining: OnceLock::new(),
+            described: Mutex::default(),
+            pinned: Mutex::default(),
+            repeated: Arc::default(),
+        }
+    }
+
+    /// What all sessions share.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.scope.engine
+    }
+
+    /// The state of its session, locked.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.scope.state.lock()
+    }
+
+    /// The snapshot that the statement has pinned, if any part of it has looked.
+    pub(crate) fn pinned(&self) -> Option<Arc<Snapshot>> {
+        self.pinned.lock().clone()
+    }
+
+    /// All further looks of the statement are at this snapshot.
+    pub(crate) fn pin(&self, snapshot: &Arc<Snapshot>) {
+        *self.pinned.lock() = Some(Arc::clone(snapshot));
+    }
+
+    /// The statement reads nothing more: a batch may have to wait until what statements hold is given back, and must
+    /// not wait for its own.
+    pub(crate) fn unpin(&self) {
+        *self.pinned.lock() = None;
+    }
+
+    /// The statement as what changes definitions.
+    pub(crate) fn definer(&self) -> Definer {
+        Definer { text: Arc::clone(&self.text), acting: Arc::clone(&self.settings.role) }
+    }
+}

@@ -1,0 +1,140 @@
+//! Pins the snapshot that a statement reads.
+//!
+//! Order matters: the tables are found first, because freshness may come from their options; then the snapshot is
+//! pinned; then everything else goes by that snapshot's definitions.
+//!
+//! Invariants:
+//! - No table is scanned that was not named here, and none that the session may not read.
+//! - A statement pins once: the index tried, an outline, a plan, and whatever is planned again read one version by one
+//!   set of definitions.
+//! - What was pinned, the session has read: no later statement of it reads below.
+
+use crate::rights::Need;
+use crate::session::run::Run;
+use crate::session::state::transaction::Transaction;
+use crate::settings::Settings;
+use alluvia_catalog::rights::Privilege;
+use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_snapshot::{Snapshot, TableRead, Want};
+use alluvia_syntax::Hints;
+use alluvia_syntax::names::PUBLIC;
+use alluvia_syntax::units::{parse_fraction, parse_freshness};
+use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId, Version};
+use datafusion::common::TableReference;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The snapshot that a statement over these tables reads, which the session must be allowed to: no table that is not
+/// named here can be scanned. The statement's first look pins it, and all further ones have it.
+pub(crate) fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Result<Arc<Snapshot>> {
+    let pinned = run.pinned();
+    if let Some(pinned) = &pinned
+        && tables_of(references, &pinned.catalog).iter().all(|table| pinned.tables.contains_key(table))
+    {
+        return Ok(Arc::clone(pinned));
+    }
+    // A look at other tables than before is at the version of before.
+    let snapshot = Arc::new(pin_new(run, references, hints, pinned.map(|pinned| pinned.version))?);
+    run.pin(&snapshot);
+    Ok(snapshot)
+}
+
+/// Pins a snapshot of these tables, at this version if one is given.
+fn pin_new(run: &Run, references: &[TableReference], hints: &Hints, version: Option<Version>) -> Result<Snapshot> {
+    let store = run.engine().store();
+    let authoriser = run.scope.resolver()?;
+    let mut catalog = Arc::clone(authoriser.catalog());
+    loop {
+        let tables = tables_of(references, &catalog);
+        for entry in tables.iter().filter_map(|id| catalog.by_id(*id)) {
+            authoriser.table(Need::Privilege(Privilege::Select), entry)?;
+        }
+        let freshness = freshness_of(&tables, &catalog, &run.settings, hints)?;
+        let (at_least, exactly) = {
+            let state = run.state();
+            match &state.transaction {
+                Transaction::Open(_) if hints.freshness.is_some() => return Err(hint_in_transaction()),
+                Transaction::Open(open) => (open.version, Some(open.version)),
+                _ => (state.seen, version),
+            }
+        };
+        let mut snapshot = store.snapshot(&Want { freshness, at_least, exactly, tables: tables.clone() })?;
+        run.state().add_own_definitions(&mut snapshot, &tables)?;
+        // Between the two looks at the definitions a table may have come or gone.
+        if tables_of(references, &snapshot.catalog) == tables {
+            run.state().has_read(snapshot.version);
+            return Ok(snapshot);
+        }
+        catalog = Arc::clone(&snapshot.catalog);
+    }
+}
+
+/// A user table in a snapshot that was pinned for it, perhaps beside others.
+pub(crate) fn read_of<'a>(snapshot: &'a Snapshot, table: &str) -> Option<&'a TableRead> {
+    let entry = snapshot.catalog.table(table).ok()?;
+    snapshot.tables.get(&entry.def.id)
+}
+
+/// The user tables among the names in a statement. Names of functions and unknown names are planning's to judge.
+fn tables_of(references: &[TableReference], catalog: &Catalog) -> Vec<TableId> {
+    let user = references.iter().filter(|reference| reference.schema().is_none_or(|schema| schema == PUBLIC));
+    user.filter_map(|reference| catalog.table(reference.table()).ok()).map(|entry| entry.def.id).collect()
+}
+
+/// Hint, else setting, else the freshest of what the tables ask for.
+fn freshness_of(tables: &[TableId], catalog: &Catalog, settings: &Settings, hints: &Hints) -> Result<Freshness> {
+    if let Some(hint) = &hints.freshness {
+        return parse_freshness(hint);
+    }
+    if let Some(set) = settings.freshness {
+        return Ok(set);
+    }
+    let mut wanted: Option<Freshness> = None;
+    for entry in tables.iter().filter_map(|id| catalog.by_id(*id)) {
+        let own = own_freshness(entry)?;
+        wanted = Some(wanted.map_or(own, |other| fresher(own, other)));
+    }
+    Ok(wanted.unwrap_or(Freshness::Within(Duration::ZERO)))
+}
+
+/// The share of rows that a statement reads: hint, else setting.
+pub(crate) fn sample_fraction_of(settings: &Settings, hints: &Hints) -> Result<f64> {
+    match &hints.sample_fraction {
+        Some(hint) => parse_fraction(hint),
+        None => Ok(settings.sample_fraction),
+    }
+}
+
+/// What a table asks for by itself.
+pub(crate) fn own_freshness(entry: &TableEntry) -> Result<Freshness> {
+    match &entry.def.options.freshness {
+        Some(text) => parse_freshness(text),
+        None => Ok(Freshness::Within(Duration::ZERO)),
+    }
+}
+
+/// A transaction reads one version, so a hint could only be left out.
+fn hint_in_transaction() -> Error {
+    Error::new(ErrorKind::NotSupported, "the hint freshness inside a transaction is not supported")
+        .with_hint("reads of a transaction are at its BEGIN: SET freshness before it, or read outside of it")
+}
+
+fn fresher(a: Freshness, b: Freshness) -> Freshness {
+    match (a, b) {
+        (Freshness::Within(a), Freshness::Within(b)) => Freshness::Within(a.min(b)),
+        (Freshness::Merged, other) | (other, Freshness::Merged) => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fresher_of_two_tables_wins() {
+        let within = |seconds| Freshness::Within(Duration::from_secs(seconds));
+        assert_eq!(fresher(within(5), within(1)), within(1));
+        assert_eq!(fresher(Freshness::Merged, within(9)), within(9));
+        assert_eq!(fresher(Freshness::Merged, Freshness::Merged), Freshness::Merged);
+    }
+}

@@ -1,0 +1,315 @@
+//! Plans queries on the snapshot that they read.
+//!
+//! Invariants:
+//! - A plan is made of the definitions of its snapshot, and reads no other: table providers hold no snapshot.
+//! - A query that is planned to be written somewhere is exact, whatever `max_error` is.
+//! - Planning runs apart, where it can be stopped.
+
+use crate::answer::Accuracy;
+use crate::errors::{error_of, planning_error};
+use crate::execution::planning::plan_apart;
+use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS};
+use crate::namespace::Namespace;
+use crate::pg_catalog;
+use crate::sample::SamplePlanner;
+use crate::session::run::Run;
+use crate::session::select::calls::refuse_ignored;
+use crate::session::select::pin::{pin, sample_fraction_of};
+use crate::session::state::transaction::Transaction;
+use crate::system::SystemContext;
+use crate::table::{IndexUse, StatementContext};
+use crate::used::UsedCounters;
+use alluvia_copy::progress::CancelToken;
+use alluvia_snapshot::Snapshot;
+use alluvia_syntax::names::SYSTEM;
+use alluvia_syntax::{Hints, rewrite_sureness};
+use alluvia_types::{Error, ErrorKind, Result, TableId};
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SQLOptions;
+use datafusion::sql::parser::Statement as Tree;
+use datafusion::sql::resolve::resolve_table_references;
+use datafusion::sql::sqlparser::ast::{self, Query};
+use std::sync::Arc;
+use tracing::{Instrument, info_span};
+
+/// A planned query.
+pub(crate) struct Planned {
+    execution: Execution,
+    used: Arc<UsedCounters>,
+}
+
+impl Planned {
+    /// The columns it gives.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        self.execution.plan.schema()
+    }
+
+    /// Starts it.
+    pub(crate) fn execute(&self) -> Result<SendableRecordBatchStream> {
+        self.execution.start()
+    }
+
+    /// What it reads.
+    pub(crate) fn used(&self) -> Arc<UsedCounters> {
+        Arc::clone(&self.used)
+    }
+}
+
+/// What is planned.
+enum Source {
+    Tree(Box<Tree>),
+    /// What describing the query has made of its tree.
+    Plan(Box<LogicalPlan>),
+}
+
+/// A query with all that its planning needs.
+pub(crate) struct Unplanned {
+    source: Source,
+    snapshot: Arc<Snapshot>,
+    state: SessionState,
+    runtime: Arc<RuntimeEnv>,
+    used: Arc<UsedCounters>,
+    token: CancelToken,
+    executor: Arc<Executor>,
+}
+
+impl Unplanned {
+    /// Plans it.
+    pub(crate) async fn plan(self) -> Result<Planned> {
+        let Unplanned { source, snapshot, state, runtime, used, token, executor } = self;
+        let asked = token.clone();
+        plan_apart(token, async move {
+            let planning = |error| planning_error(&error, &snapshot.catalog);
+            let plan = match source {
+                Source::Tree(tree) => state.statement_to_plan(*tree).await.map_err(planning)?,
+                Source::Plan(plan) => *plan,
+            };
+            refuse_writes(&plan)?;
+            let physical = state.create_physical_plan(&plan).await.map_err(planning)?;
+            let again = Again::of(plan, &state, &asked, &physical, &used);
+            let physical = used.pipelines().meter(physical, &runtime.memory_pool, &KNOWN_OPERATORS);
+            let task = Arc::new(TaskContext::from(&state).with_runtime(runtime));
+            Ok(Planned { execution: Execution { executor, plan: physical, task, again }, used })
+        })
+        .instrument(info_span!("planning"))
+        .await
+    }
+
+    /// What it will read.
+    pub(crate) fn used(&self) -> Arc<UsedCounters> {
+        Arc::clone(&self.used)
+    }
+}
+
+/// Plans a query on the snapshot that it needs. Its rows are exact: they may be written somewhere.
+pub(crate) async fn plan(run: &Run, query: Box<Query>, hints: &Hints) -> Result<Planned> {
+    plan_tree(run, Tree::Statement(Box::new(ast::Statement::Query(query))), hints, None).await
+}
+
+pub(crate) async fn plan_tree(run: &Run, tree: Tree, hints: &Hints, accuracy: Option<Accuracy>) -> Result<Planned> {
+    let mut tree = tree;
+    let brought = catalog_query(run, &mut tree, hints)?;
+    // A plan has no place for bounds: they are the value, which must then be exact.
+    let accuracy = accuracy.filter(|_| !brought.has_bounds);
+    let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
+    run.scope.await_own_writes().await?;
+    let snapshot = pin(run, &references, hints)?;
+    // What a query of the catalog became depends on more than definitions and settings.
+    let described = run.described.lock().take().filter(|_| !brought.of_catalog);
+    let plan = described.as_ref().and_then(|described| described.plan(&snapshot.catalog, &run.settings));
+    let source = match plan {
+        Some(plan) => Source::Plan(Box::new(plan.clone())),
+        None => Source::Tree(Box::new(tree)),
+    };
+    unplanned(run, source, brought.of_catalog, snapshot, hints, accuracy)?.plan().await
+}
+
+/// A query on a snapshot that is pinned, to be planned when it is known that it must be; then it is exact.
+pub(crate) fn plan_later(run: &Run, query: Box<Query>, snapshot: &Arc<Snapshot>, hints: &Hints) -> Result<Unplanned> {
+    let mut tree = Tree::Statement(Box::new(ast::Statement::Query(query)));
+    let Brought { of_catalog, .. } = catalog_query(run, &mut tree, hints)?;
+    unplanned(run, Source::Tree(Box::new(tree)), of_catalog, Arc::clone(snapshot), hints, None)
+}
+
+fn unplanned(
+    run: &Run,
+    source: Source,
+    of_catalog: bool,
+    snapshot: Arc<Snapshot>,
+    hints: &Hints,
+    accuracy: Option<Accuracy>,
+) -> Result<Unplanned> {
+    let (mut state, runtime, used) = planner(run, &snapshot, hints, false, accuracy)?;
+    if of_catalog {
+        let registered =
+            pg_catalog::register(&mut state, &snapshot.catalog, run.engine().store(), &run.scope.authoriser());
+        registered.map_err(|error| error_of(&error))?;
+    }
+    let (token, executor) = (run.token.clone(), Arc::clone(run.engine().executor()));
+    Ok(Unplanned { source, snapshot, state, runtime, used, token, executor })
+}
+
+/// Brings a query to what can be planned.
+pub(crate) fn catalog_query(run: &Run, tree: &mut Tree, hints: &Hints) -> Result<Brought> {
+    let statement = match tree {
+        Tree::Explain(explain) => explain.statement.as_mut(),
+        other => other,
+    };
+    let Tree::Statement(statement) = statement else { return Ok(Brought::default()) };
+    let ast::Statement::Query(query) = statement.as_mut() else { return Ok(Brought::default()) };
+    refuse_ignored(query, run.engine().functions())?;
+    let has_bounds = rewrite_sureness(query)?;
+    if has_bounds && sample_fraction_of(&run.settings, hints)? < 1.0 {
+        return Err(Error::new(ErrorKind::NotSupported, "bounds of what sample_fraction leaves are not supported")
+            .with_hint("SET sample_fraction = 1, and SET max_error for an estimate with bounds"));
+    }
+    let of_catalog = pg_catalog::prepare(query, &run.scope.authoriser(), || run.scope.settings_now())?;
+    Ok(Brought { of_catalog, has_bounds })
+}
+
+/// A query's logical plan, for what it tells of types.
+pub(crate) async fn logical_plan(run: &Run, query: Query, hints: &Hints) -> Result<LogicalPlan> {
+    let mut tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query))));
+    let Brought { of_catalog, .. } = catalog_query(run, &mut tree, hints)?;
+    let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
+    let snapshot = pin(run, &references, hints)?;
+    let (mut state, _, _) = planner(run, &snapshot, hints, true, None)?;
+    if of_catalog {
+        let registered =
+            pg_catalog::register(&mut state, &snapshot.catalog, run.engine().store(), &run.scope.authoriser());
+        registered.map_err(|error| error_of(&error))?;
+    }
+    plan_apart(run.token.clone(), async move {
+        let plan = state.statement_to_plan(tree).await;
+        plan.map_err(|error| planning_error(&error, &snapshot.catalog))
+    })
+    .await
+}
+
+/// The columns that a query gives, without running it.
+pub(crate) async fn schema_of(run: &Run, snapshot: &Arc<Snapshot>, query: &Query) -> Result<SchemaRef> {
+    let mut query = query.clone();
+    rewrite_sureness(&mut query)?;
+    let tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query))));
+    let (state, _, _) = planner(run, snapshot, &Hints::default(), true, None)?;
+    let snapshot = Arc::clone(snapshot);
+    plan_apart(run.token.clone(), async move {
+        let plan = state.statement_to_plan(tree).await;
+        let plan = plan.map_err(|error| planning_error(&error, &snapshot.catalog))?;
+        Ok(Arc::new(plan.schema().as_arrow().clone()))
+    })
+    .await
+}
+
+/// What plans a statement on a snapshot; where `describes`, for its types alone.
+fn planner(
+    run: &Run,
+    snapshot: &Arc<Snapshot>,
+    hints: &Hints,
+    describes: bool,
+    accuracy: Option<Accuracy>,
+) -> Result<(SessionState, Arc<RuntimeEnv>, Arc<UsedCounters>)> {
+    let context = statement_context(run, snapshot, hints, accuracy)?;
+    let used = Arc::clone(&context.used);
+    let samples = SamplePlanner::new(Arc::clone(&context), run.engine().number(), describes);
+    let (state, runtime) = planning_state(run, context, samples)?;
+    Ok((state, runtime, used))
+}
+
+/// What a statement on a snapshot carries to its scans.
+pub(crate) fn statement_context(
+    run: &Run,
+    snapshot: &Arc<Snapshot>,
+    hints: &Hints,
+    accuracy: Option<Accuracy>,
+) -> Result<Arc<StatementContext>> {
+    let (pending, has_own_definitions) = match &run.state().transaction {
+        Transaction::Open(open) => {
+            let reads = |table: &TableId| snapshot.tables.contains_key(table);
+            (open.pending(&snapshot.catalog, reads)?, open.has_own_definitions())
+        }
+        _ => Default::default(),
+    };
+    // What is kept between statements is of definitions that are everybody's.
+    let uses_kept = !has_own_definitions;
+    let used = UsedCounters::new(snapshot);
+    let sample_fraction = sample_fraction_of(&run.settings, hints)?;
+    let context = Arc::new(StatementContext {
+        snapshot: Arc::clone(snapshot),
+        used: Arc::clone(&used),
+        pending,
+        sample_fraction,
+        store: Arc::clone(run.engine().store()),
+        cuboids: Arc::clone(run.engine().cuboids()),
+        skipping: (run.settings.predicate_cache && uses_kept).then(|| Arc::clone(run.engine().predicates())),
+        scans: Arc::clone(run.engine().scans()),
+        index: IndexUse {
+            // The index knows of all rows.
+            rule: run.settings.index_rule && uses_kept && sample_fraction >= 1.0,
+            cuboids: run.settings.cuboids,
+            accuracy,
+            threads: run.settings.threads,
+            kept: Arc::clone(run.engine().kept()),
+        },
+    });
+    run.engine().queries().reads(run.query_id, &used);
+    Ok(context)
+}
+
+/// What the statement of a context carries to system tables.
+fn system_context(run: &Run, context: &StatementContext) -> Arc<SystemContext> {
+    Arc::new(SystemContext {
+        snapshot: Arc::clone(&context.snapshot),
+        used: Arc::clone(&context.used),
+        store: Arc::clone(run.engine().store()),
+        queries: Arc::clone(run.engine().queries()),
+        sessions: Arc::clone(run.engine().sessions()),
+        cuboids: Arc::clone(run.engine().cuboids()),
+        predicates: Arc::clone(run.engine().predicates()),
+        settings: Arc::new(run.scope.settings_now()),
+        authoriser: run.scope.authoriser(),
+    })
+}
+
+/// What plans the statement of a context.
+pub(crate) fn planning_state(
+    run: &Run,
+    context: Arc<StatementContext>,
+    samples: SamplePlanner,
+) -> Result<(SessionState, Arc<RuntimeEnv>)> {
+    let catalog = Arc::clone(&context.snapshot.catalog);
+    let (mut state, runtime) = run.engine().statement_state(&run.settings);
+    state.register_relation_planner(Arc::new(samples)).map_err(|error| error_of(&error))?;
+    state.config_mut().set_extension(system_context(run, &context));
+    state.config_mut().set_extension(context);
+    let catalogs = MemoryCatalogProviderList::new();
+    catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(Namespace::new(&catalog, &state)));
+    state.register_catalog_list(Arc::new(catalogs));
+    Ok((state, runtime))
+}
+
+/// What bringing a query to what can be planned has shown.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Brought {
+    /// It is one of PostgreSQL's catalog.
+    pub(crate) of_catalog: bool,
+    /// It asks how sure values are.
+    pub(crate) has_bounds: bool,
+}
+
+/// How exact a planned query's values must be; `None` is exact. Whoever refines a statement takes what is not refined
+/// for exact.
+pub(crate) fn accuracy_of(run: &Run) -> Option<Accuracy> {
+    run.accuracy.filter(|_| run.refining.get().is_none())
+}
+
+/// No tree that the dialect lets through plans a write; if one did, it would bypass transactions.
+fn refuse_writes(plan: &LogicalPlan) -> Result<()> {
+    let reads = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    reads.verify_plan(plan).map_err(|_| Error::new(ErrorKind::NotSupported, "a write inside a query is not supported"))
+}

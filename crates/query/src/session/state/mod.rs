@@ -1,0 +1,203 @@
+//! What a session remembers between statements: settings, the transaction, the versions that it has read and written,
+//! cursors.
+//!
+//! Invariants:
+//! - A session never reads below what it has read or written ([`State::seen`]).
+//! - [`State`] is locked for a look or a change, and never while something is waited for.
+//! - Nothing here runs statements; [`Scope`] is what all statements of one session work with.
+
+pub(crate) mod cursors;
+pub(crate) mod definitions;
+pub(crate) mod scope;
+pub(crate) mod sibling;
+pub(crate) mod transaction;
+
+use crate::clients::Standing;
+use crate::engine::Engine;
+use crate::rights::{Authoriser, Who};
+use crate::session::state::transaction::Transaction;
+use crate::settings::Settings;
+use alluvia_catalog::Catalog;
+use alluvia_snapshot::{Durability, Snapshot, TableRead};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where a session stands between statements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransactionStatus {
+    /// Each statement is a transaction of its own.
+    Idle,
+    /// Between BEGIN and COMMIT.
+    Open,
+    /// An error came: only its end and ROLLBACK TO a savepoint are taken.
+    Failed,
+}
+
+impl TransactionStatus {
+    /// In small letters.
+    pub fn name(self) -> &'static str {
+        match self {
+            TransactionStatus::Idle => "idle",
+            TransactionStatus::Open => "open",
+            TransactionStatus::Failed => "failed",
+        }
+    }
+}
+
+/// What a session remembers between statements.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) settings: Settings,
+    pub(crate) defaults: Settings,
+    pub(crate) transaction: Transaction,
+    /// The highest version read or written.
+    pub(crate) seen: Version,
+    /// The highest version written with relaxed durability that may not be visible yet.
+    pub(crate) unseen: Option<Version>,
+    /// Who it is for.
+    pub(crate) who: Who,
+    /// Whether it is a server's for a client, and not the process's own.
+    pub(crate) is_served: bool,
+    /// What it was made with, if it is another session's sibling.
+    pub(crate) inherited: Option<Box<Settings>>,
+}
+
+impl State {
+    /// The state of a session of the process itself, which has run nothing.
+    pub(crate) fn new(engine: &Engine) -> State {
+        let settings = engine.default_settings();
+        State {
+            defaults: settings.clone(),
+            settings,
+            transaction: Transaction::None,
+            seen: Version(0),
+            unseen: None,
+            who: Who::embedded(),
+            is_served: false,
+            inherited: None,
+        }
+    }
+
+    /// What the session may, by these definitions.
+    pub(crate) fn authoriser(&self, catalog: Arc<Catalog>) -> Authoriser {
+        Authoriser::new(self.who.clone(), Arc::clone(&self.settings.role), catalog)
+    }
+
+    /// Where the session stands.
+    pub(crate) fn transaction_status(&self) -> TransactionStatus {
+        match self.transaction {
+            Transaction::None => TransactionStatus::Idle,
+            Transaction::Open(_) => TransactionStatus::Open,
+            Transaction::Failed(_) => TransactionStatus::Failed,
+        }
+    }
+
+    /// An error came: an open transaction can only end, or go back to a savepoint.
+    pub(crate) fn fail_transaction(&mut self) {
+        self.transaction = match std::mem::take(&mut self.transaction) {
+            Transaction::Open(mut open) => {
+                open.drop_unsaved();
+                Transaction::Failed(open)
+            }
+            other => other,
+        };
+    }
+
+    /// Whether rows go into an open transaction. One that has failed since the statement began is not none: it takes
+    /// nothing.
+    pub(crate) fn is_open(&self) -> Result<bool> {
+        match self.transaction {
+            Transaction::None => Ok(false),
+            Transaction::Open(_) => Ok(true),
+            Transaction::Failed(_) => Err(failed_transaction()),
+        }
+    }
+
+    /// Savepoints that the open transaction has, whether or not it has failed.
+    pub(crate) fn savepoints(&self) -> usize {
+        match &self.transaction {
+            Transaction::None => 0,
+            Transaction::Open(open) | Transaction::Failed(open) => open.savepoints(),
+        }
+    }
+
+    /// The definitions that the session sees; `newest` are the newest visible ones.
+    pub(crate) fn definitions(&mut self, newest: &Arc<Catalog>) -> Result<Arc<Catalog>> {
+        match &mut self.transaction {
+            Transaction::Open(open) => open.definitions(newest),
+            _ => Ok(Arc::clone(newest)),
+        }
+    }
+
+    /// Whether the open transaction has changed definitions. What is kept between statements is then of no use: it is
+    /// of others.
+    pub(crate) fn has_own_definitions(&self) -> bool {
+        matches!(&self.transaction, Transaction::Open(open) if open.has_own_definitions())
+    }
+
+    /// Puts what the open transaction has changed into a snapshot of these tables. Those that only it knows are empty.
+    pub(crate) fn add_own_definitions(&mut self, snapshot: &mut Snapshot, tables: &[TableId]) -> Result<()> {
+        let Transaction::Open(open) = &mut self.transaction else { return Ok(()) };
+        if !open.has_own_definitions() {
+            return Ok(());
+        }
+        let seen = open.definitions(&snapshot.catalog)?;
+        for table in tables {
+            let Some(entry) = seen.by_id(*table) else {
+                snapshot.tables.remove(table);
+                continue;
+            };
+            let new =
+                || TableRead { entry: Arc::clone(entry), dictionaries: None, segments: Vec::new(), tail: Vec::new() };
+            snapshot.tables.entry(*table).or_insert_with(new).entry = Arc::clone(entry);
+        }
+        snapshot.catalog = seen;
+        Ok(())
+    }
+
+    /// The session has read this version.
+    pub(crate) fn has_read(&mut self, version: Version) {
+        self.seen = self.seen.max(version);
+    }
+
+    /// The session has written this version.
+    pub(crate) fn wrote(&mut self, version: Version, durability: Durability) {
+        self.seen = self.seen.max(version);
+        if durability == Durability::Relaxed {
+            self.unseen = self.unseen.max(Some(version));
+        }
+    }
+
+    /// The session's producer has numbered a batch.
+    pub(crate) fn next_producer_sequence(&mut self) {
+        self.settings.producer_sequence = self.settings.producer_sequence.saturating_add(1);
+    }
+
+    /// Limits statements, unless a role or the client states another limit later: RESET goes back to this one.
+    pub(crate) fn limit_statements(&mut self, statement_timeout: Duration) {
+        self.settings.statement_timeout = statement_timeout;
+        self.defaults.statement_timeout = statement_timeout;
+    }
+}
+
+impl Standing for Mutex<State> {
+    fn who(&self) -> Who {
+        self.lock().who.clone()
+    }
+
+    fn idle(&self) -> &'static str {
+        match self.lock().transaction {
+            Transaction::None => "idle",
+            Transaction::Open(_) => "idle in transaction",
+            Transaction::Failed(_) => "failed transaction",
+        }
+    }
+}
+
+/// What a statement is told while the transaction has failed.
+pub(crate) fn failed_transaction() -> Error {
+    Error::new(ErrorKind::FailedTransaction, "the transaction has failed: statements are refused until it ends")
+        .with_hint("ROLLBACK ends it, and ROLLBACK TO goes back to a savepoint")
+}

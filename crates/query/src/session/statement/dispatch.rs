@@ -1,0 +1,80 @@
+//! Which part does what a statement asks for.
+//!
+//! Invariant: nothing is done before the transaction can hold it and the session may do it.
+
+use crate::rights::of_statement;
+use crate::session::copy::copy;
+use crate::session::define::procedures::call;
+use crate::session::define::roles::role_statement;
+use crate::session::define::show::{describe_table, show_create, show_tables};
+use crate::session::define::tables::{alter_table, create_table, drop_none, drop_tables};
+use crate::session::insert::insert;
+use crate::session::run::Run;
+use crate::session::run::outcome::Outcome;
+use crate::session::select::cursor::{close_cursor, declare, fetch};
+use crate::session::select::shown_names::{answer, explain};
+use crate::session::settings::{discard, setting};
+use crate::session::state::transaction::Transaction;
+use crate::session::transaction::savepoints::{release, rollback_to, savepoint};
+use crate::session::transaction::{begin, check_kind, commit, rollback};
+use alluvia_syntax::parameters::missing;
+use alluvia_syntax::{Kind, Statement};
+use alluvia_types::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// Does what a statement asks for.
+pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
+    let Statement { kind, hints, text: _, parameters, tokens: _, names_catalog: _ } = statement;
+    let scope = &run.scope;
+    check_kind(scope, &kind)?;
+    of_statement(&scope.authoriser(), &kind)?;
+    if let Transaction::Open(open) = &mut run.state().transaction {
+        open.has_run |= !kind.is_about_session();
+    }
+    if parameters > 0 {
+        return Err(missing(1));
+    }
+    match kind {
+        Kind::Query(query) => answer(run, query, &hints).await,
+        Kind::Explain { query, options } => explain(run, query, options, &hints).await,
+        Kind::Insert(statement) => insert(run, statement, &hints).await,
+        Kind::CreateTable(create) => create_table(run, *create, &hints).await,
+        Kind::DropTable { names, if_exists } => drop_tables(run, names, if_exists).await,
+        Kind::DropNone { command, names } => drop_none(scope, command, &names),
+        Kind::AsIs { command, notice } => {
+            let done = Outcome::done(command);
+            Ok(match notice {
+                Some(notice) => done.with_notice(notice),
+                None => done,
+            })
+        }
+        Kind::AlterTable(alter) => alter_table(run, alter).await,
+        Kind::Describe(table) => describe_table(scope, &table),
+        Kind::ShowTables => Ok(show_tables(scope)),
+        Kind::ShowCreate(table) => show_create(scope, &table),
+        Kind::Setting(command) => setting(scope, command),
+        Kind::Role(statement) => role_statement(run, *statement).await,
+        Kind::Begin(access) => begin(scope, access).await,
+        Kind::Commit => commit(run).await,
+        Kind::Rollback => rollback(scope),
+        Kind::Savepoint(name) => savepoint(scope, name),
+        Kind::RollbackTo(name) => rollback_to(scope, &name),
+        Kind::Release(name) => release(scope, &name),
+        Kind::Copy(statement) => copy(run, *statement, &hints).await,
+        Kind::Call(procedure) => call(scope, procedure).await,
+        Kind::Declare(statement) => declare(run, statement, &hints).await,
+        Kind::Fetch { name, count } => fetch(run, &name, count).await,
+        Kind::CloseCursor(name) => close_cursor(&scope.cursors, name.as_deref()),
+        Kind::Discard => discard(scope),
+        Kind::Deallocate(name) => deallocate(name.as_deref()),
+        Kind::Refused(error) => Err(error),
+    }
+}
+
+/// DEALLOCATE, in a session whose caller has prepared nothing.
+fn deallocate(name: Option<&str>) -> Result<Outcome> {
+    match name {
+        None => Ok(Outcome::done("DEALLOCATE ALL")),
+        Some(name) => Err(Error::new(ErrorKind::UndefinedStatement, format!("there is no prepared statement {name}"))),
+    }
+}

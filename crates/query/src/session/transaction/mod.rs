@@ -1,0 +1,179 @@
+//! Transactions: BEGIN, COMMIT, ROLLBACK, what a transaction may hold, and batches on their way to the store.
+//!
+//! Invariants:
+//! - BEGIN pins the version that the transaction reads; COMMIT submits one batch, and ROLLBACK leaves nothing.
+//! - COMMIT takes the transaction out of the session's state before it submits: nothing commits beside a transaction.
+//! - SET is undone by ROLLBACK, and SET LOCAL by the end of the transaction.
+
+pub(crate) mod savepoints;
+pub(crate) mod submit;
+
+use crate::session::run::Run;
+use crate::session::run::outcome::Outcome;
+use crate::session::state::definitions::conflict;
+use crate::session::state::failed_transaction;
+use crate::session::state::scope::Scope;
+use crate::session::state::transaction::{OpenTransaction, Transaction};
+use crate::session::transaction::submit::submit_of;
+use alluvia_snapshot::Want;
+use alluvia_syntax::Kind;
+use alluvia_syntax::statement::Access;
+use alluvia_syntax::statements::definitions::TableChange;
+use alluvia_types::{Error, ErrorKind, Freshness, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// BEGIN: pins the version that the transaction reads.
+pub(crate) async fn begin(scope: &Scope, access: Option<Access>) -> Result<Outcome> {
+    if scope.in_transaction() {
+        return Err(Error::new(ErrorKind::Transaction, "a transaction is open already")
+            .with_hint("COMMIT or ROLLBACK it first; transactions do not nest"));
+    }
+    scope.await_own_writes().await?;
+    let (freshness, at_least) = {
+        let state = scope.state.lock();
+        (state.settings.freshness.unwrap_or(Freshness::Within(Duration::ZERO)), state.seen)
+    };
+    let tables = Vec::new();
+    let snapshot = scope.engine.store().snapshot(&Want { freshness, at_least, exactly: None, tables })?;
+    let mut state = scope.state.lock();
+    state.seen = state.seen.max(snapshot.version);
+    let open = OpenTransaction::new(snapshot.version, state.settings.clone());
+    state.transaction = Transaction::Open(Box::new(open));
+    let is_read_only = access.map_or(state.settings.default_read_only, |access| access == Access::ReadOnly);
+    state.settings.read_only = Some(is_read_only);
+    Ok(Outcome::done("BEGIN"))
+}
+
+/// COMMIT: one batch. After an error, it is a ROLLBACK that says so.
+pub(crate) async fn commit(run: &Arc<Run>) -> Result<Outcome> {
+    let transaction = {
+        let mut state = run.state();
+        state.settings.read_only = None;
+        std::mem::take(&mut state.transaction)
+    };
+    run.scope.cursors.end_transaction();
+    match transaction {
+        Transaction::None => {
+            Err(Error::new(ErrorKind::Transaction, "there is no transaction to commit").with_hint("BEGIN opens one"))
+        }
+        Transaction::Failed(failed) if failed.is_abandoned => {
+            run.state().settings = failed.settings_before;
+            Err(Error::new(
+                ErrorKind::FailedTransaction,
+                "the transaction was not used for too long, and has been rolled back",
+            )
+            .with_hint("begin another; the server's transaction_idle_timeout says how long it may wait"))
+        }
+        Transaction::Failed(failed) => {
+            run.state().settings = failed.settings_before;
+            Ok(Outcome::done("ROLLBACK").with_notice("the transaction had failed, and was rolled back"))
+        }
+        Transaction::Open(mut open) => {
+            let locals = std::mem::take(&mut open.locals);
+            let settings_before = open.settings_before.clone();
+            let result = commit_open(run, *open).await;
+            let mut state = run.state();
+            match result {
+                Ok(()) => {
+                    for (name, before) in locals {
+                        state.settings.copy(name, &before);
+                    }
+                    Ok(Outcome::done("COMMIT"))
+                }
+                Err(error) => {
+                    // Nothing of it was committed: the transaction is over.
+                    state.settings = settings_before;
+                    Err(error)
+                }
+            }
+        }
+    }
+}
+
+/// Commits what there is in a transaction.
+async fn commit_open(run: &Run, open: OpenTransaction) -> Result<()> {
+    open.check_rights(&run.scope.authoriser())?;
+    let (batch, definers) = open.into_batch()?;
+    if batch.rows.is_empty() && batch.changes.is_empty() {
+        return Ok(());
+    }
+    submit_of(run, batch, &definers).await.map(|_| ()).map_err(conflict)
+}
+
+/// ROLLBACK: as if the transaction had not been, its SETs included.
+pub(crate) fn rollback(scope: &Scope) -> Result<Outcome> {
+    scope.cursors.end_transaction();
+    let mut state = scope.state.lock();
+    match std::mem::take(&mut state.transaction) {
+        Transaction::None => {
+            Err(Error::new(ErrorKind::Transaction, "there is no transaction to roll back").with_hint("BEGIN opens one"))
+        }
+        Transaction::Open(open) | Transaction::Failed(open) => {
+            state.settings = open.settings_before;
+            Ok(Outcome::done("ROLLBACK"))
+        }
+    }
+}
+
+/// Rolls back a transaction that nobody goes on with. It can only be ended then, and its COMMIT is an error: whoever
+/// comes back to it is told, and nothing that was meant for it is committed by itself.
+pub(crate) fn abandon(scope: &Scope) {
+    scope.cursors.end_transaction();
+    let mut state = scope.state.lock();
+    let open = match std::mem::take(&mut state.transaction) {
+        Transaction::None => return,
+        Transaction::Open(open) | Transaction::Failed(open) => open,
+    };
+    state.settings = open.settings_before.clone();
+    state.transaction = Transaction::Failed(Box::new(open.abandoned()));
+}
+
+/// SET TRANSACTION READ ONLY, READ WRITE: of the open transaction.
+pub(crate) fn set_access(scope: &Scope, access: Access) -> Result<Outcome> {
+    let mut state = scope.state.lock();
+    let Transaction::Open(open) = &state.transaction else {
+        return Ok(Outcome::done("SET").with_notice("SET TRANSACTION has no effect outside of a transaction"));
+    };
+    // What it has read so far was asked for by who wanted nothing written.
+    if access == Access::ReadWrite && open.has_run && state.settings.is_read_only() {
+        return Err(Error::new(ErrorKind::Transaction, "READ WRITE must be set before the first query")
+            .with_hint("COMMIT or ROLLBACK, and BEGIN READ WRITE"));
+    }
+    state.settings.read_only = Some(access == Access::ReadOnly);
+    Ok(Outcome::done("SET"))
+}
+
+/// Refuses what a transaction cannot hold, and, once it failed, everything but its end and the way back to a savepoint.
+pub(crate) fn check_kind(scope: &Scope, kind: &Kind) -> Result<()> {
+    let refused = |what: &str| {
+        Err(Error::new(ErrorKind::NotSupported, format!("{what} inside a transaction is not supported"))
+            .with_hint("it holds queries, rows and tables' definitions; COMMIT or ROLLBACK first"))
+    };
+    let has_failed = matches!(scope.state().transaction, Transaction::Failed(_));
+    if !has_failed && let Some(command) = kind.writes() {
+        scope.check_writable(command)?;
+    }
+    match (&scope.state().transaction, kind) {
+        (Transaction::None, _) => Ok(()),
+        (_, Kind::Commit | Kind::Rollback | Kind::RollbackTo(_)) => Ok(()),
+        (Transaction::Failed(_), _) => Err(failed_transaction()),
+        (Transaction::Open(_), Kind::AlterTable(alter)) if matches!(alter.change, TableChange::Owner(_)) => {
+            refused("ALTER TABLE ... OWNER TO")
+        }
+        (Transaction::Open(_), Kind::Role(_)) => refused("a change of roles or grants"),
+        (Transaction::Open(_), Kind::Call(_)) => refused("CALL"),
+        (Transaction::Open(_), Kind::Discard) => refused("DISCARD ALL"),
+        (Transaction::Open(_), Kind::Copy(copy)) if copy.is_in_batches() => refused("COPY with BATCH_ROWS"),
+        (Transaction::Open(_), _) => Ok(()),
+    }
+}
+
+/// Refuses what is a batch of its own while a transaction is open, or has failed.
+pub(crate) fn check_outside(scope: &Scope, what: &str) -> Result<()> {
+    if !scope.in_transaction() {
+        return Ok(());
+    }
+    let message = format!("{what} is a batch of its own, and a transaction is open");
+    Err(Error::new(ErrorKind::Transaction, message).with_hint("COMMIT or ROLLBACK first, or use another session"))
+}

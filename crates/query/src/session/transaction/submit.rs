@@ -1,0 +1,120 @@
+//! Batches on their way from a session to the store.
+//!
+//! Invariants:
+//! - Whatever a session commits, but for COPY's own batches, goes through [`submit`]: its audit line is written before
+//!   the store hears of it.
+//! - Nothing commits beside a transaction: COMMIT has taken it out of the session's state before it submits, and what
+//!   belongs to one that has failed meanwhile is refused.
+//! - Segments that were staged for a batch which is refused before that are removed: nothing names them, and nothing
+//!   ever will.
+
+use crate::audit::Audit;
+use crate::execution::blocking::blocking;
+use crate::session::run::Run;
+use crate::session::run::auditing::{audit_changes, audit_ends};
+use crate::session::state::definitions::Definer;
+use crate::session::state::failed_transaction;
+use crate::session::state::transaction::Transaction;
+use alluvia_catalog::Change;
+use alluvia_copy::progress::Phase;
+use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
+use alluvia_types::{Error, Result};
+use std::sync::Arc;
+use tracing::{Instrument, info_span};
+
+/// Changes definitions: in the open transaction, or as a batch of its own.
+pub(crate) async fn change(run: &Run, changes: Vec<Change>) -> Result<()> {
+    {
+        let newest = run.engine().store().catalog();
+        let mut state = run.state();
+        match &mut state.transaction {
+            Transaction::None => {}
+            Transaction::Open(open) => {
+                let bytes_max = run.scope.pending_bytes_max();
+                return open.change(&newest, run.engine().waiting_version(), changes, run.definer(), bytes_max);
+            }
+            Transaction::Failed(_) => return Err(failed_transaction()),
+        }
+    }
+    submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
+}
+
+/// Commits one batch. Its producer is the session's, unless the batch names another.
+pub(crate) async fn submit(run: &Run, batch: NewBatch) -> Result<Committed> {
+    submit_of(run, batch, &[run.definer()]).await
+}
+
+/// The same, of the statements that have changed definitions by it.
+pub(crate) async fn submit_of(run: &Run, mut batch: NewBatch, definers: &[Definer]) -> Result<Committed> {
+    run.unpin();
+    let store = Arc::clone(run.engine().store());
+    let audits = match before_commit(run, &batch, definers).await {
+        Ok(audits) => audits,
+        Err(error) => {
+            if !batch.loads.is_empty() {
+                let discarded = blocking(move || {
+                    store.discard(batch);
+                    Ok(())
+                });
+                drop(discarded.await);
+            }
+            return Err(error);
+        }
+    };
+    let own_mark = batch.producer.is_none().then(|| run.settings.producer_mark()).flatten();
+    batch.producer = batch.producer.or_else(|| own_mark.clone());
+    let durability = run.settings.durability;
+    let committed = hand_over(store, batch, durability).instrument(info_span!("commit")).await;
+    run.progress.set_phase(Phase::Idle);
+    audit_ends(audits, &committed).await;
+    let committed = committed?;
+    if committed.duplicate {
+        let _ = run.repeated.set(committed.version);
+    }
+    run.state().wrote(committed.version, durability);
+    if own_mark.is_some() {
+        run.state().next_producer_sequence();
+    }
+    Ok(committed)
+}
+
+/// Uses up the number of the session's producer, if it has one, by a batch of no rows: the next batch follows it.
+pub(crate) async fn submit_empty(run: &Run) -> Result<Option<Committed>> {
+    if run.settings.producer_mark().is_none() {
+        return Ok(None);
+    }
+    submit(run, NewBatch::default()).await.map(Some)
+}
+
+/// What may still refuse a batch of which nothing was told to the store.
+async fn before_commit(run: &Run, batch: &NewBatch, definers: &[Definer]) -> Result<Vec<Audit>> {
+    check_alone(run)?;
+    run.token.check()?;
+    run.progress.set_phase(Phase::Committing);
+    audit_changes(&run.scope, definers, batch).await
+}
+
+/// Refuses what would commit by itself while there is a transaction, open or failed.
+fn check_alone(run: &Run) -> Result<()> {
+    match run.state().transaction {
+        Transaction::None => Ok(()),
+        Transaction::Open(_) | Transaction::Failed(_) => Err(failed_transaction()),
+    }
+}
+
+/// Hands a batch to the store, if it may be without holding a thread.
+async fn hand_over(store: Arc<dyn Store>, batch: NewBatch, durability: Durability) -> Result<Committed> {
+    if durability == Durability::Relaxed {
+        return blocking(move || store.submit(batch, durability)).await;
+    }
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    // A receiver that is gone was dropped with its session; the batch is committed or refused all the same.
+    let done = Box::new(move |result| drop(sender.send(result)));
+    match store.submit_then(batch, done) {
+        Some((batch, _)) => blocking(move || store.submit(batch, durability)).await,
+        None => match receiver.await {
+            Ok(result) => result,
+            Err(_) => Err(Error::internal("a batch was dropped on its way into the log")),
+        },
+    }
+}
