@@ -6,7 +6,7 @@ use crate::pool::Pool;
 use crate::threads::Threads;
 use crate::urls;
 use alluvia_query::{Engine, EngineOptions, Session, empty_spill_dir};
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Ports;
 use alluvia_storage::{Disk, RealDisk};
 use alluvia_types::{Clock, Result, SystemClock};
 use std::path::Path;
@@ -68,7 +68,7 @@ impl Database {
             empty_spill_dir(&own_spill_dir)?;
         }
         let engine = Engine::new(
-            Arc::clone(&core) as Arc<dyn Store>,
+            Ports::of_one(&core),
             EngineOptions {
                 memory_limit_bytes: options.query_bytes_max(),
                 query_memory_bytes: options.query_bytes_max(),

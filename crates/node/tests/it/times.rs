@@ -7,7 +7,7 @@ use crate::nested::set;
 use crate::statements::GeneratedStatement;
 use crate::support::Random;
 use alluvia_node::Database;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::Stage;
 
 /// From 2026-01-01 on, a row every 97 seconds; some without a time.

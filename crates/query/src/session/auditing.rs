@@ -40,7 +40,8 @@ impl Session {
     }
 
     fn audit_of(&self, event: AuditEvent, sql: &str, authoriser: &Authoriser) -> Audit {
-        Audit::new(self.engine.store(), event, &self.client()).of_statement(self.id, sql, authoriser)
+        Audit::new(self.engine.read().clock(), self.engine.admin(), event, &self.client())
+            .of_statement(self.id, sql, authoriser)
     }
 
     /// Writes of each statement of a batch that it is about to change definitions or rights, if the batch does; then its end is to be

@@ -69,7 +69,7 @@ impl Session {
                 "a batch has a key or a producer's number, and not both",
             ));
         }
-        let known = self.engine.store().keyed(key);
+        let known = self.engine.ingest().keyed(key);
         Ok(known.map(|known| Ingested { rows: known.rows, version: Some(known.version), duplicate: true }))
     }
 
@@ -106,7 +106,7 @@ impl Session {
         let (rows, version) = (report.rows, committed.map(|committed| committed.version));
         match committed {
             Some(committed) if committed.duplicate => {
-                let known = key.and_then(|key| self.engine.store().keyed(key));
+                let known = key.and_then(|key| self.engine.ingest().keyed(key));
                 let rows = known.map_or(report.rows_repeated, |known| known.rows);
                 Ok(Ingested { rows, version, duplicate: true })
             }

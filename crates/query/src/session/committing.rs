@@ -13,7 +13,7 @@ use crate::session::auditing::{Definer, audit_ends};
 use crate::session::core::{Run, Session, failed_transaction};
 use crate::session::transaction::Transaction;
 use alluvia_copy::progress::Phase;
-use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
+use alluvia_snapshot::{Committed, Durability, Ingest, NewBatch};
 use alluvia_types::{Error, Result, Version};
 use std::sync::Arc;
 use tracing::{Instrument, info_span};
@@ -26,13 +26,13 @@ impl Session {
 
     /// The same, of the statements that have changed definitions by it.
     pub(crate) async fn submit_of(&self, run: &Run, mut batch: NewBatch, definers: &[Definer]) -> Result<Committed> {
-        let store = Arc::clone(self.engine.store());
+        let ingest = Arc::clone(self.engine.ingest());
         let audits = match self.before_commit(run, &batch, definers).await {
             Ok(audits) => audits,
             Err(error) => {
                 if !batch.loads.is_empty() {
                     let discarded = blocking(move || {
-                        store.discard(batch);
+                        ingest.discard(batch);
                         Ok(())
                     });
                     drop(discarded.await);
@@ -43,7 +43,7 @@ impl Session {
         let own_mark = batch.producer.is_none().then(|| run.settings.producer_mark()).flatten();
         batch.producer = batch.producer.or_else(|| own_mark.clone());
         let durability = run.settings.durability;
-        let committed = submit(store, batch, durability).instrument(info_span!("commit")).await;
+        let committed = submit(ingest, batch, durability).instrument(info_span!("commit")).await;
         run.progress.set_phase(Phase::Idle);
         audit_ends(audits, &committed).await;
         let committed = committed?;
@@ -94,7 +94,7 @@ impl Session {
     /// Waits until what this session wrote with relaxed durability is visible.
     pub(crate) async fn await_own_writes(&self) -> Result<()> {
         let Some(version) = self.state.lock().unseen else { return Ok(()) };
-        let store = Arc::clone(self.engine.store());
+        let store = Arc::clone(self.engine.read());
         blocking(move || store.wait_visible(version)).await?;
         let mut state = self.state.lock();
         if state.unseen == Some(version) {
@@ -105,15 +105,15 @@ impl Session {
 }
 
 /// Commits a batch, if it may be without holding a thread.
-async fn submit(store: Arc<dyn Store>, batch: NewBatch, durability: Durability) -> Result<Committed> {
+async fn submit(ingest: Arc<dyn Ingest>, batch: NewBatch, durability: Durability) -> Result<Committed> {
     if durability == Durability::Relaxed {
-        return blocking(move || store.submit(batch, durability)).await;
+        return blocking(move || ingest.submit(batch, durability)).await;
     }
     let (sender, receiver) = tokio::sync::oneshot::channel();
     // A receiver that is gone was dropped with its session; the batch is committed or refused all the same.
     let done = Box::new(move |result| drop(sender.send(result)));
-    match store.submit_then(batch, done) {
-        Some((batch, _)) => blocking(move || store.submit(batch, durability)).await,
+    match ingest.submit_then(batch, done) {
+        Some((batch, _)) => blocking(move || ingest.submit(batch, durability)).await,
         None => match receiver.await {
             Ok(result) => result,
             Err(_) => Err(Error::internal("a batch was dropped on its way into the log")),

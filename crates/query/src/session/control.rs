@@ -42,7 +42,7 @@ impl Session {
             (state.settings.freshness.unwrap_or(Freshness::Within(Duration::ZERO)), state.seen)
         };
         let tables = Vec::new();
-        let snapshot = self.engine.store().snapshot(&Want { freshness, at_least, exactly: None, tables })?;
+        let snapshot = self.engine.read().snapshot(&Want { freshness, at_least, exactly: None, tables })?;
         let mut state = self.state.lock();
         state.seen = state.seen.max(snapshot.version);
         let open = OpenTransaction::new(snapshot.version, state.settings.clone());
@@ -340,8 +340,8 @@ impl Session {
             }
             Procedure::DropCuboid(name) => return self.unpin_cuboid(name, true).await,
         };
-        let store = Arc::clone(self.engine.store());
-        blocking(move || store.organise(stage)).await?;
+        let admin = Arc::clone(self.engine.admin());
+        blocking(move || admin.organise(stage)).await?;
         Ok(Outcome::done("CALL"))
     }
 }

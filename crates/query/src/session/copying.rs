@@ -136,7 +136,7 @@ impl Session {
     pub(super) fn store_of(&self, run: &Run, entry: &Arc<TableEntry>, key: Option<BatchKey>) -> IntoStore {
         let (state, durability) = (Arc::clone(&self.state), run.settings.durability);
         IntoStore {
-            store: Arc::clone(self.engine.store()),
+            ingest: Arc::clone(self.engine.ingest()),
             entry: Arc::clone(entry),
             durability,
             progress: Arc::clone(&run.progress),

@@ -164,7 +164,7 @@ impl Session {
             inherited: None,
         };
         let (state, cancel) = (Arc::new(Mutex::new(state)), CancelHandle::default());
-        let start_micros = engine.store().clock().wall_micros();
+        let start_micros = engine.read().clock().wall_micros();
         let place = engine.sessions().register(id, start_micros, cancel.clone(), Arc::clone(&state) as _);
         Session {
             engine,
@@ -193,7 +193,7 @@ impl Session {
             let mut state = self.state.lock();
             (state.who, state.is_served) = (who.clone(), true);
         }
-        let catalog = self.engine.store().catalog();
+        let catalog = self.engine.read().catalog();
         let role = match who {
             Who::Role(id, _) => catalog.rights().role(id),
             who => catalog.rights().named(who.name()),
@@ -219,7 +219,7 @@ impl Session {
 
     /// What the session may, now.
     pub(crate) fn authoriser(&self) -> Authoriser {
-        let newest = self.engine.store().catalog();
+        let newest = self.engine.read().catalog();
         let mut state = self.state.lock();
         // That another session made the transaction's own impossible is told where they are looked at.
         let catalog = state.definitions(&newest).unwrap_or(newest);
@@ -228,7 +228,7 @@ impl Session {
 
     /// The same, to resolve tables by its definitions; refused if the open transaction's own can no longer be.
     pub(crate) fn resolver(&self) -> Result<Authoriser> {
-        let newest = self.engine.store().catalog();
+        let newest = self.engine.read().catalog();
         let mut state = self.state.lock();
         let catalog = state.definitions(&newest)?;
         Ok(state.authoriser(catalog))

@@ -35,7 +35,7 @@ impl Session {
             return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name))
                 .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
         }
-        let id = self.engine.store().new_table_id();
+        let id = self.engine.ingest().new_table_id();
         let seed = self.seed(id);
         let Some(query) = create.query else {
             let columns = create.columns.into_iter().map(|column| match column.column_type {
@@ -88,7 +88,7 @@ impl Session {
 
     /// Seed of a new table's weights. Any number will do, as long as tables differ.
     pub(super) fn seed(&self, id: TableId) -> u64 {
-        let mut mixed = (self.engine.store().clock().wall_micros() as u64) ^ (u64::from(id.0) << 40);
+        let mut mixed = (self.engine.read().clock().wall_micros() as u64) ^ (u64::from(id.0) << 40);
         // SplitMix64 (Steele et al. 2014).
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

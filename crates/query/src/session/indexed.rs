@@ -202,7 +202,7 @@ impl Session {
 
     /// The moment that `now()` is in a statement that begins, in microseconds since 1970.
     fn moment(&self) -> i64 {
-        self.engine.store().clock().wall_micros()
+        self.engine.read().clock().wall_micros()
     }
 
     /// Whether the index may answer at all: it knows all rows, and of samples nothing.
@@ -261,14 +261,14 @@ impl Session {
         let Ready { snapshot, read, bound, schema, .. } = ready;
         let exactly = matches!(self.state.lock().transaction, Transaction::Open(_));
         let (cuboids, kept) = (Arc::clone(self.engine.cuboids()), Arc::clone(self.engine.kept()));
-        let store = Arc::clone(self.engine.store());
+        let clock = Arc::clone(self.engine.read().clock());
         let answered = if cuboids.is_ready(bound, snapshot) {
-            cuboids.answer(bound, snapshot, read, exactly, store.as_ref(), &kept, schema)?
+            cuboids.answer(bound, snapshot, read, exactly, clock.as_ref(), &kept, schema)?
         } else {
             // To catch up may take long.
             let (snapshot, read, bound) = (Arc::clone(snapshot), Arc::clone(read), Arc::clone(bound));
             let schema = Arc::clone(schema);
-            blocking(move || cuboids.answer(&bound, &snapshot, &read, exactly, store.as_ref(), &kept, &schema)).await?
+            blocking(move || cuboids.answer(&bound, &snapshot, &read, exactly, clock.as_ref(), &kept, &schema)).await?
         };
         let Some((batch, version)) = answered else { return Ok(None) };
         let used = if version == snapshot.version {
@@ -279,7 +279,7 @@ impl Session {
                 let mut state = self.state.lock();
                 state.seen = state.seen.max(version);
             }
-            UsedCounters::at(version, self.engine.store().lag(version), snapshot.stage)
+            UsedCounters::at(version, self.engine.read().lag(version), snapshot.stage)
         };
         self.engine.queries().reads(this.query_id, &used);
         Ok(Some(Found { batch, counters: Counters::default(), by_cuboid: true, used }))

@@ -146,9 +146,9 @@ impl Session {
 
     /// What takes rows for a batch of their own.
     fn sink(&self, def: &Arc<TableDef>, checked_at: Version) -> Sink {
-        let inline_bytes_max = INLINE_BYTES_MAX.min(self.engine.store().info().tail_bytes_max / 8);
-        let store = Arc::clone(self.engine.store());
-        Sink::new(store, Arc::clone(def), checked_at, inline_bytes_max as usize)
+        let inline_bytes_max = INLINE_BYTES_MAX.min(self.engine.admin().info().tail_bytes_max / 8);
+        let ingest = Arc::clone(self.engine.ingest());
+        Sink::new(ingest, Arc::clone(def), checked_at, inline_bytes_max as usize)
     }
 
     /// Rows of one table into the transaction that was open when its statement began.
@@ -162,7 +162,7 @@ impl Session {
 
     /// What a transaction may hold in memory.
     pub(super) fn pending_bytes_max(&self) -> u64 {
-        self.engine.store().info().tail_bytes_max / 4
+        self.engine.admin().info().tail_bytes_max / 4
     }
 
     /// A query's rows, cast to a table's columns, as what a batch takes. Gives the number of rows.

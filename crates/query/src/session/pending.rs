@@ -165,7 +165,7 @@ impl Session {
     /// Changes definitions: in the open transaction, or as a batch of its own.
     pub(crate) async fn change(&self, run: &Run, changes: Vec<Change>) -> Result<()> {
         {
-            let newest = self.engine.store().catalog();
+            let newest = self.engine.read().catalog();
             let mut state = self.state.lock();
             match &mut state.transaction {
                 Transaction::None => {}

@@ -140,7 +140,7 @@ impl Session {
         parameters: &[Literal],
     ) -> Result<Option<Outcome>> {
         let Ok(_turn) = self.turn.try_lock() else { return Ok(None) };
-        let store = self.engine.store();
+        let store = self.engine.read();
         // Who may not is refused the general way.
         let authoriser = self.authoriser();
         if !cached.holds(authoriser.catalog()) || !authoriser.may_read(cached.entry()) {

@@ -15,9 +15,8 @@ use crate::session::outcome::Outcome;
 use crate::session::prepared::Prepared;
 use crate::session::select::Unplanned;
 use alluvia_copy::progress::{CancelToken, Progress};
-use alluvia_snapshot::Store;
 use alluvia_syntax::{Hints, Statement};
-use alluvia_types::{Error, Result, Version};
+use alluvia_types::{Clock, Error, Result, Version};
 use alluvia_values::errors::wrap;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
@@ -266,20 +265,20 @@ impl Session {
     }
 
     fn since_now(&self) -> Since {
-        let store = Arc::clone(self.engine.store());
-        Since { start: store.clock().monotonic(), store }
+        let clock = Arc::clone(self.engine.read().clock());
+        Since { start: clock.monotonic(), clock }
     }
 }
 
 /// When a statement began.
 struct Since {
-    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
     start: Duration,
 }
 
 impl Since {
     fn elapsed(&self) -> Duration {
-        self.store.clock().monotonic().saturating_sub(self.start)
+        self.clock.monotonic().saturating_sub(self.start)
     }
 }
 

@@ -102,7 +102,7 @@ impl Session {
     /// How far the running statement is; `None` if none runs.
     pub fn report(&self) -> Option<Report> {
         let (query_id, start) = self.place.entry.running.lock().as_ref().map(|now| (now.query_id, now.start))?;
-        let elapsed = self.engine.store().clock().monotonic().saturating_sub(start);
+        let elapsed = self.engine.read().clock().monotonic().saturating_sub(start);
         Some(Report::new(elapsed, &self.progress(), self.engine.queries().counters(query_id).as_deref()))
     }
 

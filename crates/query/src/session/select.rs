@@ -170,7 +170,7 @@ impl Session {
         let (mut state, runtime, used) = self.planner(run, &snapshot, hints, false, accuracy)?;
         if of_catalog {
             let registered =
-                pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store(), &self.authoriser());
+                pg_catalog::register(&mut state, &snapshot.catalog, self.engine.admin().as_ref(), &self.authoriser());
             registered.map_err(|error| error_of(&error))?;
         }
         let (token, executor) = (run.token.clone(), Arc::clone(self.engine.executor()));
@@ -204,7 +204,7 @@ impl Session {
         let (mut state, _, _) = self.planner(run, &snapshot, hints, true, None)?;
         if of_catalog {
             let registered =
-                pg_catalog::register(&mut state, &snapshot.catalog, self.engine.store(), &self.authoriser());
+                pg_catalog::register(&mut state, &snapshot.catalog, self.engine.admin().as_ref(), &self.authoriser());
             registered.map_err(|error| error_of(&error))?;
         }
         plan_apart(run.token.clone(), async move {
@@ -269,7 +269,7 @@ impl Session {
             used: Arc::clone(&used),
             pending,
             sample_fraction,
-            store: Arc::clone(self.engine.store()),
+            clock: Arc::clone(self.engine.read().clock()),
             cuboids: Arc::clone(self.engine.cuboids()),
             skipping: (run.settings.predicate_cache && uses_kept).then(|| Arc::clone(self.engine.predicates())),
             scans: Arc::clone(self.engine.scans()),
@@ -291,7 +291,7 @@ impl Session {
         Arc::new(SystemContext {
             snapshot: Arc::clone(&context.snapshot),
             used: Arc::clone(&context.used),
-            store: Arc::clone(self.engine.store()),
+            admin: Arc::clone(self.engine.admin()),
             queries: Arc::clone(self.engine.queries()),
             sessions: Arc::clone(self.engine.sessions()),
             cuboids: Arc::clone(self.engine.cuboids()),
@@ -322,7 +322,7 @@ impl Session {
     /// Pins the snapshot that a statement over these tables reads, which the session must be allowed to: no table that is not named
     /// here can be scanned.
     pub(crate) fn pin(&self, references: &[TableReference], settings: &Settings, hints: &Hints) -> Result<Snapshot> {
-        let store = self.engine.store();
+        let store = self.engine.read();
         let authoriser = self.resolver()?;
         let mut catalog = Arc::clone(authoriser.catalog());
         loop {

@@ -109,7 +109,7 @@ impl Session {
 
     /// The last batch of a producer, and its version; `None` if it has none.
     pub fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {
-        self.engine.store().producer(name)
+        self.engine.ingest().producer(name)
     }
 
     /// Runs what takes rows as a statement.
@@ -210,7 +210,7 @@ impl Session {
                 .with_hint("append to it, choose another name, or drop the table first"));
         }
         self.authoriser().database(Privilege::Create)?;
-        let id = self.engine.store().new_table_id();
+        let id = self.engine.ingest().new_table_id();
         let def = define(id, table, &columns, &WithOptions::default(), self.seed(id))?;
         if self.is_open()? {
             let entry = TableEntry::new(Arc::new(def.clone()), Version(0));
@@ -233,9 +233,9 @@ impl Session {
         mut batch: NewBatch,
         mut rows: Rows<'_>,
     ) -> Result<Appended> {
-        let inline_bytes_max = INLINE_BYTES_MAX.min(self.engine.store().info().tail_bytes_max / 8);
-        let store = Arc::clone(self.engine.store());
-        let mut sink = Sink::new(store, Arc::clone(&entry.def), entry.changed_at, inline_bytes_max as usize);
+        let inline_bytes_max = INLINE_BYTES_MAX.min(self.engine.admin().info().tail_bytes_max / 8);
+        let ingest = Arc::clone(self.engine.ingest());
+        let mut sink = Sink::new(ingest, Arc::clone(&entry.def), entry.changed_at, inline_bytes_max as usize);
         let mut matched = Matched { entry, known: None, rows: 0 };
         run.progress.set_phase(Phase::Running);
         while let Some(next) = rows.next().await {

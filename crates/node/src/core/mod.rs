@@ -1,34 +1,32 @@
 //! The engine without threads: log, commit, views and pipeline over one disk and one clock.
+//!
+//! `core/read.rs`, `core/ingest.rs` and `core/admin.rs` implement the ports of `alluvia_snapshot` for [`Core`].
+//!
+//! Invariants:
+//! - A start removes only files that nothing names, and only after the manifest's own name is durable (P4).
+//! - What a batch had staged is removed once the batch is certainly not in the log, and never while it may be there.
+
+mod admin;
+mod ingest;
+mod read;
 
 use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_others};
-use crate::memos;
 use crate::options::DatabaseOptions;
-use alluvia_catalog::{Catalog, LevelBounds};
+use alluvia_catalog::LevelBounds;
 use alluvia_commit::{Committer, Replayed};
 use alluvia_log::Log;
-use alluvia_pipeline::{Loader, Pipeline, Workers, discard, open, remove_orphans};
-use alluvia_snapshot::{
-    BatchInfo, BatchKey, Committed, Done, Durability, KeyFiles, KeyRecord, Load, Memo, NewBatch, Newer, Snapshot,
-    Spaces, StageInfo, Store, StoreInfo, Views, Want,
-};
-use alluvia_space::TableDef;
+use alluvia_pipeline::{Pipeline, Workers, discard, open, remove_orphans};
+use alluvia_snapshot::{KeyFiles, Spaces, Views};
 use alluvia_storage::{Cache, Disk, DiskLock};
-use alluvia_tree::{SegmentMeta, TreeContext};
-use alluvia_types::{Clock, Error, ErrorKind, Freshness, ProducerMark, Result, Stage, TableId, Version};
+use alluvia_tree::TreeContext;
+use alluvia_types::{Clock, Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// The audit log goes on in another file past this.
 const AUDIT_FILE_BYTES_MAX: u64 = 16 << 20;
-
-/// Batches up to this size may wait for their fsync without a thread of their own; to encode and copy a larger one takes
-/// too long for a thread that must not block.
-const SMALL_BYTES_MAX: usize = 64 << 10;
-/// The same of changes of definitions, each of which may be a table of many columns.
-const SMALL_CHANGES_MAX: usize = 8;
 
 /// One open data directory.
 #[derive(Debug)]
@@ -209,196 +207,5 @@ impl Core {
     /// What sorts and merges.
     pub(crate) fn pipeline(&self) -> &Pipeline {
         &self.pipeline
-    }
-}
-
-fn rows_bytes(batch: &NewBatch) -> usize {
-    batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.get_array_memory_size()).sum()
-}
-
-/// Whether a batch is certainly not in the log: it was sent before, did not pass the checks, or found the disk full, which the log tells only
-/// once what it had written is cut off for good (definite refusal). After any other failure of the log or its disk only recovery can tell.
-fn is_refused(submitted: &Result<Committed>) -> bool {
-    use ErrorKind::{Corrupt, Internal, Io, Poisoned, Shutdown};
-    match submitted {
-        Ok(committed) => committed.duplicate,
-        Err(error) => !matches!(error.kind(), Corrupt | Internal | Io | Poisoned | Shutdown),
-    }
-}
-
-impl Store for Core {
-    fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
-    }
-
-    fn catalog(&self) -> Arc<Catalog> {
-        self.views.catalog()
-    }
-
-    fn snapshot(&self, want: &Want) -> Result<Snapshot> {
-        self.views.snapshot(want)
-    }
-
-    fn required(&self, freshness: Freshness, at_least: Version) -> Version {
-        self.views.required(freshness, at_least)
-    }
-
-    fn lag(&self, version: Version) -> Duration {
-        self.views.lag(version)
-    }
-
-    fn newer(&self, table: TableId, above: Version, from: Version) -> Option<Newer> {
-        self.views.newer(table, above, from)
-    }
-
-    fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed> {
-        let staged = batch.loads.clone();
-        let submitted = self.committer.submit(batch, durability);
-        // Once it is among those that a flush takes: told before, one may come between, and nobody else would ask for another.
-        if submitted.is_ok() && durability == Durability::Relaxed {
-            self.relaxed.store(true, Ordering::Relaxed);
-        }
-        if is_refused(&submitted) {
-            discard(&self.pipeline, &staged);
-        }
-        if submitted.is_err() {
-            self.discard_dropped();
-        }
-        submitted
-    }
-
-    fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
-        let is_few = batch.loads.is_empty() && batch.changes.len() <= SMALL_CHANGES_MAX;
-        let is_small = is_few && rows_bytes(&batch) <= SMALL_BYTES_MAX;
-        if is_small { self.committer.submit_then(batch, done) } else { Some((batch, done)) }
-    }
-
-    fn wait_visible(&self, version: Version) -> Result<()> {
-        if self.views.visible() < version {
-            self.flush()?;
-        }
-        self.views.wait_visible(version)
-    }
-
-    fn new_table_id(&self) -> TableId {
-        self.pipeline.new_table_id()
-    }
-
-    fn begin_load(&self, table: &Arc<TableDef>, checked_at: Version) -> Result<Box<dyn Load>> {
-        Ok(Box::new(Loader::begin(Arc::clone(&self.pipeline), Arc::clone(table), checked_at)?))
-    }
-
-    fn discard(&self, batch: NewBatch) {
-        discard(&self.pipeline, &batch.loads);
-    }
-
-    fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {
-        let state = self.views.producer(name)?;
-        let mark = ProducerMark { name: name.to_owned(), epoch: state.epoch, sequence: state.sequence };
-        Some((mark, state.version))
-    }
-
-    fn keyed(&self, key: BatchKey) -> Option<KeyRecord> {
-        self.committer.keyed(key)
-    }
-
-    fn organise(&self, stage: Stage) -> Result<()> {
-        self.flush()?;
-        let (version, before) = (self.views.visible(), self.views.failures());
-        self.hurry_sort.store(true, Ordering::Relaxed);
-        if stage == Stage::Merged {
-            self.views.wait_organised(Stage::Sorted, version, before)?;
-            self.hurry_merge.store(true, Ordering::Relaxed);
-        }
-        self.views.wait_organised(stage, version, before)
-    }
-
-    fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>> {
-        memos::recall(self.disk.as_ref(), &self.dir, memo)
-    }
-
-    fn memorise(&self, memo: &Memo, content: &[u8]) -> Result<()> {
-        memos::memorise(self.disk.as_ref(), &self.dir, memo, content)
-    }
-
-    fn audit(&self, lines: &[u8]) -> Result<()> {
-        self.audit.append(lines)
-    }
-
-    fn audited(&self, bytes_max: u64) -> Result<Vec<u8>> {
-        self.audit.tail(bytes_max)
-    }
-
-    fn batches(&self, limit: usize) -> Vec<BatchInfo> {
-        self.views.batches(limit)
-    }
-
-    fn stages(&self) -> Vec<StageInfo> {
-        self.views.stages()
-    }
-
-    fn segments(&self) -> Vec<SegmentMeta> {
-        self.views.segments().iter().map(|segment| segment.meta().clone()).collect()
-    }
-
-    fn info(&self) -> StoreInfo {
-        let (tail_bytes_max, writers_waiting) = self.views.room();
-        let log = self.committer.log();
-        StoreInfo {
-            visible: self.views.visible(),
-            tail_bytes: self.views.tail_load().0,
-            tail_bytes_max,
-            writers_waiting,
-            log_bytes: log.bytes_on_disk(),
-            log_groups: log.groups(),
-            published: self.views.published(),
-            read_only: log.failure().map(|error| error.to_string()),
-            cache_bytes: self.cache.used_bytes(),
-            pipeline_error: self.views.pipeline_error().map(|error| error.to_string()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alluvia_catalog::Change;
-    use alluvia_pipeline::Inline;
-    use alluvia_space::{Column, DataType, TableOptions};
-    use alluvia_storage::FaultDisk;
-    use alluvia_types::{ColumnId, ManualClock};
-
-    fn submit(core: &Core, change: Change) -> Result<Committed> {
-        core.submit(NewBatch { changes: vec![change], ..NewBatch::default() }, Durability::Relaxed)
-    }
-
-    /// A flush that is asked for before the batch has its version leaves it, and takes the request with it.
-    #[test]
-    fn a_relaxed_batch_is_told_of_once_it_has_its_version() {
-        let clock = Arc::new(ManualClock::default());
-        let options = DatabaseOptions::default();
-        let core = Core::open(FaultDisk::new(), Path::new("/db"), clock, &options, Arc::new(Inline), 42).unwrap();
-        submit(&core, Change::DropTable { id: TableId(99) }).expect_err("there is no such table");
-        assert!(!core.take_relaxed(), "there is nothing to flush");
-        let column = Column {
-            id: ColumnId(0),
-            name: "id".to_owned(),
-            storage_name: "id".to_owned(),
-            data_type: DataType::Int64,
-            nullable: true,
-            chars_max: None,
-        };
-        let def = TableDef {
-            id: core.new_table_id(),
-            name: "t".to_owned(),
-            columns: vec![column],
-            next_column_id: 1,
-            dimensions: Vec::new(),
-            measures: Vec::new(),
-            seed: 7,
-            options: TableOptions::default(),
-        };
-        submit(&core, Change::CreateTable { def }).unwrap();
-        assert!(core.take_relaxed());
     }
 }
