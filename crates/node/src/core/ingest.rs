@@ -1,10 +1,10 @@
 //! The port of writers: the committer and the loader of this process.
 //!
 //! Invariants:
-//! - The segments that a batch had staged are removed if the batch is certainly not in the log. After any other failure only
-//!   recovery can tell, and they stay.
-//! - The flusher is told of a relaxed batch once the batch has its version: told before, it may look in vain, and nobody
-//!   else would tell it.
+//! - The segments that a batch had staged are removed if the batch is certainly not in the log. After any other failure
+//!   only recovery can tell, and they stay.
+//! - The flusher is told of a relaxed batch once the batch has its version: told before, it may look in vain, and
+//!   nobody else would tell it.
 
 use super::Core;
 use alluvia_pipeline::{Loader, discard};
@@ -14,8 +14,8 @@ use alluvia_types::{ErrorKind, ProducerMark, Result, TableId, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Batches up to this size may wait for their fsync without a thread of their own; to encode and copy a larger one takes
-/// too long for a thread that must not block.
+/// Batches up to this size may wait for their fsync without a thread of their own; to encode and copy a larger one
+/// takes too long for a thread that must not block.
 const SMALL_BYTES_MAX: usize = 64 << 10;
 /// The same of changes of definitions, each of which may be a table of many columns.
 const SMALL_CHANGES_MAX: usize = 8;
@@ -25,8 +25,9 @@ fn rows_bytes(batch: &NewBatch) -> usize {
     batch.rows.iter().flat_map(|rows| &rows.batches).map(|rows| rows.get_array_memory_size()).sum()
 }
 
-/// Whether a batch is certainly not in the log: it was sent before, did not pass the checks, or found the disk full, which the log tells only
-/// once what it had written is cut off for good (definite refusal). After any other failure of the log or its disk only recovery can tell.
+/// Whether a batch is certainly not in the log: it was sent before, did not pass the checks, or found the disk full,
+/// which the log tells only once what it had written is cut off for good (definite refusal). After any other failure of
+/// the log or its disk only recovery can tell.
 fn is_refused(submitted: &Result<Committed>) -> bool {
     use ErrorKind::{Corrupt, Internal, Io, Poisoned, Shutdown};
     match submitted {
@@ -39,7 +40,8 @@ impl Ingest for Core {
     fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed> {
         let staged = batch.loads.clone();
         let submitted = self.committer.submit(batch, durability);
-        // Once it is among those that a flush takes: told before, one may come between, and nobody else would ask for another.
+        // Once it is among those that a flush takes: told before, one may come between, and nobody else would ask for
+        // another.
         if submitted.is_ok() && durability == Durability::Relaxed {
             self.relaxed.store(true, Ordering::Relaxed);
         }

@@ -11,7 +11,7 @@ mod ingest;
 mod read;
 
 use crate::audit::AuditLog;
-use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_others};
+use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_foreign};
 use crate::options::DatabaseOptions;
 use alluvia_catalog::LevelBounds;
 use alluvia_commit::{Committer, Replayed};
@@ -47,7 +47,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// Opens or creates the database in `dir`, recovering what a crash left. `seed` is used only to name a new database.
+    /// Opens or creates the database in `dir`, recovering what a crash left. `seed` is used only to name a new
+    /// database.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -58,7 +59,7 @@ impl Core {
     ) -> Result<Core> {
         let io = |doing: &'static str, path: PathBuf| move |error: std::io::Error| Error::io(&path, doing, &error);
         disk.create_dir_all(dir).map_err(|error| cannot_make(dir, &error))?;
-        refuse_others(disk.as_ref(), dir)?;
+        refuse_foreign(disk.as_ref(), dir)?;
         let lock_path = dir.join(LOCK_NAME);
         let lock = disk.try_lock(&lock_path).map_err(io("locking", lock_path))?.ok_or_else(|| {
             Error::new(ErrorKind::Locked, format!("{} is open in another process", dir.display()))
@@ -68,8 +69,9 @@ impl Core {
         disk.create_dir_all(&segments_dir).map_err(io("creating", segments_dir.clone()))?;
         let log_dir = dir.join(LOG_DIR);
         disk.create_dir_all(&log_dir).map_err(io("creating", log_dir.clone()))?;
-        // The last process may have died, or failed, between renaming a manifest into place and syncing its name. What is built on the
-        // one that is read below, and removed because it does not name it, must not meet an older one after a loss of power.
+        // The last process may have died, or failed, between renaming a manifest into place and syncing its name. What
+        // is built on the one that is read below, and removed because it does not name it, must not meet an older one
+        // after a loss of power.
         disk.sync_dir(dir).map_err(io("syncing", dir.into()))?;
 
         let cache = Arc::new(Cache::new(options.cache_bytes_max()));
@@ -91,7 +93,7 @@ impl Core {
 
         let mut commit_micros = 0;
         let mut next_table = manifest.next_table;
-        let log_options = options.log(manifest.database, &clock);
+        let log_options = options.log_options(manifest.database, &clock);
         let log = Log::open(Arc::clone(&disk), &log_dir, log_options, manifest.through, &mut |record| {
             commit_micros = record.commit_micros;
             let Replayed { published, highest_created } = Committer::replay(&record, &views.catalog(), &spaces)?;
@@ -113,7 +115,7 @@ impl Core {
             Arc::clone(&views),
             Arc::clone(&log),
             workers,
-            options.pipeline(),
+            options.pipeline_options(),
             next_segment,
             next_table,
             key_files,
@@ -151,8 +153,8 @@ impl Core {
         self.pipeline.sort()
     }
 
-    /// Merges every table that is due, or, in a hurry, that has anything to merge. One that cannot be merged keeps no other from it;
-    /// the first one's error is returned.
+    /// Merges every table that is due, or, in a hurry, that has anything to merge. One that cannot be merged keeps no
+    /// other from it; the first one's error is returned.
     pub fn merge(&self, hurry: bool) -> Result<bool> {
         let merge = |table| self.pipeline.merge(table);
         let merged: Vec<Result<bool>> = self.pipeline.tables_to_merge(hurry).into_iter().map(merge).collect();
@@ -176,7 +178,8 @@ impl Core {
         &self.committer
     }
 
-    /// Ends the log with a statement that all of it is durable, so that later damage to its end is told from a torn write.
+    /// Ends the log with a statement that all of it is durable, so that later damage to its end is told from a torn
+    /// write.
     pub(crate) fn seal(&self) -> Result<()> {
         self.committer.flush()?;
         self.committer.log().seal()

@@ -1,7 +1,7 @@
 //! The port of readers: the views of this process.
 //!
-//! Invariant: whoever waits for a version of a relaxed batch does not wait for the flusher: the batch is made durable at
-//! once.
+//! Invariant: whoever waits for a version of a relaxed batch does not wait for the flusher: the batch is made durable
+//! at once.
 
 use super::Core;
 use alluvia_catalog::Catalog;

@@ -1,7 +1,8 @@
 //! The port of administration: work that is asked for, files beside the data, and what system tables tell.
 //!
 //! Invariants:
-//! - An answer to a statement depends on nothing of this port, but for what system tables and PostgreSQL's catalog tell.
+//! - An answer to a statement depends on nothing of this port, but for what system tables and PostgreSQL's catalog
+//!   tell.
 //! - A memo may be lost: no memo keeps a database from opening. A line of the audit log may not: it is durable once
 //!   [`Admin::audit`] returns.
 //! - What is told of batches, stages, segments and the database is of the moment of the call, and not of a snapshot.
@@ -99,7 +100,8 @@ pub struct Memo {
 
 /// The database as whoever looks after it sees it.
 pub trait Admin: Send + Sync + Debug {
-    /// Returns once `stage` is complete through every batch visible at the call, for all tables; asks the pipeline to hurry.
+    /// Returns once `stage` is complete through every batch visible at the call, for all tables; asks the pipeline to
+    /// hurry.
     fn organise(&self, stage: Stage) -> Result<()>;
     /// What was memorised last under this memo; `None` if nothing was, or if it was damaged: then it was set aside.
     fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>>;

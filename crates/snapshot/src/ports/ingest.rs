@@ -4,8 +4,8 @@
 //! - A batch is applied whole or not at all, and a number of a producer or a key of a client once (C3).
 //! - Rows are refused with `Conflict` when their table has another definition than the one they were checked against
 //!   (C4).
-//! - What was staged for a batch belongs to whoever staged it until the batch is submitted: then [`Ingest::submit`] removes
-//!   what a refused batch had staged. A batch that is not submitted is given to [`Ingest::discard`].
+//! - What was staged for a batch belongs to whoever staged it until the batch is submitted: then [`Ingest::submit`]
+//!   removes what a refused batch had staged. A batch that is not submitted is given to [`Ingest::discard`].
 
 use crate::keys::{BatchKey, KeyRecord};
 use alluvia_catalog::{Change, DictionaryMark};
@@ -85,7 +85,8 @@ pub struct StagedLoad {
 
 /// Takes the rows of a large batch. Dropping it before `finish` removes what was staged.
 pub trait Load: Send {
-    /// Adds rows in the table's storage schema (TEXT columns may be `Dictionary(Int32, Utf8)`). May block while segments are written.
+    /// Adds rows in the table's storage schema (TEXT columns may be `Dictionary(Int32, Utf8)`). May block while
+    /// segments are written.
     fn append(&mut self, rows: RecordBatch) -> Result<()>;
     /// Writes and syncs what is left. The result goes into [`NewBatch::loads`].
     fn finish(self: Box<Self>) -> Result<StagedLoad>;
@@ -95,9 +96,9 @@ pub trait Load: Send {
 pub trait Ingest: Send + Sync + Debug {
     /// Commits a batch. With `Sync` it is durable and visible on return.
     fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed>;
-    /// As [`Ingest::submit`] with [`Durability::Sync`], for a batch whose rows are few, without waiting: `done` is called
-    /// from another thread. Gives everything back where that cannot be (the tail is full, nobody serves the log): then
-    /// submit it on a thread that may block.
+    /// As [`Ingest::submit`] with [`Durability::Sync`], for a batch whose rows are few, without waiting: `done` is
+    /// called from another thread. Gives everything back where that cannot be (the tail is full, nobody serves the
+    /// log): then submit it on a thread that may block.
     fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)>;
     /// An id for a table about to be created; never handed out twice.
     fn new_table_id(&self) -> TableId;

@@ -5,16 +5,16 @@
 //!
 //! | Port | What it is for | Who may implement it alone |
 //! |---|---|---|
-//! | [`Read`] | definitions, snapshots, versions and time | a replica, a shard of another machine, a double in tests |
-//! | [`Ingest`] | batches on their way in: staging, commits, numbers | a row store, a cluster, a double in tests |
+//! | [`Read`] | definitions, snapshots, versions and time | a replica, a shard of another machine, a test double |
+//! | [`Ingest`] | batches on their way in: staging, commits, numbers | a row store, a cluster, a test double |
 //! | [`Admin`] | work that is asked for, files beside the data, what system tables tell | whoever has the data directory |
 //!
 //! Invariants:
 //! - No port needs another: an implementation of one calls nothing of the other two.
 //! - The ports of one engine are of one database: a version that [`Ingest`] gives is one that [`Read`] can wait for and
 //!   pin, and [`Admin`] tells of the same versions.
-//! - Calls block: call them from a thread that may wait. [`Ingest::submit_then`] alone never waits, and calls of [`Read`]
-//!   wait for no sort, no merge and, but for [`Read::wait_visible`], no fsync.
+//! - Calls block: call them from a thread that may wait. [`Ingest::submit_then`] alone never waits, and calls of
+//!   [`Read`] wait for no sort, no merge and, but for [`Read::wait_visible`], no fsync.
 
 mod admin;
 mod ingest;

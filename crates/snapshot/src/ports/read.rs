@@ -36,8 +36,8 @@ pub trait Read: Send + Sync + Debug {
     fn required(&self, freshness: Freshness, at_least: Version) -> Version;
     /// How long ago the first batch above a version became visible; zero when there is none.
     fn lag(&self, version: Version) -> Duration;
-    /// What came to a table above version `above`, if all of that is still in the tail: its rows above `from`. For whoever follows
-    /// the log; it costs what is new, where a snapshot costs what there is.
+    /// What came to a table above version `above`, if all of that is still in the tail: its rows above `from`. For
+    /// whoever follows the log; it costs what is new, where a snapshot costs what there is.
     fn newer(&self, table: TableId, above: Version, from: Version) -> Option<Newer>;
     /// Returns once `version` is visible.
     fn wait_visible(&self, version: Version) -> Result<()>;
