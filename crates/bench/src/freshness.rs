@@ -5,7 +5,7 @@ use crate::machine::percentile;
 use crate::retail::{Retail, create};
 use crate::{Anything, Places};
 use alluvia_node::{Database, DatabaseOptions};
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::Stage;
 use clap::Args;
 use serde_json::{Value, json};

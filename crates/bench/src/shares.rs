@@ -2,7 +2,7 @@
 
 use crate::Anything;
 use alluvia_node::Database;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};

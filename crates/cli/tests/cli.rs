@@ -8,7 +8,7 @@ mod shell;
 mod tour;
 
 use alluvia_node::Database;
-use alluvia_snapshot::{Memo, Store};
+use alluvia_snapshot::{Admin, Memo};
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use arrow::ipc::reader::StreamReader;

@@ -11,7 +11,7 @@ use crate::held::Held;
 use crate::progress::{CancelToken, Phase, Progress};
 use crate::sink::Sink;
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{BatchKey, Committed, Durability, NewBatch, Store};
+use alluvia_snapshot::{BatchKey, Committed, Durability, Ingest, NewBatch};
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
 use alluvia_values::compact::compact;
 use arrow::array::RecordBatch;
@@ -49,7 +49,7 @@ pub fn numbered_by(producer: &str) -> Error {
 /// The table is of this process.
 pub struct IntoStore {
     /// Where batches are committed.
-    pub store: Arc<dyn Store>,
+    pub ingest: Arc<dyn Ingest>,
     /// The catalog entry of the table that takes the rows.
     pub entry: Arc<TableEntry>,
     /// When batches are acknowledged.
@@ -80,13 +80,13 @@ impl Destination for IntoStore {
     fn resume(&mut self, producer: &str) -> Result<u64> {
         match &self.mark {
             Some(mark) => Err(numbered_by(&mark.name)),
-            None => Ok(self.store.producer(producer).map_or(0, |(mark, _)| mark.sequence)),
+            None => Ok(self.ingest.producer(producer).map_or(0, |(mark, _)| mark.sequence)),
         }
     }
 
     fn begin(&mut self, number: Option<ProducerMark>) -> Result<()> {
-        let (store, entry) = (Arc::clone(&self.store), &self.entry);
-        let sink = Sink::new(store, Arc::clone(&entry.def), entry.changed_at, self.inline_bytes_max);
+        let (ingest, entry) = (Arc::clone(&self.ingest), &self.entry);
+        let sink = Sink::new(ingest, Arc::clone(&entry.def), entry.changed_at, self.inline_bytes_max);
         self.batch = Some((sink, number.or_else(|| self.mark.clone())));
         Ok(())
     }
@@ -104,10 +104,10 @@ impl Destination for IntoStore {
         // In this order: whoever stops the statement finds it committing and waits, or the token is found set here.
         self.progress.set_phase(Phase::Committing);
         if let Err(error) = self.cancel.check() {
-            self.store.discard(batch);
+            self.ingest.discard(batch);
             return Err(error);
         }
-        let committed = info_span!("commit").in_scope(|| self.store.submit(batch, self.durability))?;
+        let committed = info_span!("commit").in_scope(|| self.ingest.submit(batch, self.durability))?;
         (self.on_commit)(committed);
         Ok(Some(committed))
     }

@@ -1,11 +1,11 @@
 //! Rows on their way into a batch: few travel in the log, many are staged as segments.
 //!
 //! Invariants:
-//! - Memory holds at most `inline_bytes_max` of rows, and what the store's own staging holds.
+//! - Memory holds at most `inline_bytes_max` of rows, and what staging holds.
 //! - A sink that is dropped before it is committed leaves nothing: its staged segments are removed with it. So do the rows of a finished
 //!   one, until a batch has taken them: whoever waits for the end of staging may be gone when it comes.
 
-use alluvia_snapshot::{Load, NewBatch, NewRows, StagedLoad, Store};
+use alluvia_snapshot::{Ingest, Load, NewBatch, NewRows, StagedLoad};
 use alluvia_space::TableDef;
 use alluvia_types::{Result, Version};
 use alluvia_values::compact::compact;
@@ -18,7 +18,7 @@ pub const INLINE_BYTES_MAX: usize = 8 << 20;
 
 /// Takes the rows of one table for one batch.
 pub struct Sink {
-    store: Arc<dyn Store>,
+    ingest: Arc<dyn Ingest>,
     table: Arc<TableDef>,
     checked_at: Version,
     inline_bytes_max: usize,
@@ -41,7 +41,7 @@ pub enum SinkRows {
 /// Segments that no batch names yet.
 #[derive(Debug)]
 pub struct Staged {
-    store: Arc<dyn Store>,
+    ingest: Arc<dyn Ingest>,
     /// `None` once a batch has taken them.
     load: Option<StagedLoad>,
 }
@@ -49,15 +49,15 @@ pub struct Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if let Some(load) = self.load.take() {
-            self.store.discard(NewBatch { loads: vec![load], ..NewBatch::default() });
+            self.ingest.discard(NewBatch { loads: vec![load], ..NewBatch::default() });
         }
     }
 }
 
 impl Sink {
     /// Empty. `checked_at` as in [`NewRows::checked_at`].
-    pub fn new(store: Arc<dyn Store>, table: Arc<TableDef>, checked_at: Version, inline_bytes_max: usize) -> Sink {
-        Sink { store, table, checked_at, inline_bytes_max, held: Vec::new(), held_bytes: 0, load: None }
+    pub fn new(ingest: Arc<dyn Ingest>, table: Arc<TableDef>, checked_at: Version, inline_bytes_max: usize) -> Sink {
+        Sink { ingest, table, checked_at, inline_bytes_max, held: Vec::new(), held_bytes: 0, load: None }
     }
 
     /// Adds rows in the table's storage schema, text as plain or dictionary. Blocks while segments are written.
@@ -73,7 +73,7 @@ impl Sink {
         self.held_bytes = self.held_bytes.saturating_add(rows.get_array_memory_size().max(written));
         self.held.push(rows);
         if self.held_bytes > self.inline_bytes_max {
-            let mut load = self.store.begin_load(&self.table, self.checked_at)?;
+            let mut load = self.ingest.begin_load(&self.table, self.checked_at)?;
             self.held_bytes = 0;
             for rows in self.held.drain(..) {
                 load.append(rows)?;
@@ -86,7 +86,7 @@ impl Sink {
     /// Syncs what is staged. Blocks.
     pub fn finish(self) -> Result<SinkRows> {
         if let Some(load) = self.load {
-            return Ok(SinkRows::Staged(Staged { store: self.store, load: Some(load.finish()?) }));
+            return Ok(SinkRows::Staged(Staged { ingest: self.ingest, load: Some(load.finish()?) }));
         }
         if self.held.is_empty() {
             return Ok(SinkRows::Nothing);

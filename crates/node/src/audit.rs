@@ -2,12 +2,12 @@
 //!
 //! Invariants:
 //! - Lines are added to the newest file alone, and are durable before [`AuditLog::append`] returns.
-//! - A file to which something could not be added is never added to again: the next line begins another. So what stands behind a line
-//!   that tore is never taken for a part of it.
-//! - Whatever was acknowledged is kept: files are removed by whoever keeps them elsewhere. Here only one that was begun for a line which
-//!   failed is removed, so that a full disk is not filled with files without lines.
+//! - After a write that failed, a file gets no more lines: the next line begins another file. So nothing stands behind
+//!   a line that tore.
+//! - Acknowledged lines are kept: only operators remove files. Exception: a file that was begun for a line which failed
+//!   is removed, so that a full disk is not filled with files without lines.
 //!
-//! The last line of a file may be torn, by a crash or a full disk. It was never acknowledged, and readers pass it over.
+//! A crash or a full disk may tear the last line of a file. A torn line was never acknowledged, and readers skip it.
 
 use alluvia_storage::{Disk, DiskFile};
 use alluvia_types::{Error, Result};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The folder in the data directory.
 pub(crate) const AUDIT_DIR: &str = "audit";
 const SUFFIX: &str = ".ndjson";
-/// Of a file's number; a larger one has more.
+/// Digits of a file's number; a larger number has more.
 const NUMBER_DIGITS: usize = 8;
 
 /// The number of a file of the log.
@@ -33,12 +33,12 @@ pub(crate) fn is_audit_file(name: &str) -> bool {
     number_of(name).is_some()
 }
 
-/// See the module.
+/// The audit log of one data directory.
 #[derive(Debug)]
 pub(crate) struct AuditLog {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    /// A file that has so many bytes gets no more lines.
+    /// A file that holds this many bytes gets no more lines.
     file_bytes_max: u64,
     state: Mutex<State>,
 }
@@ -54,7 +54,7 @@ struct State {
 struct Current {
     number: u64,
     file: Arc<dyn DiskFile>,
-    /// Of the lines that were acknowledged.
+    /// Bytes of the lines that were acknowledged.
     len: u64,
 }
 

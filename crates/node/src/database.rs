@@ -6,13 +6,14 @@ use crate::pool::Pool;
 use crate::threads::Threads;
 use crate::urls;
 use alluvia_query::{Engine, EngineOptions, Session, empty_spill_dir};
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Ports;
 use alluvia_storage::{Disk, RealDisk};
 use alluvia_types::{Clock, Result, SystemClock};
 use std::path::Path;
 use std::sync::Arc;
 
-/// One open database. Dropping it stops its threads and releases the directory; what was acknowledged is durable anyway.
+/// One open database. Dropping it stops its threads and releases the directory; what was acknowledged is durable
+/// anyway.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,7 +59,7 @@ impl Database {
         let dir = dir.as_ref();
         // Refused before anything is made.
         options.check()?;
-        let (fetch, served) = (urls::own(&options.served)?, urls::served(&options.served)?);
+        let (fetch, served) = (urls::process_fetch(&options.served)?, urls::served_places(&options.served)?);
         let pool = Arc::new(Pool::new(options.threads));
         let seed = clock.wall_micros() as u64 ^ u64::from(std::process::id()) << 48;
         let core = Arc::new(Core::open(disk, dir, clock, &options, pool, seed)?);
@@ -68,7 +69,7 @@ impl Database {
             empty_spill_dir(&own_spill_dir)?;
         }
         let engine = Engine::new(
-            Arc::clone(&core) as Arc<dyn Store>,
+            Ports::of_one(&core),
             EngineOptions {
                 memory_limit_bytes: options.query_bytes_max(),
                 query_memory_bytes: options.query_bytes_max(),
@@ -86,8 +87,8 @@ impl Database {
 
     /// A new session. Sessions are cheap; each runs one statement at a time.
     ///
-    /// A statement that is run often is prepared once, with parameters where its constants change. Aggregates over boxes of a
-    /// shape that is resident as a cuboid then take microseconds, at whatever freshness.
+    /// A statement that is run often is prepared once, with parameters where its constants change. Aggregates over
+    /// boxes of a shape that is resident as a cuboid then take microseconds, at whatever freshness.
     ///
     /// ```
     /// use alluvia_query::ScalarValue;

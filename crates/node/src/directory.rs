@@ -1,10 +1,10 @@
-//! What a data directory holds, and what of it says that a database is there.
+//! Names of the files in a data directory, and which files prove that the directory had a database.
 //!
 //! Invariants:
-//! - The manifest is the first file of a database: everything that [`evidence`] looks for is made after the manifest is durable. So a
-//!   directory that has such a file and no manifest has lost its manifest; it is no new database, whose start would remove as orphans
-//!   all that the lost manifest named.
-//! - A directory that is refused is left as it is, byte by byte: nothing is made in it before it was looked at.
+//! - The manifest is the first file of a database: every file that [`find_evidence`] looks for is made after the
+//!   manifest is durable. So a directory that has such a file and no manifest has lost its manifest. The directory is
+//!   refused: a start would take it for a new database, and remove as orphans all files that the lost manifest named.
+//! - A directory that is refused is left as it is, byte by byte: it is looked at before anything is made in it.
 
 use crate::audit::{self, AUDIT_DIR};
 use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Spaces};
@@ -21,11 +21,12 @@ pub(crate) const LOG_DIR: &str = "log";
 /// The folder of segments.
 pub(crate) const SEGMENTS_DIR: &str = "segments";
 
-/// What may be there without a manifest: a start that was cut short has made it, or it was put there for a database to come.
+/// Names that may be there without a manifest: a start that was cut short made the file, or somebody put it there for a
+/// database to come.
 const BEFORE_MANIFEST: [&str; 7] =
     [LOCK_NAME, LOG_DIR, SEGMENTS_DIR, "spill", "manifest.tmp", "passwords", "passwords.partial"];
 
-/// What is made beside the data once there is a database, and may be lost.
+/// Names of files beside the data that are made once there is a database, and may be lost.
 const BESIDE: [&str; 7] =
     [AUDIT_DIR, "cuboids", "cuboids.tmp", "cuboids.damaged", "predicates", "predicates.tmp", "predicates.damaged"];
 
@@ -50,7 +51,7 @@ pub(crate) fn is_known(name: &str) -> bool {
 }
 
 /// A file that is made only once a manifest is durable; `None` if there is none.
-fn evidence(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>> {
+fn find_evidence(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>> {
     type IsOurs = fn(&str) -> bool;
     let folders: [(PathBuf, IsOurs); 4] = [
         (dir.join(LOG_DIR), is_log_file),
@@ -93,7 +94,7 @@ pub(crate) fn lost_manifest(disk: &dyn Disk, dir: &Path) -> Result<Option<Error>
     if disk.exists(&manifest) {
         return Ok(None);
     }
-    let Some(found) = evidence(disk, dir)? else { return Ok(None) };
+    let Some(found) = find_evidence(disk, dir)? else { return Ok(None) };
     // Asked again: another process may be making the database right now, and makes the manifest before all else.
     if disk.exists(&manifest) {
         return Ok(None);
@@ -106,7 +107,7 @@ pub(crate) fn lost_manifest(disk: &dyn Disk, dir: &Path) -> Result<Option<Error>
 }
 
 /// Refuses a directory that lost its manifest, or that holds something else than a database.
-pub(crate) fn refuse_others(disk: &dyn Disk, dir: &Path) -> Result<()> {
+pub(crate) fn refuse_foreign(disk: &dyn Disk, dir: &Path) -> Result<()> {
     if disk.exists(&dir.join(MANIFEST_NAME)) {
         return Ok(());
     }

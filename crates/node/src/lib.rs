@@ -4,14 +4,14 @@
 //!
 //! Invariants:
 //! - This room alone owns threads: the sorter, the merger, the flusher, and the pipeline's workers.
-//! - [`Core`] is the whole engine without threads and without SQL, so that a simulation can drive it step by step on a disk
-//!   that fails and a clock that stands still.
+//! - [`Core`] is the whole engine without threads and without SQL, so that a simulation can drive it step by step on a
+//!   disk that fails and a clock that stands still.
 //! - One process at a time has the directory: a lock file says so.
 //!
 //! # Rows from programs
 //!
-//! Rows come as Arrow record batches. Columns are matched by name, and values cast as INSERT casts them. What one call takes is one
-//! atomic batch: durable, and visible to everybody, when the call returns.
+//! Rows come as Arrow record batches. Columns are matched by name, and values cast as INSERT casts them. What one call
+//! takes is one atomic batch: durable, and visible to everybody, when the call returns.
 //!
 //! ```
 //! use alluvia_types::ProducerMark;

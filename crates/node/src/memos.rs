@@ -1,7 +1,7 @@
-//! Memos: small files beside the data of what may be lost, such as which cuboids were useful.
+//! Memos: small files beside the data that may be lost, such as the list of cuboids that were useful.
 //!
-//! Invariant: no memo keeps a database from opening. One that is damaged or of another format is set aside under `NAME.damaged`, and
-//! told of once.
+//! Invariant: no memo keeps a database from opening. A memo that is damaged or of another format is renamed to
+//! `NAME.damaged`, with one warning.
 
 use alluvia_snapshot::Memo;
 use alluvia_storage::{Disk, read_atomic, write_atomic};

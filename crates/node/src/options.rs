@@ -10,10 +10,11 @@ use std::sync::Arc;
 /// The least memory that can be shared out: a tail, a cache and statements that have less do no work.
 pub const MEMORY_LIMIT_MIN_BYTES: u64 = 128 << 20;
 
-/// What can be chosen when a database is opened.
+/// Options that are chosen when a database is opened.
 #[derive(Clone, Debug)]
 pub struct DatabaseOptions {
-    /// Memory that Alluvia may use in all, roughly: tail, caches, loads and queries share it. At least [`MEMORY_LIMIT_MIN_BYTES`].
+    /// Memory that Alluvia may use in all, roughly: tail, caches, loads and queries share it. At least
+    /// [`MEMORY_LIMIT_MIN_BYTES`].
     pub memory_limit_bytes: u64,
     /// Threads for queries, and for sorting and merging.
     pub threads: usize,
@@ -31,7 +32,8 @@ pub struct DatabaseOptions {
     pub served: ServedOptions,
 }
 
-/// What sessions of servers' clients may name in COPY. By default nothing: the process's own sessions may what the process may.
+/// What sessions of servers' clients may name in COPY. By default nothing: the process's own sessions may what the
+/// process may.
 #[derive(Clone, Debug)]
 pub struct ServedOptions {
     /// The directories that files may be in.
@@ -46,7 +48,8 @@ pub struct ServedOptions {
     pub copy_unpacked_bytes_max: u64,
     /// The authorities that https believes, in PEM; `None` for the system's. Also for the process's own sessions.
     pub copy_ca_file: Option<PathBuf>,
-    /// The proxy through which URLs are read, as `http://host:port`; `None` for none. Also for the process's own sessions.
+    /// The proxy through which URLs are read, as `http://host:port`; `None` for none. Also for the process's own
+    /// sessions.
     pub copy_proxy: Option<String>,
     /// The hosts that are asked without it, as `copy_hosts` has them.
     pub copy_proxy_except: Vec<String>,
@@ -93,8 +96,8 @@ impl DatabaseOptions {
             return Err(Error::new(ErrorKind::InvalidSetting, message)
                 .with_hint("write a size with its unit, such as 512MB or 4GB; without one, three quarters of the machine's are taken"));
         }
-        urls::own(&self.served)?;
-        urls::served(&self.served).map(drop)
+        urls::process_fetch(&self.served)?;
+        urls::served_places(&self.served).map(drop)
     }
 
     /// Where new batches start to wait: an eighth of memory, 1 GiB at most.
@@ -132,7 +135,8 @@ impl DatabaseOptions {
         self.tail_bytes_max() / 2
     }
 
-    pub(crate) fn pipeline(&self) -> PipelineOptions {
+    /// The options of the pipeline, within the memory that a load and the tail may take.
+    pub(crate) fn pipeline_options(&self) -> PipelineOptions {
         let mut pipeline = self.pipeline.clone();
         // A load holds one run more than there are workers, each of them twice while it is sorted.
         let runs = 2 * (self.threads as u64 + 1);
@@ -141,12 +145,14 @@ impl DatabaseOptions {
         pipeline
     }
 
-    pub(crate) fn log(&self, database: u64, clock: &Arc<dyn Clock>) -> LogOptions {
+    /// The options of the log of this database.
+    pub(crate) fn log_options(&self, database: u64, clock: &Arc<dyn Clock>) -> LogOptions {
         LogOptions { file_bytes_max: self.log_file_bytes_max, clock: Arc::clone(clock), ..LogOptions::new(database) }
     }
 }
 
-/// Bytes from text such as `4GB`, `512MiB`, `100000`. Decimal and binary units both mean powers of 1024, as in PostgreSQL.
+/// Bytes from text such as `4GB`, `512MiB`, `100000`. Decimal and binary units both mean powers of 1024, as in
+/// PostgreSQL.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

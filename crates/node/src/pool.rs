@@ -21,13 +21,14 @@ impl Pool {
         let run = |at: usize| {
             let receiver: Arc<Mutex<Receiver<Job>>> = Arc::clone(&receiver);
             let thread = std::thread::Builder::new().name(format!("alluvia-work-{at}"));
-            thread.spawn(move || work(&receiver)).expect("the machine can start a thread")
+            thread.spawn(move || run_jobs(&receiver)).expect("the machine can start a thread")
         };
         Pool { queue: Some(sender), threads: (0..width).map(run).collect() }
     }
 }
 
-fn work(receiver: &Mutex<Receiver<Job>>) {
+/// Runs the jobs of the queue until the queue is closed.
+fn run_jobs(receiver: &Mutex<Receiver<Job>>) {
     loop {
         let job = receiver.lock().recv();
         match job {

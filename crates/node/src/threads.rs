@@ -1,13 +1,13 @@
 //! The threads that keep the pipeline running.
 //!
-//! Each looks often and acts when due: the sorter when the tail is old or large or someone waits, the merger on its interval
-//! or when segments pile up, the flusher while relaxed batches come, the committers while batches wait for their fsync,
-//! the keeper of cuboids and of the predicate cache while shapes are wanted, rows come or segments go.
+//! Each thread looks often and acts when due: the sorter when the tail is old or large or someone waits, the merger on
+//! its interval or when segments pile up, the flusher while relaxed batches come, the committers while batches wait for
+//! their fsync, the keeper of cuboids and of the predicate cache while shapes are wanted, rows come or segments go.
 //!
 //! Invariants:
-//! - A sort or merge that fails is remembered where writers and `alluvia.settings` see it, and tried again after a pause: a full disk
-//!   that gets room resumes by itself.
-//! - A panic is such a failure. It ends no thread, so nobody waits for one that is gone.
+//! - A sort or merge that fails is remembered where writers and `alluvia.settings` see it, and tried again after a
+//!   pause: a full disk that gets room resumes by itself.
+//! - A panic is a failure like any other and ends no thread, so nobody waits for a thread that is gone.
 
 use crate::core::Core;
 use alluvia_query::Engine;
@@ -27,7 +27,7 @@ const CUBOID_LOOK: Duration = Duration::from_millis(100);
 const COMMIT_LOOK: Duration = Duration::from_millis(200);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// Tells the threads to stop, and wakes them for it.
+/// The request to stop, which wakes threads that sleep.
 #[derive(Debug, Default)]
 struct Stop {
     asked: Mutex<bool>,
@@ -63,7 +63,7 @@ impl Threads {
         threads.spawn("alluvia-sort", core, |core, stop| {
             while !stop.wait(SORT_LOOK) {
                 if core.sort_is_due() {
-                    turn(stop, || core.sort(), |failure| core.views().sort_ended(failure));
+                    run_once(stop, || core.sort(), |failure| core.views().sort_ended(failure));
                 }
             }
         });
@@ -81,7 +81,7 @@ impl Threads {
                         core.views().merge_ended(failure);
                     }
                 };
-                turn(stop, || core.merge(hurry), ended);
+                run_once(stop, || core.merge(hurry), ended);
             }
         });
         threads.spawn("alluvia-flush", core, |core, stop| {
@@ -137,8 +137,8 @@ impl Threads {
     }
 }
 
-/// One sort or merge, of which `ended` is told. After a failure, which a panic is, too, the thread pauses.
-fn turn(stop: &Stop, work: impl FnOnce() -> Result<bool>, ended: impl FnOnce(Option<Error>)) {
+/// Runs one sort or merge and tells `ended` how it ended. After a failure or a panic the thread pauses.
+fn run_once(stop: &Stop, work: impl FnOnce() -> Result<bool>, ended: impl FnOnce(Option<Error>)) {
     let panicked = |_| Err(Error::internal("the pipeline panicked; standard error has why"));
     let failure = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked).err();
     let has_failed = failure.is_some();

@@ -1,6 +1,7 @@
-//! URLs of COPY: what `query` asks for, got by `fetch` under the database's options.
+//! The port `Fetch` of COPY, implemented by the room `fetch` under the database's options.
 //!
-//! Invariant: the process's own sessions ask whom they like; a client's of a server only the hosts that the options name.
+//! Invariant: sessions of the process itself may read from any host, sessions of servers' clients only from the hosts
+//! that the options name.
 
 use crate::options::ServedOptions;
 use alluvia_copy::{Fetch, ServedPlaces};
@@ -23,14 +24,14 @@ impl Fetch for Urls {
     }
 }
 
-/// For sessions of the process itself.
-pub(crate) fn own(options: &ServedOptions) -> Result<Arc<dyn Fetch>> {
+/// What sessions of the process itself read URLs with.
+pub(crate) fn process_fetch(options: &ServedOptions) -> Result<Arc<dyn Fetch>> {
     let rules = Rules { certificates: certificates(options), proxy: proxy(options)?, ..Rules::free() };
     Ok(Arc::new(Urls(Fetcher::new(rules))))
 }
 
-/// For sessions of servers' clients.
-pub(crate) fn served(options: &ServedOptions) -> Result<ServedPlaces> {
+/// The places that sessions of servers' clients may name in COPY.
+pub(crate) fn served_places(options: &ServedOptions) -> Result<ServedPlaces> {
     let rules = Rules {
         private_addresses: options.copy_private_addresses,
         certificates: certificates(options),

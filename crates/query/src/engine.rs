@@ -1,4 +1,4 @@
-//! What all sessions of a database share: store, functions and rules, memory, spill directory.
+//! What all sessions of a database share: ports, functions and rules, memory, spill directory.
 //!
 //! [`directory`] has the roles, for servers that let clients in; [`refused`] writes the audit log's lines about clients
 //! that are turned away.
@@ -31,7 +31,7 @@ use alluvia_catalog::TableEntry;
 use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use alluvia_functions::output_size::StatementLimits;
 use alluvia_plan::rules::{configure, register, with_rules};
-use alluvia_snapshot::Store;
+use alluvia_snapshot::{Admin, Ingest, Ports, Read};
 use alluvia_syntax::names::{PUBLIC, SYSTEM};
 use alluvia_syntax::statements::definitions::data_type_of;
 use alluvia_syntax::units::show_bytes;
@@ -92,7 +92,7 @@ pub fn empty_spill_dir(dir: &Path) -> Result<()> {
 /// One database, ready for sessions.
 #[derive(Debug)]
 pub struct Engine {
-    store: Arc<dyn Store>,
+    ports: Ports,
     options: EngineOptions,
     runtime: Arc<RuntimeEnv>,
     memory: Arc<TotalMemory>,
@@ -120,8 +120,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine over a store.
-    pub fn new(store: Arc<dyn Store>, options: EngineOptions) -> Result<Arc<Engine>> {
+    /// An engine over a database.
+    pub fn new(ports: Ports, options: EngineOptions) -> Result<Arc<Engine>> {
         let disk = DiskManagerBuilder::default()
             .with_mode(DiskManagerMode::Directories(vec![options.spill_dir.clone()]))
             .with_max_temp_directory_size(options.spill_bytes_max);
@@ -135,11 +135,11 @@ impl Engine {
             .build();
         register(&mut base).map_err(|error| error_of(&error))?;
         let cuboids = Cuboids::new(options.cuboid_bytes_max);
-        if let Err(error) = cuboids.recall(store.as_ref()) {
+        if let Err(error) = cuboids.recall(ports.admin.as_ref()) {
             tracing::warn!(%error, "which cuboids there were is not known; they are learnt anew");
         }
         let predicates = PredicateCache::new(options.predicate_cache_bytes_max);
-        if let Err(error) = predicates.recall(store.as_ref()) {
+        if let Err(error) = predicates.recall(ports.admin.as_ref()) {
             tracing::warn!(%error, "which blocks predicates match nowhere is not known; it is learnt anew");
         }
         Ok(Arc::new(Engine {
@@ -162,7 +162,7 @@ impl Engine {
             refusals: Refusals::default(),
             statements: Statements::default(),
             slow_micros: AtomicU64::new(0),
-            store,
+            ports,
             options,
             runtime,
             base: Arc::new(base),
@@ -221,8 +221,8 @@ impl Engine {
 
     /// How the database stands, and what was counted since it was opened.
     pub fn figures(&self) -> Figures {
-        let (info, catalog) = (self.store.info(), self.store.catalog());
-        let stages = self.store.stages().into_iter().filter_map(|stage| {
+        let (info, catalog) = (self.ports.admin.info(), self.ports.read.catalog());
+        let stages = self.ports.admin.stages().into_iter().filter_map(|stage| {
             let table = catalog.by_id(stage.table)?.def.name.clone();
             let (watermark, lag) = (stage.watermark, stage.staleness);
             Some(StageFigures {
@@ -264,7 +264,7 @@ impl Engine {
     /// drawn by.
     pub(crate) fn number(&self) -> u64 {
         let count = self.numbers.fetch_add(1, Ordering::Relaxed);
-        ((self.store.clock().wall_micros() as u64) << 12) ^ count
+        ((self.ports.read.clock().wall_micros() as u64) << 12) ^ count
     }
 
     /// A version for a definition that waits for the COMMIT of its transaction: later than that of any other.
@@ -315,15 +315,15 @@ impl Engine {
     /// Builds the cuboid that is wanted most, if one is, and brings the resident ones up to date. Returns whether it
     /// built one. For a thread that has nothing else to do; queries never wait for it.
     pub fn tend_cuboids(&self) -> Result<bool> {
-        self.cached_statements.retain(&self.store.catalog());
+        self.cached_statements.retain(&self.ports.read.catalog());
         // One thread: the others are the statements'.
-        self.cuboids.tend(self.store.as_ref(), &self.kept, 1)
+        self.cuboids.tend(self.ports.read.as_ref(), self.ports.admin.as_ref(), &self.kept, 1)
     }
 
     /// Builds a cuboid now and keeps it.
     pub(crate) fn pin_cuboid(&self, entry: &TableEntry, shape: &Shape) -> Result<Pinned> {
-        let pinned = self.cuboids.pin(entry, shape, self.store.as_ref(), &self.kept, self.options.threads)?;
-        self.cuboids.memorise(self.store.as_ref(), false)?;
+        let pinned = self.cuboids.pin(entry, shape, self.ports.read.as_ref(), &self.kept, self.options.threads)?;
+        self.cuboids.memorise(self.ports.admin.as_ref(), false)?;
         Ok(pinned)
     }
 
@@ -340,13 +340,13 @@ impl Engine {
             true => self.cuboids.forget(shape, dimensions, measures),
             false => self.cuboids.unpin(shape, dimensions, measures),
         };
-        self.cuboids.memorise(self.store.as_ref(), false)?;
+        self.cuboids.memorise(self.ports.admin.as_ref(), false)?;
         Ok(count)
     }
 
     /// Keeps across restarts which cuboids there are, and how they were used. For a clean end.
     pub fn remember_cuboids(&self) -> Result<()> {
-        self.cuboids.memorise(self.store.as_ref(), true)
+        self.cuboids.memorise(self.ports.admin.as_ref(), true)
     }
 
     /// Predicates and the blocks they match nowhere.
@@ -357,12 +357,12 @@ impl Engine {
     /// Forgets what the predicate cache holds of segments that are gone, and now and then writes down what is new in
     /// it. For a thread that has nothing else to do; queries never wait for it.
     pub fn tend_predicate_cache(&self) -> Result<()> {
-        self.predicates.tend(&self.predicates_tended, self.store.as_ref())
+        self.predicates.tend(&self.predicates_tended, self.ports.read.as_ref(), self.ports.admin.as_ref())
     }
 
     /// Keeps across restarts what the predicate cache holds. For a clean end.
     pub fn remember_predicates(&self) -> Result<()> {
-        self.predicates.memorise(&self.predicates_tended, self.store.as_ref())
+        self.predicates.memorise(&self.predicates_tended, self.ports.read.as_ref(), self.ports.admin.as_ref())
     }
 
     /// What is kept of tables between statements that the index answers.
@@ -375,8 +375,19 @@ impl Engine {
         &self.executor
     }
 
-    pub(crate) fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+    /// Definitions, snapshots, versions and time.
+    pub(crate) fn read(&self) -> &Arc<dyn Read> {
+        &self.ports.read
+    }
+
+    /// Batches on their way in.
+    pub(crate) fn ingest(&self) -> &Arc<dyn Ingest> {
+        &self.ports.ingest
+    }
+
+    /// Work that is asked for, files beside the data, what system tables tell.
+    pub(crate) fn admin(&self) -> &Arc<dyn Admin> {
+        &self.ports.admin
     }
 
     /// What a new session's settings are.
@@ -387,7 +398,7 @@ impl Engine {
 
     /// The database's own settings, for SHOW ALL and `alluvia.settings`.
     pub(crate) fn database_settings(&self) -> Vec<SettingRow> {
-        let info = self.store.info();
+        let info = self.ports.admin.info();
         let row = |name: &str, value: String, description: &str| SettingRow {
             name: name.to_owned(),
             default_value: value.clone(),
@@ -431,7 +442,7 @@ impl Engine {
         *state.config_mut() = config;
         state.mark_start_execution();
         // `now()` is a moment of the store's clock, as it is where the index answers.
-        let began = DateTime::from_timestamp_micros(self.store.clock().wall_micros());
+        let began = DateTime::from_timestamp_micros(self.ports.read.clock().wall_micros());
         state.execution_props_mut().query_execution_start_time = began;
         (state, self.statement_runtime(settings))
     }

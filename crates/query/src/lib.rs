@@ -45,7 +45,7 @@ pub use session::{
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, SettingRow, StageFigures, StatementFigures};
 pub use used::{SampleUsed, Used, UsedCounters};
 
-/// The memos that are kept beside the data ([`alluvia_snapshot::Store::memorise`]).
+/// The memos that are kept beside the data ([`alluvia_snapshot::Admin::memorise`]).
 pub const MEMOS: [alluvia_snapshot::Memo; 2] = [answer::CUBOIDS_MEMO, skipping::PREDICATES_MEMO];
 
 /// Whether the content of one of the [`MEMOS`] can be read; an error says what is wrong with it. What another version of the planner has

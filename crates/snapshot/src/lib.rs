@@ -21,8 +21,8 @@ pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };
 pub use ports::{
-    BatchInfo, Committed, Done, Durability, Load, Memo, NewBatch, NewRows, PublishedTotals, StageInfo, StagedLoad,
-    Store, StoreInfo, Want,
+    Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals, Read,
+    StageInfo, StagedLoad, StoreInfo, Want,
 };
 pub use snapshot::{Newer, SegmentRead, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};

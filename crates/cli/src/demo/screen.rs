@@ -2,7 +2,7 @@
 
 use super::stream::single;
 use alluvia_node::Database;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::{Error, Result, Stage};
 use std::fmt;
 use std::io::{IsTerminal, Write};

@@ -10,15 +10,11 @@ use crate::load::LoadJob;
 use crate::progress::{CancelToken, Progress};
 use crate::testing::{row_texts, table};
 use crate::{CopyPlaces, CopyReport, Fetch, IntoStore, Spool};
-use alluvia_catalog::{Catalog, DictionaryMark, TableEntry};
-use alluvia_snapshot::{
-    BatchInfo, BatchKey, Committed, Done, Durability, KeyRecord, Load, Memo, NewBatch, Newer, Snapshot, StageInfo,
-    StagedLoad, Store, StoreInfo, Want,
-};
+use alluvia_catalog::{DictionaryMark, TableEntry};
+use alluvia_snapshot::{BatchKey, Committed, Done, Durability, Ingest, KeyRecord, Load, NewBatch, StagedLoad};
 use alluvia_space::TableDef;
 use alluvia_syntax::copy::statement::Source;
-use alluvia_tree::SegmentMeta;
-use alluvia_types::{Clock, Error, ErrorKind, Freshness, ManualClock, ProducerMark, Result, Stage, TableId, Version};
+use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 use std::io::Write;
@@ -28,7 +24,6 @@ use std::sync::Arc;
 /// Remembers batches. Staged rows count only once their load is committed.
 #[derive(Debug)]
 struct FakeStore {
-    clock: Arc<dyn Clock>,
     state: Arc<Mutex<State>>,
 }
 
@@ -79,11 +74,7 @@ impl Drop for FakeLoad {
     }
 }
 
-impl Store for FakeStore {
-    fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
-    }
-
+impl Ingest for FakeStore {
     fn submit(&self, batch: NewBatch, _durability: Durability) -> Result<Committed> {
         let mut state = self.state.lock();
         if let Some(cancel) = &state.cancel_in_submit {
@@ -128,76 +119,16 @@ impl Store for FakeStore {
         Some((last.clone(), Version(1)))
     }
 
-    fn audit(&self, _lines: &[u8]) -> Result<()> {
-        unreachable!("a load is not audited")
-    }
-
-    fn audited(&self, _bytes_max: u64) -> Result<Vec<u8>> {
-        unreachable!("a load is not audited")
-    }
-
     fn keyed(&self, _key: BatchKey) -> Option<KeyRecord> {
         None
-    }
-
-    fn catalog(&self) -> Arc<Catalog> {
-        unreachable!("a load asks for no definitions")
-    }
-
-    fn snapshot(&self, _want: &Want) -> Result<Snapshot> {
-        unreachable!("a load reads no rows")
-    }
-
-    fn required(&self, _freshness: Freshness, _at_least: Version) -> Version {
-        unreachable!("a load reads no rows")
-    }
-
-    fn lag(&self, _version: Version) -> std::time::Duration {
-        unreachable!("a load reads no rows")
-    }
-
-    fn newer(&self, _table: TableId, _above: Version, _from: Version) -> Option<Newer> {
-        unreachable!("a load reads no rows")
     }
 
     fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
         Some((batch, done))
     }
 
-    fn wait_visible(&self, _version: Version) -> Result<()> {
-        unreachable!("submit waits")
-    }
-
     fn new_table_id(&self) -> TableId {
         unreachable!("a load makes no table")
-    }
-
-    fn organise(&self, _stage: Stage) -> Result<()> {
-        unreachable!("a load asks for no merge")
-    }
-
-    fn recall(&self, _memo: &Memo) -> Result<Option<Vec<u8>>> {
-        unreachable!("a load keeps no memo")
-    }
-
-    fn memorise(&self, _memo: &Memo, _content: &[u8]) -> Result<()> {
-        unreachable!("a load keeps no memo")
-    }
-
-    fn batches(&self, _limit: usize) -> Vec<BatchInfo> {
-        unreachable!("a load looks at no batches")
-    }
-
-    fn stages(&self) -> Vec<StageInfo> {
-        unreachable!("a load looks at no stages")
-    }
-
-    fn segments(&self) -> Vec<SegmentMeta> {
-        unreachable!("a load looks at no segments")
-    }
-
-    fn info(&self) -> StoreInfo {
-        unreachable!("a load asks for no state")
     }
 }
 
@@ -218,7 +149,7 @@ struct Bench {
 
 impl Bench {
     fn new(columns: &str) -> Bench {
-        let store = FakeStore { clock: Arc::new(ManualClock::default()), state: Arc::default() };
+        let store = FakeStore { state: Arc::default() };
         let dir = tempfile::tempdir().unwrap();
         Bench {
             spool: Spool::in_dir(&dir.path().join("spool"), 1 << 20),
@@ -269,7 +200,7 @@ impl Bench {
     fn store_of(&self) -> IntoStore {
         let told = self.told.clone();
         IntoStore {
-            store: self.store.clone(),
+            ingest: self.store.clone(),
             entry: self.entry(),
             durability: Durability::Sync,
             progress: self.progress.clone(),

@@ -1,10 +1,10 @@
-//! What lies beside the data: memos, the audit log, and files that nothing names.
+//! Checks the files beside the data: memos, the audit log, and files that nothing names.
 //!
 //! Invariants:
-//! - None of it keeps a database from opening, and none of it holds rows. A checksum that does not hold is a finding all the same: it
-//!   tells of a disk, or a hand, that changes files.
-//! - What a crash may leave is no finding, but a notice: the end of the audit log's last line, and files of a run that was cut short,
-//!   which the next start removes (P4).
+//! - None of these files holds rows or keeps a database from opening. A checksum that does not hold is a finding all
+//!   the same: it tells of a disk, or a hand, that changes files.
+//! - Remains of a crash are no finding, but a notice: a torn last line of the audit log, and files of a run that was
+//!   cut short, which the next start removes (P4).
 
 use super::CheckReport;
 use crate::audit::AuditLog;
@@ -17,15 +17,15 @@ use alluvia_types::{Error, ErrorKind, Result, SegmentId, TableId};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The checksums of memos, and whether what they hold can be read.
-pub(super) fn memos(disk: &dyn Disk, dir: &Path, report: &mut CheckReport) -> Result<()> {
+/// Checks the checksums of memos, and whether their contents can be read.
+pub(super) fn check_memos(disk: &dyn Disk, dir: &Path, report: &mut CheckReport) -> Result<()> {
     for memo in MEMOS {
         let path = dir.join(memo.name);
         if disk.exists(&path) {
             match read_atomic(disk, &path, memo.magic) {
                 Ok(content) => {
                     if let Err(error) = check_memo(&memo, &content) {
-                        report.find(error.at(path.display()).with_hint(
+                        report.add_finding(error.at(path.display()).with_hint(
                             "it holds no data: a start passes it over, and what it held is learnt anew; remove it",
                         ))?;
                     }
@@ -33,7 +33,7 @@ pub(super) fn memos(disk: &dyn Disk, dir: &Path, report: &mut CheckReport) -> Re
                 Err(error) if error.kind() == ErrorKind::IncompatibleFormat => {
                     report.notices.push(format!("{}; what it holds is learnt anew", error.message()));
                 }
-                Err(error) => report.find(
+                Err(error) => report.add_finding(
                     error.with_hint("it holds no data: the next start sets it aside, and what it held is learnt anew"),
                 )?,
             }
@@ -49,17 +49,17 @@ pub(super) fn memos(disk: &dyn Disk, dir: &Path, report: &mut CheckReport) -> Re
     Ok(())
 }
 
-/// Every line of the audit log is one that a session wrote, but for a last one that is torn.
-pub(super) fn audit_log(disk: &dyn Disk, audit: &AuditLog, report: &mut CheckReport) -> Result<()> {
+/// Checks that every line of the audit log is one that a session wrote, but for a torn last line.
+pub(super) fn check_audit_log(disk: &dyn Disk, audit: &AuditLog, report: &mut CheckReport) -> Result<()> {
     let files = match audit.files() {
         Ok(files) => files,
-        Err(error) => return report.find(error),
+        Err(error) => return report.add_finding(error),
     };
     for path in files {
-        let bytes = match read(disk, &path) {
+        let bytes = match read_file(disk, &path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                report.find(error)?;
+                report.add_finding(error)?;
                 continue;
             }
         };
@@ -83,14 +83,14 @@ pub(super) fn audit_log(disk: &dyn Disk, audit: &AuditLog, report: &mut CheckRep
             0 => String::new(),
             others => format!(", nor are {others} after it"),
         };
-        report.find(Error::new(ErrorKind::Corrupt, message + &rest).with_hint(
+        report.add_finding(Error::new(ErrorKind::Corrupt, message + &rest).with_hint(
             "the disk or something else changed this file; restore it from a copy, or keep it elsewhere: no data hangs on it",
         ))?;
     }
     Ok(())
 }
 
-fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>> {
+fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>> {
     let failed = |error: std::io::Error| Error::io(path, "reading", &error);
     let file = disk.open(path).map_err(failed)?;
     let mut bytes = vec![0; file.len().map_err(failed)? as usize];
@@ -98,8 +98,8 @@ fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Files that nothing names: `segments` and the dictionaries of `tables` are all that are needed.
-pub(super) fn strays(
+/// Notes files that nothing names: `segments` and the dictionaries of `tables` are all that are needed.
+pub(super) fn note_strays(
     disk: &dyn Disk,
     dir: &Path,
     segments: &BTreeSet<SegmentId>,
@@ -124,7 +124,7 @@ pub(super) fn strays(
         let entries = match disk.read_dir(&folder) {
             Ok(entries) => entries,
             Err(error) => {
-                report.find(Error::io(&folder, "listing", &error))?;
+                report.add_finding(Error::io(&folder, "listing", &error))?;
                 continue;
             }
         };

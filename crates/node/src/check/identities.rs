@@ -1,12 +1,13 @@
-//! Whether every row of a table is there, and once.
+//! Checks that the segments of a table hold every row exactly once.
 //!
 //! Invariants:
-//! - Rows of one batch in one table are numbered 0, 1, 2, ... by their `_ordinal`. Those of a staged load are numbered within the segment
-//!   that they were staged as, which their ordinal names, whatever version the load got. Whoever sorts or merges keeps every row (P2),
-//!   and a row is in one segment (V2): so over all segments of a table the numbers of each *origin* are 0, 1, 2, ... without a gap, each
-//!   once. Rows in the log are of later versions than those of segments, but for staged ones, so they are others.
-//! - Memory is bounded: a pass holds about [`PASS_ROWS`] rows of 16 bytes. More rows take more passes, each over whole origins, which
-//!   are small: a batch in the log and a staged segment have bounds of their own.
+//! - Rows of one batch in one table are numbered 0, 1, 2, ... by their `_ordinal`. Those of a staged load are numbered
+//!   within the segment that they were staged as, which their ordinal names, whatever version the load got. Whoever
+//!   sorts or merges keeps every row (P2), and a row is in one segment (V2): so over all segments of a table the
+//!   numbers of each *origin* are 0, 1, 2, ... without a gap, each once. Rows in the log are of later versions than
+//!   those of segments, but for staged ones, so they are others.
+//! - Memory is bounded: a pass holds about [`PASS_ROWS`] rows of 16 bytes. More rows take more passes, each over whole
+//!   origins, which are small: a batch in the log and a staged segment have bounds of their own.
 //!
 //! What cannot be seen: that the last rows of an origin are missing, or all of them.
 
@@ -24,15 +25,16 @@ const PIECE_ROWS: u64 = 1 << 20;
 /// Marks the segment that rows were staged as; versions do not reach it.
 const STAGED: u64 = 1 << 63;
 
-/// A segment whose own check is done.
+/// A segment that was checked by itself.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) meta: SegmentMeta,
-    /// Whether nothing was wrong with it.
+    /// Whether nothing was wrong with the segment.
     pub(super) is_sound: bool,
 }
 
-/// A row: its origin in the upper half, then its number there, then the segment it lies in, by its place among the table's.
+/// A row: its origin in the upper half, then its number there, then the segment it lies in, by its place among the
+/// table's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Row(u128);
 
@@ -60,7 +62,7 @@ fn origin_of(version: u64, ordinal: u64) -> (u64, u32) {
     (origin, ordinal as u32)
 }
 
-/// As users know it.
+/// A row as messages name it.
 fn shown(origin: u64, number: u64) -> String {
     match origin & STAGED {
         0 => format!("number {number} of version {origin}"),
@@ -78,8 +80,8 @@ struct Wrong {
 }
 
 impl Wrong {
-    /// Takes in all rows of some origins; brings them in order.
-    fn look(&mut self, rows: &mut [Row]) {
+    /// Adds all rows of some origins, and sorts them.
+    fn add_rows(&mut self, rows: &mut [Row]) {
         rows.sort_unstable();
         for origin in rows.chunk_by(|a, b| a.origin() == b.origin()) {
             let (mut next, mut last) = (0, None);
@@ -98,8 +100,9 @@ impl Wrong {
     }
 }
 
-/// Reads which rows the segments of a table are, and tells of those that are there twice or missing. A pass holds about `pass_rows`.
-pub(super) fn each_row_once(
+/// Reads the identities of all rows in the segments of a table, and reports rows that are there twice or missing. A
+/// pass holds about `pass_rows` rows.
+pub(super) fn check_rows_once(
     tree: &TreeContext,
     table: &str,
     segments: &[Checked],
@@ -116,7 +119,7 @@ pub(super) fn each_row_once(
         let opened = Segment::open(tree, meta.clone()).and_then(|segment| segment.parquet_metadata().map(|_| segment));
         match opened {
             Ok(segment) => open.push(segment),
-            Err(error) => unreadable(id, error, *is_sound, &mut is_whole, report)?,
+            Err(error) => note_unreadable(id, error, *is_sound, &mut is_whole, report)?,
         }
     }
     let sound: BTreeMap<SegmentId, bool> = segments.iter().map(|of| (of.meta.id, of.is_sound)).collect();
@@ -127,7 +130,7 @@ pub(super) fn each_row_once(
         progress(&format!("which rows table '{table}' has, pass {} of {passes}", pass + 1));
         let mut seen = Vec::with_capacity((rows / passes) as usize);
         for (at, segment) in (0..).zip(&open) {
-            let read = each_identity(segment, |version, ordinal| {
+            let read = for_each_identity(segment, |version, ordinal| {
                 let (origin, number) = origin_of(version, ordinal);
                 if pass_of(origin, passes) == pass {
                     seen.push(Row::new(origin, number, at));
@@ -136,10 +139,10 @@ pub(super) fn each_row_once(
             if let Err(error) = read {
                 let id = segment.meta().id;
                 let is_news = pass == 0 && sound.get(&id).is_some_and(|is_sound| *is_sound);
-                unreadable(id, error, is_news, &mut is_whole, report)?;
+                note_unreadable(id, error, is_news, &mut is_whole, report)?;
             }
         }
-        wrong.look(&mut seen);
+        wrong.add_rows(&mut seen);
     }
     let id = |at: &u32| open[*at as usize].meta().id;
     for ((one, other), (count, first)) in &wrong.twice {
@@ -150,13 +153,13 @@ pub(super) fn each_row_once(
             let (one, other) = (id(one), id(other));
             format!("table '{table}': segments {one} and {other} hold {count} rows both, first {first}")
         };
-        report.find(Error::new(ErrorKind::Corrupt, what).with_hint(
+        report.add_finding(Error::new(ErrorKind::Corrupt, what).with_hint(
             "each of these rows counts twice; the manifest must not name both segments: restore the data directory from a copy",
         ))?;
     }
     if let Some((count, first)) = wrong.missing.filter(|_| is_whole) {
         let first = shown(first.0, first.1);
-        report.find(
+        report.add_finding(
             Error::new(ErrorKind::Corrupt, format!("table '{table}': {count} rows are in no segment, first {first}"))
                 .with_hint("later rows of the same batches are there; restore the data directory from a copy"),
         )?;
@@ -164,9 +167,16 @@ pub(super) fn each_row_once(
     Ok(())
 }
 
-fn unreadable(id: SegmentId, error: Error, is_news: bool, is_whole: &mut bool, report: &mut CheckReport) -> Result<()> {
+/// Notes that not all rows are known; the error is a finding if it is news.
+fn note_unreadable(
+    id: SegmentId,
+    error: Error,
+    is_news: bool,
+    is_whole: &mut bool,
+    report: &mut CheckReport,
+) -> Result<()> {
     *is_whole = false;
-    if is_news { report.find(error.at(format_args!("segment {id}"))) } else { Ok(()) }
+    if is_news { report.add_finding(error.at(format_args!("segment {id}"))) } else { Ok(()) }
 }
 
 /// Which pass an origin is of. Versions that follow one another are spread.
@@ -175,7 +185,7 @@ fn pass_of(origin: u64, passes: u64) -> u64 {
 }
 
 /// Calls `each` with the version and the ordinal of every row.
-fn each_identity(segment: &Segment, mut each: impl FnMut(u64, u64)) -> Result<()> {
+fn for_each_identity(segment: &Segment, mut each: impl FnMut(u64, u64)) -> Result<()> {
     let meta = segment.meta();
     let mut from = 0;
     while from < meta.rows {
@@ -239,7 +249,7 @@ mod tests {
             for pass in 0..passes {
                 let mut seen: Vec<Row> =
                     rows.iter().filter(|row| pass_of(row.origin(), passes) == pass).copied().collect();
-                wrong.look(&mut seen);
+                wrong.add_rows(&mut seen);
             }
             let twice = wrong.twice.values().map(|(count, _)| count).sum::<u64>();
             assert_eq!((twice, wrong.missing.map_or(0, |(count, _)| count)), expected, "round {round}");

@@ -1,9 +1,10 @@
-//! The log, replayed into definitions, names of segments and numbers of batches.
+//! Replays the log into definitions, names of segments and numbers of batches, and checks the batches on the way.
 //!
 //! Invariants:
-//! - Versions follow one another and commit times do not decrease (C1; that versions have no gap, the log's own reader holds).
-//! - A producer's batch is there once, and so is one with a key within seven days, in the log and what the manifest and the files of
-//!   keys remember of it (C3).
+//! - Versions follow one another and commit times do not decrease (C1; that versions have no gap, the log's own reader
+//!   holds).
+//! - A producer's batch is there once, and so is one with a key within seven days, in the log and what the manifest and
+//!   the files of keys remember of it (C3).
 //! - Rows of a batch have each a number of their own in its table, and fit the definition of their version (C4).
 
 use super::CheckReport;
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the log says beside rows.
+/// What the log holds beside rows.
 #[derive(Debug)]
 pub(super) struct Replayed {
     pub(super) catalog: Arc<Catalog>,
@@ -30,7 +31,7 @@ pub(super) struct Replayed {
     keys: Vec<KeyRecord>,
 }
 
-/// Replays the log. What its staged loads need of dictionaries is noted in `spaces`.
+/// Replays the log, and notes in `spaces` what staged loads need of dictionaries.
 pub(super) fn replay(
     disk: &dyn Disk,
     dir: &Path,
@@ -45,7 +46,7 @@ pub(super) fn replay(
     let read = Log::read(disk, &dir.join(LOG_DIR), manifest.database, manifest.through, &mut |record| {
         let version = record.version;
         let published = Committer::replay(&record, &catalog, spaces)?.published;
-        batches.follow(&published);
+        batches.check_next(&published);
         for (table, batch, _) in &published.rows {
             *log_rows.entry(*table).or_default() += batch.num_rows() as u64;
         }
@@ -63,21 +64,21 @@ pub(super) fn replay(
     // Rows of tables that were dropped since are nobody's.
     log_rows.retain(|table, _| catalog.by_id(*table).is_some());
     report.log_rows = log_rows.into_values().sum();
-    batches.wrong.into_iter().try_for_each(|error| report.find(error))?;
+    batches.wrong.into_iter().try_for_each(|error| report.add_finding(error))?;
     let last = match read {
         Ok(summary) => {
             report.torn_log_bytes = summary.torn_bytes;
             Some(summary.last_version.max(manifest.through))
         }
         Err(error) => {
-            report.find(error)?;
+            report.add_finding(error)?;
             None
         }
     };
     Ok(Replayed { catalog, last, staged, keys })
 }
 
-/// What one batch after the other is held against.
+/// What the next batch of the log is checked against.
 struct Batches {
     producers: BTreeMap<String, ProducerState>,
     /// The commit time of the batch before.
@@ -86,18 +87,19 @@ struct Batches {
 }
 
 impl Batches {
-    fn follow(&mut self, batch: &Published) {
+    /// Checks the next batch.
+    fn check_next(&mut self, batch: &Published) {
         let info = &batch.info;
         let version = info.version;
         if let Some(before) = self.before.replace(info.commit_micros).filter(|before| *before > info.commit_micros) {
             let micros = info.commit_micros;
-            self.wrong.push(wrong(format!("version {version} of time {micros} follows one of time {before}")));
+            self.wrong.push(contradiction(format!("version {version} of time {micros} follows one of time {before}")));
         }
         if let Some(mark) = &info.producer {
             let state = ProducerState { epoch: mark.epoch, sequence: mark.sequence, version };
             let known = self.producers.insert(mark.name.clone(), state);
             if let Some(known) = known.filter(|known| (known.epoch, known.sequence) >= (mark.epoch, mark.sequence)) {
-                self.wrong.push(wrong(format!(
+                self.wrong.push(contradiction(format!(
                     "version {version} is batch {} of epoch {} of producer '{}', and version {} was batch {} of epoch {}",
                     mark.sequence, mark.epoch, mark.name, known.version, known.sequence, known.epoch
                 )));
@@ -106,23 +108,24 @@ impl Batches {
         let mut tables: BTreeSet<TableId> = BTreeSet::new();
         for (table, _, _) in batch.rows.iter().filter(|(table, _, _)| !tables.insert(*table)) {
             let what = format!("version {version} has rows of table {table} in two parts, which are numbered alike");
-            self.wrong.push(wrong(what));
+            self.wrong.push(contradiction(what));
         }
         for load in &batch.loads {
             let (rows, said) = (load.segments.iter().map(|meta| meta.rows).sum::<u64>(), load.rows);
             if rows != said || load.segments.iter().any(|meta| meta.table != load.table) {
                 let what = format!("version {version} stages {said} rows of table {}", load.table);
-                self.wrong.push(wrong(format!("{what}, and its segments are of {rows} rows, or of other tables")));
+                self.wrong
+                    .push(contradiction(format!("{what}, and its segments are of {rows} rows, or of other tables")));
             }
         }
     }
 }
 
-/// The files of idempotency keys, with those that the log has.
-pub(super) fn keys(disk: &dyn Disk, dir: &Path, replayed: &Replayed, report: &mut CheckReport) -> Result<()> {
+/// Checks the files of idempotency keys together with the keys that the log has.
+pub(super) fn check_keys(disk: &dyn Disk, dir: &Path, replayed: &Replayed, report: &mut CheckReport) -> Result<()> {
     let mut records = match KeyFiles::load(disk, dir) {
         Ok((_, records)) => records,
-        Err(error) => return report.find(error),
+        Err(error) => return report.add_finding(error),
     };
     // A write that failed at the end of a file once made the next file say again what was said: that is no other batch.
     let mut said: HashMap<(BatchKey, Version), KeyRecord> = HashMap::with_capacity(records.len());
@@ -130,11 +133,11 @@ pub(super) fn keys(disk: &dyn Disk, dir: &Path, replayed: &Replayed, report: &mu
     let not_after = |pair: &&[KeyRecord]| pair[0].version >= pair[1].version;
     if let Some(pair) = records.windows(2).find(not_after) {
         let (one, other) = (pair[0].version, pair[1].version);
-        report.find(wrong_keys(format!("the key of version {other} comes after that of version {one}")))?;
+        report.add_finding(wrong_keys(format!("the key of version {other} comes after that of version {one}")))?;
     }
     if let Some(record) = records.iter().find(|record| replayed.last.is_some_and(|last| record.version > last)) {
         let version = record.version;
-        report.find(wrong_keys(format!("there is a key of version {version}, which the log does not reach")))?;
+        report.add_finding(wrong_keys(format!("there is a key of version {version}, which the log does not reach")))?;
     }
     records.extend_from_slice(&replayed.keys);
     let mut known: HashMap<BatchKey, KeyRecord> = HashMap::with_capacity(records.len());
@@ -144,17 +147,19 @@ pub(super) fn keys(disk: &dyn Disk, dir: &Path, replayed: &Replayed, report: &mu
         let between = record.commit_micros.saturating_sub(before.commit_micros);
         if before.version != record.version && between <= KEYS_KEPT.as_micros() as i64 {
             let (one, other) = (before.version, record.version);
-            report.find(wrong_keys(format!("versions {one} and {other} have the same key within 7 days")))?;
+            report.add_finding(wrong_keys(format!("versions {one} and {other} have the same key within 7 days")))?;
         }
     }
     Ok(())
 }
 
-fn wrong(what: String) -> Error {
+/// A finding about batches.
+fn contradiction(what: String) -> Error {
     Error::new(ErrorKind::Corrupt, format!("the log's batches contradict one another: {what}"))
         .with_hint("something else than Alluvia wrote them, or a defect did; restore the data directory from a copy")
 }
 
+/// A finding about keys.
 fn wrong_keys(what: String) -> Error {
     Error::new(ErrorKind::Corrupt, format!("files keys-*: {what}")).with_hint(
         "they hold idempotency keys and no rows: a batch may be applied twice; look at the rows of these versions (_version)",
@@ -188,7 +193,7 @@ mod tests {
         let known = ProducerState { epoch: 2, sequence: 7, version: Version(3) };
         let producers = BTreeMap::from([("loader".to_owned(), known)]);
         let mut follower = Batches { producers, before: None, wrong: Vec::new() };
-        batches.iter().for_each(|batch| follower.follow(batch));
+        batches.iter().for_each(|batch| follower.check_next(batch));
         follower.wrong.iter().map(|error| error.message().to_owned()).collect()
     }
 

@@ -1,17 +1,20 @@
-//! `alluvia check`: every checksum and every numbered invariant of a data directory.
+//! `alluvia check` verifies every checksum and every numbered invariant of a data directory.
 //!
 //! Invariants:
-//! - Nothing in the directory is changed: not even the end of the log that an interrupted write left is cut, which every
-//!   start does. (A missing lock file is made.)
-//! - What is damaged is a finding, wherever it is met, and the rest is still looked at: everything that the manifest names,
-//!   and everything that the log names up to where it is damaged.
+//! - Nothing in the directory is changed: not even the end of the log that an interrupted write left is cut, which
+//!   every start does. (A missing lock file is made.)
+//! - Damage is a finding, wherever it is met, and the check goes on: it covers everything that the manifest names, and
+//!   everything that the log names up to where the log is damaged.
 //!
-//! So the directory is not opened as a start would open it. The manifest is read, the log is replayed into nothing but
-//! definitions and names of files (`log`), and then each dictionary and each segment is opened and read by itself: checksums, order,
-//! summaries, heavy rows and ladder, and whether keys and codes are what the values make (`alluvia_tree::Mapping`). Then it is counted
-//! whether all rows are there once (`identities`). `beside` looks at what lies beside the data: memos, the audit log, and files that
-//! nothing names. Of the files that FORMAT.md lists, only `passwords`, which has
-//! no checksum, and `spill/`, which means nothing, are not read.
+//! So the directory is not opened as a start would open it. The check goes in this order:
+//!
+//! 1. The manifest is read, and `log` replays the log into nothing but definitions and names of files.
+//! 2. Each dictionary and each segment is opened and read by itself: checksums, order, summaries, heavy rows and
+//!    ladder, and whether keys and codes are what the values make (`alluvia_tree::Mapping`).
+//! 3. `identities` counts whether all rows are there once.
+//! 4. `beside` looks at memos, the audit log, and files that nothing names.
+//!
+//! Of the files that FORMAT.md lists two are not read: `passwords` has no checksum, and `spill/` means nothing.
 
 mod beside;
 mod identities;
@@ -53,7 +56,8 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Bytes at the end of the log that an interrupted write left, which is no damage; the next start cuts them.
     pub torn_log_bytes: u64,
-    /// What is no damage but should be known, one sentence each: files that nothing names, and what an interrupted write left.
+    /// What is no damage but should be known, one sentence each: files that nothing names, and what an interrupted
+    /// write left.
     pub notices: Vec<String>,
     /// What is wrong, one sentence each; empty when all is well.
     pub findings: Vec<String>,
@@ -61,7 +65,7 @@ pub struct CheckReport {
 
 impl CheckReport {
     /// Takes an error as a finding, unless the check as a whole makes no sense because of it.
-    fn find(&mut self, error: Error) -> Result<()> {
+    fn add_finding(&mut self, error: Error) -> Result<()> {
         if error.kind() == ErrorKind::IncompatibleFormat {
             return Err(error);
         }
@@ -70,7 +74,8 @@ impl CheckReport {
     }
 }
 
-/// Checks the database in `dir`; `progress` is told of each segment before it is read, and of what is read of all of a table.
+/// Checks the database in `dir`; `progress` is told of each segment before it is read, and of what is read of all of a
+/// table.
 ///
 /// Errors: there is no database, it is open elsewhere, or it has another format. Damage is no error, but a finding.
 ///
@@ -87,7 +92,7 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
     let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk(RealDisk::new()));
     let mut report = CheckReport::default();
     if !disk.exists(&dir.join(MANIFEST_NAME)) {
-        report.find(lost_manifest(disk.as_ref(), dir)?.ok_or_else(|| no_database(dir))?)?;
+        report.add_finding(lost_manifest(disk.as_ref(), dir)?.ok_or_else(|| no_database(dir))?)?;
         return Ok(report);
     }
     let lock_path = dir.join(LOCK_NAME);
@@ -100,7 +105,7 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
         Ok(Some(manifest)) => manifest,
         Ok(None) => return Err(no_database(dir)),
         Err(error) if error.kind() == ErrorKind::Corrupt => {
-            report.find(error)?;
+            report.add_finding(error)?;
             return Ok(report);
         }
         Err(error) => return Err(error),
@@ -110,22 +115,23 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
         spaces.require(table, files.dictionary.as_ref(), files.ranges.as_deref());
     }
     let replayed = log::replay(disk.as_ref(), dir, &manifest, &spaces, &mut report)?;
-    log::keys(disk.as_ref(), dir, &replayed, &mut report)?;
-    manifest::agrees(&manifest, replayed.last, &mut report)?;
+    log::check_keys(disk.as_ref(), dir, &replayed, &mut report)?;
+    manifest::check_manifest(&manifest, replayed.last, &mut report)?;
     let tree = TreeContext::new(disk, Arc::new(Cache::new(CACHE_BYTES)), dir.join(SEGMENTS_DIR));
-    let seen = segments(&tree, &manifest, &spaces, &replayed, progress, &mut report)?;
+    let seen = check_segments(&tree, &manifest, &spaces, &replayed, progress, &mut report)?;
     let disk = &tree.disk;
-    beside::memos(disk.as_ref(), dir, &mut report)?;
-    beside::audit_log(disk.as_ref(), &AuditLog::new(Arc::clone(disk), dir, 0), &mut report)?;
+    beside::check_memos(disk.as_ref(), dir, &mut report)?;
+    beside::check_audit_log(disk.as_ref(), &AuditLog::new(Arc::clone(disk), dir, 0), &mut report)?;
     // What a damaged log names is not known.
     if replayed.last.is_some() {
-        beside::strays(disk.as_ref(), dir, &seen, &spaces.required(), &mut report)?;
+        beside::note_strays(disk.as_ref(), dir, &seen, &spaces.required(), &mut report)?;
     }
     Ok(report)
 }
 
-/// Every segment by itself, then which rows the segments of each table have together. Gives the segments that are named.
-fn segments(
+/// Checks every segment by itself, then which rows the segments of each table have together. Returns the segments that
+/// are named.
+fn check_segments(
     tree: &TreeContext,
     manifest: &Manifest,
     spaces: &Spaces,
@@ -142,7 +148,7 @@ fn segments(
         let (id, def) = (entry.def.id, &entry.def);
         match mapping_of(def, spaces, with_rows.contains(&id)) {
             Ok(found) => mapped.extend(found.map(|found| (id, found))),
-            Err(error) => report.find(error.at(format_args!("table '{}'", def.name)))?,
+            Err(error) => report.add_finding(error.at(format_args!("table '{}'", def.name)))?,
         }
     }
     let mappings: BTreeMap<TableId, Mapping<'_>> =
@@ -160,11 +166,12 @@ fn segments(
         for part in meta.with_rungs() {
             if !seen.insert(part.id) {
                 let what = format!("segment {} is named twice, so its rows are there twice", part.id);
-                report.find(Error::new(ErrorKind::Corrupt, what).with_hint(RESTORE))?;
+                report.add_finding(Error::new(ErrorKind::Corrupt, what).with_hint(RESTORE))?;
             }
         }
         let mapping = mappings.get(&meta.table);
-        let is_sound = one_segment(tree, entry.map(|entry| entry.def.as_ref()), mapping, meta, replayed.last, report)?;
+        let is_sound =
+            check_segment(tree, entry.map(|entry| entry.def.as_ref()), mapping, meta, replayed.last, report)?;
         if is_new {
             checked.entry(meta.table).or_default().push(Checked { meta: meta.clone(), is_sound });
         }
@@ -172,14 +179,14 @@ fn segments(
     for (table, segments) in &checked {
         // A dropped table goes when the manifest is next written.
         if let Some(entry) = catalog.by_id(*table) {
-            identities::each_row_once(tree, &entry.def.name, segments, PASS_ROWS, progress, report)?;
+            identities::check_rows_once(tree, &entry.def.name, segments, PASS_ROWS, progress, report)?;
         }
     }
     Ok(seen)
 }
 
-/// What keys and codes of a table are made of: its definition with the ranges that are fixed, and its dictionaries. None if it has no
-/// rows in segments, or neither keys nor codes.
+/// What keys and codes of a table are made of: its definition with the ranges that are fixed, and its dictionaries.
+/// `None` if the table has no rows in segments, or neither keys nor codes.
 fn mapping_of(def: &TableDef, spaces: &Spaces, has_rows: bool) -> Result<Option<(TableDef, Arc<Space>)>> {
     let missing = |what: &str| {
         Err(Error::new(ErrorKind::Corrupt, format!("it has rows in segments, and the manifest has no {what} of it"))
@@ -202,8 +209,8 @@ fn mapping_of(def: &TableDef, spaces: &Spaces, has_rows: bool) -> Result<Option<
     Ok(Some((def, space)))
 }
 
-/// Checksums, order, keys, codes, counts, summaries and ladder of one segment; whether all is well.
-fn one_segment(
+/// Checks checksums, order, keys, codes, counts, summaries and ladder of one segment. Returns whether all is well.
+fn check_segment(
     tree: &TreeContext,
     def: Option<&TableDef>,
     mapping: Option<&Mapping<'_>>,
@@ -220,12 +227,12 @@ fn one_segment(
     });
     let is_sound = verified.is_ok();
     if let Err(error) = verified {
-        report.find(error.at(format_args!("segment {id}")))?;
+        report.add_finding(error.at(format_args!("segment {id}")))?;
     }
     if min > max || last.is_some_and(|last| max > last) {
         let last = last.map_or_else(|| "unknown".to_owned(), |last| last.to_string());
         let what = format!("segment {id}: its versions {min} to {max} are not within the last version {last}");
-        report.find(Error::new(ErrorKind::Corrupt, what).with_hint(RESTORE))?;
+        report.add_finding(Error::new(ErrorKind::Corrupt, what).with_hint(RESTORE))?;
     }
     Ok(is_sound)
 }

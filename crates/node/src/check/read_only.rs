@@ -1,8 +1,8 @@
-//! A disk that a check may read, and not change.
+//! A disk that a check can read and cannot change.
 //!
-//! Invariant: nothing is written, whatever the rooms that are given this disk try; all that they are told is that it failed, but for
-//! one thing. Opening a dictionary cuts what lies beyond what is needed of it: that is left out without an error, since nothing reads
-//! on from there.
+//! Invariant: nothing is written, whatever the rooms that are given this disk try: every change fails. Exception:
+//! opening a dictionary cuts the bytes beyond those that are needed. The cut is skipped without an error, since nothing
+//! reads on from there.
 
 use alluvia_storage::{Disk, DiskEntry, DiskFile, DiskLock, RealDisk};
 use std::io;

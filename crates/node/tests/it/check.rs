@@ -3,7 +3,7 @@
 
 use alluvia_node::{Database, DatabaseOptions, check};
 use alluvia_pipeline::PipelineOptions;
-use alluvia_snapshot::{BatchKey, KeyFiles, KeyRecord, Manifest, Memo, PartitionFiles, ProducerState, Spaces, Store};
+use alluvia_snapshot::{Admin, BatchKey, KeyFiles, KeyRecord, Manifest, Memo, PartitionFiles, ProducerState, Spaces};
 use alluvia_space::{LevelCodes, ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_storage::{Cache, Disk, RealDisk, write_atomic};
 use alluvia_tree::{RowChunk, Segment, SegmentCursor, SegmentMeta, SegmentWriter, TreeContext};

@@ -8,7 +8,7 @@ use crate::nested::{open, set};
 use crate::statements::{CREATE, GeneratedStatement, rows};
 use crate::support::Random;
 use alluvia_query::Session;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::Stage;
 
 /// Answered without a plan.

@@ -6,7 +6,7 @@
 use crate::support::{contents, create, insert, new_rows, open, rows};
 use alluvia_catalog::{Change, alter};
 use alluvia_node::Core;
-use alluvia_snapshot::{BatchKey, Durability, NewBatch, Store};
+use alluvia_snapshot::{Admin, BatchKey, Durability, Ingest, NewBatch, Read};
 use alluvia_space::DataType;
 use alluvia_storage::{FaultDisk, Survival};
 use alluvia_types::{ManualClock, ProducerMark, Result, TableId, Version};

@@ -3,7 +3,7 @@
 
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::{ScalarValue, Session};
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::{ErrorKind, Stage};
 use arrow::util::display::array_value_to_string;
 use std::path::Path;

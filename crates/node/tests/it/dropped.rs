@@ -4,7 +4,7 @@
 use crate::support::{self, contents, create, insert, new_rows, open, rows};
 use alluvia_catalog::Change;
 use alluvia_node::Core;
-use alluvia_snapshot::{BatchKey, Committed, Durability, NewBatch, Store};
+use alluvia_snapshot::{Admin, BatchKey, Committed, Durability, Ingest, NewBatch, Read};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{ManualClock, TableId};
 use std::collections::BTreeSet;

@@ -6,7 +6,7 @@ use crate::support::Random;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_pipeline::PipelineOptions;
 use alluvia_query::{Answer, Refinement, Session, Used};
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::{ErrorKind, Stage};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,

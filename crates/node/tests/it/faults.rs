@@ -2,7 +2,7 @@
 
 use crate::support::{self, contents, create, insert, open, rows};
 use alluvia_node::{Core, Database};
-use alluvia_snapshot::{BatchKey, Durability, Memo, NewBatch, Store};
+use alluvia_snapshot::{Admin, BatchKey, Durability, Ingest, Memo, NewBatch, Read};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{ErrorKind, ManualClock, ProducerMark, SystemClock};
 use std::collections::BTreeMap;

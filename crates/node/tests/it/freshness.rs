@@ -3,7 +3,7 @@
 
 use crate::support::{create, insert, open, rows};
 use alluvia_node::Core;
-use alluvia_snapshot::{Durability, NewBatch, Store, Want};
+use alluvia_snapshot::{Admin, Durability, Ingest, NewBatch, Read, Want};
 use alluvia_storage::FaultDisk;
 use alluvia_types::{Clock, Freshness, ManualClock, Stage, TableId, Version};
 use proptest::prelude::*;

@@ -3,7 +3,7 @@
 use crate::support::{self, contents, create, insert, rows};
 use alluvia_node::{Core, DatabaseOptions};
 use alluvia_pipeline::Inline;
-use alluvia_snapshot::{Durability, NewBatch, Store};
+use alluvia_snapshot::{Durability, Ingest, NewBatch, Read};
 use alluvia_storage::{Disk, FaultDisk};
 use alluvia_types::{ErrorKind, ManualClock, Result, TableId};
 use std::path::Path;

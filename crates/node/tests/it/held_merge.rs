@@ -7,7 +7,7 @@ use crate::support::{self, create, insert, rows, shown_rows};
 use alluvia_node::Core;
 use alluvia_pipeline::Inline;
 use alluvia_query::{Engine, EngineOptions, Session};
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Ports;
 use alluvia_storage::{Disk, FaultDisk, Watch, WatchedDisk};
 use alluvia_types::ManualClock;
 use parking_lot::{Condvar, Mutex};
@@ -102,7 +102,7 @@ fn queries_answer_and_writers_write_while_a_merge_is_held_up() {
         fetch: None,
         served: alluvia_copy::ServedPlaces::default(),
     };
-    let engine = Engine::new(Arc::clone(&core) as Arc<dyn Store>, options).expect("an engine");
+    let engine = Engine::new(Ports::of_one(&core), options).expect("an engine");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
     let (table, _) = create(&core, "t").unwrap();
     let (mut inserted, mut merged, mut held) = (0, 0, 0);

@@ -12,7 +12,7 @@ use crate::statements::{CREATE, GeneratedStatement, PINNED, any, rows};
 use crate::support::{Random, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::{Result, Stage};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;

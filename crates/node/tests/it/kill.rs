@@ -9,7 +9,7 @@
 use crate::support::{create, new_rows, read, rows, snapshot, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_pipeline::PipelineOptions;
-use alluvia_snapshot::{Durability, NewBatch, Store};
+use alluvia_snapshot::{Admin, Durability, Ingest, NewBatch, Read};
 use alluvia_types::{Freshness, ProducerMark, TableId, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};

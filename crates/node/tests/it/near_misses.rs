@@ -6,7 +6,7 @@ use crate::index_answers::{compared, explained};
 use crate::nested;
 use crate::statements::{CREATE, GROUPS, GeneratedStatement, condition, rows, wheres};
 use crate::support::Random;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::Stage;
 
 /// Conditions that no set of codes tells, or that mean something else to SQL than to a hasty reader.

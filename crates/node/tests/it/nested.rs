@@ -11,7 +11,7 @@ use crate::statements::{CREATE, condition, rows};
 use crate::support::{Random, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::Stage;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};

@@ -4,7 +4,7 @@ use crate::support::{self, contents, create, insert, open, rows, table};
 use alluvia_catalog::Change;
 use alluvia_node::{Core, Database};
 use alluvia_pipeline::{Job, Workers};
-use alluvia_snapshot::{Durability, NewBatch, StagedLoad, Store};
+use alluvia_snapshot::{Admin, Durability, Ingest, NewBatch, Read, StagedLoad};
 use alluvia_storage::{Disk, FaultDisk, Survival, Watch, WatchedDisk};
 use alluvia_types::{Error, ErrorKind, ManualClock, Result, Stage, SystemClock, TableId, Version};
 use std::collections::BTreeSet;

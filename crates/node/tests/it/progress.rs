@@ -4,7 +4,7 @@
 
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::{Report, Session};
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::Stage;
 use futures::StreamExt;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 
 use crate::support::shown_rows as rows;
 use alluvia_node::Database;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Read;
 use alluvia_space::TableDef;
 use alluvia_types::{ErrorKind, TableId};
 use arrow::datatypes::SchemaRef;

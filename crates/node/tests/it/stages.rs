@@ -3,7 +3,7 @@
 
 use crate::support::{self, create, insert, open, read, rows, snapshot};
 use alluvia_query::Session;
-use alluvia_snapshot::{Snapshot, Store, Want};
+use alluvia_snapshot::{Admin, Ingest, Read, Snapshot, Want};
 use alluvia_storage::FaultDisk;
 use alluvia_types::{Freshness, ManualClock, Stage, TableId, Version};
 use arrow::util::display::array_value_to_string;

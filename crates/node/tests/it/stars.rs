@@ -7,7 +7,7 @@ use crate::nested::{both, compared, open, plan, seed, set};
 use crate::statements::{CREATE, condition, rows};
 use crate::support::Random;
 use alluvia_query::Session;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::Stage;
 
 /// The tables that star joins are with.

@@ -7,7 +7,7 @@ use crate::nested::set;
 use crate::statements::GeneratedStatement;
 use crate::support::Random;
 use alluvia_node::{Database, DatabaseOptions};
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_storage::RealDisk;
 use alluvia_types::{Clock, ManualClock, Stage};
 use arrow::util::display::array_value_to_string;

@@ -8,7 +8,7 @@
 //!   batches were, and a row is copied a few times at most until it is one of [`JOINED_ROWS`].
 
 use alluvia_catalog::{Dictionaries, TableEntry};
-use alluvia_snapshot::{Newer, Store, TailRead};
+use alluvia_snapshot::{Newer, Read, TailRead};
 use alluvia_space::{Dimension, LevelCodes, LevelSource, VERSION_COLUMN};
 use alluvia_types::{Error, Result, TableId, Version};
 use arrow::array::{Array, AsArray, RecordBatch, UInt64Array};
@@ -157,7 +157,7 @@ impl CodedTails {
     /// snapshot can tell: rows have left the tail meanwhile, or the table was changed.
     pub(crate) fn newer(
         &self,
-        store: &dyn Store,
+        store: &dyn Read,
         entry: &TableEntry,
         dictionaries: &Dictionaries,
         above: Version,

@@ -10,8 +10,8 @@ pub(crate) mod refusals;
 
 use crate::clients::Client;
 use crate::rights::Authoriser;
-use alluvia_snapshot::Store;
-use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_snapshot::Admin;
+use alluvia_types::{Clock, Error, ErrorKind, Result, Version};
 use alluvia_values::excerpt::cut;
 use arrow::temporal_conversions::timestamp_us_to_datetime;
 use serde::{Deserialize, Serialize};
@@ -70,13 +70,14 @@ pub(crate) struct Line {
 /// Writes lines about one client.
 #[derive(Clone, Debug)]
 pub(crate) struct Audit {
-    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    admin: Arc<dyn Admin>,
     line: Line,
 }
 
 impl Audit {
     /// About this client.
-    pub(crate) fn new(store: &Arc<dyn Store>, event: AuditEvent, client: &Client) -> Audit {
+    pub(crate) fn new(clock: &Arc<dyn Clock>, admin: &Arc<dyn Admin>, event: AuditEvent, client: &Client) -> Audit {
         let line = Line {
             event: event.name().to_owned(),
             user: client.user.clone(),
@@ -84,7 +85,7 @@ impl Audit {
             address: (!client.address.is_empty()).then(|| client.address.clone()),
             ..Line::default()
         };
-        Audit { store: Arc::clone(store), line }
+        Audit { clock: Arc::clone(clock), admin: Arc::clone(admin), line }
     }
 
     /// In this session, for this statement, by whom and with whose rights.
@@ -106,7 +107,7 @@ impl Audit {
     /// Adds the line. Blocks until it is durable.
     pub(crate) fn write(&self, outcome: &str, version: Option<Version>, error: Option<&Error>) -> Result<()> {
         let mut line = self.line.clone();
-        line.at = shown(self.store.clock().wall_micros());
+        line.at = shown(self.clock.wall_micros());
         line.outcome = outcome.to_owned();
         line.version = version.map(|version| version.0);
         line.sqlstate = error.map(|error| error.kind().sqlstate().to_owned());
@@ -115,7 +116,7 @@ impl Audit {
         let mut text =
             serde_json::to_vec(&line).map_err(|error| Error::internal(format!("a line of the audit log: {error}")))?;
         text.push(b'\n');
-        self.store.audit(&text)
+        self.admin.audit(&text)
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Trust {
 impl Trust {
     /// Whom a server lets in under this name.
     pub(crate) fn who(&self, name: &str, engine: &Engine) -> Who {
-        let catalog = engine.store().catalog();
+        let catalog = engine.read().catalog();
         let rights = catalog.rights();
         if let Some(role) = rights.named(name).filter(|role| role.id != BOOTSTRAP) {
             let may = role.login && rights.may(role.id, Privilege::Connect, Object::Database);
@@ -61,7 +61,7 @@ impl Engine {
     /// Refuses whoever may not read what a server counts, by the name under which a server let them in.
     pub fn may_watch(&self, user: &str) -> Result<()> {
         let who = self.trust().who(user, self);
-        Authoriser::new(who, "".into(), self.store().catalog()).membership(MONITOR, "read what the server counts")
+        Authoriser::new(who, "".into(), self.read().catalog()).membership(MONITOR, "read what the server counts")
     }
 
     /// Writes into the audit log that a server that asks for no password has let somebody in under this name, or that
@@ -73,7 +73,7 @@ impl Engine {
         peer: IpAddr,
         kind: LogIn,
     ) -> BoxFuture<'static, ()> {
-        if self.log_ins().goes_on(user, protocol, peer, kind, self.store().clock().monotonic()) {
+        if self.log_ins().goes_on(user, protocol, peer, kind, self.read().clock().monotonic()) {
             return Box::pin(ready(()));
         }
         let (engine, user) = (Arc::clone(self), user.to_owned());
@@ -86,7 +86,7 @@ impl Engine {
             if let Err(error) = written.await {
                 tracing::error!(%error, "a log-in without a password could not be written into the audit log");
                 // Not tried again with each of their requests.
-                engine.log_ins().written(&user, protocol, peer, kind, engine.store().clock().monotonic());
+                engine.log_ins().written(&user, protocol, peer, kind, engine.read().clock().monotonic());
             }
         })
     }
@@ -107,7 +107,7 @@ impl Roles {
 
 /// Whether they may log in.
 fn allowed(engine: &Engine, user: &str) -> Result<()> {
-    let catalog = engine.store().catalog();
+    let catalog = engine.read().catalog();
     let Some(role) = catalog.rights().named(user).filter(|role| role.id != BOOTSTRAP) else {
         let who = engine.trust().who(user, engine);
         return Authoriser::new(who, "".into(), Arc::clone(&catalog)).database(Privilege::Connect);
@@ -129,7 +129,7 @@ fn write_admitted(
     kind: LogIn,
     message: Option<&str>,
 ) -> Result<()> {
-    let now = engine.store().clock().monotonic();
+    let now = engine.read().clock().monotonic();
     write_left_out(engine, now)?;
     if !engine.log_ins().goes_on(user, protocol, peer, kind, now) {
         log_in_audit(engine, user, protocol, Some(peer)).saying(message).write("ok", None, None)?;
@@ -141,7 +141,7 @@ fn write_admitted(
 impl Directory for Roles {
     fn verifier(&self, role: &str) -> Option<Verifier> {
         let engine = self.engine().ok()?;
-        let catalog = engine.store().catalog();
+        let catalog = engine.read().catalog();
         Verifier::parse(catalog.rights().named(role)?.verifier.as_ref()?.reveal())
     }
 

@@ -15,7 +15,7 @@ pub(crate) fn write_log_in(
     peer: IpAddr,
     refused: &Error,
 ) -> Result<()> {
-    let now = engine.store().clock().monotonic();
+    let now = engine.read().clock().monotonic();
     write_left_out(engine, now)?;
     match engine.refusals().log_ins.has_line(peer, now) {
         true => log_in_audit(engine, user, protocol, Some(peer)).write("refused", None, Some(refused)),
@@ -25,7 +25,7 @@ pub(crate) fn write_log_in(
 
 /// Writes that a statement of this user was refused, unless there were too many.
 pub(crate) fn write_statement(engine: &Engine, user: &str, audit: &Audit, refused: &Error) -> Result<()> {
-    let now = engine.store().clock().monotonic();
+    let now = engine.read().clock().monotonic();
     write_left_out(engine, now)?;
     match engine.refusals().statements.has_line(user.to_owned(), now) {
         true => audit.write("refused", None, Some(refused)),
@@ -44,7 +44,7 @@ pub(crate) fn write_left_out(engine: &Engine, now: Duration) -> Result<()> {
         let of = if user.is_some() { "of this user" } else { "of other users" };
         let message = format!("{count} refused statements {of} were left out");
         let client = Client { user: user.unwrap_or_default(), protocol: "", address: String::new() };
-        let audit = Audit::new(engine.store(), AuditEvent::Refused, &client);
+        let audit = Audit::new(engine.read().clock(), engine.admin(), AuditEvent::Refused, &client);
         audit.saying(Some(&message)).write("left_out", None, None)?;
     }
     Ok(())
@@ -54,5 +54,5 @@ pub(crate) fn write_left_out(engine: &Engine, now: Duration) -> Result<()> {
 pub(crate) fn log_in_audit(engine: &Engine, user: &str, protocol: &'static str, peer: Option<IpAddr>) -> Audit {
     let address = peer.map_or_else(String::new, |peer| peer.to_string());
     let client = Client { user: user.to_owned(), protocol, address };
-    Audit::new(engine.store(), AuditEvent::LogIn, &client)
+    Audit::new(engine.read().clock(), engine.admin(), AuditEvent::LogIn, &client)
 }

@@ -6,7 +6,7 @@ use super::{procedures, rights, types};
 use crate::rights::Authoriser;
 use alluvia_catalog::Catalog;
 use alluvia_functions::text::format::literal;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_space::keywords::quoted;
 use alluvia_types::Stage;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringViewArray};
@@ -30,7 +30,7 @@ pub(super) type Work = Arc<dyn Fn(&[ArrayRef]) -> Result<ArrayRef> + Send + Sync
 pub(crate) fn register(
     state: &mut SessionState,
     catalog: &Arc<Catalog>,
-    store: &Arc<dyn Store>,
+    admin: &dyn Admin,
     authoriser: &Authoriser,
 ) -> Result<()> {
     let mut add = |name: &str, arguments: Vec<DataType>, gives: DataType, work: Work| -> Result<()> {
@@ -97,7 +97,7 @@ pub(crate) fn register(
         }),
     )?;
     let mut bytes: HashMap<i64, i64> = HashMap::new();
-    for stage in store.stages().iter().filter(|stage| stage.stage != Stage::Ingested) {
+    for stage in admin.stages().iter().filter(|stage| stage.stage != Stage::Ingested) {
         *bytes.entry(super::relations::table_oid(stage.table.0)).or_default() += stage.bytes as i64;
     }
     let all: i64 = bytes.values().sum();

@@ -152,7 +152,7 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
 /// Users' tables with their rows.
 pub(crate) fn users(context: &SystemContext) -> Vec<Relation> {
     let mut rows: HashMap<u32, i64> = HashMap::new();
-    for stage in context.store.stages() {
+    for stage in context.admin.stages() {
         *rows.entry(stage.table.0).or_default() += stage.rows as i64;
     }
     for entry in context.snapshot.catalog.tables().filter(|entry| !context.authoriser.may_read(entry)) {

@@ -12,7 +12,7 @@ use super::cache::{Known, PredicateCache, Seal};
 use super::constraint::{Constraint, End};
 use super::form::Form;
 use super::value::Value;
-use alluvia_snapshot::{Memo, Store};
+use alluvia_snapshot::{Admin, Memo, Read};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, SegmentId, TableId};
 use datafusion::DATAFUSION_VERSION;
 use parking_lot::Mutex;
@@ -96,15 +96,15 @@ struct Segment {
 
 impl PredicateCache {
     /// Takes over what was kept when the database was open last.
-    pub(crate) fn recall(&self, store: &dyn Store) -> Result<()> {
-        match store.recall(&MEMO)? {
+    pub(crate) fn recall(&self, admin: &dyn Admin) -> Result<()> {
+        match admin.recall(&MEMO)? {
             Some(content) => self.admit_bytes(&content),
             None => Ok(()),
         }
     }
 
     /// Forgets what is gone, and now and then writes down what is new. For a thread that has nothing else to do.
-    pub(crate) fn tend(&self, tended: &Tended, store: &dyn Store) -> Result<()> {
+    pub(crate) fn tend(&self, tended: &Tended, store: &dyn Read, admin: &dyn Admin) -> Result<()> {
         let now = store.clock().monotonic();
         let is_due = |last: Option<Duration>, interval| last.is_none_or(|last| now.saturating_sub(last) >= interval);
         let mut last = tended.0.lock();
@@ -115,33 +115,33 @@ impl PredicateCache {
         if self.is_empty() && last.changes == self.state.lock().changes {
             return Ok(());
         }
-        self.forget_gone(store);
+        self.forget_gone(store, admin);
         let changes = self.state.lock().changes;
         if changes == last.changes || !is_due(last.wrote, WRITE_INTERVAL) {
             return Ok(());
         }
         // If this fails, the next interval is the next chance.
         last.wrote = Some(now);
-        store.memorise(&MEMO, &self.to_bytes())?;
+        admin.memorise(&MEMO, &self.to_bytes())?;
         last.changes = changes;
         Ok(())
     }
 
     /// Writes down what is remembered, and how it was used. For a clean end.
-    pub(crate) fn memorise(&self, tended: &Tended, store: &dyn Store) -> Result<()> {
-        self.forget_gone(store);
+    pub(crate) fn memorise(&self, tended: &Tended, store: &dyn Read, admin: &dyn Admin) -> Result<()> {
+        self.forget_gone(store, admin);
         let mut last = tended.0.lock();
         let changes = self.state.lock().changes;
         if self.is_empty() && changes == last.changes {
             return Ok(());
         }
-        store.memorise(&MEMO, &self.to_bytes())?;
+        admin.memorise(&MEMO, &self.to_bytes())?;
         last.changes = changes;
         Ok(())
     }
 
-    fn forget_gone(&self, store: &dyn Store) {
-        let segments: HashSet<SegmentId> = store.segments().iter().map(|meta| meta.id).collect();
+    fn forget_gone(&self, store: &dyn Read, admin: &dyn Admin) {
+        let segments: HashSet<SegmentId> = admin.segments().iter().map(|meta| meta.id).collect();
         let catalog = store.catalog();
         self.retain(|table| catalog.by_id(table).is_some(), &segments);
     }

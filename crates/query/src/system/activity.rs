@@ -189,7 +189,7 @@ pub(crate) fn queries(context: &SystemContext) -> Vec<Vec<Cell>> {
 
 /// The session's settings, then the state of the database, which cannot be set.
 pub(crate) fn settings(context: &SystemContext) -> Vec<Vec<Cell>> {
-    let info = context.store.info();
+    let info = context.admin.info();
     let settings = context.settings.settings().into_iter().map(|setting| {
         vec![
             setting.name.into(),

@@ -27,7 +27,7 @@ pub(crate) const AUDIT: &[(&str, Kind)] = &[
 /// The rows of `alluvia.audit`, newest first; for superusers. A line that cannot be read is shown as it is.
 pub(crate) fn rows(context: &SystemContext) -> Result<Vec<Vec<Cell>>> {
     context.authoriser.superuser("read the audit log")?;
-    let text = context.store.audited(SHOWN_BYTES_MAX)?;
+    let text = context.admin.audited(SHOWN_BYTES_MAX)?;
     let row = |bytes: &[u8]| {
         let line = serde_json::from_slice::<Line>(bytes).unwrap_or_else(|_| Line {
             event: "unreadable".to_owned(),

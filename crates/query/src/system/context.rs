@@ -6,7 +6,7 @@ use crate::clients::Sessions;
 use crate::rights::Authoriser;
 use crate::skipping::PredicateCache;
 use crate::used::UsedCounters;
-use alluvia_snapshot::{Snapshot, Store};
+use alluvia_snapshot::{Admin, Snapshot};
 use datafusion::catalog::Session;
 use datafusion::common::DataFusionError;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ pub(crate) struct SystemContext {
     pub(crate) snapshot: Arc<Snapshot>,
     /// What it has read so far.
     pub(crate) used: Arc<UsedCounters>,
-    /// The database.
-    pub(crate) store: Arc<dyn Store>,
+    /// What the database tells of its batches, stages, segments and audit log.
+    pub(crate) admin: Arc<dyn Admin>,
     /// Recent queries, for `alluvia.queries`.
     pub(crate) queries: Arc<QueryLog>,
     /// Open sessions, for `alluvia.sessions`.

@@ -48,7 +48,7 @@ pub(crate) const DIMENSIONS: &[(&str, Kind)] = &[
 
 pub(crate) fn tables(context: &SystemContext) -> Vec<Vec<Cell>> {
     let mut sizes: HashMap<TableId, (u64, u64)> = HashMap::new();
-    for stage in context.store.stages() {
+    for stage in context.admin.stages() {
         let (rows, bytes) = sizes.entry(stage.table).or_default();
         *rows += stage.rows;
         *bytes += if stage.stage == Stage::Ingested { 0 } else { stage.bytes };

@@ -62,7 +62,7 @@ pub(crate) fn stages(context: &SystemContext) -> Vec<Vec<Cell>> {
             stage.parts.into(),
         ]
     };
-    context.store.stages().into_iter().filter(|stage| may_know_of(context, stage.table)).map(row).collect()
+    context.admin.stages().into_iter().filter(|stage| may_know_of(context, stage.table)).map(row).collect()
 }
 
 pub(crate) fn segments(context: &SystemContext) -> Vec<Vec<Cell>> {
@@ -85,7 +85,7 @@ pub(crate) fn segments(context: &SystemContext) -> Vec<Vec<Cell>> {
             format!("seg-{}.parquet", meta.id).into(),
         ]
     };
-    let mut segments = context.store.segments();
+    let mut segments = context.admin.segments();
     segments.sort_by_key(|meta| meta.id);
     segments.into_iter().filter(|meta| may_know_of(context, meta.table)).map(row).collect()
 }
@@ -108,7 +108,7 @@ pub(crate) fn batches(context: &SystemContext) -> Vec<Vec<Cell>> {
     };
     // Its figures are of all of its tables together.
     let is_known = |batch: &alluvia_snapshot::BatchInfo| batch.tables.iter().all(|&table| may_know_of(context, table));
-    context.store.batches(BATCHES_MAX).into_iter().filter(is_known).map(row).collect()
+    context.admin.batches(BATCHES_MAX).into_iter().filter(is_known).map(row).collect()
 }
 
 fn may_know_of(context: &SystemContext, table: TableId) -> bool {

@@ -9,8 +9,8 @@ use super::statistics::ScanCache;
 use crate::answer::{Accuracy, Cuboids, Kept};
 use crate::skipping::PredicateCache;
 use crate::used::UsedCounters;
-use alluvia_snapshot::{Snapshot, Store};
-use alluvia_types::TableId;
+use alluvia_snapshot::Snapshot;
+use alluvia_types::{Clock, TableId};
 use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
 use datafusion::common::DataFusionError;
@@ -29,8 +29,8 @@ pub struct StatementContext {
     pub pending: BTreeMap<TableId, Vec<RecordBatch>>,
     /// The share of every table's rows that the statement reads; 1 is all.
     pub sample_fraction: f64,
-    /// The database, for cuboids that follow it.
-    pub(crate) store: Arc<dyn Store>,
+    /// The database's time, for cuboids that note when they answered.
+    pub(crate) clock: Arc<dyn Clock>,
     /// Resident cuboids.
     pub(crate) cuboids: Arc<Cuboids>,
     /// Predicates and the blocks they match nowhere, if the statement's scans use them.

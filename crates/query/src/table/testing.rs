@@ -9,16 +9,11 @@ use crate::table::context::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_plan::rules::configure;
-use alluvia_snapshot::{
-    BatchInfo, BatchKey, Committed, Done, Durability, KeyRecord, Load, Memo, NewBatch, Newer, SegmentRead, Snapshot,
-    StageInfo, Store, StoreInfo, TableRead, TailRead, Want,
-};
+use alluvia_snapshot::{Admin, BatchInfo, Memo, SegmentRead, Snapshot, StageInfo, StoreInfo, TableRead, TailRead};
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
 use alluvia_storage::{Cache, Disk, FaultDisk};
 use alluvia_tree::{RowChunk, Segment, SegmentMeta, SegmentWriter, TreeContext};
-use alluvia_types::{
-    Clock, ColumnId, Error, Freshness, ManualClock, ProducerMark, Result, SegmentId, Stage, TableId, Version,
-};
+use alluvia_types::{ColumnId, Error, ManualClock, ProducerMark, Result, SegmentId, Stage, TableId, Version};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType as ArrowType, Field, Int64Type, Schema};
@@ -192,7 +187,7 @@ impl Fixture {
             used: Arc::clone(&used),
             pending: BTreeMap::from([(self.now.id, self.pending.clone())]),
             sample_fraction: 1.0,
-            store: Arc::new(FixedStore::default()),
+            clock: Arc::new(ManualClock::default()),
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),
             skipping: self.skips.then(|| Arc::clone(&self.predicates)),
             scans: Arc::clone(&self.scans),
@@ -206,7 +201,7 @@ impl Fixture {
         config.set_extension(Arc::new(SystemContext {
             snapshot: Arc::clone(&context.snapshot),
             used: Arc::clone(&used),
-            store: Arc::new(FixedStore::default()),
+            admin: Arc::new(FixedAdmin),
             queries: QueryLog::new(10),
             sessions: Arc::default(),
             cuboids: Arc::clone(&context.cuboids),
@@ -274,79 +269,15 @@ impl SettingsView for FixedSettings {
     }
 }
 
-/// A store that has nothing to tell, and takes nothing.
+/// A database that always tells the same, and keeps nothing.
 #[derive(Debug)]
-struct FixedStore {
-    clock: Arc<dyn Clock>,
-}
-
-impl Default for FixedStore {
-    fn default() -> Self {
-        FixedStore { clock: Arc::new(ManualClock::default()) }
-    }
-}
+struct FixedAdmin;
 
 fn refused<T>() -> Result<T> {
-    Err(Error::internal("the store of scan tests takes nothing"))
+    Err(Error::internal("the database of scan tests takes nothing"))
 }
 
-impl Store for FixedStore {
-    fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
-    }
-
-    fn catalog(&self) -> Arc<Catalog> {
-        Arc::default()
-    }
-
-    fn snapshot(&self, _want: &Want) -> Result<Snapshot> {
-        refused()
-    }
-
-    fn required(&self, _freshness: Freshness, at_least: Version) -> Version {
-        at_least
-    }
-
-    fn lag(&self, _version: Version) -> Duration {
-        Duration::ZERO
-    }
-
-    fn newer(&self, _table: TableId, _above: Version, _from: Version) -> Option<Newer> {
-        None
-    }
-
-    fn submit(&self, _batch: NewBatch, _durability: Durability) -> Result<Committed> {
-        refused()
-    }
-
-    fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
-        Some((batch, done))
-    }
-
-    fn wait_visible(&self, _version: Version) -> Result<()> {
-        refused()
-    }
-
-    fn new_table_id(&self) -> TableId {
-        TableId(9)
-    }
-
-    fn begin_load(&self, _table: &Arc<TableDef>, _checked_at: Version) -> Result<Box<dyn Load>> {
-        refused()
-    }
-
-    fn discard(&self, _batch: NewBatch) {
-        unreachable!("nothing is staged")
-    }
-
-    fn keyed(&self, _key: BatchKey) -> Option<KeyRecord> {
-        None
-    }
-
-    fn producer(&self, _name: &str) -> Option<(ProducerMark, Version)> {
-        None
-    }
-
+impl Admin for FixedAdmin {
     fn organise(&self, _stage: Stage) -> Result<()> {
         refused()
     }

@@ -13,7 +13,7 @@ mod thin;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_pipeline::PipelineOptions;
 use alluvia_query::{ScalarValue, Session};
-use alluvia_snapshot::{Store, Want};
+use alluvia_snapshot::{Admin, Read, Want};
 use alluvia_space::weight::{weight, weight_limit};
 use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_storage::RealDisk;

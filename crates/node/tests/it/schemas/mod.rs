@@ -14,7 +14,7 @@ use crate::support::{Random, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_pipeline::PipelineOptions;
 use alluvia_query::Session;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::Admin;
 use alluvia_types::{ErrorKind, Stage, Version};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;

@@ -7,7 +7,7 @@ use alluvia_catalog::{Catalog, Change};
 use alluvia_node::{Core, DatabaseOptions};
 use alluvia_pipeline::{Inline, PipelineOptions};
 use alluvia_query::Session;
-use alluvia_snapshot::{Committed, Durability, NewBatch, NewRows, Snapshot, Store, Want};
+use alluvia_snapshot::{Admin, Committed, Durability, Ingest, NewBatch, NewRows, Read, Snapshot, Want};
 use alluvia_space::{Column, DataType, TableDef, TableOptions, VERSION_COLUMN, dimensions};
 use alluvia_storage::{Disk, FaultDisk};
 use alluvia_tree::SegmentCursor;

@@ -5,7 +5,7 @@ use super::shape::Shape;
 use super::{Built, CELLS_FREE, CELLS_MAX, Cuboids, Refusal, newest};
 use crate::answer::Kept;
 use alluvia_catalog::Catalog;
-use alluvia_snapshot::Store;
+use alluvia_snapshot::{Admin, Read};
 use alluvia_types::{Result, TableId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use std::sync::atomic::Ordering;
 
 impl Cuboids {
     /// Builds the shape whose turn it is. The caller holds [`Cuboids::building`].
-    pub(super) fn build_next(&self, store: &dyn Store, kept: &Kept, threads: usize) -> Result<bool> {
+    pub(super) fn build_next(&self, store: &dyn Read, admin: &dyn Admin, kept: &Kept, threads: usize) -> Result<bool> {
         let catalog = store.catalog();
-        let Some((shape, asked)) = self.next(store, &catalog) else { return Ok(false) };
+        let Some((shape, asked)) = self.next(admin, &catalog) else { return Ok(false) };
         let built = self.build(&shape, asked, store, kept, threads);
         let refusal = match &built {
             Ok(Built::Yes | Built::Never) => None,
             Ok(Built::No(refusal)) => Some(*refusal),
             // Not again and again: what is resident must be tended, too.
-            Err(_) => Some(Refusal::AtRows(rows_of(store, shape.table))),
+            Err(_) => Some(Refusal::AtRows(rows_of(admin, shape.table))),
         };
         let mut demand = self.demand.lock();
         match (refusal, demand.pins.get_mut(&shape)) {
@@ -48,7 +48,7 @@ impl Cuboids {
     }
 
     /// The shape to build next, and how often it was asked for: `None` for a pinned one.
-    fn next(&self, store: &dyn Store, catalog: &Catalog) -> Option<(Shape, Option<u64>)> {
+    fn next(&self, admin: &dyn Admin, catalog: &Catalog) -> Option<(Shape, Option<u64>)> {
         self.follow_definitions(catalog);
         let missing = self.pins_missing();
         let demand = self.demand.lock();
@@ -56,7 +56,7 @@ impl Cuboids {
         let mut may = |shape: &Shape, asked: u64, refusal: Refusal| match refusal {
             Refusal::None => true,
             Refusal::AtRows(then) => {
-                let now = *rows.entry(shape.table).or_insert_with(|| rows_of(store, shape.table));
+                let now = *rows.entry(shape.table).or_insert_with(|| rows_of(admin, shape.table));
                 now / 2 > then || then == 0 && now > 0
             }
             Refusal::UntilAsked(count) => asked >= count,
@@ -91,7 +91,7 @@ impl Cuboids {
         &self,
         shape: &Shape,
         asked: Option<u64>,
-        store: &dyn Store,
+        store: &dyn Read,
         kept: &Kept,
         threads: usize,
     ) -> Result<Built> {
@@ -158,6 +158,6 @@ impl Cuboids {
 }
 
 /// Rows of a table, all stages together.
-fn rows_of(store: &dyn Store, table: TableId) -> u64 {
-    store.stages().iter().filter(|stage| stage.table == table).map(|stage| stage.rows).sum()
+fn rows_of(admin: &dyn Admin, table: TableId) -> u64 {
+    admin.stages().iter().filter(|stage| stage.table == table).map(|stage| stage.rows).sum()
 }

@@ -5,9 +5,9 @@ use super::selected::Selected;
 use super::{Cuboids, Shape};
 use crate::answer::bound::Bound;
 use crate::answer::{Kept, columns};
-use alluvia_snapshot::{Snapshot, Store, TableRead};
+use alluvia_snapshot::{Read, Snapshot, TableRead};
 use alluvia_tree::Answer;
-use alluvia_types::{Result, Version};
+use alluvia_types::{Clock, Result, Version};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Cuboids {
         snapshot: &Snapshot,
         read: &TableRead,
         exactly: bool,
-        store: &dyn Store,
+        clock: &dyn Clock,
         kept: &Kept,
         schema: &SchemaRef,
     ) -> Result<Option<(RecordBatch, Version)>> {
@@ -72,7 +72,7 @@ impl Cuboids {
                 self.want(&resident.shape);
                 return Ok(None);
             }
-            match ask(resident, bound, snapshot.version, exactly, store, kept, schema)? {
+            match ask(resident, bound, snapshot.version, exactly, clock, kept, schema)? {
                 CuboidAnswer::Answered(batch, version) => return Ok(Some((batch, version))),
                 CuboidAnswer::NeverOfIt => {}
                 CuboidAnswer::Not => return Ok(None),
@@ -102,7 +102,7 @@ impl Cuboids {
         &self,
         bound: &Bound,
         version: Version,
-        store: &dyn Store,
+        store: &dyn Read,
         kept: &Kept,
         schema: &SchemaRef,
     ) -> Result<Option<(RecordBatch, Version)>> {
@@ -114,7 +114,7 @@ impl Cuboids {
             if is_behind && resident.follow(store, version, &kept.tails)? != Followed::Yes {
                 return Ok(None);
             }
-            match ask(&resident, bound, version, None, store, kept, schema)? {
+            match ask(&resident, bound, version, None, store.clock().as_ref(), kept, schema)? {
                 CuboidAnswer::Answered(batch, version) => return Ok(Some((batch, version))),
                 CuboidAnswer::NeverOfIt => {}
                 CuboidAnswer::Not => return Ok(None),
@@ -130,7 +130,7 @@ fn ask(
     bound: &Bound,
     version: Version,
     exactly: Option<Version>,
-    store: &dyn Store,
+    clock: &dyn Clock,
     kept: &Kept,
     schema: &SchemaRef,
 ) -> Result<CuboidAnswer> {
@@ -147,7 +147,7 @@ fn ask(
     }
     let version = state.version;
     drop(state);
-    resident.hit(store.clock().as_ref());
+    resident.hit(clock);
     // A cuboid's cells are members.
     let Some(merged) = columns::merge_by_name(bound, &found, &kept.names) else { return Ok(CuboidAnswer::Not) };
     let batch = columns::batch(bound, merged.as_ref().unwrap_or(&found), schema);

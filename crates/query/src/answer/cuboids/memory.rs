@@ -5,7 +5,7 @@
 
 use super::shape::Shape;
 use super::{Cuboids, Refusal, WANTED_MAX, Wanted as Asked};
-use alluvia_snapshot::{Memo, Store};
+use alluvia_snapshot::{Admin, Memo};
 use alluvia_tree::{Wanted, WantedMeasure};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
 use serde::{Deserialize, Serialize};
@@ -78,8 +78,8 @@ pub(crate) fn check(content: &[u8]) -> Result<()> {
 
 impl Cuboids {
     /// Wants what was kept when the database was open last.
-    pub(crate) fn recall(&self, store: &dyn Store) -> Result<()> {
-        let Some(content) = store.recall(&MEMO)? else { return Ok(()) };
+    pub(crate) fn recall(&self, admin: &dyn Admin) -> Result<()> {
+        let Some(content) = admin.recall(&MEMO)? else { return Ok(()) };
         let remembered = from_bytes(&content)?;
         let mut demand = self.demand.lock();
         let mut memorised = self.memorised.lock();
@@ -96,7 +96,7 @@ impl Cuboids {
     }
 
     /// Keeps the shapes across restarts, if they are others than those kept last, or anyway.
-    pub(crate) fn memorise(&self, store: &dyn Store, anyway: bool) -> Result<()> {
+    pub(crate) fn memorise(&self, admin: &dyn Admin, anyway: bool) -> Result<()> {
         let mut remembered: BTreeMap<Shape, Remembered> = BTreeMap::new();
         let mut add = |shape: &Shape, is_pinned: bool, hits: u64| {
             remembered.insert(shape.clone(), Remembered { shape: shape.clone(), is_pinned, hits });
@@ -117,7 +117,7 @@ impl Cuboids {
         // If this fails, the next change is the next chance.
         *memorised = shapes;
         let remembered: Vec<Remembered> = remembered.into_values().collect();
-        store.memorise(&MEMO, &to_bytes(&remembered))
+        admin.memorise(&MEMO, &to_bytes(&remembered))
     }
 }
 

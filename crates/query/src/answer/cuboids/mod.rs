@@ -24,7 +24,7 @@ pub(crate) use selected::Selected;
 pub(crate) use shape::{Shape, dimensions};
 
 use super::Kept;
-use alluvia_snapshot::{Snapshot, Store, Want};
+use alluvia_snapshot::{Admin, Read, Snapshot, Want};
 use alluvia_types::{Freshness, Result, TableId, Version};
 use parking_lot::{Mutex, RwLock};
 use resident::{Followed, Resident};
@@ -129,7 +129,7 @@ impl Cuboids {
 
     /// Brings resident cuboids up to date, and builds the most wanted shape, if any is wanted. Returns whether a shape was looked
     /// at.
-    pub(crate) fn tend(&self, store: &dyn Store, kept: &Kept, threads: usize) -> Result<bool> {
+    pub(crate) fn tend(&self, store: &dyn Read, admin: &dyn Admin, kept: &Kept, threads: usize) -> Result<bool> {
         let catalog = store.catalog();
         kept.retain(|table| catalog.by_id(table).is_some());
         for table in kept.tails.tables() {
@@ -137,7 +137,7 @@ impl Cuboids {
                 kept.tails.forget(table);
             }
         }
-        let visible = store.info().visible;
+        let visible = store.required(Freshness::Within(Duration::ZERO), Version(0));
         for resident in self.list().into_iter().filter(|resident| resident.version() < visible) {
             if resident.follow(store, visible, &kept.tails)? == Followed::Yes {
                 continue;
@@ -157,14 +157,14 @@ impl Cuboids {
         }
         let any = {
             let _building = self.building.lock();
-            self.build_next(store, kept, threads)?
+            self.build_next(store, admin, kept, threads)?
         };
-        self.memorise(store, false)?;
+        self.memorise(admin, false)?;
         Ok(any)
     }
 }
 
-fn newest(store: &dyn Store, table: TableId) -> Result<Option<Snapshot>> {
+fn newest(store: &dyn Read, table: TableId) -> Result<Option<Snapshot>> {
     let freshness = Freshness::Within(Duration::ZERO);
     let snapshot = store.snapshot(&Want { freshness, at_least: Version(0), exactly: None, tables: vec![table] })?;
     Ok(snapshot.tables.contains_key(&table).then_some(snapshot))

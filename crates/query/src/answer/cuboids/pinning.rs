@@ -8,9 +8,9 @@ use super::shape::Shape;
 use super::{Built, Cuboids, Refusal, WANTED_MAX, Wanted as Asked, newest};
 use crate::answer::Kept;
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{Snapshot, Store, TableRead};
+use alluvia_snapshot::{Read, Snapshot, TableRead};
 use alluvia_tree::{Wanted, WantedMeasure};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Clock, Error, ErrorKind, Result};
 use std::sync::atomic::Ordering;
 
 /// What CALL did with a cuboid.
@@ -28,7 +28,7 @@ impl Cuboids {
         &self,
         entry: &TableEntry,
         shape: &Shape,
-        store: &dyn Store,
+        store: &dyn Read,
         kept: &Kept,
         threads: usize,
     ) -> Result<Pinned> {
@@ -68,7 +68,7 @@ impl Cuboids {
         &self,
         entry: &TableEntry,
         shape: &Shape,
-        store: &dyn Store,
+        store: &dyn Read,
         kept: &Kept,
         threads: usize,
     ) -> Result<Option<Error>> {
@@ -97,7 +97,7 @@ impl Cuboids {
                 "pin coarser levels or fewer measures, unpin another cuboid, or open the database with more memory",
             )));
         }
-        let Some(measure) = unheld(shape, &snapshot, read, store, kept, threads)? else {
+        let Some(measure) = unheld(shape, &snapshot, read, store.clock().as_ref(), kept, threads)? else {
             // It may have been built now.
             let message = format!("{what} could not be built while values of its measures changed");
             return Ok(Some(Error::new(ErrorKind::Conflict, message).with_hint("pin it again")));
@@ -164,15 +164,14 @@ fn unheld(
     shape: &Shape,
     snapshot: &Snapshot,
     read: &TableRead,
-    store: &dyn Store,
+    clock: &dyn Clock,
     kept: &Kept,
     threads: usize,
 ) -> Result<Option<WantedMeasure>> {
-    let clock = store.clock();
     for &measure in &shape.measures {
         let alone = Shape { measures: vec![measure], ..shape.clone() };
         let Some(plan) = Plan::new(&alone, read, snapshot.version, &kept.tails)? else { continue };
-        if plan.build(&alone, snapshot, read, clock.monotonic(), clock.as_ref(), threads)?.is_none() {
+        if plan.build(&alone, snapshot, read, clock.monotonic(), clock, threads)?.is_none() {
             return Ok(Some(measure));
         }
     }

@@ -8,7 +8,7 @@ use super::super::tail::{CodedRows, CodedTails, TailRows};
 use super::selected::Ancestors;
 use super::shape::Shape;
 use alluvia_catalog::{Dictionaries, TableEntry};
-use alluvia_snapshot::{Snapshot, Store, TableRead};
+use alluvia_snapshot::{Read, Snapshot, TableRead};
 use alluvia_tree::{Cuboid, GroupSpan, SegmentRows};
 use alluvia_types::{Clock, Result, Version};
 use parking_lot::RwLock;
@@ -235,7 +235,7 @@ impl Resident {
     }
 
     /// As [`Resident::catch_up`] through what is visible, from the tail alone and at the cost of what is new there.
-    pub(super) fn follow(&self, store: &dyn Store, version: Version, tails: &CodedTails) -> Result<Followed> {
+    pub(super) fn follow(&self, store: &dyn Read, version: Version, tails: &CodedTails) -> Result<Followed> {
         let mut state = self.state.write();
         if state.is_stale || state.version >= version {
             return Ok(if state.is_stale { Followed::Never } else { Followed::Yes });

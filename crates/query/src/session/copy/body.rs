@@ -69,7 +69,7 @@ pub(crate) fn ingested_before(scope: &Scope, ingest: &Ingest) -> Result<Option<I
     if scope.state().settings.producer_mark().is_some() {
         return Err(Error::new(ErrorKind::InvalidSetting, "a batch has a key or a producer's number, and not both"));
     }
-    let known = scope.engine.store().keyed(key);
+    let known = scope.engine.ingest().keyed(key);
     Ok(known.map(|known| Ingested { rows: known.rows, version: Some(known.version), duplicate: true }))
 }
 
@@ -97,7 +97,7 @@ async fn ingest_here(run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>)
     let (rows, version) = (report.rows, committed.map(|committed| committed.version));
     match committed {
         Some(committed) if committed.duplicate => {
-            let known = key.and_then(|key| run.engine().store().keyed(key));
+            let known = key.and_then(|key| run.engine().ingest().keyed(key));
             let rows = known.map_or(report.rows_repeated, |known| known.rows);
             Ok(Ingested { rows, version, duplicate: true })
         }

@@ -129,7 +129,7 @@ pub(crate) fn copy_context(run: &Run, streams: &Mutex<Streams>) -> CopyContext {
 pub(crate) fn store_of(run: &Run, entry: &Arc<TableEntry>, key: Option<BatchKey>) -> IntoStore {
     let (state, durability) = (Arc::clone(&run.scope.state), run.settings.durability);
     IntoStore {
-        store: Arc::clone(run.engine().store()),
+        ingest: Arc::clone(run.engine().ingest()),
         entry: Arc::clone(entry),
         durability,
         progress: Arc::clone(&run.progress),

@@ -151,7 +151,7 @@ async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: 
             .with_hint("append to it, choose another name, or drop the table first"));
     }
     run.scope.authoriser().database(Privilege::Create)?;
-    let id = run.engine().store().new_table_id();
+    let id = run.engine().ingest().new_table_id();
     let def = define(id, table, &columns, &WithOptions::default(), seed(run.engine(), id))?;
     if run.state().is_open()? {
         let entry = TableEntry::new(Arc::new(def.clone()), Version(0));

@@ -35,7 +35,7 @@ pub(crate) async fn call(scope: &Scope, procedure: Procedure) -> Result<Outcome>
         }
         Procedure::DropCuboid(name) => return unpin_cuboid(scope, name, true).await,
     };
-    let store = Arc::clone(scope.engine.store());
-    blocking(move || store.organise(stage)).await?;
+    let admin = Arc::clone(scope.engine.admin());
+    blocking(move || admin.organise(stage)).await?;
     Ok(Outcome::done("CALL"))
 }

@@ -17,7 +17,8 @@ use crate::session::transaction::submit::{change, submit};
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{Change, alter};
 use alluvia_snapshot::NewBatch;
-use alluvia_space::{ColumnType, DataType, Ladder, TableDef, sql_identifier};
+use alluvia_space::keywords::quoted;
+use alluvia_space::{ColumnType, DataType, Ladder, TableDef};
 use alluvia_syntax::Hints;
 use alluvia_syntax::statements::definitions::{
     AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define,
@@ -37,7 +38,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name))
             .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
     }
-    let id = run.engine().store().new_table_id();
+    let id = run.engine().ingest().new_table_id();
     let seed = seed(run.engine(), id);
     let Some(query) = create.query else {
         let columns = create.columns.into_iter().map(|column| match column.column_type {
@@ -90,7 +91,7 @@ pub(crate) fn creating(scope: &Scope, def: TableDef) -> Result<Vec<Change>> {
 
 /// Seed of a new table's weights. Any number will do, as long as tables differ.
 pub(crate) fn seed(engine: &Engine, id: TableId) -> u64 {
-    let mut mixed = (engine.store().clock().wall_micros() as u64) ^ (u64::from(id.0) << 40);
+    let mut mixed = (engine.read().clock().wall_micros() as u64) ^ (u64::from(id.0) << 40);
     // SplitMix64 (Steele et al. 2014).
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -128,7 +129,7 @@ pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[String]) 
     for name in names {
         if scope.table_for(Need::Definition, name).is_ok() {
             return Err(Error::new(ErrorKind::InvalidDefinition, format!("'{name}' is a table, and no {kind}"))
-                .with_hint(format!("write DROP TABLE {}", sql_identifier(name))));
+                .with_hint(format!("write DROP TABLE {}", quoted(name))));
         }
         outcome = outcome.with_notice(format!("there is no {kind} '{name}' to drop"));
     }

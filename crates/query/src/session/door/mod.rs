@@ -45,7 +45,7 @@ impl Session {
     fn new(engine: Arc<Engine>, id: u64) -> Session {
         let state = Arc::new(Mutex::new(State::new(&engine)));
         let cancel = CancelHandle::default();
-        let start_micros = engine.store().clock().wall_micros();
+        let start_micros = engine.read().clock().wall_micros();
         let place = engine.sessions().register(id, start_micros, cancel.clone(), Arc::clone(&state) as _);
         let scope = Scope { engine, id, state, cursors: Cursors::default(), entry: Arc::clone(&place.entry) };
         Session { runner: Runner::new(scope, cancel), _place: place }
@@ -65,7 +65,7 @@ impl Session {
     /// clients may ([`EngineOptions::served`](crate::EngineOptions::served)).
     pub fn introduce(&self, client: Client) {
         let who = self.scope().introduce(client);
-        let catalog = self.scope().engine.store().catalog();
+        let catalog = self.scope().engine.read().catalog();
         let role = match who {
             Who::Role(id, _) => catalog.rights().role(id),
             who => catalog.rights().named(who.name()),

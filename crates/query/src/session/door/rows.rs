@@ -85,7 +85,7 @@ impl Session {
 
     /// The last batch of a producer, and its version; `None` if it has none.
     pub fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {
-        self.scope().engine.store().producer(name)
+        self.scope().engine.ingest().producer(name)
     }
 
     /// The batch that had this key before; its body need not be looked at. Refuses what can be refused without the

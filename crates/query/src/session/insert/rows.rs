@@ -77,9 +77,9 @@ pub(crate) async fn write_rows(run: &Arc<Run>, entry: &Arc<TableEntry>, rows: Re
 
 /// What takes rows for a batch of their own.
 pub(crate) fn sink(run: &Run, def: &Arc<TableDef>, checked_at: Version) -> Sink {
-    let store = Arc::clone(run.engine().store());
-    let inline_bytes_max = INLINE_BYTES_MAX.min(store.info().tail_bytes_max / 8);
-    Sink::new(store, Arc::clone(def), checked_at, inline_bytes_max as usize)
+    let inline_bytes_max = INLINE_BYTES_MAX.min(run.engine().admin().info().tail_bytes_max / 8);
+    let ingest = Arc::clone(run.engine().ingest());
+    Sink::new(ingest, Arc::clone(def), checked_at, inline_bytes_max as usize)
 }
 
 /// Rows of one table into the transaction that was open when its statement began.

@@ -110,7 +110,7 @@ impl Drop for StopOnDrop {
 /// Runs one statement and gives its answer as far as it is known; rows of a statement that is never estimated are
 /// gathered.
 pub(crate) async fn refine(runner: &Runner, sql: &str) -> Result<Refinements> {
-    let since = Since::now(runner.scope.engine.store());
+    let since = Since::now(runner.scope.engine.read().clock());
     Ok(match refine_statement(runner, parse_one(&runner.scope, sql)?).await? {
         Refining::Looks(refinements) => refinements,
         Refining::Rows(outcome) => Refinements::of_rows(outcome, since),

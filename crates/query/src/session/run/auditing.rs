@@ -16,7 +16,8 @@ use alluvia_types::{Error, Result};
 use std::sync::Arc;
 
 fn audit_of(scope: &Scope, event: AuditEvent, sql: &str, authoriser: &Authoriser) -> Audit {
-    Audit::new(scope.engine.store(), event, &scope.client()).of_statement(scope.id, sql, authoriser)
+    Audit::new(scope.engine.read().clock(), scope.engine.admin(), event, &scope.client())
+        .of_statement(scope.id, sql, authoriser)
 }
 
 /// Writes of each statement of a batch that it is about to change definitions or rights, if the batch does; then its

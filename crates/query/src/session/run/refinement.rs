@@ -1,8 +1,7 @@
 //! Answers as far as they are known: what refining a statement tells, and how it comes past whoever supervises rows.
 
 use alluvia_copy::progress::CancelToken;
-use alluvia_snapshot::Store;
-use alluvia_types::{Error, Result, Version};
+use alluvia_types::{Clock, Error, Result, Version};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
@@ -71,19 +70,19 @@ pub enum IntervalKind {
 
 /// When a statement began.
 pub(crate) struct Since {
-    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
     start: Duration,
 }
 
 impl Since {
     /// It begins.
-    pub(crate) fn now(store: &Arc<dyn Store>) -> Since {
-        Since { start: store.clock().monotonic(), store: Arc::clone(store) }
+    pub(crate) fn now(clock: &Arc<dyn Clock>) -> Since {
+        Since { start: clock.monotonic(), clock: Arc::clone(clock) }
     }
 
     /// The time that has gone by.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.store.clock().monotonic().saturating_sub(self.start)
+        self.clock.monotonic().saturating_sub(self.start)
     }
 }
 

@@ -71,7 +71,7 @@ impl Runner {
     pub(crate) fn report(&self) -> Option<Report> {
         let (query_id, start) = self.scope.entry.running.lock().as_ref().map(|now| (now.query_id, now.start))?;
         let engine = &self.scope.engine;
-        let elapsed = engine.store().clock().monotonic().saturating_sub(start);
+        let elapsed = engine.read().clock().monotonic().saturating_sub(start);
         Some(Report::new(elapsed, &self.progress(), engine.queries().counters(query_id).as_deref()))
     }
 

@@ -71,7 +71,7 @@ pub(crate) struct Record {
 impl Record {
     /// The statement begins.
     pub(crate) fn begin(engine: &Arc<Engine>, session: &Arc<Entry>, text: &str) -> Record {
-        let clock = engine.store().clock();
+        let clock = engine.read().clock();
         let (start_micros, start) = (clock.wall_micros(), clock.monotonic());
         let user = session.client.lock().user.clone();
         let who = session.who();
@@ -105,7 +105,7 @@ impl Record {
         if let Err(error) = result {
             self.span.record("error", error.message());
         }
-        let duration = self.engine.store().clock().monotonic().saturating_sub(self.start);
+        let duration = self.engine.read().clock().monotonic().saturating_sub(self.start);
         if self.engine.is_slow(duration)
             && let Some(now) = self.session.running.lock().clone()
         {

@@ -207,7 +207,7 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
 
 /// The moment that `now()` is in a statement that begins, in microseconds since 1970.
 fn moment(engine: &Engine) -> i64 {
-    engine.store().clock().wall_micros()
+    engine.read().clock().wall_micros()
 }
 
 /// Whether the index may answer at all: it knows all rows, and of samples nothing.
@@ -259,14 +259,14 @@ pub(crate) async fn find_in_cuboids(run: &Run, ready: &Ready) -> Result<Option<F
     let Ready { snapshot, read, bound, schema, .. } = ready;
     let exactly = matches!(run.state().transaction, Transaction::Open(_));
     let (cuboids, kept) = (Arc::clone(run.engine().cuboids()), Arc::clone(run.engine().kept()));
-    let store = Arc::clone(run.engine().store());
+    let clock = Arc::clone(run.engine().read().clock());
     let answered = if cuboids.is_ready(bound, snapshot) {
-        cuboids.answer(bound, snapshot, read, exactly, store.as_ref(), &kept, schema)?
+        cuboids.answer(bound, snapshot, read, exactly, clock.as_ref(), &kept, schema)?
     } else {
         // To catch up may take long.
         let (snapshot, read, bound) = (Arc::clone(snapshot), Arc::clone(read), Arc::clone(bound));
         let schema = Arc::clone(schema);
-        blocking(move || cuboids.answer(&bound, &snapshot, &read, exactly, store.as_ref(), &kept, &schema)).await?
+        blocking(move || cuboids.answer(&bound, &snapshot, &read, exactly, clock.as_ref(), &kept, &schema)).await?
     };
     let Some((batch, version)) = answered else { return Ok(None) };
     let used = if version == snapshot.version {
@@ -277,7 +277,7 @@ pub(crate) async fn find_in_cuboids(run: &Run, ready: &Ready) -> Result<Option<F
             let mut state = run.state();
             state.seen = state.seen.max(version);
         }
-        UsedCounters::at(version, run.engine().store().lag(version), snapshot.stage)
+        UsedCounters::at(version, run.engine().read().lag(version), snapshot.stage)
     };
     run.engine().queries().reads(run.query_id, &used);
     Ok(Some(Found { batch, counters: Counters::default(), by_cuboid: true, used }))

@@ -41,7 +41,7 @@ pub(crate) fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Re
 
 /// Pins a snapshot of these tables, at this version if one is given.
 fn pin_new(run: &Run, references: &[TableReference], hints: &Hints, version: Option<Version>) -> Result<Snapshot> {
-    let store = run.engine().store();
+    let store = run.engine().read();
     let authoriser = run.scope.resolver()?;
     let mut catalog = Arc::clone(authoriser.catalog());
     loop {

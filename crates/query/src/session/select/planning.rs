@@ -147,7 +147,7 @@ fn unplanned(
     let (mut state, runtime, used) = planner(run, &snapshot, hints, false, accuracy)?;
     if of_catalog {
         let registered =
-            pg_catalog::register(&mut state, &snapshot.catalog, run.engine().store(), &run.scope.authoriser());
+            pg_catalog::register(&mut state, &snapshot.catalog, run.engine().admin().as_ref(), &run.scope.authoriser());
         registered.map_err(|error| error_of(&error))?;
     }
     let (token, executor) = (run.token.clone(), Arc::clone(run.engine().executor()));
@@ -181,7 +181,7 @@ pub(crate) async fn logical_plan(run: &Run, query: Query, hints: &Hints) -> Resu
     let (mut state, _, _) = planner(run, &snapshot, hints, true, None)?;
     if of_catalog {
         let registered =
-            pg_catalog::register(&mut state, &snapshot.catalog, run.engine().store(), &run.scope.authoriser());
+            pg_catalog::register(&mut state, &snapshot.catalog, run.engine().admin().as_ref(), &run.scope.authoriser());
         registered.map_err(|error| error_of(&error))?;
     }
     plan_apart(run.token.clone(), async move {
@@ -244,7 +244,7 @@ pub(crate) fn statement_context(
         used: Arc::clone(&used),
         pending,
         sample_fraction,
-        store: Arc::clone(run.engine().store()),
+        clock: Arc::clone(run.engine().read().clock()),
         cuboids: Arc::clone(run.engine().cuboids()),
         skipping: (run.settings.predicate_cache && uses_kept).then(|| Arc::clone(run.engine().predicates())),
         scans: Arc::clone(run.engine().scans()),
@@ -266,7 +266,7 @@ fn system_context(run: &Run, context: &StatementContext) -> Arc<SystemContext> {
     Arc::new(SystemContext {
         snapshot: Arc::clone(&context.snapshot),
         used: Arc::clone(&context.used),
-        store: Arc::clone(run.engine().store()),
+        admin: Arc::clone(run.engine().admin()),
         queries: Arc::clone(run.engine().queries()),
         sessions: Arc::clone(run.engine().sessions()),
         cuboids: Arc::clone(run.engine().cuboids()),

@@ -37,7 +37,7 @@ pub(crate) async fn query_refined(
     hints: &Hints,
     slot: &Arc<RefinementSlot>,
 ) -> Result<Outcome> {
-    let since = Since::now(run.engine().store());
+    let since = Since::now(run.engine().read().clock());
     let kept = Arc::clone(run.engine().kept());
     let ready = ready(run, query, hints).await?;
     let Some(ready) = ready.filter(|ready| may_refine(&ready.bound)) else {

@@ -59,7 +59,7 @@ impl Scope {
 
     /// What the session may, now.
     pub(crate) fn authoriser(&self) -> Authoriser {
-        let newest = self.engine.store().catalog();
+        let newest = self.engine.read().catalog();
         let mut state = self.state.lock();
         // That another session made the transaction's own impossible is told where they are looked at.
         let catalog = state.definitions(&newest).unwrap_or(newest);
@@ -69,7 +69,7 @@ impl Scope {
     /// What the session may, to resolve tables by its definitions; refused if the open transaction's own can no longer
     /// be.
     pub(crate) fn resolver(&self) -> Result<Authoriser> {
-        let newest = self.engine.store().catalog();
+        let newest = self.engine.read().catalog();
         let mut state = self.state.lock();
         let catalog = state.definitions(&newest)?;
         Ok(state.authoriser(catalog))
@@ -118,7 +118,7 @@ impl Scope {
     /// Waits until what this session wrote with relaxed durability is visible.
     pub(crate) async fn await_own_writes(&self) -> Result<()> {
         let Some(version) = self.state.lock().unseen else { return Ok(()) };
-        let store = Arc::clone(self.engine.store());
+        let store = Arc::clone(self.engine.read());
         blocking(move || store.wait_visible(version)).await?;
         let mut state = self.state.lock();
         if state.unseen == Some(version) {
@@ -129,7 +129,7 @@ impl Scope {
 
     /// What a transaction may hold in memory.
     pub(crate) fn pending_bytes_max(&self) -> u64 {
-        self.engine.store().info().tail_bytes_max / 4
+        self.engine.admin().info().tail_bytes_max / 4
     }
 
     /// Nothing yet, of what the open transaction may be given by one statement.

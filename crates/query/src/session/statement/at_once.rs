@@ -29,7 +29,7 @@ pub(crate) fn answer_at_once(
 
 fn answer(scope: &Scope, text: &str, cached: &CachedStatement, parameters: &[Literal]) -> Result<Option<Outcome>> {
     let engine = &scope.engine;
-    let store = engine.store();
+    let store = engine.read();
     // Who may not is refused the general way.
     let authoriser = scope.authoriser();
     if !cached.holds(authoriser.catalog()) || !authoriser.may_read(cached.entry()) {

@@ -35,7 +35,7 @@ pub(crate) async fn begin(scope: &Scope, access: Option<Access>) -> Result<Outco
         (state.settings.freshness.unwrap_or(Freshness::Within(Duration::ZERO)), state.seen)
     };
     let tables = Vec::new();
-    let snapshot = scope.engine.store().snapshot(&Want { freshness, at_least, exactly: None, tables })?;
+    let snapshot = scope.engine.read().snapshot(&Want { freshness, at_least, exactly: None, tables })?;
     let mut state = scope.state.lock();
     state.seen = state.seen.max(snapshot.version);
     let open = OpenTransaction::new(snapshot.version, state.settings.clone());

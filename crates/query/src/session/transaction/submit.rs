@@ -17,7 +17,7 @@ use crate::session::state::failed_transaction;
 use crate::session::state::transaction::Transaction;
 use alluvia_catalog::Change;
 use alluvia_copy::progress::Phase;
-use alluvia_snapshot::{Committed, Durability, NewBatch, Store};
+use alluvia_snapshot::{Committed, Durability, Ingest, NewBatch};
 use alluvia_types::{Error, Result};
 use std::sync::Arc;
 use tracing::{Instrument, info_span};
@@ -25,7 +25,7 @@ use tracing::{Instrument, info_span};
 /// Changes definitions: in the open transaction, or as a batch of its own.
 pub(crate) async fn change(run: &Run, changes: Vec<Change>) -> Result<()> {
     {
-        let newest = run.engine().store().catalog();
+        let newest = run.engine().read().catalog();
         let mut state = run.state();
         match &mut state.transaction {
             Transaction::None => {}
@@ -47,13 +47,13 @@ pub(crate) async fn submit(run: &Run, batch: NewBatch) -> Result<Committed> {
 /// The same, of the statements that have changed definitions by it.
 pub(crate) async fn submit_of(run: &Run, mut batch: NewBatch, definers: &[Definer]) -> Result<Committed> {
     run.unpin();
-    let store = Arc::clone(run.engine().store());
+    let ingest = Arc::clone(run.engine().ingest());
     let audits = match before_commit(run, &batch, definers).await {
         Ok(audits) => audits,
         Err(error) => {
             if !batch.loads.is_empty() {
                 let discarded = blocking(move || {
-                    store.discard(batch);
+                    ingest.discard(batch);
                     Ok(())
                 });
                 drop(discarded.await);
@@ -64,7 +64,7 @@ pub(crate) async fn submit_of(run: &Run, mut batch: NewBatch, definers: &[Define
     let own_mark = batch.producer.is_none().then(|| run.settings.producer_mark()).flatten();
     batch.producer = batch.producer.or_else(|| own_mark.clone());
     let durability = run.settings.durability;
-    let committed = hand_over(store, batch, durability).instrument(info_span!("commit")).await;
+    let committed = hand_over(ingest, batch, durability).instrument(info_span!("commit")).await;
     run.progress.set_phase(Phase::Idle);
     audit_ends(audits, &committed).await;
     let committed = committed?;
@@ -103,15 +103,15 @@ fn check_alone(run: &Run) -> Result<()> {
 }
 
 /// Hands a batch to the store, if it may be without holding a thread.
-async fn hand_over(store: Arc<dyn Store>, batch: NewBatch, durability: Durability) -> Result<Committed> {
+async fn hand_over(ingest: Arc<dyn Ingest>, batch: NewBatch, durability: Durability) -> Result<Committed> {
     if durability == Durability::Relaxed {
-        return blocking(move || store.submit(batch, durability)).await;
+        return blocking(move || ingest.submit(batch, durability)).await;
     }
     let (sender, receiver) = tokio::sync::oneshot::channel();
     // A receiver that is gone was dropped with its session; the batch is committed or refused all the same.
     let done = Box::new(move |result| drop(sender.send(result)));
-    match store.submit_then(batch, done) {
-        Some((batch, _)) => blocking(move || store.submit(batch, durability)).await,
+    match ingest.submit_then(batch, done) {
+        Some((batch, _)) => blocking(move || ingest.submit(batch, durability)).await,
         None => match receiver.await {
             Ok(result) => result,
             Err(_) => Err(Error::internal("a batch was dropped on its way into the log")),

@@ -1,0 +1,68 @@
+//! The port of administration: the pipeline, the files beside the data and the views of this process.
+//!
+//! Invariant: a stage that is asked for is complete through what was visible at the call, also if it was there relaxed.
+
+use super::Core;
+use crate::memos;
+use alluvia_snapshot::{Admin, BatchInfo, Memo, StageInfo, StoreInfo};
+use alluvia_tree::SegmentMeta;
+use alluvia_types::{Result, Stage};
+use std::sync::atomic::Ordering;
+
+impl Admin for Core {
+    fn organise(&self, stage: Stage) -> Result<()> {
+        self.flush()?;
+        let (version, before) = (self.views.visible(), self.views.failures());
+        self.hurry_sort.store(true, Ordering::Relaxed);
+        if stage == Stage::Merged {
+            self.views.wait_organised(Stage::Sorted, version, before)?;
+            self.hurry_merge.store(true, Ordering::Relaxed);
+        }
+        self.views.wait_organised(stage, version, before)
+    }
+
+    fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>> {
+        memos::recall(self.disk.as_ref(), &self.dir, memo)
+    }
+
+    fn memorise(&self, memo: &Memo, content: &[u8]) -> Result<()> {
+        memos::memorise(self.disk.as_ref(), &self.dir, memo, content)
+    }
+
+    fn audit(&self, lines: &[u8]) -> Result<()> {
+        self.audit.append(lines)
+    }
+
+    fn audited(&self, bytes_max: u64) -> Result<Vec<u8>> {
+        self.audit.tail(bytes_max)
+    }
+
+    fn batches(&self, limit: usize) -> Vec<BatchInfo> {
+        self.views.batches(limit)
+    }
+
+    fn stages(&self) -> Vec<StageInfo> {
+        self.views.stages()
+    }
+
+    fn segments(&self) -> Vec<SegmentMeta> {
+        self.views.segments().iter().map(|segment| segment.meta().clone()).collect()
+    }
+
+    fn info(&self) -> StoreInfo {
+        let (tail_bytes_max, writers_waiting) = self.views.room();
+        let log = self.committer.log();
+        StoreInfo {
+            visible: self.views.visible(),
+            tail_bytes: self.views.tail_load().0,
+            tail_bytes_max,
+            writers_waiting,
+            log_bytes: log.bytes_on_disk(),
+            log_groups: log.groups(),
+            published: self.views.published(),
+            read_only: log.failure().map(|error| error.to_string()),
+            cache_bytes: self.cache.used_bytes(),
+            pipeline_error: self.views.pipeline_error().map(|error| error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The engine without threads: log, commit, views and pipeline over one disk and one clock.
+//!
+//! `core/read.rs`, `core/ingest.rs` and `core/admin.rs` implement the ports of `alluvia_snapshot` for [`Core`].
+//!
+//! Invariants:
+//! - A start removes only files that nothing names, and only after the manifest's own name is durable (P4).
+//! - What a batch had staged is removed once the batch is certainly not in the log, and never while it may be there.
+
+mod admin;
+mod ingest;
+mod read;
+
+use crate::audit::AuditLog;
+use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_foreign};
+use crate::options::DatabaseOptions;
+use alluvia_catalog::LevelBounds;
+use alluvia_commit::{Committer, Replayed};
+use alluvia_log::Log;
+use alluvia_pipeline::{Pipeline, Workers, discard, open, remove_orphans};
+use alluvia_snapshot::{KeyFiles, Spaces, Views};
+use alluvia_storage::{Cache, Disk, DiskLock};
+use alluvia_tree::TreeContext;
+use alluvia_types::{Clock, Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The audit log goes on in another file past this.
+const AUDIT_FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// One open data directory.
+#[derive(Debug)]
+pub struct Core {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    clock: Arc<dyn Clock>,
+    views: Arc<Views>,
+    committer: Committer,
+    pipeline: Arc<Pipeline>,
+    cache: Arc<Cache>,
+    audit: AuditLog,
+    /// Set by `organise`: the threads should not wait for their intervals.
+    hurry_sort: AtomicBool,
+    hurry_merge: AtomicBool,
+    relaxed: AtomicBool,
+    _lock: Box<dyn DiskLock>,
+}
+
+impl Core {
+    /// Opens or creates the database in `dir`, recovering what a crash left. `seed` is used only to name a new
+    /// database.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        options: &DatabaseOptions,
+        workers: Arc<dyn Workers>,
+        seed: u64,
+    ) -> Result<Core> {
+        let io = |doing: &'static str, path: PathBuf| move |error: std::io::Error| Error::io(&path, doing, &error);
+        disk.create_dir_all(dir).map_err(|error| cannot_make(dir, &error))?;
+        refuse_foreign(disk.as_ref(), dir)?;
+        let lock_path = dir.join(LOCK_NAME);
+        let lock = disk.try_lock(&lock_path).map_err(io("locking", lock_path))?.ok_or_else(|| {
+            Error::new(ErrorKind::Locked, format!("{} is open in another process", dir.display()))
+                .with_hint("one process at a time may open a data directory; stop the other one first")
+        })?;
+        let segments_dir = dir.join(SEGMENTS_DIR);
+        disk.create_dir_all(&segments_dir).map_err(io("creating", segments_dir.clone()))?;
+        let log_dir = dir.join(LOG_DIR);
+        disk.create_dir_all(&log_dir).map_err(io("creating", log_dir.clone()))?;
+        // The last process may have died, or failed, between renaming a manifest into place and syncing its name. What
+        // is built on the one that is read below, and removed because it does not name it, must not meet an older one
+        // after a loss of power.
+        disk.sync_dir(dir).map_err(io("syncing", dir.into()))?;
+
+        let cache = Arc::new(Cache::new(options.cache_bytes_max()));
+        let tree = TreeContext::new(Arc::clone(&disk), Arc::clone(&cache), segments_dir.clone())
+            .with_loaded_bytes_max(options.index_bytes_max());
+        let bounds = LevelBounds::new(options.level_bytes_max, options.tail_bytes_max());
+        let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()).with_bounds(bounds));
+        let opened = open(disk.as_ref(), dir, &tree, &spaces, seed)?;
+        let manifest = opened.manifest;
+        let views = Arc::new(Views::new(
+            Arc::clone(&clock),
+            tree,
+            Arc::clone(&spaces),
+            manifest.catalog.clone(),
+            manifest.producers.clone(),
+            opened.base,
+            options.tail_bytes_max(),
+        ));
+
+        let mut commit_micros = 0;
+        let mut next_table = manifest.next_table;
+        let log_options = options.log_options(manifest.database, &clock);
+        let log = Log::open(Arc::clone(&disk), &log_dir, log_options, manifest.through, &mut |record| {
+            commit_micros = record.commit_micros;
+            let Replayed { published, highest_created } = Committer::replay(&record, &views.catalog(), &spaces)?;
+            // Also those of tables that were dropped since: keys and files outlive them, and know them by their ids.
+            next_table = next_table.max(highest_created.map_or(0, |table| table.0 + 1));
+            views.publish(&mut vec![published], true)
+        })?;
+        let log = Arc::new(log);
+
+        let named = views.named_segments();
+        let named = named.iter().flat_map(|segment| segment.meta().with_rungs()).map(|meta| meta.id).collect();
+        let mut next_segment = manifest.next_segment;
+        let highest = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &spaces.required())?;
+        next_segment = next_segment.max(highest.0 + 1);
+        let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir)?;
+        let pipeline = Arc::new(Pipeline::new(
+            dir.into(),
+            &manifest,
+            Arc::clone(&views),
+            Arc::clone(&log),
+            workers,
+            options.pipeline_options(),
+            next_segment,
+            next_table,
+            key_files,
+        ));
+        let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.batch_bytes_max(), keys);
+        let audit = AuditLog::new(Arc::clone(&disk), dir, AUDIT_FILE_BYTES_MAX);
+        Ok(Core {
+            disk,
+            dir: dir.into(),
+            clock,
+            views,
+            committer,
+            pipeline,
+            cache,
+            audit,
+            hurry_sort: AtomicBool::new(false),
+            hurry_merge: AtomicBool::new(false),
+            relaxed: AtomicBool::new(false),
+            _lock: lock,
+        })
+    }
+
+    /// The data directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// All views.
+    pub fn views(&self) -> &Arc<Views> {
+        &self.views
+    }
+
+    /// Runs one sort cycle now.
+    pub fn sort(&self) -> Result<bool> {
+        self.pipeline.sort()
+    }
+
+    /// Merges every table that is due, or, in a hurry, that has anything to merge. One that cannot be merged keeps no
+    /// other from it; the first one's error is returned.
+    pub fn merge(&self, hurry: bool) -> Result<bool> {
+        let merge = |table| self.pipeline.merge(table);
+        let merged: Vec<Result<bool>> = self.pipeline.tables_to_merge(hurry).into_iter().map(merge).collect();
+        merged.into_iter().try_fold(false, |any, merged| Ok(any | merged?))
+    }
+
+    /// Makes relaxed batches durable and visible.
+    pub fn flush(&self) -> Result<()> {
+        let flushed = self.committer.flush();
+        self.discard_dropped();
+        flushed
+    }
+
+    /// Removes what batches had staged that a full disk took back.
+    fn discard_dropped(&self) {
+        discard(&self.pipeline, &self.committer.take_dropped());
+    }
+
+    /// The way of batches into the log.
+    pub(crate) fn committer(&self) -> &Committer {
+        &self.committer
+    }
+
+    /// Ends the log with a statement that all of it is durable, so that later damage to its end is told from a torn
+    /// write.
+    pub(crate) fn seal(&self) -> Result<()> {
+        self.committer.flush()?;
+        self.committer.log().seal()
+    }
+
+    /// Whether a relaxed batch came since the last call.
+    pub(crate) fn take_relaxed(&self) -> bool {
+        self.relaxed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a sort should begin now: it empties the tail, and gives back what dropped tables take of the disk.
+    pub fn sort_is_due(&self) -> bool {
+        let options = self.pipeline.options();
+        let (bytes, age) = self.views.tail_load();
+        let waiting = self.views.room().1 > 0;
+        self.hurry_sort.swap(false, Ordering::Relaxed)
+            || waiting
+            || bytes >= options.sort_bytes
+            || age >= options.sort_interval
+            || self.views.has_dropped()
+    }
+
+    /// Whether a merge should not wait for its interval.
+    pub(crate) fn take_hurry_merge(&self) -> bool {
+        self.hurry_merge.swap(false, Ordering::Relaxed)
+    }
+
+    /// What sorts and merges.
+    pub(crate) fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+}

@@ -1,0 +1,44 @@
+//! The port of readers: the views of this process.
+//!
+//! Invariant: whoever waits for a version of a relaxed batch does not wait for the flusher: the batch is made durable
+//! at once.
+
+use super::Core;
+use alluvia_catalog::Catalog;
+use alluvia_snapshot::{Newer, Read, Snapshot, Want};
+use alluvia_types::{Clock, Freshness, Result, TableId, Version};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Read for Core {
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.views.catalog()
+    }
+
+    fn snapshot(&self, want: &Want) -> Result<Snapshot> {
+        self.views.snapshot(want)
+    }
+
+    fn required(&self, freshness: Freshness, at_least: Version) -> Version {
+        self.views.required(freshness, at_least)
+    }
+
+    fn lag(&self, version: Version) -> Duration {
+        self.views.lag(version)
+    }
+
+    fn newer(&self, table: TableId, above: Version, from: Version) -> Option<Newer> {
+        self.views.newer(table, above, from)
+    }
+
+    fn wait_visible(&self, version: Version) -> Result<()> {
+        if self.views.visible() < version {
+            self.flush()?;
+        }
+        self.views.wait_visible(version)
+    }
+}

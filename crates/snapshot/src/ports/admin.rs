@@ -1,0 +1,122 @@
+//! The port of administration: work that is asked for, files beside the data, and what system tables tell.
+//!
+//! Invariants:
+//! - An answer to a statement depends on nothing of this port, but for what system tables and PostgreSQL's catalog
+//!   tell.
+//! - A memo may be lost: no memo keeps a database from opening. A line of the audit log may not: it is durable once
+//!   [`Admin::audit`] returns.
+//! - What is told of batches, stages, segments and the database is of the moment of the call, and not of a snapshot.
+
+use crate::keys::BatchKey;
+use alluvia_tree::SegmentMeta;
+use alluvia_types::{ProducerMark, Result, Stage, TableId, Version};
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// One recent batch, for `alluvia.batches`.
+#[derive(Clone, Debug)]
+pub struct BatchInfo {
+    /// Its version.
+    pub version: Version,
+    /// Commit time, microseconds since 1970.
+    pub commit_micros: i64,
+    /// Rows, over all its tables.
+    pub rows: u64,
+    /// Tables with rows in it.
+    pub tables: Vec<TableId>,
+    /// DDL changes.
+    pub changes: usize,
+    /// Bytes of its body in the log.
+    pub bytes: u64,
+    /// Who numbered it.
+    pub producer: Option<ProducerMark>,
+    /// Its client's key.
+    pub key: Option<BatchKey>,
+}
+
+/// One table's stage, for `alluvia.stages`.
+#[derive(Clone, Debug)]
+pub struct StageInfo {
+    /// The table.
+    pub table: TableId,
+    /// The stage.
+    pub stage: Stage,
+    /// The version through which the stage is complete for this table.
+    pub watermark: Version,
+    /// How long ago the first batch that the stage lacks became visible; zero when it lacks none.
+    pub staleness: Duration,
+    /// Rows that live in this stage now (each row lives in one).
+    pub rows: u64,
+    /// Bytes of them, in memory for `ingested`, on disk for the others.
+    pub bytes: u64,
+    /// Segments (or tail runs).
+    pub parts: u64,
+}
+
+/// What became visible since the database was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PublishedTotals {
+    /// Batches.
+    pub batches: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Their bytes, in the log and in staged segments.
+    pub bytes: u64,
+}
+
+/// The whole database, for `alluvia.settings` and messages.
+#[derive(Clone, Debug)]
+pub struct StoreInfo {
+    /// Newest visible version.
+    pub visible: Version,
+    /// Bytes of the tail.
+    pub tail_bytes: u64,
+    /// Where ingest starts to wait.
+    pub tail_bytes_max: u64,
+    /// Writers that wait for room in the tail.
+    pub writers_waiting: u64,
+    /// Bytes of the log on disk.
+    pub log_bytes: u64,
+    /// Groups of batches in the log since the database was made; each was one fsync.
+    pub log_groups: u64,
+    /// What became visible since the database was opened.
+    pub published: PublishedTotals,
+    /// `None` when writes are accepted, else why not.
+    pub read_only: Option<String>,
+    /// Bytes in the block cache.
+    pub cache_bytes: u64,
+    /// Why the pipeline last failed, if its last run did.
+    pub pipeline_error: Option<String>,
+}
+
+/// A small file beside the data, of what may be lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Memo {
+    /// Its name in the data directory.
+    pub name: &'static str,
+    /// Six letters for its kind, two digits for the version of its content.
+    pub magic: &'static [u8; 8],
+}
+
+/// The database as whoever looks after it sees it.
+pub trait Admin: Send + Sync + Debug {
+    /// Returns once `stage` is complete through every batch visible at the call, for all tables; asks the pipeline to
+    /// hurry.
+    fn organise(&self, stage: Stage) -> Result<()>;
+    /// What was memorised last under this memo; `None` if nothing was, or if it was damaged: then it was set aside.
+    fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>>;
+    /// Keeps a memo across restarts in place of the last one.
+    fn memorise(&self, memo: &Memo, content: &[u8]) -> Result<()>;
+    /// Adds whole lines to the audit log; they are durable on return.
+    fn audit(&self, lines: &[u8]) -> Result<()>;
+    /// The newest lines of the audit log, oldest first, whole, together at most so many bytes.
+    fn audited(&self, bytes_max: u64) -> Result<Vec<u8>>;
+    /// Recent batches, newest first, at most `limit`.
+    fn batches(&self, limit: usize) -> Vec<BatchInfo>;
+    /// Every table's stages.
+    fn stages(&self) -> Vec<StageInfo>;
+    /// Segments of all tables that the newest snapshot names.
+    fn segments(&self) -> Vec<SegmentMeta>;
+    /// The whole database.
+    fn info(&self) -> StoreInfo;
+}

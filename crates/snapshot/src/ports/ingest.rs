@@ -1,0 +1,113 @@
+//! The port of writers: batches on their way in.
+//!
+//! Invariants:
+//! - A batch is applied whole or not at all, and a number of a producer or a key of a client once (C3).
+//! - Rows are refused with `Conflict` when their table has another definition than the one they were checked against
+//!   (C4).
+//! - What was staged for a batch belongs to whoever staged it until the batch is submitted: then [`Ingest::submit`]
+//!   removes what a refused batch had staged. A batch that is not submitted is given to [`Ingest::discard`].
+
+use crate::keys::{BatchKey, KeyRecord};
+use alluvia_catalog::{Change, DictionaryMark};
+use alluvia_space::{KeyRange, TableDef};
+use alluvia_tree::SegmentMeta;
+use alluvia_types::{ProducerMark, Result, TableId, Version};
+use arrow::record_batch::RecordBatch;
+use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// When a batch is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// After its fsync, and visible.
+    #[default]
+    Sync,
+    /// As soon as its version is assigned; visible only after the fsync.
+    Relaxed,
+}
+
+/// Rows for one table, bound to one definition of it.
+#[derive(Clone, Debug)]
+pub struct NewRows {
+    /// The table.
+    pub table: TableId,
+    /// `TableEntry::changed_at` of the definition that the rows were checked against; refused with `Conflict` when the
+    /// table has changed since. Ignored for a table that the same batch creates or alters.
+    pub checked_at: Version,
+    /// In the table's storage schema, without the hidden columns.
+    pub batches: Vec<RecordBatch>,
+}
+
+/// One atomic batch to commit. DDL is applied before rows.
+#[derive(Debug, Default)]
+pub struct NewBatch {
+    /// Changes of definitions.
+    pub changes: Vec<Change>,
+    /// Rows that travel in the log.
+    pub rows: Vec<NewRows>,
+    /// Rows that were staged as segments.
+    pub loads: Vec<StagedLoad>,
+    /// The producer's number for this batch.
+    pub producer: Option<ProducerMark>,
+    /// The client's key for this batch: another one with the same key is not applied for seven days.
+    pub key: Option<BatchKey>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Committed {
+    /// The batch's version (of the first copy, if it was sent again).
+    pub version: Version,
+    /// Whether the producer had already sent it.
+    pub duplicate: bool,
+}
+
+/// Told what became of a batch, once.
+pub type Done = Box<dyn FnOnce(Result<Committed>) + Send>;
+
+/// A large batch, staged as synced segments that no manifest names yet.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StagedLoad {
+    /// The table.
+    pub table: TableId,
+    /// As [`NewRows::checked_at`].
+    pub checked_at: Version,
+    /// The segments, in the sorted stage, without a version.
+    pub segments: Vec<SegmentMeta>,
+    /// How much of the table's dictionaries must be durable for these segments; it is.
+    pub dictionary: DictionaryMark,
+    /// The table's key ranges as these segments used them; empty when there are no rows, or no dimensions.
+    pub ranges: Vec<KeyRange>,
+    /// Rows in all.
+    pub rows: u64,
+}
+
+/// Takes the rows of a large batch. Dropping it before `finish` removes what was staged.
+pub trait Load: Send {
+    /// Adds rows in the table's storage schema (TEXT columns may be `Dictionary(Int32, Utf8)`). May block while
+    /// segments are written.
+    fn append(&mut self, rows: RecordBatch) -> Result<()>;
+    /// Writes and syncs what is left. The result goes into [`NewBatch::loads`].
+    fn finish(self: Box<Self>) -> Result<StagedLoad>;
+}
+
+/// The database as writers see it.
+pub trait Ingest: Send + Sync + Debug {
+    /// Commits a batch. With `Sync` it is durable and visible on return.
+    fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed>;
+    /// As [`Ingest::submit`] with [`Durability::Sync`], for a batch whose rows are few, without waiting: `done` is
+    /// called from another thread. Gives everything back where that cannot be (the tail is full, nobody serves the
+    /// log): then submit it on a thread that may block.
+    fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)>;
+    /// An id for a table about to be created; never handed out twice.
+    fn new_table_id(&self) -> TableId;
+    /// Starts staging a large batch for a table (which the batch itself may be about to create).
+    fn begin_load(&self, table: &Arc<TableDef>, checked_at: Version) -> Result<Box<dyn Load>>;
+    /// Removes what was staged for a batch that is not submitted. Blocks.
+    fn discard(&self, batch: NewBatch);
+    /// The last sequence of a producer.
+    fn producer(&self, name: &str) -> Option<(ProducerMark, Version)>;
+    /// The visible batch that has used a key within the last seven days.
+    fn keyed(&self, key: BatchKey) -> Option<KeyRecord>;
+}

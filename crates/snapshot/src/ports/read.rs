@@ -1,0 +1,44 @@
+//! The port of readers: definitions, snapshots, versions and time.
+//!
+//! Invariants:
+//! - What this port tells is visible, and so durable: nothing above the newest visible version is ever shown.
+//! - No call waits for a sort or a merge; [`Read::wait_visible`] alone waits for an fsync.
+
+use crate::snapshot::{Newer, Snapshot};
+use alluvia_catalog::Catalog;
+use alluvia_types::{Clock, Freshness, Result, TableId, Version};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a statement needs of its snapshot.
+#[derive(Clone, Debug)]
+pub struct Want {
+    /// The freshness asked for.
+    pub freshness: Freshness,
+    /// The answer must include this version: the session's own writes and what it has already read.
+    pub at_least: Version,
+    /// Exactly this version: the snapshot of an open transaction. Overrides the two above.
+    pub exactly: Option<Version>,
+    /// The tables that the statement reads; the stage is chosen for these.
+    pub tables: Vec<TableId>,
+}
+
+/// The database as readers see it.
+pub trait Read: Send + Sync + Debug {
+    /// Where time comes from.
+    fn clock(&self) -> &Arc<dyn Clock>;
+    /// The newest visible definitions.
+    fn catalog(&self) -> Arc<Catalog>;
+    /// Pins a snapshot. Never waits for a sort or a merge.
+    fn snapshot(&self, want: &Want) -> Result<Snapshot>;
+    /// The least version that an answer of this freshness may be of; it is visible.
+    fn required(&self, freshness: Freshness, at_least: Version) -> Version;
+    /// How long ago the first batch above a version became visible; zero when there is none.
+    fn lag(&self, version: Version) -> Duration;
+    /// What came to a table above version `above`, if all of that is still in the tail: its rows above `from`. For
+    /// whoever follows the log; it costs what is new, where a snapshot costs what there is.
+    fn newer(&self, table: TableId, above: Version, from: Version) -> Option<Newer>;
+    /// Returns once `version` is visible.
+    fn wait_visible(&self, version: Version) -> Result<()>;
+}
