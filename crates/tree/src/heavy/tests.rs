@@ -1,6 +1,6 @@
 //! Tests of heavy rows: those written beside those that a pass finds, and beside all values in order of their sizes.
 
-use super::section::written;
+use super::section;
 use super::verify::difference;
 use super::{Heavy, ROWS_PER_HEAVY, SHARE_MIN, encode, find, heavy_rows};
 use crate::estimate::Known;
@@ -158,7 +158,7 @@ fn what_is_written_is_what_a_pass_finds() {
         segment.verify(&table()).expect("verifies");
         for measure in 0..MEASURES {
             let expected = naive(&rows, measure);
-            let stored = written(&segment, measure).expect("reads").expect("it was written");
+            let stored = section::written(&segment, measure).expect("reads").expect("it was written");
             assert_same(&stored, &expected, &segment);
             assert_same(&find(&segment, measure).expect("reads"), &expected, &segment);
             assert_same(&heavy_rows(&segment, measure).expect("reads"), &expected, &segment);
@@ -179,13 +179,13 @@ fn a_segment_without_them_finds_them_in_a_pass() {
         assert!(!segment.rungs().is_empty(), "round {round}");
         segment.verify(&table()).expect("verifies");
         for measure in 0..MEASURES {
-            assert!(written(&segment, measure).expect("reads").is_none());
+            assert!(section::written(&segment, measure).expect("reads").is_none());
             assert_same(&heavy_rows(&segment, measure).expect("reads"), &naive(&rows, measure), &segment);
         }
     }
     let rows = random_rows(&mut random, 4_000);
     let segment = written(&rows, 100);
-    assert!(segment.rungs().is_empty() && written(&segment, 0).expect("reads").is_none());
+    assert!(segment.rungs().is_empty() && section::written(&segment, 0).expect("reads").is_none());
 }
 
 /// Three measures, of which the second has none.
