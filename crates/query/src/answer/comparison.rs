@@ -124,11 +124,11 @@ fn compared<L: Expressions>(expressions: &L, expr: &L::Expr) -> Option<Condition
         PredicateForm::In { of, list, is_negated } => {
             let subject = expressions.subject(of)?;
             let literals = list.iter().map(|literal| expressions.literal(literal)).collect::<Option<Vec<_>>>()?;
-            (subject.is_one_of(literals)?, is_negated)
+            (subject.one_of(literals)?, is_negated)
         }
         PredicateForm::Between { of, low, high, is_negated } => {
             let subject = expressions.subject(of)?;
-            (subject.is_between(expressions.literal(low)?, expressions.literal(high)?)?, is_negated)
+            (subject.between(expressions.literal(low)?, expressions.literal(high)?)?, is_negated)
         }
         PredicateForm::Like { of, pattern, is_negated } => {
             (Condition::Column(column(of)?, Test::Like(expressions.pattern(pattern)?)), is_negated)
@@ -152,7 +152,7 @@ impl Subject {
         }
     }
 
-    fn is_one_of(self, literals: Vec<Literal>) -> Option<Condition> {
+    fn one_of(self, literals: Vec<Literal>) -> Option<Condition> {
         if let Subject::Column(column) = self {
             return Some(Condition::Column(column, Test::In(literals)));
         }
@@ -160,7 +160,7 @@ impl Subject {
         each.collect::<Option<_>>().map(Condition::Any)
     }
 
-    fn is_between(self, low: Literal, high: Literal) -> Option<Condition> {
+    fn between(self, low: Literal, high: Literal) -> Option<Condition> {
         if let Subject::Column(column) = self {
             return Some(Condition::Column(column, Test::Range(Some((low, true)), Some((high, true)))));
         }
