@@ -260,7 +260,8 @@ async fn plans_and_the_index_take_the_stores_clock() {
     let db = Database::open_on(disk, there, dir.path().join("db"), options).expect("opens");
     let (fast, general) = (db.session(), db.session());
     set(&general, &["short_path", "index_rule", "cuboids", "predicate_cache"]).await;
-    let create = "CREATE TABLE seen (at TIMESTAMP NOT NULL, v INT NOT NULL) WITH (dimensions = 'at(at: day)', measures = 'v')";
+    let create =
+        "CREATE TABLE seen (at TIMESTAMP NOT NULL, v INT NOT NULL) WITH (dimensions = 'at(at: day)', measures = 'v')";
     fast.sql(create).await.expect("creates");
     let insert = "INSERT INTO seen VALUES ('2001-09-09 01:46:40', 1), ('2001-09-09 01:46:41', 2)";
     fast.sql(insert).await.expect("inserts");
