@@ -68,7 +68,7 @@ impl Attempts {
         let sender = counted.sender(network, &self.hasher);
         check(&counted.wrong, sender, now)?;
         if !counted.familiar.contains_key(&(network, role)) {
-            counted.pace.admit(role, now)?;
+            counted.rate.admit(role, now)?;
         }
         Ok(count(&mut counted.wrong, sender, role, now))
     }
@@ -81,7 +81,7 @@ impl Attempts {
         let forgiven = forgive(&mut counted.wrong, sender, role);
         // From somewhere familiar they were not counted for the role.
         if counted.welcome(network, role) {
-            counted.pace.forgive(role, forgiven);
+            counted.rate.forgive(role, forgiven);
         }
     }
 }
@@ -107,7 +107,7 @@ enum Sender {
 struct Counted {
     wrong: Wrong,
     /// Of each role, from wherever it has not logged in before.
-    pace: GuessRate,
+    rate: GuessRate,
     /// Where roles have logged in from, by when: the number of log-ins before.
     familiar: HashMap<(IpAddr, u64), u64>,
     log_ins: u64,
@@ -137,7 +137,7 @@ impl Counted {
             known.retain(|_, of_role| of_role.counts(now));
             !known.is_empty()
         });
-        self.pace.drop_forgotten(now);
+        self.rate.drop_forgotten(now);
     }
 
     /// A role has logged in from a network; whether it is the first time.

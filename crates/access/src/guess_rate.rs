@@ -54,12 +54,12 @@ mod tests {
 
     #[test]
     fn a_burst_is_looked_at_and_then_one_at_a_time() {
-        let mut pace = GuessRate::default();
+        let mut rate = GuessRate::default();
         let (start, second) = (Duration::from_secs(1_000), Duration::from_secs(1));
         let mut looked_at = |from: u32, to: u32| {
             let mut times = Vec::new();
             for at in from..to {
-                while pace.admit(7, start + second * at).is_ok() {
+                while rate.admit(7, start + second * at).is_ok() {
                     times.push(at);
                 }
             }
@@ -72,21 +72,21 @@ mod tests {
 
     #[test]
     fn what_was_right_is_given_back_and_what_is_forgotten_takes_no_room() {
-        let (mut pace, now) = (GuessRate::default(), Duration::from_secs(10));
-        while pace.admit(1, now).is_ok() {}
-        pace.admit(2, now).unwrap();
-        let refused = pace.admit(1 + GROUPS, now).unwrap_err();
+        let (mut rate, now) = (GuessRate::default(), Duration::from_secs(10));
+        while rate.admit(1, now).is_ok() {}
+        rate.admit(2, now).unwrap();
+        let refused = rate.admit(1 + GROUPS, now).unwrap_err();
         assert_eq!(
             (refused.kind(), refused.hint().map(|hint| hint.contains("in 3 s"))),
             (ErrorKind::Authentication, Some(true))
         );
-        pace.forgive(1, 2);
-        assert!(pace.admit(1, now).is_ok() && pace.admit(1, now).is_ok() && pace.admit(1, now).is_err());
+        rate.forgive(1, 2);
+        assert!(rate.admit(1, now).is_ok() && rate.admit(1, now).is_ok() && rate.admit(1, now).is_err());
         // Of whom nothing is counted there is nothing to forgive.
-        pace.forgive(3, 1);
-        pace.drop_forgotten(now + EVERY);
-        assert_eq!(pace.0.len(), 1);
-        pace.drop_forgotten(now + EVERY * MOST);
-        assert!(pace.0.is_empty());
+        rate.forgive(3, 1);
+        rate.drop_forgotten(now + EVERY);
+        assert_eq!(rate.0.len(), 1);
+        rate.drop_forgotten(now + EVERY * MOST);
+        assert!(rate.0.is_empty());
     }
 }
