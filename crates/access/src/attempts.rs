@@ -1,10 +1,10 @@
-//! Wrong passwords by where they came from, and by the role whose they should have been.
+//! Counts of wrong passwords, by the network that sent them and by role.
 //!
 //! Invariants:
 //! - Who gives wrong passwords waits, longer each time, and is refused after many. What counts as one sender is a *network*: an address of
 //!   IPv4, also where it comes within one of IPv6, or 64 bits of IPv6, which is the least that anybody is given.
 //! - However many networks guess one role's password, together they get no more guesses than one network may have, after a first
-//!   burst ([`Pace`]).
+//!   burst ([`GuessRate`]).
 //! - A right password forgives the wrong ones of its role and no other's: whoever knows one role's password cannot guess another's by
 //!   logging in between.
 //! - Each role's are forgotten by themselves, whatever else comes from their network meanwhile.
@@ -20,7 +20,7 @@
 //! an owner who comes from somewhere new, while many networks guess at their name, has to try several times, and so has everybody
 //! after a restart. An address of somebody who guesses beside the owner, behind one router, is refused with them, as ever.
 
-use crate::pace::Pace;
+use crate::guess_rate::GuessRate;
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -68,7 +68,7 @@ impl Attempts {
         let sender = counted.sender(network, &self.hasher);
         check(&counted.wrong, sender, now)?;
         if !counted.familiar.contains_key(&(network, role)) {
-            counted.pace.admit(role, now)?;
+            counted.rate.admit(role, now)?;
         }
         Ok(count(&mut counted.wrong, sender, role, now))
     }
@@ -81,7 +81,7 @@ impl Attempts {
         let forgiven = forgive(&mut counted.wrong, sender, role);
         // From somewhere familiar they were not counted for the role.
         if counted.welcome(network, role) {
-            counted.pace.forgive(role, forgiven);
+            counted.rate.forgive(role, forgiven);
         }
     }
 }
@@ -107,7 +107,7 @@ enum Sender {
 struct Counted {
     wrong: Wrong,
     /// Of each role, from wherever it has not logged in before.
-    pace: Pace,
+    rate: GuessRate,
     /// Where roles have logged in from, by when: the number of log-ins before.
     familiar: HashMap<(IpAddr, u64), u64>,
     log_ins: u64,
@@ -137,7 +137,7 @@ impl Counted {
             known.retain(|_, of_role| of_role.counts(now));
             !known.is_empty()
         });
-        self.pace.drop_forgotten(now);
+        self.rate.drop_forgotten(now);
     }
 
     /// A role has logged in from a network; whether it is the first time.
@@ -209,7 +209,7 @@ fn forgive(wrong: &mut Wrong, sender: Sender, role: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pace;
+    use crate::guess_rate;
 
     #[test]
     fn wrong_passwords_make_an_address_wait_and_then_refuse_it() {
@@ -342,7 +342,7 @@ mod tests {
                 Err(error) => refused = Some(error),
             }
         }
-        assert_eq!(looked_at, pace::MOST + 3_600 / 3 - 1);
+        assert_eq!(looked_at, guess_rate::MOST + 3_600 / 3 - 1);
         let refused = refused.unwrap();
         assert!(refused.message().contains("too many wrong passwords"), "{refused}");
         let now = second * 3_600;
@@ -355,7 +355,7 @@ mod tests {
         }
         assert!(attempts.admit(home, "ada", now).is_err(), "its own bound holds");
         // From elsewhere it is whoever comes first, each time that one may.
-        let later = now + pace::EVERY;
+        let later = now + guess_rate::EVERY;
         assert!(attempts.admit(new, "ada", later).is_ok() && attempts.admit(stranger(5), "ada", later).is_err());
         attempts.right(new, "ada");
         assert!(attempts.admit(stranger(5), "ada", later).is_ok(), "what was right is not counted");

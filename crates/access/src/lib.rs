@@ -1,5 +1,5 @@
-//! Who may connect, whatever the protocol: users, roles of the database and what is known of their passwords, wrong passwords by
-//! network and role, certificates, which addresses may be listened on, and how; places of connections, and how servers end.
+//! Access to servers of every protocol: users and roles with their password verifiers, counts of wrong passwords, certificates,
+//! listening, the bound on open connections, cancelling, and how servers stop.
 //!
 //! Invariants:
 //! - A password is never kept, only a verifier from which it cannot be had; what is compared is compared in constant time.
@@ -7,28 +7,28 @@
 //! - No server listens where other machines can reach it unless clients must log in, over TLS (`check_address`).
 
 mod attempts;
-mod basic;
+mod basic_auth;
+mod cancellation;
 mod directory;
-mod door;
-mod listening;
-mod pace;
+mod guess_rate;
+mod listener;
+mod open_connections;
+mod password_login;
 mod passwords;
-mod places;
 mod scram;
 mod stopping;
-mod timed;
 mod tls;
-mod work;
+mod write_timeout;
 
 pub use attempts::Attempts;
-pub use basic::credentials;
+pub use basic_auth::credentials;
+pub use cancellation::{gone, watched};
 pub use directory::{Directory, LogIn};
-pub use door::{Door, Shown, Turned};
-pub use listening::Listener;
+pub use listener::Listener;
+pub use open_connections::{Busy, ConnectionSlot, OpenConnections};
+pub use password_login::{LogInAttempt, PasswordLogin, Rejected};
 pub use passwords::{Access, Passwords};
-pub use places::{Busy, ConnectionSlot, Places};
 pub use scram::{Decoys, Exchange, MECHANISM, Verifier, random_password};
 pub use stopping::{Stopping, reached, stop};
-pub use timed::Timed;
 pub use tls::{Tls, check_address};
-pub use work::{gone, watched};
+pub use write_timeout::WriteTimeout;

@@ -1,4 +1,4 @@
-//! Who may connect: users of a file, and roles of a database.
+//! Users who may connect: those of a passwords file, and roles of a database.
 //!
 //! Invariant: no verifier that must not be worked out ([`Verifier::check`]) gets any further than this. The file is read and written as
 //! it is, and the database keeps what it was given; but whoever has such a verifier has no password.
@@ -74,11 +74,6 @@ impl Passwords {
         Passwords { directory: Some(directory), ..self }
     }
 
-    /// The database's roles, if there are any to ask for.
-    pub fn directory(&self) -> Option<&Arc<dyn Directory>> {
-        self.directory.as_ref()
-    }
-
     /// The users of the file.
     pub fn users(&self) -> impl Iterator<Item = &str> {
         self.users.keys().map(String::as_str)
@@ -120,7 +115,7 @@ impl Passwords {
     }
 
     /// The verifier of a user of the file.
-    pub fn get(&self, user: &str) -> Option<&Verifier> {
+    pub(crate) fn get(&self, user: &str) -> Option<&Verifier> {
         self.users.get(user)
     }
 }

@@ -78,7 +78,7 @@ impl Verifier {
     }
 
     /// Whether it is this password's; compared in constant time.
-    pub fn is_of(&self, password: &str) -> bool {
+    pub(crate) fn is_of(&self, password: &str) -> bool {
         let other = Verifier::with(password, &self.salt, self.iterations);
         is_same(&other.stored_key, &self.stored_key)
     }
@@ -100,7 +100,7 @@ impl Verifier {
     }
 
     /// Refuses one that must not be worked out.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let refused = |what: String| {
             Err(Error::new(ErrorKind::InvalidSetting, format!("the verifier of the password has {what}"))
                 .with_hint("set the password itself, or a verifier within these bounds"))

@@ -1,4 +1,4 @@
-//! Being told to stop, and how a server ends: what servers of every protocol do alike.
+//! Stopping a server of any protocol: the signal to stop, and the steps to its end.
 //!
 //! Invariants:
 //! - Who runs nothing ends at once; statements have a time to finish, are then cancelled, and are waited for.

@@ -1,4 +1,4 @@
-//! Certificates, and where a server may listen.
+//! TLS: certificates of a server, and the addresses on which a server may listen without TLS.
 
 use crate::passwords::Access;
 use alluvia_types::{Error, ErrorKind, Result};

@@ -25,7 +25,7 @@ const SUMS: &str = "count(*), sum(price), avg(quantity), min(city), max(item)";
 
 pub async fn run(args: &SampleArgs, fraction: f64, scratch: &Path, options: DatabaseOptions) -> Anything<Value> {
     let data = Data { rows: args.rows, zipf: 0, correlated: false };
-    let file = data.parquet(&args.places.data)?;
+    let file = data.parquet(&args.folders.data)?;
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?;
     let db = Database::open_with(scratch, options)?;
     let (whole, drawn) = (db.session(), db.session());

@@ -3,7 +3,7 @@
 
 use crate::machine::percentile;
 use crate::retail::{Retail, create};
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_snapshot::Admin;
 use alluvia_types::Stage;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 #[derive(Args)]
 pub struct FreshnessArgs {
     #[command(flatten)]
-    places: Places,
+    folders: Folders,
     /// Rows that arrive in a second.
     #[arg(long, default_value_t = 210_000)]
     rate: u64,
@@ -33,7 +33,7 @@ const QUESTION: &str = "SELECT country, count(*), sum(price) FROM retail WHERE c
 const BATCH_ROWS: u64 = 2_000;
 
 pub async fn run(args: FreshnessArgs) -> Anything<Value> {
-    let scratch = tempfile::tempdir_in(&args.places.data)?;
+    let scratch = tempfile::tempdir_in(&args.folders.data)?;
     let db = Arc::new(Database::open_with(scratch.path().join("db"), DatabaseOptions::default())?);
     db.session().sql(&create("retail")).await?;
     let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -77,8 +77,8 @@ pub async fn run(args: FreshnessArgs) -> Anything<Value> {
         "queries": queries,
         "staleness_s": { "at_s": staleness.at, "sorted": staleness.sorted, "merged": staleness.merged },
     });
-    std::fs::write(args.places.data.join("freshness.json"), figures.to_string())?;
-    let svg = args.places.data.join("freshness.svg");
+    std::fs::write(args.folders.data.join("freshness.json"), figures.to_string())?;
+    let svg = args.folders.data.join("freshness.svg");
     std::fs::write(&svg, draw(&queries, &staleness))?;
     eprintln!("drawn: {}", svg.display());
     Ok(figures)

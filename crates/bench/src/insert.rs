@@ -3,7 +3,7 @@
 //! machine leaves of writers / fsync time.
 
 use crate::machine::{median, percentile};
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_storage::{Disk, RealDisk, SlowSync, WatchedDisk};
 use alluvia_types::SystemClock;
@@ -34,7 +34,7 @@ enum Way {
 #[derive(Args)]
 pub struct InsertArgs {
     #[command(flatten)]
-    places: Places,
+    folders: Folders,
     /// Writers at once.
     #[arg(long, default_value_t = 64)]
     writers: usize,
@@ -49,7 +49,7 @@ pub async fn run(args: InsertArgs) -> Anything<Value> {
         Arc::new(WatchedDisk::new(Arc::clone(&real), Arc::new(SlowSync(Duration::from_millis(1)))));
     let mut figures = json!({ "bench": "insert", "writers": args.writers });
     for (name, disk) in [("real_disk", real), ("sync_1ms", slow)] {
-        let scratch = tempfile::tempdir_in(&args.places.data)?;
+        let scratch = tempfile::tempdir_in(&args.folders.data)?;
         let [sync_s, in_place_s] = fsync_times(disk.as_ref(), scratch.path())?;
         let (bound, bound_in_place) = (args.writers as f64 / sync_s, args.writers as f64 / in_place_s);
         figures[name] = json!({ "fsync_ms": sync_s * 1e3, "fsync_in_place_ms": in_place_s * 1e3 });

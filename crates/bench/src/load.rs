@@ -2,9 +2,9 @@
 //! `--without` beside tables of ours that have no ladders, and neither ladders nor an index.
 
 use crate::machine::{median, resident};
-use crate::peer::python;
+use crate::python_peer::python;
 use crate::retail::{create, parquet_file};
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use alluvia_node::{Database, DatabaseOptions, parse_bytes};
 use clap::Args;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use std::time::Instant;
 #[derive(Args)]
 pub struct LoadArgs {
     #[command(flatten)]
-    places: Places,
+    folders: Folders,
     /// Rows of the file.
     #[arg(long, default_value_t = 20_000_000)]
     rows: u64,
@@ -54,7 +54,7 @@ with tempfile.TemporaryDirectory(dir=folder) as scratch:
 ";
 
 pub async fn run(args: LoadArgs) -> Anything<Value> {
-    let file = parquet_file(&args.places.data, args.rows)?;
+    let file = parquet_file(&args.folders.data, args.rows)?;
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
     let kinds: &[Has] =
         if args.without { &[Has::Everything, Has::NoLadders, Has::NoIndex] } else { &[Has::Everything] };
@@ -65,7 +65,7 @@ pub async fn run(args: LoadArgs) -> Anything<Value> {
         // Each is the first in turn, so that none always finds the machine as another left it.
         for at in 0..kinds.len() {
             let (has, sorted, merged) = &mut loaded[(turn + at) % kinds.len()];
-            let scratch = tempfile::tempdir_in(&args.places.data)?;
+            let scratch = tempfile::tempdir_in(&args.folders.data)?;
             let turned = ours(&args, &file, scratch.path(), *has).await?;
             eprintln!("turn {turn}: {} sorted {:.2} s, merged {:.2} s", has.name(), turned.sorted, turned.merged);
             sorted.push(turned.sorted);
@@ -76,8 +76,8 @@ pub async fn run(args: LoadArgs) -> Anything<Value> {
             }
         }
         if !args.alone {
-            let folder = args.places.data.to_str().ok_or("the data folder's path is not UTF-8")?;
-            let answer = python(&args.places, DUCKDB, &[&file, folder])?;
+            let folder = args.folders.data.to_str().ok_or("the data folder's path is not UTF-8")?;
+            let answer = python(&args.folders, DUCKDB, &[&file, folder])?;
             let seconds = answer["seconds"].as_f64().ok_or("the peer printed no time")?;
             version = answer["version"].clone();
             eprintln!("turn {turn}: DuckDB {seconds:.2} s");
@@ -153,7 +153,7 @@ async fn ours(args: &LoadArgs, file: &str, scratch: &Path, has: Has) -> Anything
     session.sql("CALL alluvia.merge()").await?;
     let merged = start.elapsed().as_secs_f64();
     let bytes = alluvia_snapshot::Admin::segments(db.core().as_ref()).iter().map(|meta| meta.bytes()).sum();
-    let shares = crate::shares::print(&db).await?;
+    let shares = crate::file_shares::print(&db).await?;
     drop(session);
     drop(db);
     let start = Instant::now();

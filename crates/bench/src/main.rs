@@ -6,22 +6,22 @@
 mod boxes;
 mod cells;
 mod curves;
+mod file_shares;
 mod fraction;
 mod freshness;
 mod insert;
+mod interval_trials;
 mod load;
 mod machine;
 mod mixed;
-mod peer;
+mod python_peer;
 mod retail;
 mod sample;
 mod servers;
-mod shares;
 mod skip;
 mod star;
 mod thin;
 mod tpch;
-mod trials;
 mod wire;
 
 use alluvia_allocator::keep_freed_memory;
@@ -68,9 +68,9 @@ enum Bench {
     Tpch(tpch::TpchArgs),
 }
 
-/// Where peers and data are.
+/// The folders of peers and data.
 #[derive(Args, Clone, Debug)]
-pub struct Places {
+pub struct Folders {
     /// A Python virtual environment with the peers.
     #[arg(long)]
     pub venv: PathBuf,
@@ -82,7 +82,7 @@ pub struct Places {
     pub loaded: Option<PathBuf>,
 }
 
-impl Places {
+impl Folders {
     /// Where Alluvia has the rows of a file: in a folder of that file's name that is kept, or in one of `scratch`.
     pub fn table(&self, scratch: &Path, file: &str) -> PathBuf {
         match (&self.loaded, Path::new(file).file_stem()) {

@@ -9,7 +9,7 @@ use crate::boxes::peers::{FILES, Peer};
 use crate::boxes::questions::{Bin, Generator, Question};
 use crate::machine::percentile;
 use crate::retail::{Retail, write_once};
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use alluvia_node::{Database, DatabaseOptions, parse_bytes};
 use alluvia_query::Prepared;
 use arrow::compute::concat_batches;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 #[derive(Args)]
 pub struct MixedArgs {
     #[command(flatten)]
-    places: Places,
+    folders: Folders,
     /// Rows in place before.
     #[arg(long, default_value_t = 20_000_000)]
     rows: u64,
@@ -61,23 +61,23 @@ const BATCHES: usize = 64;
 
 pub async fn run(args: MixedArgs) -> Anything<Value> {
     let data = Data { rows: args.rows, zipf: 0, correlated: false };
-    let file = data.parquet(&args.places.data)?;
+    let file = data.parquet(&args.folders.data)?;
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
-    let scratch = tempfile::tempdir_in(&args.places.data)?;
+    let scratch = tempfile::tempdir_in(&args.folders.data)?;
     let mut options = DatabaseOptions::default();
     if let Some(limit) = &args.memory_limit {
         options.memory_limit_bytes = parse_bytes(limit)?;
     }
-    let table = args.places.table(scratch.path(), &file);
+    let table = args.folders.table(scratch.path(), &file);
     let (mut loaded, mut load_s) = (table.clone(), None);
-    if args.places.loaded.is_some() {
+    if args.folders.loaded.is_some() {
         // Rows are added to a copy.
         load_s = Some(Ours::load(&table, &file, args.rows, options.clone()).await?.load_s);
         loaded = scratch.path().join("db");
         copy_folder(&table, &loaded)?;
     }
     let ours = Ours::load(&loaded, &file, args.rows, options).await?;
-    let mut peer = Peer::start(&FILES, &args.places, &file, scratch.path(), args.rows)?;
+    let mut peer = Peer::start(&FILES, &args.folders, &file, scratch.path(), args.rows)?;
     let mut generator = Generator::new(args.seed, &data, usize::MAX);
     let each = (args.queries / Bin::ALL.len()).max(1);
     let questions = generator.questions(each, |sql| Ok(peer.ask(sql, false)?.1))?;
@@ -129,7 +129,7 @@ pub async fn run(args: MixedArgs) -> Anything<Value> {
         Some(ingested) => format!("{file}\n{ingested}"),
         None => file,
     };
-    let mut peer = Peer::start(&FILES, &args.places, &files, scratch.path(), rows)?;
+    let mut peer = Peer::start(&FILES, &args.folders, &files, scratch.path(), rows)?;
     for question in &questions {
         let reference = peer.ask(&question.sql, false)?.1;
         let prepared = ours.prepare(question)?;

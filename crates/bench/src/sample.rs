@@ -1,5 +1,5 @@
 //! `sample`: estimates within an error beside cold exact answers, over boxes of at least a million rows; and how often intervals hold
-//! ([`crate::trials`]). With `--fraction`, also scans of a share of the rows ([`crate::fraction`]).
+//! ([`crate::interval_trials`]). With `--fraction`, also scans of a share of the rows ([`crate::fraction`]).
 //!
 //! Both sessions leave cuboids alone, and ask in turns after one pass that warms them. A box that is answered exactly all the same counts
 //! as it is: what is promised is never to be slower.
@@ -9,7 +9,7 @@ use crate::boxes::data::Data;
 use crate::boxes::ours::Ours;
 use crate::boxes::questions::{Bin, Generator, Question};
 use crate::machine::median;
-use crate::{Anything, Places, fraction, trials};
+use crate::{Anything, Folders, fraction, interval_trials};
 use alluvia_node::{DatabaseOptions, parse_bytes};
 use alluvia_query::{Prepared, Session};
 use arrow::array::{ArrayRef, AsArray};
@@ -21,7 +21,7 @@ use std::time::Instant;
 #[derive(Args)]
 pub struct SampleArgs {
     #[command(flatten)]
-    pub places: Places,
+    pub folders: Folders,
     /// Rows of the table.
     #[arg(long, default_value_t = 20_000_000)]
     pub rows: u64,
@@ -90,7 +90,7 @@ impl Measured {
 }
 
 pub async fn run(args: SampleArgs) -> Anything<Value> {
-    let scratch = tempfile::tempdir_in(&args.places.data)?;
+    let scratch = tempfile::tempdir_in(&args.folders.data)?;
     let mut options = DatabaseOptions::default();
     if let Some(limit) = &args.memory_limit {
         options.memory_limit_bytes = parse_bytes(limit)?;
@@ -106,8 +106,9 @@ pub async fn run(args: SampleArgs) -> Anything<Value> {
         figures["fraction"] = fraction::run(&args, share, &scratch.path().join("fraction"), options.clone()).await?;
     }
     if args.trials > 0 {
-        figures["lognormal"] = trials::lognormal(&args, &scratch.path().join("lognormal"), options.clone()).await?;
-        figures["completejourney"] = trials::journey(&args, &scratch.path().join("journey"), options).await?;
+        figures["lognormal"] =
+            interval_trials::lognormal(&args, &scratch.path().join("lognormal"), options.clone()).await?;
+        figures["completejourney"] = interval_trials::journey(&args, &scratch.path().join("journey"), options).await?;
     }
     Ok(figures)
 }
@@ -115,9 +116,9 @@ pub async fn run(args: SampleArgs) -> Anything<Value> {
 /// Estimates beside exact answers.
 async fn boxes(args: &SampleArgs, scratch: &Path, options: DatabaseOptions, figures: &mut Value) -> Anything<()> {
     let data = Data { rows: args.rows, zipf: 0, correlated: false };
-    let file = data.parquet(&args.places.data)?;
+    let file = data.parquet(&args.folders.data)?;
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
-    let ours = Ours::load(&args.places.table(scratch, &file), &file, args.rows, options).await?;
+    let ours = Ours::load(&args.folders.table(scratch, &file), &file, args.rows, options).await?;
     let (exact, near) = (ours.db().session(), ours.db().session());
     for session in [&exact, &near] {
         session.sql("SET cuboids = off").await?;

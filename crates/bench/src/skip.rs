@@ -3,7 +3,7 @@
 
 use crate::machine::median;
 use crate::tpch::{TABLES, generate};
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use arrow::util::pretty::pretty_format_batches;
@@ -14,7 +14,7 @@ use std::time::Instant;
 #[derive(Args)]
 pub struct SkipArgs {
     #[command(flatten)]
-    places: Places,
+    folders: Folders,
     /// Scale factor.
     #[arg(long, default_value_t = 1.0)]
     sf: f64,
@@ -79,8 +79,8 @@ async fn ask(session: &Session, sql: &str) -> Anything<Run> {
 }
 
 pub async fn run(args: SkipArgs) -> Anything<Value> {
-    let folder = generate(&args.places, args.sf)?;
-    let scratch = tempfile::tempdir_in(&args.places.data)?;
+    let folder = generate(&args.folders, args.sf)?;
+    let scratch = tempfile::tempdir_in(&args.folders.data)?;
     let db = Database::open_with(scratch.path().join("db"), DatabaseOptions::default())?;
     let (session, without) = (db.session(), db.session());
     without.sql("SET predicate_cache = off").await?;

@@ -2,8 +2,8 @@
 
 use crate::cells::equal;
 use crate::machine::median;
-use crate::peer::python;
-use crate::{Anything, Places};
+use crate::python_peer::python;
+use crate::{Anything, Folders};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use arrow::record_batch::RecordBatch;
@@ -17,7 +17,7 @@ use std::time::Instant;
 #[derive(Args)]
 pub struct TpchArgs {
     #[command(flatten)]
-    places: Places,
+    folders: Folders,
     /// Scale factor.
     #[arg(long, default_value_t = 1.0)]
     sf: f64,
@@ -98,8 +98,8 @@ print(json.dumps({'version': duckdb.__version__, 'queries': out}))
 ";
 
 pub async fn run(args: TpchArgs) -> Anything<Value> {
-    let folder = generate(&args.places, args.sf)?;
-    let scratch = tempfile::tempdir_in(&args.places.data)?;
+    let folder = generate(&args.folders, args.sf)?;
+    let scratch = tempfile::tempdir_in(&args.folders.data)?;
     let db = Database::open_with(scratch.path().join("db"), DatabaseOptions::default())?;
     let session = db.session();
     let start = Instant::now();
@@ -122,7 +122,7 @@ pub async fn run(args: TpchArgs) -> Anything<Value> {
     std::fs::write(&texts, serde_json::to_string(&QUERIES)?)?;
     let folder = folder.to_str().ok_or("a path is not UTF-8")?;
     let turns = args.turns.to_string();
-    let peer = python(&args.places, DUCKDB, &[folder, &turns, texts.to_str().ok_or("a path is not UTF-8")?])?;
+    let peer = python(&args.folders, DUCKDB, &[folder, &turns, texts.to_str().ok_or("a path is not UTF-8")?])?;
 
     let (mut ours, mut theirs, mut ducks, mut wrong) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (at, query) in QUERIES.iter().enumerate() {
@@ -174,11 +174,11 @@ async fn ask(session: &Session, query: &str) -> Anything<Vec<RecordBatch>> {
 }
 
 /// The tables as Parquet, made where they are missing.
-pub fn generate(places: &Places, sf: f64) -> Anything<PathBuf> {
-    let folder = places.data.join(format!("tpch-{sf}"));
+pub fn generate(folders: &Folders, sf: f64) -> Anything<PathBuf> {
+    let folder = folders.data.join(format!("tpch-{sf}"));
     if !folder.join("lineitem.parquet").exists() {
         std::fs::create_dir_all(&folder)?;
-        let tool = places.venv.join("bin").join("tpchgen-cli");
+        let tool = folders.venv.join("bin").join("tpchgen-cli");
         let status = Command::new(tool)
             .args(["parquet", "--scale-factor", &sf.to_string(), "--output-dir"])
             .arg(&folder)

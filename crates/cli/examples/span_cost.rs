@@ -1,4 +1,4 @@
-//! What spans cost a short statement: `cargo run --example span_cost [STATEMENTS]`.
+//! The cost of spans in a short statement: `cargo run --example span_cost [STATEMENTS]`.
 //!
 //! Three processes in turns, each with a database of its own and one session in it, which asks the same aggregate again and again, answered
 //! from memory: *off* makes no spans, as a server without `otlp_endpoint`; *unsent* makes them and sends none (`otlp_share = 0`); *sent*

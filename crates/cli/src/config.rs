@@ -5,12 +5,11 @@
 //! - One table names the settings; an unknown name in the file is an error, one in the environment a warning.
 //! - Where each value came from is known, and `alluvia config` prints it, also of values that are refused. No value is a secret: passwords are in files.
 
-use crate::{note, say, settings};
+use crate::note;
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use clap::Args;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// Name, default, what it is.
@@ -167,7 +166,8 @@ impl fmt::Display for Origin {
 /// All settings with their values.
 #[derive(Clone, Debug)]
 pub struct Config {
-    values: Vec<(&'static str, String, Origin)>,
+    /// The name, value and origin of each setting, in the order of [`SETTINGS`].
+    pub values: Vec<(&'static str, String, Origin)>,
 }
 
 fn wrong(message: String) -> Error {
@@ -348,19 +348,6 @@ fn parse_duration(text: &str) -> Option<Duration> {
         "h" => Duration::from_secs(number.checked_mul(3_600)?),
         _ => return None,
     })
-}
-
-/// `alluvia config`: every setting, its value, and where that came from; then what of it no server would start with, as an error.
-pub fn run(args: &ConfigArgs) -> Result<ExitCode> {
-    let config = Config::load(args)?;
-    let width = |of: &dyn Fn(&(&'static str, String, Origin)) -> usize| config.values.iter().map(of).max().unwrap_or(0);
-    let (names, values) = (width(&|row| row.0.len()), width(&|row| row.1.len()));
-    for ((name, value, origin), (_, _, what)) in config.values.iter().zip(SETTINGS) {
-        say(&format!("{name:names$}  {value:values$}  [{origin}]  {what}\n"))?;
-    }
-    // Behind the list, which tells where a wrong value came from.
-    settings::check(&config)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

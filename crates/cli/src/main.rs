@@ -10,6 +10,7 @@
 mod cancel;
 mod check;
 mod config;
+mod config_listing;
 mod demo;
 mod load;
 mod notify;
@@ -136,7 +137,7 @@ fn main() -> ExitCode {
             Command::Verify(args) => verify::run(args).await,
             Command::Serve(args) => serve::run(*args).await,
             Command::Cancel(args) => cancel::run(*args).await,
-            Command::Config(args) => config::run(&args),
+            Command::Config(args) => config_listing::run(&args),
             Command::Demo(args) => demo::run(args).await,
         }
     });

@@ -1,4 +1,4 @@
-//! What a server is told by its settings.
+//! Settings of `alluvia serve`, read as options of the database and of its servers.
 //!
 //! Invariants:
 //! - Every setting is read here or in [`Config`], and [`check`] reads all of them: what it lets pass is refused later only for what the

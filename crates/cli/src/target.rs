@@ -1,4 +1,4 @@
-//! Which server is meant, and how it is to be spoken to: over Flight SQL, by what `alluvia.connect` of Python takes, too.
+//! The target of a connection: which server, and how it is spoken to: over Flight SQL, by what `alluvia.connect` of Python takes, too.
 //!
 //! Invariants:
 //! - A host without a scheme is spoken to within TLS, unless it is this machine itself: `alluvia serve` listens to other machines with

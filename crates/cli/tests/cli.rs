@@ -1,7 +1,7 @@
 //! The command line as users meet it: processes, pipes, exit codes.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
-mod ending;
+mod ctrl_c;
 mod loads;
 mod remote;
 mod shell;

@@ -11,23 +11,23 @@
 //! What the server offers beside Flight SQL, to any client that asks for it, is in `docs/OPERATIONS.md`: bounds of estimates as columns,
 //! refinements, versions and numbers of batches, the state of a session, cancelling what it runs.
 
-mod statement_status;
-
 mod answer;
 mod connection;
 mod failure;
 mod ingest;
 mod prepared;
+mod prepared_handles;
 mod refine;
 mod session;
 mod socket;
+mod statement_status;
 
 /// Trust in servers' certificates.
 pub mod tls;
 
-pub use crate::statement_status::{StatementStatus, Used};
 pub use answer::{Answer, Bounds, Estimate};
 pub use connection::{Connection, Target};
 pub use ingest::{Ingested, Number};
 pub use refine::{Refinement, Refinements, Refining};
 pub use session::{Session, State};
+pub use statement_status::{StatementStatus, Used};

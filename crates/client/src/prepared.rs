@@ -17,24 +17,13 @@ use arrow_flight::sql::{
 };
 use bytes::Bytes;
 use futures::stream;
-use parking_lot::Mutex;
 use prost::Message;
-use std::collections::HashMap;
 
-/// Statements that are kept, and the longest text of one.
-const KEPT_MAX: usize = 64;
+/// The longest text of a statement that is kept.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Actions of Flight SQL.
 const CREATE: &str = "CreatePreparedStatement";
 const FORGET: &str = "ClosePreparedStatement";
-
-/// The prepared statements of a session.
-#[derive(Default)]
-pub(crate) struct Prepared {
-    turn: tokio::sync::Mutex<()>,
-    /// The server's handles, by text.
-    kept: Mutex<HashMap<String, Bytes>>,
-}
 
 impl Session {
     /// Runs one statement with the values of one row: column i has that of parameter $i+1.
@@ -90,32 +79,5 @@ impl Session {
     async fn forget(&self, handle: Bytes) {
         let asked = ActionClosePreparedStatementRequest { prepared_statement_handle: handle };
         let _ = self.act(FORGET, asked.as_any().encode_to_vec().into()).await;
-    }
-}
-
-impl Prepared {
-    /// Keeps a handle; gives one that had to make room.
-    fn keep(&self, sql: &str, handle: Bytes) -> Option<Bytes> {
-        let mut kept = self.kept.lock();
-        let evicted = match kept.len() < KEPT_MAX {
-            true => None,
-            false => kept.keys().next().cloned().and_then(|any| kept.remove(&any)),
-        };
-        kept.insert(sql.to_owned(), handle);
-        evicted
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn so_many_are_kept_and_the_rest_are_given_up() {
-        let prepared = Prepared::default();
-        let handles: Vec<Bytes> = (0..KEPT_MAX + 10).map(|at| at.to_string().into()).collect();
-        let evicted = handles.iter().filter_map(|handle| prepared.keep(&format!("SELECT {handle:?}"), handle.clone()));
-        assert_eq!(evicted.count(), 10);
-        assert_eq!(prepared.kept.lock().len(), KEPT_MAX);
     }
 }

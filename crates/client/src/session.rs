@@ -8,7 +8,7 @@
 
 use crate::answer::Answer;
 use crate::failure::{not_understood, of_status};
-use crate::prepared::Prepared;
+use crate::prepared_handles::PreparedHandles;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::Schema;
 use arrow_flight::flight_service_client::FlightServiceClient;
@@ -103,7 +103,7 @@ pub struct State {
 pub struct Session {
     pub(crate) client: FlightServiceClient<Channel>,
     authorization: AsciiMetadataValue,
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: PreparedHandles,
     is_lost: AtomicBool,
 }
 
@@ -122,7 +122,8 @@ pub(crate) fn authorization(text: &str) -> Result<AsciiMetadataValue> {
 
 impl Session {
     pub(crate) fn begin(client: FlightServiceClient<Channel>, authorization: AsciiMetadataValue) -> Arc<Session> {
-        let session = Session { client, authorization, prepared: Prepared::default(), is_lost: AtomicBool::new(false) };
+        let session =
+            Session { client, authorization, prepared: PreparedHandles::default(), is_lost: AtomicBool::new(false) };
         let session = Arc::new(session);
         tokio::spawn(touching(Arc::downgrade(&session)));
         session

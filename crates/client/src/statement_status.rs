@@ -1,4 +1,4 @@
-//! What the server tells of a statement beside its rows: at first in the schema's metadata, then, complete, with the last message.
+//! The status of a statement, told by the server beside the rows: at first in the schema's metadata, then, complete, with the last message.
 
 use crate::failure::not_understood;
 use alluvia_types::Result;

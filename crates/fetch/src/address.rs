@@ -1,4 +1,4 @@
-//! Which addresses are the public internet's.
+//! Public addresses: those of the public internet.
 //!
 //! Invariant: what is not known to be public is not. An address within another (IPv4 in IPv6, by mapping or translation) is judged as the
 //! one that it leads to.

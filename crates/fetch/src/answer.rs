@@ -1,10 +1,11 @@
-//! What a host answers: the file, the rest of it, or the way to it.
+//! Answers of hosts: the file, the rest of it, or a redirect.
 //!
 //! Invariant: a body is whole or said to be cut: it has the length that was announced, or came up to its last chunk. It is never taken
 //! beyond the bound.
 
-use crate::fetcher::{Fetcher, shown};
-use crate::so_far::SoFar;
+use crate::fetcher::Fetcher;
+use crate::partial_download::PartialDownload;
+use crate::url_text::shown;
 use alluvia_types::{Error, ErrorKind, Result};
 use bytes::Buf;
 use http_body_util::BodyExt;
@@ -53,14 +54,14 @@ impl Fetcher {
         &self,
         url: &Url,
         answer: Response<Incoming>,
-        so_far: &mut SoFar,
+        partial: &mut PartialDownload,
         into: &mut dyn Write,
     ) -> Result<Taken> {
         let status = answer.status();
         let mut passed = match status {
-            StatusCode::OK => so_far.whole(url, &answer)?,
-            StatusCode::PARTIAL_CONTENT if so_far.bytes > 0 => so_far.part(url, &answer).map(|()| 0)?,
-            StatusCode::RANGE_NOT_SATISFIABLE if so_far.bytes > 0 => return Err(so_far.changed(url)),
+            StatusCode::OK => partial.whole(url, &answer)?,
+            StatusCode::PARTIAL_CONTENT if partial.bytes > 0 => partial.part(url, &answer).map(|()| 0)?,
+            StatusCode::RANGE_NOT_SATISFIABLE if partial.bytes > 0 => return Err(partial.changed(url)),
             status if passes(status) => return Ok(Taken::Cut(refused(url, status))),
             _ => return Err(refused(url, status)),
         };
@@ -78,35 +79,35 @@ impl Fetcher {
                 .with_hint("a file that was cut could not be told from a whole one; the host must send Content-Length, or chunks"));
         }
         let bytes_max = self.rules.bytes_max;
-        if so_far.total.is_some_and(|bytes| bytes > bytes_max) {
+        if partial.total.is_some_and(|bytes| bytes > bytes_max) {
             return Err(too_large(url, bytes_max));
         }
         let mut body = answer.into_body();
         let cut = |what: String| Ok(Taken::Cut(Error::new(ErrorKind::Io, format!("{} {what}", shown(url)))));
         loop {
             let Ok(frame) = timeout(self.rules.waits.silence, body.frame()).await else {
-                return cut(format!("stopped coming after {} bytes", so_far.bytes));
+                return cut(format!("stopped coming after {} bytes", partial.bytes));
             };
             let frame = match frame {
                 None => break,
-                Some(Err(error)) => return cut(format!("was cut after {} bytes: {error}", so_far.bytes)),
+                Some(Err(error)) => return cut(format!("was cut after {} bytes: {error}", partial.bytes)),
                 Some(Ok(frame)) => frame,
             };
             let Ok(mut data) = frame.into_data() else { continue };
             let known = passed.min(data.len() as u64);
             passed -= known;
             data.advance(known as usize);
-            so_far.bytes += data.len() as u64;
-            if so_far.bytes > bytes_max {
+            partial.bytes += data.len() as u64;
+            if partial.bytes > bytes_max {
                 return Err(too_large(url, bytes_max));
             }
             into.write_all(&data).map_err(|error| Error::io("a temporary file", "writing", &error))?;
         }
-        match so_far.total {
-            Some(total) if so_far.bytes < total => cut(format!("was cut after {} of {total} bytes", so_far.bytes)),
-            Some(total) if so_far.bytes > total => Err(so_far.changed(url)),
+        match partial.total {
+            Some(total) if partial.bytes < total => cut(format!("was cut after {} of {total} bytes", partial.bytes)),
+            Some(total) if partial.bytes > total => Err(partial.changed(url)),
             // All of it is less than what came before.
-            _ if passed > 0 => Err(so_far.changed(url)),
+            _ if passed > 0 => Err(partial.changed(url)),
             _ => Ok(Taken::Whole),
         }
     }

@@ -1,4 +1,4 @@
-//! Whom TLS believes: the certificates of a file in PEM.
+//! Certificates of the authorities that TLS trusts, from a file in PEM.
 //!
 //! Invariant: without a certificate that can be used there is no TLS, rather than one that believes everybody. The file is read for each
 //! fetch, so that what the system renews is known at once.

@@ -1,4 +1,4 @@
-//! What a URL names, over HTTP/1.1, from the hosts that may be asked and no others.
+//! Files of URLs over HTTP/1.1, from the hosts that may be asked and no others.
 //!
 //! Invariants:
 //! - With rules, no byte is sent to a host that they do not name, nor to an address that is not the public internet's unless they say so.
@@ -6,7 +6,7 @@
 //!   cannot give a harmless address to the check and another to the connection. A proxy is asked for that address, too.
 //! - Where an answer leads elsewhere, that is checked as the first URL was; never from https to http, and not for ever.
 //! - A body that ends early is gone on with from where it was cut, where its host lets the rest be known to be of the same file
-//!   (`so_far`), a few times; else it is an error, as is a file that has changed meanwhile. A body whose end cannot be told from its
+//!   (`partial_download`), a few times; else it is an error, as is a file that has changed meanwhile. A body whose end cannot be told from its
 //!   being cut is not taken.
 //! - Nothing waits for ever: connecting, the head of an answer and every silence within a body have their time, and whoever waits here can
 //!   be stopped.
@@ -19,11 +19,17 @@ mod certificates;
 mod connection;
 mod fetcher;
 mod hosts;
+mod partial_download;
 mod proxy;
-mod so_far;
+mod request;
+mod rules;
+mod tunnel;
+mod url_text;
+mod whole_file;
 
 pub use address::is_public;
 pub use certificates::SYSTEM_CERTIFICATES;
-pub use fetcher::{Again, Fetcher, Resolve, Rules, Waits};
+pub use fetcher::{Fetcher, Resolve};
 pub use hosts::Hosts;
 pub use proxy::Proxy;
+pub use rules::{Again, Rules, Waits};

@@ -1,4 +1,4 @@
-//! What statements give, whichever back gave it: rows, bounds of what is estimated in them, and what is told beside them.
+//! Answers of statements from either backend: rows, bounds of what is estimated in them, and what is told beside them.
 //!
 //! Invariant: bounds are told of estimates alone; an exact answer has none.
 

@@ -6,7 +6,7 @@
 //! - What is not closed is closed when the last object that uses it goes.
 //! - A forked process has copies of the objects, and not the threads: it may drop them, and nothing else.
 
-use crate::back::Back;
+use crate::backend::Backend;
 use crate::errors::{OrRaise, misuse, to_py};
 use crate::session::{Session, SessionInner};
 use crate::waiting::droppable;
@@ -55,14 +55,14 @@ enum Engine {
 
 /// A session that begins: here at once, there by a question.
 enum Beginning {
-    Here(Back),
+    Here(Backend),
     There(Arc<Connection>),
 }
 
 impl Engine {
     fn begin(&self) -> Beginning {
         match self {
-            Engine::Embedded(node) => Beginning::Here(Back::Embedded(Arc::new(node.session()))),
+            Engine::Embedded(node) => Beginning::Here(Backend::Embedded(Arc::new(node.session()))),
             Engine::Remote(connection) => Beginning::There(Arc::clone(connection)),
         }
     }
@@ -302,14 +302,14 @@ impl Database {
             open.as_ref().map(|open| (Handle::clone(open.runtime.handle()), open.engine.begin()))
         };
         let Some((runtime, begun)) = begun else { return Err(to_py(py, &closed())) };
-        let back = match begun {
-            Beginning::Here(back) => back,
+        let backend = match begun {
+            Beginning::Here(backend) => backend,
             Beginning::There(connection) => {
                 let session = droppable(py, &runtime, &mut |_| Ok(()), connection.session())?;
-                Back::Remote(session.or_raise(py)?)
+                Backend::Remote(session.or_raise(py)?)
             }
         };
-        let inner = Arc::new(SessionInner::new(Arc::clone(&self.shared), runtime, back));
+        let inner = Arc::new(SessionInner::new(Arc::clone(&self.shared), runtime, backend));
         let user: Weak<dyn Closing> = Arc::downgrade(&inner) as Weak<dyn Closing>;
         self.shared.register(user);
         Ok(Session::new(inner))

@@ -1,7 +1,7 @@
 //! Statements of a database that is open in this process.
 
 use crate::answer::{Answer, Estimate, Refining};
-use crate::back::{Taken, is_kept, superfluous};
+use crate::backend::{Taken, is_kept, superfluous};
 use crate::database::Shared;
 use crate::progress::{ProgressRow, of_last, of_report};
 use alluvia_query::{Prepared, ScalarValue, Session};

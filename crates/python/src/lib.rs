@@ -8,20 +8,20 @@
 //! - A process that was forked off does not use, and does not end, what its parent opened.
 
 mod answer;
-mod back;
+mod backend;
 mod database;
 mod embedded;
 mod errors;
+mod exclusive;
 mod from_python;
 mod progress;
-mod reading;
 mod refinements;
 mod remote;
+mod row_reader;
 mod rows;
 mod session;
 mod source;
 mod to_python;
-mod turn;
 mod waiting;
 
 use pyo3::prelude::*;

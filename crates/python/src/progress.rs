@@ -1,4 +1,4 @@
-//! How far statements are, as Python is told it, whichever back knows.
+//! Progress of statements, as Python is told it, from either backend.
 //!
 //! Invariants:
 //! - What nobody knows is `None`, and never a number in its place.

@@ -8,9 +8,9 @@
 use crate::answer::{Estimate, Refining};
 use crate::database::{Closing, Shared};
 use crate::errors::OrRaise;
+use crate::exclusive::Exclusive;
 use crate::progress::Stopwatch;
 use crate::rows::Rows;
-use crate::turn::Turn;
 use crate::waiting::{droppable, look_of};
 use alluvia_query::Refinement;
 use futures::StreamExt;
@@ -30,7 +30,7 @@ type Left = Option<Refining>;
 struct Inner {
     shared: Arc<Shared>,
     runtime: Handle,
-    turn: Turn<Left>,
+    turn: Exclusive<Left>,
 }
 
 impl Closing for Inner {
@@ -119,7 +119,7 @@ pub(crate) struct Refinements {
 impl Refinements {
     /// Those of a statement that has begun.
     pub(crate) fn new(shared: &Arc<Shared>, runtime: &Handle, refining: Refining) -> Refinements {
-        let turn = Turn::new("iterator of refinements", Some(refining));
+        let turn = Exclusive::new("iterator of refinements", Some(refining));
         let inner = Arc::new(Inner { shared: Arc::clone(shared), runtime: runtime.clone(), turn });
         let user: Weak<dyn Closing> = Arc::downgrade(&inner) as Weak<dyn Closing>;
         shared.register(user);

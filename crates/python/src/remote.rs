@@ -4,7 +4,7 @@
 //! goes to the server as it is, which may be newer, or else says what is wrong with it.
 
 use crate::answer::{Answer, Estimate, Refining};
-use crate::back::{is_kept, superfluous};
+use crate::backend::{is_kept, superfluous};
 use alluvia_client::Session;
 use alluvia_query::{ScalarValue, from_datafusion};
 use alluvia_syntax::{Statement, script};

@@ -8,10 +8,10 @@
 use crate::answer::{Answer, Estimate, OutcomeState, UsedRow};
 use crate::database::{Closing, Shared};
 use crate::errors::OrRaise;
+use crate::exclusive::Exclusive;
 use crate::progress::{ProgressRow, Stopwatch};
-use crate::reading::Reading;
+use crate::row_reader::RowReader;
 use crate::to_python;
-use crate::turn::Turn;
 use crate::waiting::{Look, droppable, look_of, until_look};
 use alluvia_query::{Bounds, Outcome};
 use alluvia_types::{Error, Result};
@@ -47,7 +47,7 @@ struct RowsInner {
     /// Of each column, row by row, whether rows were taken or not; empty of an exact answer.
     bounds: Vec<Option<Bounds>>,
     time: Arc<Stopwatch>,
-    turn: Turn<Reading>,
+    turn: Exclusive<RowReader>,
 }
 
 impl Closing for RowsInner {
@@ -60,13 +60,13 @@ impl Closing for RowsInner {
 }
 
 impl RowsInner {
-    fn take_out(&self) -> Result<Box<Reading>> {
+    fn take_out(&self) -> Result<Box<RowReader>> {
         self.shared.check_process()?;
         self.turn.take_out()
     }
 
     /// Works on the rows; an error or an exception closes the result.
-    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&mut Reading) -> PyResult<T>) -> PyResult<T> {
+    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&mut RowReader) -> PyResult<T>) -> PyResult<T> {
         let mut reading = self.take_out().or_raise(py)?;
         let done = work(&mut reading);
         match done {
@@ -80,7 +80,7 @@ impl RowsInner {
     }
 
     /// Holds at least `rows`, or all.
-    fn hold(&self, py: Python<'_>, reading: &mut Reading, rows: usize, look: Look<'_>) -> PyResult<()> {
+    fn hold(&self, py: Python<'_>, reading: &mut RowReader, rows: usize, look: Look<'_>) -> PyResult<()> {
         if reading.held_rows() >= rows || reading.is_all_held() {
             return Ok(());
         }
@@ -129,7 +129,7 @@ impl Rows {
                 let told = OutcomeState::Remote { told: answer.told(), session };
                 let schema = Arc::clone(answer.schema());
                 let stream = answer.has_rows().then(|| answer.into_rows());
-                let reading = Reading::of_stream(stream, Arc::clone(&time));
+                let reading = RowReader::of_stream(stream, Arc::clone(&time));
                 Rows::made(shared, runtime, (schema, reading), told, Vec::new(), time)
             }
         }
@@ -137,7 +137,7 @@ impl Rows {
 
     /// The answer that `outcome` holds.
     fn new(shared: &Arc<Shared>, runtime: &Handle, mut outcome: Outcome, time: Arc<Stopwatch>) -> Rows {
-        let (schema, reading) = Reading::of(&mut outcome, Arc::clone(&time));
+        let (schema, reading) = RowReader::of(&mut outcome, Arc::clone(&time));
         Rows::made(shared, runtime, (schema, reading), OutcomeState::Still(Mutex::new(outcome)), Vec::new(), time)
     }
 
@@ -149,14 +149,14 @@ impl Rows {
         time: Arc<Stopwatch>,
     ) -> Rows {
         let Estimate { rows, bounds, tag, notices, used } = estimate;
-        let read = (rows.schema(), Reading::of_batch(rows, Arc::clone(&time)));
+        let read = (rows.schema(), RowReader::of_batch(rows, Arc::clone(&time)));
         Rows::made(shared, runtime, read, OutcomeState::Then { tag, notices, used }, bounds, time)
     }
 
     fn made(
         shared: &Arc<Shared>,
         runtime: &Handle,
-        (schema, reading): (SchemaRef, Reading),
+        (schema, reading): (SchemaRef, RowReader),
         told: OutcomeState,
         bounds: Vec<Option<Bounds>>,
         time: Arc<Stopwatch>,
@@ -168,7 +168,7 @@ impl Rows {
             told,
             bounds,
             time,
-            turn: Turn::new("result", reading),
+            turn: Exclusive::new("result", reading),
         });
         let user: Weak<dyn Closing> = Arc::downgrade(&inner) as Weak<dyn Closing>;
         shared.register(user);

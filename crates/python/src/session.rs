@@ -4,7 +4,7 @@
 //! - Statements of a session take turns; what stops one, stops no other session's.
 //! - Rows that a program sends are a whole batch or none: they are complete when the program says so, not when it falls silent.
 
-use crate::back::{Back, Stopper, Taken};
+use crate::backend::{Backend, Stopper, Taken};
 use crate::database::{Closing, Shared, closed};
 use crate::errors::OrRaise;
 use crate::from_python;
@@ -43,19 +43,19 @@ pub(crate) struct SessionInner {
     shared: Arc<Shared>,
     runtime: Handle,
     stopper: Stopper,
-    back: Mutex<Option<Back>>,
+    backend: Mutex<Option<Backend>>,
     has_left: AtomicBool,
 }
 
 impl SessionInner {
-    pub(crate) fn new(shared: Arc<Shared>, runtime: Handle, back: Back) -> SessionInner {
-        let stopper = back.stopper(&runtime);
-        SessionInner { shared, runtime, stopper, back: Mutex::new(Some(back)), has_left: AtomicBool::new(false) }
+    pub(crate) fn new(shared: Arc<Shared>, runtime: Handle, backend: Backend) -> SessionInner {
+        let stopper = backend.stopper(&runtime);
+        SessionInner { shared, runtime, stopper, backend: Mutex::new(Some(backend)), has_left: AtomicBool::new(false) }
     }
 
-    fn back(&self) -> Result<Back> {
+    fn backend(&self) -> Result<Backend> {
         self.shared.check_process()?;
-        self.back.lock().clone().ok_or_else(closed)
+        self.backend.lock().clone().ok_or_else(closed)
     }
 }
 
@@ -65,7 +65,7 @@ impl Closing for SessionInner {
     }
 
     fn close(&self) {
-        drop(self.back.lock().take());
+        drop(self.backend.lock().take());
     }
 
     fn leave(&self) -> Option<JoinHandle<()>> {
@@ -120,12 +120,12 @@ impl Session {
         look: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Rows> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
-        let back = self.inner.back().or_raise(py)?;
+        let backend = self.inner.backend().or_raise(py)?;
         let values = values_of(parameters.as_deref())?;
         let mut look = look_of(&look);
         let Inner { runtime, cancel, shared } = self.inner.parts();
         let time = Stopwatch::begin();
-        let work = back.run(shared, sql, &values);
+        let work = backend.run(shared, sql, &values);
         let answer = finish(py, runtime, cancel, &mut look, work)?;
         Ok(Rows::of(shared, runtime, answer, time))
     }
@@ -134,10 +134,10 @@ impl Session {
     #[pyo3(signature = (sql, parameters=None))]
     fn refine(&self, py: Python<'_>, sql: &str, parameters: Option<Vec<Bound<'_, PyAny>>>) -> PyResult<Refinements> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
-        let back = self.inner.back().or_raise(py)?;
+        let backend = self.inner.backend().or_raise(py)?;
         let values = values_of(parameters.as_deref())?;
         let Inner { runtime, cancel, shared } = self.inner.parts();
-        let work = back.refine(shared, sql, &values);
+        let work = backend.refine(shared, sql, &values);
         let refining = finish(py, runtime, cancel, &mut |_| Ok(()), work)?;
         Ok(Refinements::new(shared, runtime, refining))
     }
@@ -154,7 +154,7 @@ impl Session {
         look: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Taken> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
-        let back = self.inner.back().or_raise(py)?;
+        let backend = self.inner.backend().or_raise(py)?;
         let mut look = look_of(&look);
         let Inner { runtime, cancel, .. } = self.inner.parts();
         let mut source = Source::of(rows)?;
@@ -169,7 +169,7 @@ impl Session {
         }
         let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
         droppable(py, runtime, &mut look, cancel.heard())?;
-        let taken = runtime.spawn(back.append(table.to_owned(), created, received(receiver)));
+        let taken = runtime.spawn(backend.append(table.to_owned(), created, received(receiver)));
         let sent = send(py, runtime, &mut look, first, source, sender);
         let ended = async {
             match taken.await {
@@ -197,22 +197,22 @@ impl Session {
     /// How far the running statement is, or the last one.
     fn progress(&self, py: Python<'_>) -> PyResult<ProgressRow> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
-        let back = self.inner.back().or_raise(py)?;
-        droppable(py, &self.inner.runtime, &mut |_| Ok(()), back.progress())?.or_raise(py)
+        let backend = self.inner.backend().or_raise(py)?;
+        droppable(py, &self.inner.runtime, &mut |_| Ok(()), backend.progress())?.or_raise(py)
     }
 
     /// `idle`, `open` or `failed`.
     #[getter]
     fn transaction(&self, py: Python<'_>) -> PyResult<String> {
         let _busy = self.inner.shared.enter().or_raise(py)?;
-        let back = self.inner.back().or_raise(py)?;
-        droppable(py, &self.inner.runtime, &mut |_| Ok(()), back.transaction())?.or_raise(py)
+        let backend = self.inner.backend().or_raise(py)?;
+        droppable(py, &self.inner.runtime, &mut |_| Ok(()), backend.transaction())?.or_raise(py)
     }
 
     /// Whether its server does not know it any more: nothing can be done with it.
     #[getter]
     fn lost(&self) -> bool {
-        self.inner.back.lock().as_ref().is_some_and(Back::is_lost)
+        self.inner.backend.lock().as_ref().is_some_and(Backend::is_lost)
     }
 
     /// Stops what runs, and rolls back what is open. Does nothing the second time. Ctrl-C leaves a server to hear of it by itself.

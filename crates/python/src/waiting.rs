@@ -7,7 +7,7 @@
 //! - Signals are looked at every [`LOOK`]; what they raise (KeyboardInterrupt) stops the work and is what the caller gets. A statement
 //!   that is stopped is waited for, since whether it committed must be known; a stream of rows is simply no longer read.
 
-use crate::back::Stopper;
+use crate::backend::Stopper;
 use crate::errors::OrRaise;
 use alluvia_types::Result;
 use pyo3::prelude::*;

@@ -1,16 +1,18 @@
-//! Actions: what a client has done beside statements and their rows.
+//! Flight's actions: prepared statements, transactions, cancelling, session options, and actions of our own.
 //!
 //! Invariant: what is not listed in [`ACTIONS`] is refused by name, with the list.
 
-use crate::answer::plain;
+use crate::caller::Caller;
+use crate::connection::Connection;
 use crate::failure::{malformed, refused};
-use crate::login::{Caller, Lane};
-use crate::places::Connection;
-use crate::server::Shared;
-use crate::service::{any, columns_of, command, encoded};
-use crate::statement::{Kept, end};
-use crate::work::beside;
-use crate::{options, own};
+use crate::lane::Lane;
+use crate::lane_task::run_in_lane;
+use crate::messages::{any, command, encoded};
+use crate::plain_types::{columns_of, plain};
+use crate::prepared::PreparedStatement;
+use crate::shared::Shared;
+use crate::statement::end;
+use crate::{extensions, session_options};
 use alluvia_query::Described;
 use alluvia_types::Result;
 use arrow::datatypes::{DataType, Field, Schema};
@@ -36,12 +38,15 @@ pub(crate) const ACTIONS: [(&str, &str); 12] = [
     ("EndTransaction", "Commits a transaction, as one batch, or rolls it back: ActionEndTransactionRequest."),
     ("CancelQuery", "Cancels a statement by its FlightInfo: ActionCancelQueryRequest, with its Result."),
     ("CancelFlightInfo", "Cancels a statement by its FlightInfo: CancelFlightInfoRequest, with its Result."),
-    (options::SET, "Sets settings of the login's session: SetSessionOptionsRequest, with its Result."),
-    (options::GET, "Tells the settings of the login's session: GetSessionOptionsRequest, with its Result."),
+    (session_options::SET, "Sets settings of the login's session: SetSessionOptionsRequest, with its Result."),
+    (session_options::GET, "Tells the settings of the login's session: GetSessionOptionsRequest, with its Result."),
     ("CloseSession", "Ends the login, with all that is kept for it: CloseSessionRequest, with its Result."),
-    (own::STATE, "How the login's session stands, and how far its statement is: no body, with JSON as its result."),
-    (own::CANCEL, "Stops what the login's session runs: no body."),
-    (own::PRODUCER, "The last batch of a producer: its name, with JSON as its result, or none."),
+    (
+        extensions::STATE,
+        "How the login's session stands, and how far its statement is: no body, with JSON as its result.",
+    ),
+    (extensions::CANCEL, "Stops what the login's session runs: no body."),
+    (extensions::PRODUCER, "The last batch of a producer: its name, with JSON as its result, or none."),
 ];
 
 /// Does what an action asks for; gives its results.
@@ -61,10 +66,10 @@ pub(crate) async fn act(
                 let described = lane.session.describe(prepared.statement(), &[]).await?;
                 Ok((prepared, described))
             };
-            let (prepared, described) = beside(shared, caller, &lane, work).await?;
+            let (prepared, described) = run_in_lane(shared, caller, &lane, work).await?;
             let columns = columns_of(&described).map(|columns| encoded(&columns)).transpose()?;
             let parameters = encoded(&parameters_of(&described))?;
-            let handle = caller.login.keep(Kept { lane, prepared, described, bound: Mutex::default() })?;
+            let handle = caller.login.keep(PreparedStatement { lane, prepared, described, bound: Mutex::default() })?;
             let result = ActionCreatePreparedStatementResult {
                 prepared_statement_handle: handle.into(),
                 dataset_schema: columns.unwrap_or_default(),
@@ -106,19 +111,19 @@ pub(crate) async fn act(
             let status = cancel(caller, &asked.info.unwrap_or_default())?;
             Ok(vec![CancelFlightInfoResult { status: status as i32 }.encode_to_vec().into()])
         }
-        options::SET => Ok(vec![options::set(shared, caller, body).await?]),
-        options::GET => Ok(vec![options::get(shared, caller).await?]),
+        session_options::SET => Ok(vec![session_options::set(shared, caller, body).await?]),
+        session_options::GET => Ok(vec![session_options::get(shared, caller).await?]),
         "CloseSession" => {
             shared.tokens.end(&caller.login);
             connection.iter().for_each(|connection| connection.end(&caller.login));
             Ok(vec![Bytes::from_static(CLOSED)])
         }
-        own::STATE => Ok(vec![own::state_of(&caller.login.lane.session)]),
-        own::CANCEL => {
+        extensions::STATE => Ok(vec![extensions::state_of(&caller.login.lane.session)]),
+        extensions::CANCEL => {
             caller.login.lane.session.cancel_handle().cancel();
             Ok(Vec::new())
         }
-        own::PRODUCER => own::producer_of(&caller.login.lane.session, body),
+        extensions::PRODUCER => extensions::producer_of(&caller.login.lane.session, body),
         other => {
             let names = ACTIONS.map(|(name, _)| name).join(", ");
             Err(refused(&format!("the action {other:?}"), &format!("actions are {names}")))

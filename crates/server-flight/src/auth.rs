@@ -1,16 +1,17 @@
-//! Who calls.
+//! Authentication of calls: whose a call is, and whether its user may log in.
 //!
 //! Invariants:
-//! - No rows and no names are told, no session made and no message read ([`crate::gate`]) before a call has shown its user's password,
+//! - No rows and no names are told, no session made and no message read ([`crate::interceptor`]) before a call has shown its user's password,
 //!   or a token that was given for one.
 //! - Wrong passwords are slowed down with those of all other protocols.
 //! - A call with a token is of the token's login; one with a password, or where none is needed, of its connection's,
-//!   while its user's name is the same role's ([`crate::places`]).
+//!   while its user's name is the same role's ([`crate::connection`]).
 //! - Either is let in by what holds now: a password is compared with each call, and so is what a token was given for ([`crate::tokens`]).
 
-use crate::login::{Caller, Login};
-use crate::places::Connection;
-use crate::server::Shared;
+use crate::caller::Caller;
+use crate::connection::Connection;
+use crate::login::Login;
+use crate::shared::Shared;
 use crate::tokens::Entrance;
 use alluvia_access::{Access, Busy, LogIn, Verifier};
 use alluvia_query::Client;
@@ -42,7 +43,7 @@ fn connection(extensions: &Extensions) -> Result<Arc<Connection>> {
 pub(crate) async fn caller(shared: &Arc<Shared>, headers: &HeaderMap, extensions: &Extensions) -> Result<Arc<Caller>> {
     let connection = connection(extensions)?;
     let there = Arc::clone(shared);
-    let busy = Busy::new(Arc::clone(&connection.place), move || there.now());
+    let busy = Busy::new(Arc::clone(&connection.slot), move || there.now());
     let login = match shown(headers)? {
         Shown::Token(token) => shared.tokens.login(&token, shared.now(), &shared.options)?,
         shown => {
@@ -50,7 +51,7 @@ pub(crate) async fn caller(shared: &Arc<Shared>, headers: &HeaderMap, extensions
             connection.login(&user, || login(shared, &connection, user.clone()))?
         }
     };
-    connection.place.known();
+    connection.slot.known();
     Ok(Caller::new(shared, login, busy))
 }
 
@@ -58,7 +59,7 @@ pub(crate) async fn caller(shared: &Arc<Shared>, headers: &HeaderMap, extensions
 pub(crate) async fn handshake(shared: &Arc<Shared>, headers: &HeaderMap, extensions: &Extensions) -> Result<String> {
     let connection = connection(extensions)?;
     let there = Arc::clone(shared);
-    let _busy = Busy::new(Arc::clone(&connection.place), move || there.now());
+    let _busy = Busy::new(Arc::clone(&connection.slot), move || there.now());
     let shown = match shown(headers)? {
         Shown::Token(_) => return Err(unreadable("a token gives no other token")),
         shown => shown,
@@ -66,7 +67,7 @@ pub(crate) async fn handshake(shared: &Arc<Shared>, headers: &HeaderMap, extensi
     // Before the password is looked at: if it is changed meanwhile, the token is of the one that was.
     let known = known_of(shared, &shown);
     let user = user(shared, &connection, shown, LogIn::Lasting).await?;
-    connection.place.known();
+    connection.slot.known();
     let login = login(shared, &connection, user.clone())?;
     shared.tokens.add(login, Entrance { user, known }, shared.now(), &shared.options)
 }
@@ -105,10 +106,10 @@ async fn user(shared: &Arc<Shared>, connection: &Connection, shown: Shown, kind:
         return Err(Error::new(ErrorKind::Authentication, "the call shows no token and no password")
             .with_hint("give the client a user name and a password"));
     };
-    let shown = alluvia_access::Shown { user: &user, password: &password, protocol: PROTOCOL, peer, kind };
+    let attempt = alluvia_access::LogInAttempt { user: &user, password: &password, protocol: PROTOCOL, peer, kind };
     let now = || shared.now();
-    let let_in = shared.door.let_in(passwords, &shared.options.attempts, shown, &now).await;
-    let_in.map_err(|turned| turned.error)?;
+    let let_in = shared.password_login.let_in(passwords, &shared.options.attempts, attempt, &now).await;
+    let_in.map_err(|rejected| rejected.error)?;
     Ok(user)
 }
 

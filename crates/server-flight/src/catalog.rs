@@ -1,21 +1,23 @@
-//! What there is: catalogs, schemas, tables, keys.
+//! The catalog as Flight SQL lists it: catalogs, schemas, tables, keys.
 //!
 //! Invariants:
 //! - The rows have the schemas that Flight SQL states, also where there are none.
 //! - What is listed is what the session's own `information_schema` lists: tables of users, and system tables. What only PostgreSQL's
 //!   clients ask for can be queried, and is not listed.
 
-use crate::answer::plain;
-use crate::failure::refused;
-use crate::login::{Caller, Lane};
-use crate::server::{ServerOptions, Shared};
-use crate::work::beside;
+use crate::caller::Caller;
+use crate::failure::{refused, unmade};
+use crate::info;
+use crate::lane::Lane;
+use crate::lane_task::run_in_lane;
+use crate::plain_types::plain;
+use crate::server_options::ServerOptions;
+use crate::shared::Shared;
 use alluvia_query::Session;
 use alluvia_types::{Error, Result};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow_flight::error::FlightError;
 use arrow_flight::sql::metadata::{GetCatalogsBuilder, GetTablesBuilder};
 use arrow_flight::sql::{Command, CommandGetDbSchemas, CommandGetTables};
 use std::sync::Arc;
@@ -42,8 +44,8 @@ pub(crate) fn schema_of(command: &Command) -> Result<Option<SchemaRef>> {
         Command::CommandGetExportedKeys(_)
         | Command::CommandGetImportedKeys(_)
         | Command::CommandGetCrossReference(_) => Arc::new(foreign_keys()),
-        Command::CommandGetSqlInfo(_) => crate::info::sql_info(&ServerOptions::default())?.schema(),
-        Command::CommandGetXdbcTypeInfo(_) => crate::info::types()?.schema(),
+        Command::CommandGetSqlInfo(_) => info::sql_info(&ServerOptions::default())?.schema(),
+        Command::CommandGetXdbcTypeInfo(_) => info::types()?.schema(),
         _ => return Ok(None),
     }))
 }
@@ -64,11 +66,9 @@ pub(crate) async fn rows_of(shared: &Arc<Shared>, caller: &Arc<Caller>, command:
             builder.build().map_err(unmade)
         }
         Command::CommandGetSqlInfo(command) => {
-            command.into_builder(&crate::info::sql_info(&shared.options)?).build().map_err(unmade)
+            command.into_builder(&info::sql_info(&shared.options)?).build().map_err(unmade)
         }
-        Command::CommandGetXdbcTypeInfo(command) => {
-            command.into_builder(&crate::info::types()?).build().map_err(unmade)
-        }
+        Command::CommandGetXdbcTypeInfo(command) => command.into_builder(&info::types()?).build().map_err(unmade),
         // There are no keys, so none refer to others.
         Command::CommandGetPrimaryKeys(_) => Ok(RecordBatch::new_empty(Arc::new(primary_keys()))),
         Command::CommandGetExportedKeys(_)
@@ -78,11 +78,6 @@ pub(crate) async fn rows_of(shared: &Arc<Shared>, caller: &Arc<Caller>, command:
             Err(refused(&format!("fetching {}", other.type_url()), "ask for its FlightInfo, and fetch its ticket"))
         }
     }
-}
-
-/// A defect: these rows are ours.
-pub(crate) fn unmade(error: FlightError) -> Error {
-    Error::internal(format!("a list could not be made: {error}"))
 }
 
 fn schemas(command: CommandGetDbSchemas) -> Result<RecordBatch> {
@@ -110,7 +105,7 @@ async fn tables(shared: &Arc<Shared>, caller: &Arc<Caller>, command: CommandGetT
         }
         builder.build().map_err(unmade)
     };
-    beside(shared, caller, &caller.login.lane, work).await
+    run_in_lane(shared, caller, &caller.login.lane, work).await
 }
 
 fn type_of(schema: &str) -> &'static str {

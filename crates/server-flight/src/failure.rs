@@ -13,7 +13,7 @@ const SQLSTATE: &str = "alluvia-sqlstate";
 const MESSAGE_BYTES_MAX: usize = 2_000;
 
 /// The gRPC code of an error of this kind.
-pub fn code_of(kind: ErrorKind) -> Code {
+pub(crate) fn code_of(kind: ErrorKind) -> Code {
     use ErrorKind::*;
     match kind {
         Syntax | UndefinedColumn | AmbiguousColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition
@@ -57,6 +57,11 @@ pub(crate) fn malformed(message: impl Into<String>) -> Error {
 /// What is understood, and refused by name.
 pub(crate) fn refused(what: &str, hint: &str) -> Error {
     Error::new(ErrorKind::NotSupported, format!("{what} is not supported over Flight SQL")).with_hint(hint)
+}
+
+/// The error of a list of the catalog that could not be made: a defect, since its rows are ours.
+pub(crate) fn unmade(error: FlightError) -> Error {
+    Error::internal(format!("a list could not be made: {error}"))
 }
 
 /// The error that a stream of Flight's messages ended with.

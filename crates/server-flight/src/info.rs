@@ -1,7 +1,7 @@
-//! What the server says of itself: what it can do, and the types it has.
+//! GetSqlInfo and GetXdbcTypeInfo: what the server can do, and the types of columns.
 
-use crate::catalog::unmade;
-use crate::server::ServerOptions;
+use crate::failure::unmade;
+use crate::server_options::ServerOptions;
 use alluvia_types::Result;
 use arrow_flight::sql::metadata::{
     SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfo, XdbcTypeInfoData, XdbcTypeInfoDataBuilder,

@@ -5,13 +5,14 @@
 //! - What is asked for and not supported (temporary tables, replacing, other options than a producer's number) is refused by name, before
 //!   a row is taken.
 
-use crate::arriving::Arriving;
+use crate::caller::Caller;
 use crate::catalog::{CATALOG, PUBLIC};
+use crate::extensions::{PRODUCER_EPOCH, PRODUCER_NAME, PRODUCER_SEQUENCE};
 use crate::failure::{malformed, refused};
-use crate::login::{Caller, Lane};
-use crate::own::{PRODUCER_EPOCH, PRODUCER_NAME, PRODUCER_SEQUENCE};
-use crate::server::Shared;
-use crate::work::beside;
+use crate::incoming_rows::IncomingRows;
+use crate::lane::Lane;
+use crate::lane_task::run_in_lane;
+use crate::shared::Shared;
 use alluvia_query::Appended;
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result};
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
@@ -30,7 +31,7 @@ pub(crate) async fn ingest(
     shared: &Arc<Shared>,
     caller: &Arc<Caller>,
     command: CommandStatementIngest,
-    mut rows: Arriving,
+    mut rows: IncomingRows,
 ) -> Result<Appended> {
     let mode = mode(&command)?;
     let mark = mark(&command, mode)?;
@@ -54,7 +55,7 @@ pub(crate) async fn ingest(
             _ => session.append_to_new(&table, &schema, rows).await,
         }
     };
-    beside(shared, caller, &lane, work).await
+    run_in_lane(shared, caller, &lane, work).await
 }
 
 fn mode(command: &CommandStatementIngest) -> Result<Mode> {

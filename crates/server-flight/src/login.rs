@@ -1,4 +1,6 @@
-//! What is kept for clients between their calls. Which login a call is of, [`crate::tokens`] and [`crate::places`] know.
+//! A login: what the server holds for one client between the client's calls.
+//!
+//! [`crate::tokens`] and [`crate::connection`] know which login a call is of.
 //!
 //! Invariants:
 //! - A login has one session for its settings and own writes, and one more for each transaction, which begins with the first
@@ -7,110 +9,26 @@
 //! - All of it is bounded and ends by itself: answers that nobody fetches, transactions that nobody uses, and with a login what it
 //!   holds. What a call under way holds of its login stays until the call ends.
 
-use crate::poll::Polled;
-use crate::server::{ServerOptions, Shared};
-use crate::statement::{Kept, Waiting};
-use alluvia_access::{Busy, random_password};
+use crate::answer::PendingAnswer;
+use crate::lane::Lane;
+use crate::polled_statement::PolledStatement;
+use crate::prepared::PreparedStatement;
+use crate::server_options::ServerOptions;
+use alluvia_access::random_password;
 use alluvia_query::Session;
 use alluvia_types::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::{MutexGuard, Notify};
+use tokio::sync::Notify;
 
 /// What one login may hold.
 const TRANSACTIONS_MAX: usize = 16;
 const PREPARED_MAX: usize = 1_000;
 const PREPARED_BYTES_MAX: usize = 16 << 20;
 const WAITING_MAX: usize = 100;
-
-/// A session, and whose turn it is in it.
-pub(crate) struct Lane {
-    pub(crate) session: Session,
-    /// Of a transaction that the client has named; else each statement is on its own, or as SQL has it.
-    is_transaction: bool,
-    has_ended: AtomicBool,
-    /// Held by whoever's turn it is; whether the transaction has begun.
-    turn: tokio::sync::Mutex<bool>,
-    /// When something was last asked of it, or came to its end.
-    used: Mutex<Duration>,
-}
-
-impl Lane {
-    fn new(session: Session, is_transaction: bool, now: Duration) -> Arc<Lane> {
-        Arc::new(Lane {
-            session,
-            is_transaction,
-            has_ended: AtomicBool::new(false),
-            turn: tokio::sync::Mutex::new(false),
-            used: Mutex::new(now),
-        })
-    }
-
-    /// A transaction beside this lane.
-    pub(crate) fn transaction(&self, now: Duration) -> Result<Arc<Lane>> {
-        Ok(Lane::new(self.session.sibling()?, true, now))
-    }
-
-    /// Something begins or ends here.
-    pub(crate) fn used(&self, now: Duration) {
-        *self.used.lock() = now;
-    }
-
-    /// Ends it if nothing was asked of it since `before`, and it has nobody's turn; whether it has.
-    fn end_if_idle(&self, before: Duration) -> bool {
-        let Ok(_turn) = self.turn.try_lock() else { return false };
-        let is_idle = *self.used.lock() <= before;
-        if is_idle {
-            self.end();
-        }
-        is_idle
-    }
-
-    /// Whether statements here are part of a transaction.
-    pub(crate) fn is_in_transaction(&self) -> bool {
-        self.is_transaction || self.session.in_transaction()
-    }
-
-    /// Whether its transaction is the client's to end by its name.
-    pub(crate) fn is_named(&self) -> bool {
-        self.is_transaction
-    }
-
-    /// Waits until nothing else begins here.
-    pub(crate) async fn turn(&self) -> Result<MutexGuard<'_, bool>> {
-        let turn = self.turn.lock().await;
-        match self.has_ended() {
-            true => Err(ended()),
-            false => Ok(turn),
-        }
-    }
-
-    /// Begins the transaction, if it is one and has not.
-    pub(crate) async fn begin(&self, has_begun: &mut bool) -> Result<()> {
-        if self.is_transaction && !*has_begun {
-            self.session.sql("BEGIN").await?;
-            *has_begun = true;
-        }
-        Ok(())
-    }
-
-    /// Nothing begins here any more.
-    pub(crate) fn end(&self) {
-        self.has_ended.store(true, Ordering::SeqCst);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::SeqCst)
-    }
-}
-
-fn ended() -> Error {
-    Error::new(ErrorKind::Transaction, "the transaction has ended").with_hint("begin another")
-}
 
 /// A client that has shown its password, or needs none.
 pub(crate) struct Login {
@@ -128,11 +46,11 @@ struct Used {
 #[derive(Default)]
 struct Held {
     transactions: HashMap<String, Arc<Lane>>,
-    prepared: HashMap<String, Arc<Kept>>,
+    prepared: HashMap<String, Arc<PreparedStatement>>,
     /// Answers that nobody has fetched yet, and since when they wait.
-    waiting: HashMap<String, (Waiting, Duration)>,
+    waiting: HashMap<String, (PendingAnswer, Duration)>,
     /// Statements that are asked about until their answer is there.
-    polled: HashMap<String, Arc<Polled>>,
+    polled: HashMap<String, Arc<PolledStatement>>,
     /// Answers that are being sent; telling them ends them.
     sending: HashMap<String, Arc<Notify>>,
 }
@@ -170,7 +88,7 @@ impl Login {
 
     /// Where a prepared statement runs. One whose transaction has ended goes on in the one that is open: a client that begins a new
     /// one after each COMMIT keeps its statements.
-    pub(crate) fn lane_of(&self, prepared: &Kept) -> Result<Arc<Lane>> {
+    pub(crate) fn lane_of(&self, prepared: &PreparedStatement) -> Result<Arc<Lane>> {
         if !prepared.lane.has_ended() {
             return Ok(Arc::clone(&prepared.lane));
         }
@@ -207,7 +125,7 @@ impl Login {
     }
 
     /// Keeps a prepared statement.
-    pub(crate) fn keep(&self, kept: Kept) -> Result<String> {
+    pub(crate) fn keep(&self, kept: PreparedStatement) -> Result<String> {
         let name = key()?;
         let mut held = self.held.lock();
         if held.prepared.len() >= PREPARED_MAX {
@@ -222,7 +140,7 @@ impl Login {
     }
 
     /// A prepared statement.
-    pub(crate) fn prepared(&self, name: &Bytes) -> Result<Arc<Kept>> {
+    pub(crate) fn prepared(&self, name: &Bytes) -> Result<Arc<PreparedStatement>> {
         self.held.lock().prepared.get(text(name)).cloned().ok_or_else(unknown_statement)
     }
 
@@ -232,7 +150,7 @@ impl Login {
     }
 
     /// Keeps an answer until it is fetched; gives its key.
-    pub(crate) fn wait(&self, answer: Waiting, now: Duration) -> Result<String> {
+    pub(crate) fn wait(&self, answer: PendingAnswer, now: Duration) -> Result<String> {
         let name = key()?;
         let mut held = self.held.lock();
         if held.waiting.len() >= WAITING_MAX {
@@ -243,7 +161,7 @@ impl Login {
     }
 
     /// Begins a statement that is asked about; gives its key.
-    pub(crate) fn poll(&self, begin: impl FnOnce() -> Arc<Polled>) -> Result<(String, Arc<Polled>)> {
+    pub(crate) fn poll(&self, begin: impl FnOnce() -> Arc<PolledStatement>) -> Result<(String, Arc<PolledStatement>)> {
         let name = key()?;
         let mut held = self.held.lock();
         if held.polled.len() >= WAITING_MAX {
@@ -255,7 +173,7 @@ impl Login {
     }
 
     /// A statement that is asked about.
-    pub(crate) fn polled(&self, name: &Bytes) -> Result<Arc<Polled>> {
+    pub(crate) fn polled(&self, name: &Bytes) -> Result<Arc<PolledStatement>> {
         self.held.lock().polled.get(text(name)).cloned().ok_or_else(|| {
             Error::new(ErrorKind::UndefinedObject, "there is no statement to be asked about with this descriptor").with_hint(
                 "a descriptor is good until the statement's end was told, and while it is asked about; run the statement again",
@@ -269,7 +187,7 @@ impl Login {
     }
 
     /// An answer to be sent, once; and what tells it to end.
-    pub(crate) fn fetch(&self, name: &Bytes) -> Result<(Waiting, Arc<Notify>)> {
+    pub(crate) fn fetch(&self, name: &Bytes) -> Result<(PendingAnswer, Arc<Notify>)> {
         let mut held = self.held.lock();
         let Some((answer, _)) = held.waiting.remove(text(name)) else {
             let error = Error::new(ErrorKind::UndefinedObject, "there is no answer for this ticket");
@@ -333,7 +251,7 @@ impl Login {
         if !self.is_idle_in_transaction(now, idle) {
             return;
         }
-        let Ok(_turn) = self.lane.turn.try_lock() else { return };
+        let Some(_turn) = self.lane.free_turn() else { return };
         // Before the turn was taken, something may have begun.
         if self.is_idle_in_transaction(now, idle) {
             self.lane.session.abandon_transaction();
@@ -342,13 +260,24 @@ impl Login {
 
     /// Whether a transaction that SQL began is open, and neither it nor anything else was used for longer than `idle`.
     pub(crate) fn is_idle_in_transaction(&self, now: Duration, idle: Duration) -> bool {
-        let is_late = |lane: &Lane| now.saturating_sub(*lane.used.lock()) > idle;
         let is_sending = || !self.held.lock().sending.is_empty();
         !idle.is_zero()
             && self.idle_since().is_some()
             && self.lane.session.in_transaction()
-            && is_late(&self.lane)
+            && self.lane.is_unused_for(idle, now)
             && !is_sending()
+    }
+
+    /// A call of this login begins.
+    pub(crate) fn call_begins(&self, now: Duration) {
+        let mut used = self.used.lock();
+        (used.calls, used.last) = (used.calls + 1, now);
+    }
+
+    /// A call of this login ends.
+    pub(crate) fn call_ends(&self, now: Duration) {
+        let mut used = self.used.lock();
+        (used.calls, used.last) = (used.calls.saturating_sub(1), now);
     }
 
     /// Since when no call is under way; `None` while one is.
@@ -367,29 +296,4 @@ fn unknown_transaction() -> Error {
 fn unknown_statement() -> Error {
     Error::new(ErrorKind::UndefinedStatement, "there is no prepared statement of this name")
         .with_hint("prepared statements end with their login; prepare it again")
-}
-
-/// A call under way: whose it is, and that neither login nor connection is idle.
-pub(crate) struct Caller {
-    pub(crate) login: Arc<Login>,
-    shared: Arc<Shared>,
-    _busy: Busy,
-}
-
-impl Caller {
-    /// A call begins.
-    pub(crate) fn new(shared: &Arc<Shared>, login: Arc<Login>, busy: Busy) -> Arc<Caller> {
-        {
-            let mut used = login.used.lock();
-            (used.calls, used.last) = (used.calls + 1, shared.now());
-        }
-        Arc::new(Caller { login, shared: Arc::clone(shared), _busy: busy })
-    }
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        let mut used = self.login.used.lock();
-        (used.calls, used.last) = (used.calls.saturating_sub(1), self.shared.now());
-    }
 }

@@ -5,8 +5,8 @@
 //!   refused. What its type may be stored in or compared with is the statement's to say.
 //! - The values of one call are bounded in bytes.
 
-use crate::arriving::Arriving;
 use crate::failure::malformed;
+use crate::incoming_rows::IncomingRows;
 use alluvia_query::{ScalarValue, from_datafusion};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::widths::written_bytes;
@@ -21,11 +21,11 @@ const VALUE_BYTES: usize = 64;
 
 /// All rows of values that a client sends for a statement with so many parameters; `None` if it sends none, not even their columns.
 pub(crate) async fn take(
-    arriving: &mut Arriving,
+    incoming: &mut IncomingRows,
     parameters: usize,
     bytes_max: usize,
 ) -> Result<Option<Vec<Vec<ScalarValue>>>> {
-    let Some(schema) = arriving.schema().await? else { return Ok(None) };
+    let Some(schema) = incoming.schema().await? else { return Ok(None) };
     if schema.fields().len() != parameters {
         let message = format!(
             "the statement has {parameters} parameters, and {} columns of values are given",
@@ -34,7 +34,7 @@ pub(crate) async fn take(
         return Err(malformed(message).with_hint("give a column for each parameter, in their order"));
     }
     let (mut rows, mut bytes) = (Vec::new(), 0_usize);
-    while let Some(batch) = arriving.next().await {
+    while let Some(batch) = incoming.next().await {
         let batch = batch?;
         // Values of dictionaries and runs become as many as there are rows.
         let written = usize::try_from(written_bytes(&batch)).unwrap_or(usize::MAX);

@@ -1,17 +1,18 @@
-//! Listening, and the server's life.
+//! The server: listens, serves connections, and stops.
 //!
 //! Invariants:
-//! - Whatever a client opens and leaves is closed in time: see [`crate::places`], [`crate::socket`], [`crate::login`], [`crate::tokens`].
+//! - Whatever a client opens and leaves is closed in time: see [`crate::connection`], [`crate::socket`], [`crate::login`], [`crate::tokens`].
 //! - Stopping: new calls are refused; statements have a time to finish, are then cancelled, and are waited for.
 
-use crate::gate::Gate;
-use crate::places::{Connection, Places, logins};
+use crate::connection::Connection;
+use crate::interceptor::AuthInterceptor;
+use crate::server_options::ServerOptions;
 use crate::service::Service;
+use crate::shared::Shared;
 use crate::socket::{Socket, Wire};
-use crate::tokens::Tokens;
-use alluvia_access::{Access, Attempts, Door, Listener, Stopping, Tls};
+use alluvia_access::{Listener, Stopping};
 use alluvia_query::Engine;
-use alluvia_types::{Clock, Result, SystemClock};
+use alluvia_types::Result;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use futures::future::BoxFuture;
 use std::net::SocketAddr;
@@ -43,92 +44,6 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// HTTP/2, by the name under which TLS agrees on it. Clients of gRPC insist.
 const H2: &[u8] = b"h2";
 
-/// How a server serves.
-#[derive(Clone, Debug)]
-pub struct ServerOptions {
-    /// Who may ask.
-    pub access: Access,
-    /// Wrong passwords by address, shared with the process's other servers.
-    pub attempts: Arc<Attempts>,
-    /// Certificate and key; with them all connections are encrypted, without them none.
-    pub tls: Option<Tls>,
-    /// Connections at once, and tokens at once.
-    pub connections_max: usize,
-    /// What a new connection has to log in.
-    pub authentication_timeout: Duration,
-    /// What a statement may take, unless its role or client sets another limit; zero is no limit.
-    pub statement_timeout: Duration,
-    /// A connection without a call for so long is closed; zero never does. Its token stays good.
-    pub idle_timeout: Duration,
-    /// A transaction of a client that is not used for so long is rolled back; zero never is.
-    pub transaction_idle_timeout: Duration,
-    /// A token that is not used for so long is no more, with its session, its transactions and prepared statements.
-    pub session_timeout: Duration,
-    /// A token is no more when it is so old, however much it is used; zero is any age.
-    pub token_lifetime: Duration,
-    /// A statement that has begun, and whose rows nobody fetches for so long, is ended.
-    pub ticket_timeout: Duration,
-    /// A client that sends nothing more of its rows, or takes nothing of an answer, for so long is gone.
-    pub transfer_timeout: Duration,
-    /// The longest message, and the most bytes of parameters.
-    pub message_bytes_max: usize,
-    /// What running statements get to finish when the server stops.
-    pub stop_wait: Duration,
-}
-
-impl Default for ServerOptions {
-    fn default() -> Self {
-        ServerOptions {
-            access: Access::Trust,
-            attempts: Arc::default(),
-            tls: None,
-            connections_max: 200,
-            authentication_timeout: Duration::from_secs(10),
-            statement_timeout: Duration::from_secs(3_600),
-            idle_timeout: Duration::from_secs(8 * 3_600),
-            transaction_idle_timeout: Duration::from_secs(600),
-            session_timeout: Duration::from_secs(3_600),
-            token_lifetime: Duration::from_secs(24 * 3_600),
-            ticket_timeout: Duration::from_secs(60),
-            transfer_timeout: Duration::from_secs(60),
-            message_bytes_max: 64 << 20,
-            stop_wait: Duration::from_secs(10),
-        }
-    }
-}
-
-/// What all connections share.
-pub(crate) struct Shared {
-    pub(crate) options: ServerOptions,
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) door: Door,
-    clock: SystemClock,
-    pub(crate) stop: watch::Receiver<Stopping>,
-    pub(crate) places: Places,
-    pub(crate) tokens: Tokens,
-    /// The server ends when the last task that holds this has: every one that runs a statement does.
-    _at_work: mpsc::Sender<()>,
-}
-
-impl Shared {
-    /// Time since some moment, for what is counted by time.
-    pub(crate) fn now(&self) -> Duration {
-        self.clock.monotonic()
-    }
-
-    /// Ends what has waited too long.
-    fn sweep(&self) {
-        let (now, options) = (self.now(), &self.options);
-        self.tokens.expire(now, options);
-        self.tokens.expire_held(logins(&self.places), now, options);
-        if !options.idle_timeout.is_zero()
-            && let Some(before) = now.checked_sub(options.idle_timeout)
-        {
-            self.places.close_idle(before);
-        }
-    }
-}
-
 /// A server that listens.
 pub struct Server {
     listener: Listener,
@@ -150,16 +65,7 @@ impl Server {
         let listener = listener.patient_for(options.transfer_timeout);
         let (stop, stopping) = watch::channel(Stopping::No);
         let (at_work, work_ended) = mpsc::channel(1);
-        let shared = Shared {
-            options,
-            engine,
-            door: Door::new()?,
-            clock: SystemClock::default(),
-            stop: stopping,
-            places: Places::default(),
-            tokens: Tokens::default(),
-            _at_work: at_work,
-        };
+        let shared = Shared::new(options, engine, stopping, at_work)?;
         Ok(Server { listener, shared: Arc::new(shared), stop, work_ended })
     }
 
@@ -181,7 +87,7 @@ impl Server {
             let service = FlightServiceServer::new(Service::new(Arc::clone(&shared)))
                 .max_decoding_message_size(shared.options.message_bytes_max)
                 .max_encoding_message_size(usize::MAX);
-            let service = Gate::new(service, Arc::clone(&shared));
+            let service = AuthInterceptor::new(service, Arc::clone(&shared));
             let mut stopping = shared.stop.clone();
             let serving = GrpcServer::builder()
                 .max_concurrent_streams(STREAMS_MAX)
@@ -208,15 +114,16 @@ impl Server {
                     Some(_) = starting.join_next() => continue,
                     accepted = listener.accept() => accepted,
                 };
-                // Who finds no place is closed at once: before its first call there is no way to say why.
-                let places_max = shared.options.connections_max;
-                let admitted = shared.places.admit(places_max, shared.now(), |place| Connection::new(place, peer));
+                // Who finds no room is closed at once: before its first call there is no way to say why.
+                let connections_max = shared.options.connections_max;
+                let admitted =
+                    shared.connections.admit(connections_max, shared.now(), |slot| Connection::new(slot, peer));
                 if let Some(connection) = admitted {
                     let (shared, give) = (Arc::clone(&shared), give.clone());
                     starting.spawn(async move {
                         match encrypted(stream, &connection, &shared).await {
                             Some(wire) => drop(give.send(Ok(Socket::new(wire, connection, shared))).await),
-                            None => shared.places.ended(&connection.place),
+                            None => shared.connections.ended(&connection.slot),
                         }
                     });
                 }
@@ -227,7 +134,7 @@ impl Server {
             signal.send_replace(Stopping::Idle);
             let waits = (shared.options.stop_wait, LAST_WAIT);
             if timeout(GOODBYE.min(waits.0), &mut serving).await.is_err() {
-                let end_idle = || shared.places.close_idle(shared.now());
+                let end_idle = || shared.connections.close_idle(shared.now());
                 alluvia_access::stop(&signal, waits, end_idle, async { drop((&mut serving).await) }).await;
             }
             signal.send_replace(Stopping::All);
@@ -245,6 +152,6 @@ async fn encrypted(stream: TcpStream, connection: &Connection, shared: &Shared) 
         accepted = timeout(shared.options.authentication_timeout, tls.accept(stream, &[H2])) => {
             accepted.ok()?.ok().map(|stream| Wire::Tls(Box::new(stream)))
         }
-        () = connection.place.closing() => None,
+        () = connection.slot.closing() => None,
     }
 }

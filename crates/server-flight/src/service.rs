@@ -1,32 +1,35 @@
-//! The calls of Flight, and which command of Flight SQL is answered by what.
+//! The Flight service: its calls, and which command of Flight SQL is answered by what.
 //!
-//! Invariant: every call is of a [`Caller`], whom the gate before this service ([`crate::gate`]) has let in; a handshake makes one.
+//! Invariant: every call is of a [`Caller`], whom the interceptor before this service ([`crate::interceptor`]) has let in; a handshake makes one.
 
 use crate::actions::{ACTIONS, act};
-use crate::answer::{Messages, Sending, messages, one_batch, plain};
-use crate::arriving::{Arriving, descriptor, first};
-use crate::failure::{malformed, refused, status};
+use crate::answer::StatementResult;
+use crate::caller::Caller;
+use crate::connection::Connection;
+use crate::extensions::Bounds;
+use crate::failure::{refused, status};
+use crate::incoming_rows::{IncomingRows, descriptor, first};
 use crate::ingest::ingest;
-use crate::login::{Caller, Lane};
-use crate::own::Bounds;
-use crate::places::Connection;
-use crate::poll::{self, Polled, StatementStatus};
-use crate::server::Shared;
-use crate::statement::{Answered, run, run_text};
-use crate::work::beside;
-use crate::{auth, catalog, gate, own, parameters};
-use alluvia_query::{Appended, Described};
+use crate::lane::Lane;
+use crate::lane_task::run_in_lane;
+use crate::messages::{Messages, command, encoded, messages, one_batch};
+use crate::plain_types::columns_of;
+use crate::poll::StatementStatus;
+use crate::sending::Sending;
+use crate::shared::Shared;
+use crate::statement::{run, run_text};
+use crate::{auth, catalog, extensions, interceptor, parameters, poll};
+use alluvia_query::Appended;
 use alluvia_syntax::Command as Sort;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::Schema;
-use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::{
-    Any, Command, DoPutPreparedStatementResult, DoPutUpdateResult, ProstMessageExt, TicketStatementQuery,
+    Command, DoPutPreparedStatementResult, DoPutUpdateResult, ProstMessageExt, TicketStatementQuery,
 };
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest,
-    HandshakeResponse, IpcMessage, PollInfo, PutResult, SchemaAsIpc, SchemaResult, Ticket,
+    HandshakeResponse, PollInfo, PutResult, SchemaResult, Ticket,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -50,34 +53,11 @@ fn sent<T>(result: Result<T>) -> Answer<T> {
 /// Who calls, and what with.
 fn entered<T>(request: Request<T>) -> std::result::Result<(Arc<Caller>, T), Status> {
     let (_, extensions, asked) = request.into_parts();
-    Ok((gate::entered(&extensions)?, asked))
-}
-
-/// A message within another.
-pub(crate) fn any(bytes: &[u8]) -> Result<Any> {
-    Any::decode(bytes).map_err(|error| malformed(format!("a command cannot be read: {error}")))
-}
-
-/// A command of Flight SQL.
-pub(crate) fn command(bytes: &[u8]) -> Result<Command> {
-    Command::try_from(any(bytes)?).map_err(|error| malformed(format!("a command cannot be read: {error}")))
-}
-
-/// A schema as a message of Arrow's.
-pub(crate) fn encoded(schema: &Schema) -> Result<Bytes> {
-    let options = IpcWriteOptions::default();
-    let message: std::result::Result<IpcMessage, _> = SchemaAsIpc::new(schema, &options).try_into();
-    let IpcMessage(bytes) = message.map_err(|error| Error::internal(format!("a schema was not encoded: {error}")))?;
-    Ok(bytes)
+    Ok((interceptor::entered(&extensions)?, asked))
 }
 
 fn unknown(command: &Command, call: &str) -> Error {
     refused(&format!("{} with {call}", command.type_url()), "see docs/OPERATIONS.md for what is")
-}
-
-/// The schema of a statement's rows.
-pub(crate) fn columns_of(described: &Described) -> Option<Schema> {
-    described.columns.as_ref().map(|columns| plain(columns))
 }
 
 impl Service {
@@ -97,7 +77,13 @@ impl Service {
     }
 
     /// Begins a statement.
-    async fn begun(&self, caller: &Arc<Caller>, command: Command, call: &str, bounds: Bounds) -> Result<Answered> {
+    async fn begun(
+        &self,
+        caller: &Arc<Caller>,
+        command: Command,
+        call: &str,
+        bounds: Bounds,
+    ) -> Result<StatementResult> {
         match command {
             Command::CommandStatementQuery(query) => {
                 let lane = caller.login.lane(query.transaction_id.as_ref())?;
@@ -111,16 +97,16 @@ impl Service {
     }
 
     /// What is told of a statement that has begun, or has run.
-    fn answered(&self, caller: &Caller, asked: FlightDescriptor, answered: Answered) -> Result<FlightInfo> {
+    fn answered(&self, caller: &Caller, asked: FlightDescriptor, answered: StatementResult) -> Result<FlightInfo> {
         match answered {
-            Answered::Rows(waiting) => {
+            StatementResult::Rows(waiting) => {
                 let schema = Arc::clone(&waiting.schema);
                 let handle = caller.login.wait(waiting, self.shared.now())?;
                 let ticket = TicketStatementQuery { statement_handle: handle.into() };
                 flight(&schema, asked, Some(ticket.as_any().encode_to_vec().into()))
             }
             // It has run; there is nothing to fetch. Clients show the number as that of changed rows.
-            Answered::Done(count, told) => {
+            StatementResult::Done(count, told) => {
                 let info = flight(&Schema::empty(), asked, None)?;
                 Ok(info.with_total_records(count).with_app_metadata(told.to_string()))
             }
@@ -150,11 +136,11 @@ impl Service {
                 };
                 let (service, who) = (Service::new(Arc::clone(&self.shared)), Arc::clone(caller));
                 let work = Box::pin(async move { service.begun(&who, command, "PollFlightInfo", Bounds::None).await });
-                let (handle, polled) = caller.login.poll(|| Polled::begin(&self.shared, caller, lane, work))?;
+                let (handle, polled) = caller.login.poll(|| poll::begin(&self.shared, caller, lane, work))?;
                 (handle.into(), polled, true)
             }
         };
-        match polled.ask(&self.shared, is_first).await {
+        match poll::ask(&self.shared, &polled, is_first).await {
             StatementStatus::End(result) => {
                 caller.login.told(&handle);
                 Ok(whole(self.answered(caller, asked, result?)?))
@@ -180,14 +166,14 @@ impl Service {
         handle: &Bytes,
         rows: Option<Vec<Vec<alluvia_query::ScalarValue>>>,
         bounds: Bounds,
-    ) -> Result<Answered> {
+    ) -> Result<StatementResult> {
         let kept = caller.login.prepared(handle)?;
         let lane = caller.login.lane_of(&kept)?;
         let before = kept.bound.lock().take();
         match rows.or(before) {
             // Rows were to come, and none came: it runs for none of them.
             Some(rows) if rows.is_empty() && kept.prepared.statement().command() == Sort::Insert => {
-                Ok(Answered::Done(0, serde_json::json!({ "tag": "INSERT 0 0" })))
+                Ok(StatementResult::Done(0, serde_json::json!({ "tag": "INSERT 0 0" })))
             }
             rows => run(&self.shared, caller, &lane, kept.prepared.clone(), rows.unwrap_or_default(), bounds).await,
         }
@@ -206,7 +192,7 @@ impl Service {
                     let prepared = lane.session.prepare(&query.query)?;
                     lane.session.describe(prepared.statement(), &[]).await
                 };
-                columns_of(&beside(&self.shared, caller, &lane, work).await?)
+                columns_of(&run_in_lane(&self.shared, caller, &lane, work).await?)
             }
             Command::CommandPreparedStatementQuery(query) => {
                 columns_of(&caller.login.prepared(&query.prepared_statement_handle)?.described)
@@ -237,7 +223,7 @@ impl Service {
         let mut message = first(&mut rest).await?;
         let asked = descriptor(&mut message)?;
         let command = command(&asked.cmd)?;
-        let mut rows = Arriving::new(message, rest);
+        let mut rows = IncomingRows::new(message, rest);
         let mut appended = None;
         let bytes_max = self.shared.options.message_bytes_max;
         let answered = match command {
@@ -264,14 +250,14 @@ impl Service {
             Command::CommandStatementIngest(asked) => {
                 let taken = ingest(&self.shared, caller, asked, rows).await?;
                 appended = Some(taken);
-                Answered::Done(taken.rows as i64, serde_json::Value::Null)
+                StatementResult::Done(taken.rows as i64, serde_json::Value::Null)
             }
             other => return Err(unknown(&other, "DoPut")),
         };
         let record_count = match answered {
-            Answered::Done(count, _) => count,
+            StatementResult::Done(count, _) => count,
             // A procedure that gives rows; nobody has asked for them.
-            Answered::Rows(_) => -1,
+            StatementResult::Rows(_) => -1,
         };
         Ok((PutResult { app_metadata: DoPutUpdateResult { record_count }.encode_to_vec().into() }, appended))
     }
@@ -324,7 +310,7 @@ impl FlightService for Service {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<FlightInfo> {
-        let bounds = own::wanted_bounds(request.metadata());
+        let bounds = extensions::wanted_bounds(request.metadata());
         let (caller, asked) = entered(request)?;
         let bounds = bounds.map_err(|error| status(&error))?;
         sent(self.info(&caller, asked, bounds).await)
@@ -350,9 +336,9 @@ impl FlightService for Service {
         let (result, appended) = self.put(&caller, sent_rows).await.map_err(|error| status(&error))?;
         let mut response: Response<Self::DoPutStream> = Response::new(messages(vec![result]));
         if let Some(committed) = appended.and_then(|appended| appended.committed) {
-            response.metadata_mut().insert(own::VERSION, MetadataValue::from(committed.version.0));
+            response.metadata_mut().insert(extensions::VERSION, MetadataValue::from(committed.version.0));
             if committed.duplicate {
-                response.metadata_mut().insert(own::DUPLICATE, MetadataValue::from(committed.version.0));
+                response.metadata_mut().insert(extensions::DUPLICATE, MetadataValue::from(committed.version.0));
             }
         }
         Ok(response)

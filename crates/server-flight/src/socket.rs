@@ -3,11 +3,11 @@
 //! Invariants:
 //! - A client that takes nothing of what it is sent for `transfer_timeout` is gone.
 //! - A connection none of whose calls was let in within `authentication_timeout` is closed.
-//! - What [`alluvia_access::Place::close`] asks for happens without waiting for the client.
+//! - What [`alluvia_access::ConnectionSlot::close`] asks for happens without waiting for the client.
 
-use crate::places::Connection;
-use crate::server::Shared;
-use alluvia_access::Timed;
+use crate::connection::Connection;
+use crate::shared::Shared;
+use alluvia_access::WriteTimeout;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl AsyncWrite for Wire {
 
 /// One client's.
 pub(crate) struct Socket {
-    wire: Timed<Wire>,
+    wire: WriteTimeout<Wire>,
     connection: Arc<Connection>,
     shared: Arc<Shared>,
     /// When it has to be known; `None` once it is.
@@ -88,14 +88,14 @@ impl Socket {
     /// Serves from now on.
     pub(crate) fn new(wire: Wire, connection: Arc<Connection>, shared: Arc<Shared>) -> Socket {
         let known_by = Some(Box::pin(sleep(shared.options.authentication_timeout)));
-        let wire = Timed::new(wire, shared.options.transfer_timeout);
+        let wire = WriteTimeout::new(wire, shared.options.transfer_timeout);
         Socket { wire, connection, shared, known_by }
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.shared.places.ended(&self.connection.place);
+        self.shared.connections.ended(&self.connection.slot);
     }
 }
 
@@ -113,10 +113,10 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.connection.place.poll_closing(context).is_ready() {
+        if self.connection.slot.poll_closing(context).is_ready() {
             return Poll::Ready(Err(io::Error::new(ErrorKind::ConnectionAborted, "the server closes the connection")));
         }
-        if self.known_by.is_some() && self.connection.place.is_known() {
+        if self.known_by.is_some() && self.connection.slot.is_known() {
             self.known_by = None;
         }
         if let Some(known_by) = &mut self.known_by

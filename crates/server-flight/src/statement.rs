@@ -1,4 +1,4 @@
-//! Running statements.
+//! Statements are run: parsed, bound to parameters, and executed in the turn of their lane.
 //!
 //! Invariants:
 //! - Several rows of parameters are one batch: of the transaction, or of one of their own.
@@ -6,80 +6,22 @@
 //! - A statement that would change what the protocol keeps track of (the end of a named transaction, COPY through the client) is
 //!   refused by name.
 
-use crate::answer::{ending, plain_schema};
+use crate::answer::{AnswerSource, PendingAnswer, StatementResult, ending};
+use crate::caller::Caller;
+use crate::extensions::Bounds;
 use crate::failure::refused;
-use crate::login::{Caller, Lane};
-use crate::own::Bounds;
-use crate::refined::Refined;
-use crate::server::Shared;
-use crate::work::beside;
-use alluvia_query::{Described, Outcome, Prepared, Refining, ScalarValue};
+use crate::lane::Lane;
+use crate::lane_task::run_in_lane;
+use crate::plain_types::plain_schema;
+use crate::refinements::RefinedAnswer;
+use crate::shared::Shared;
+use alluvia_query::{Prepared, Refining, ScalarValue};
 use alluvia_syntax::Command;
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::datatypes::SchemaRef;
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The tag of a statement whose transaction was to commit, and could not.
 const ROLLED_BACK: &str = "ROLLBACK";
-
-/// A prepared statement.
-pub(crate) struct Kept {
-    pub(crate) lane: Arc<Lane>,
-    pub(crate) prepared: Prepared,
-    pub(crate) described: Described,
-    /// Rows of parameters that came before the call that runs it.
-    pub(crate) bound: Mutex<Option<Vec<Vec<ScalarValue>>>>,
-}
-
-impl Kept {
-    /// What it holds for as long as it is kept: its text, and its tree, which is larger by far where the text is dense (a list of short
-    /// numbers takes two hundred times as many bytes).
-    pub(crate) fn bytes(&self) -> usize {
-        self.prepared.statement().bytes()
-    }
-}
-
-/// An answer before its first row is taken.
-pub(crate) struct Waiting {
-    pub(crate) given: Given,
-    /// As its rows are sent.
-    pub(crate) schema: SchemaRef,
-}
-
-/// What an answer is made of.
-pub(crate) enum Given {
-    Rows(Outcome),
-    Refined(Box<Refined>),
-}
-
-impl Given {
-    /// What is told beside rows.
-    pub(crate) fn outcome(&self) -> &Outcome {
-        match self {
-            Given::Rows(outcome) => outcome,
-            Given::Refined(refined) => refined.outcome(),
-        }
-    }
-}
-
-impl Waiting {
-    /// Waits until the first of its rows are there.
-    pub(crate) async fn ready(&mut self) -> Result<()> {
-        match &mut self.given {
-            Given::Rows(outcome) => outcome.ready().await,
-            Given::Refined(_) => Ok(()),
-        }
-    }
-}
-
-/// What a statement gave.
-pub(crate) enum Answered {
-    /// Rows, which are made as they are taken.
-    Rows(Waiting),
-    /// None: how many rows it changed (-1 where nobody counts), and what is told of it.
-    Done(i64, serde_json::Value),
-}
 
 /// Runs a statement, for each row of parameters; without parameters, once. Bounds of what is estimated come as they are wanted.
 pub(crate) async fn run(
@@ -89,12 +31,12 @@ pub(crate) async fn run(
     prepared: Prepared,
     mut rows: Vec<Vec<ScalarValue>>,
     bounds: Bounds,
-) -> Result<Answered> {
+) -> Result<StatementResult> {
     refuse(lane, &prepared)?;
     if rows.len() < 2 {
         let values = rows.pop().unwrap_or_default();
         let work = move |lane: Arc<Lane>| async move { once(&lane, &prepared, &values, bounds).await };
-        return beside(shared, caller, lane, work).await;
+        return run_in_lane(shared, caller, lane, work).await;
     }
     if prepared.statement().command() != Command::Insert {
         let message = format!("{} rows of parameters for one query are not supported", rows.len());
@@ -102,7 +44,8 @@ pub(crate) async fn run(
             .with_hint("run it once for each row; only INSERT takes several, as one batch"));
     }
     if lane.is_in_transaction() {
-        return beside(shared, caller, lane, move |lane| async move { insert(&lane, &prepared, &rows).await }).await;
+        return run_in_lane(shared, caller, lane, move |lane| async move { insert(&lane, &prepared, &rows).await })
+            .await;
     }
     let own = lane.transaction(shared.now())?;
     let home = Arc::clone(lane);
@@ -112,7 +55,7 @@ pub(crate) async fn run(
         home.session.follow(&own.session, true);
         Ok(answered)
     };
-    beside(shared, caller, &own, work).await
+    run_in_lane(shared, caller, &own, work).await
 }
 
 /// Parses a text, and runs its statement once, in the lane's turn. `check` refuses what is not for the call.
@@ -123,17 +66,17 @@ pub(crate) async fn run_text(
     sql: String,
     bounds: Bounds,
     check: fn(Command) -> Result<()>,
-) -> Result<Answered> {
+) -> Result<StatementResult> {
     let work = move |lane: Arc<Lane>| async move {
         let prepared = lane.session.prepare(&sql)?;
         check(prepared.statement().command())?;
         refuse(&lane, &prepared)?;
         once(&lane, &prepared, &[], bounds).await
     };
-    beside(shared, caller, lane, work).await
+    run_in_lane(shared, caller, lane, work).await
 }
 
-async fn once(lane: &Lane, prepared: &Prepared, values: &[ScalarValue], bounds: Bounds) -> Result<Answered> {
+async fn once(lane: &Lane, prepared: &Prepared, values: &[ScalarValue], bounds: Bounds) -> Result<StatementResult> {
     let outcome = match bounds {
         Bounds::None => lane.session.execute_prepared(prepared, values).await?,
         Bounds::Columns => lane.session.answer_prepared(prepared, values).await?.with_bounds()?,
@@ -141,29 +84,29 @@ async fn once(lane: &Lane, prepared: &Prepared, values: &[ScalarValue], bounds: 
         Bounds::Refinements => match lane.session.refine_prepared(prepared, values).await? {
             Refining::Rows(outcome) => outcome,
             Refining::Looks(refinements) => {
-                let refined = Box::new(Refined::begin(refinements).await?);
+                let refined = Box::new(RefinedAnswer::begin(refinements).await?);
                 let schema = Arc::clone(refined.schema());
-                return Ok(Answered::Rows(Waiting { given: Given::Refined(refined), schema }));
+                return Ok(StatementResult::Rows(PendingAnswer { source: AnswerSource::Refined(refined), schema }));
             }
         },
     };
     Ok(match &outcome.rows {
         Some(rows) => {
             let schema = plain_schema(&rows.schema(), &outcome.tag, outcome.used());
-            Answered::Rows(Waiting { given: Given::Rows(outcome), schema })
+            StatementResult::Rows(PendingAnswer { source: AnswerSource::Rows(outcome), schema })
         }
-        None => Answered::Done(count(&outcome.tag), ending(&outcome)),
+        None => StatementResult::Done(count(&outcome.tag), ending(&outcome)),
     })
 }
 
-async fn insert(lane: &Lane, prepared: &Prepared, rows: &[Vec<ScalarValue>]) -> Result<Answered> {
+async fn insert(lane: &Lane, prepared: &Prepared, rows: &[Vec<ScalarValue>]) -> Result<StatementResult> {
     let mut all = 0;
     for (at, values) in rows.iter().enumerate() {
         let outcome = lane.session.execute_prepared(prepared, values).await;
         let outcome = outcome.map_err(|error| error.at(format!("row {} of the parameters", at + 1)))?;
         all += count(&outcome.tag).max(0);
     }
-    Ok(Answered::Done(all, serde_json::json!({ "tag": format!("INSERT 0 {all}") })))
+    Ok(StatementResult::Done(all, serde_json::json!({ "tag": format!("INSERT 0 {all}") })))
 }
 
 /// Ends a transaction.
@@ -182,7 +125,7 @@ pub(crate) async fn end(shared: &Arc<Shared>, caller: &Arc<Caller>, lane: &Arc<L
         }
         Ok(())
     };
-    beside(shared, caller, lane, work).await
+    run_in_lane(shared, caller, lane, work).await
 }
 
 /// How many rows a command tag says were changed.

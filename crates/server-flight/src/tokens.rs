@@ -1,4 +1,4 @@
-//! Tokens: what a handshake gives, and what their calls are of.
+//! Tokens: a handshake gives one, and a call that shows it is of the login that the token was given for.
 //!
 //! Invariants:
 //! - A token is good for as long as its user would be let in anew: with each call it is asked again whether their password is the one that
@@ -8,7 +8,7 @@
 //! - Calls under way are finished when a token ends; what its login holds goes with the last of them.
 
 use crate::login::{Login, key};
-use crate::server::ServerOptions;
+use crate::server_options::ServerOptions;
 use alluvia_access::{Access, Verifier};
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;

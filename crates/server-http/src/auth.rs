@@ -1,4 +1,4 @@
-//! Who asks.
+//! Authentication of requests: whose a request is, and whether its user may log in.
 //!
 //! Invariants:
 //! - No rows and no names are told, no session made and no body read before a request has shown its user's password.
@@ -7,9 +7,9 @@
 //!   password is asked for, so is one for a name that is not this machine's own.
 
 use crate::failure::Failure;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::statuses::Refusal;
-use alluvia_access::{Access, LogIn, Shown, Turned};
+use alluvia_access::{Access, LogIn, LogInAttempt, Rejected};
 use alluvia_types::{Error, ErrorKind};
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -40,11 +40,11 @@ pub(crate) async fn user(shared: &Arc<Shared>, headers: &HeaderMap, peer: Peer) 
             .of("header Authorization")
             .with_hint("send Authorization: Basic, or Bearer with the same base64 of user:password"));
     };
-    let shown = Shown { user: &user, password: &password, protocol: PROTOCOL, peer, kind: LogIn::Request };
-    match shared.door.let_in(passwords, &shared.options.attempts, shown, &|| shared.now()).await {
+    let attempt = LogInAttempt { user: &user, password: &password, protocol: PROTOCOL, peer, kind: LogIn::Request };
+    match shared.password_login.let_in(passwords, &shared.options.attempts, attempt, &|| shared.now()).await {
         Ok(()) => Ok(user),
-        Err(Turned { error, is_for_many: true }) => Err(Failure::from(error).with_refusal(Refusal::Guessing)),
-        Err(Turned { error, .. }) => Err(Failure::from(error).of("header Authorization")),
+        Err(Rejected { error, is_for_many: true }) => Err(Failure::from(error).with_refusal(Refusal::Guessing)),
+        Err(Rejected { error, .. }) => Err(Failure::from(error).of("header Authorization")),
     }
 }
 

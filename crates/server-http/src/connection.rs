@@ -1,11 +1,12 @@
-//! One connection: its socket, its requests in turn.
+//! A connection: a socket, and the requests that come on it in turn.
 //!
 //! Invariant: a client that takes nothing of its answer for `transfer_timeout` is gone, and what runs for it is cancelled.
 
 use crate::auth::Peer;
-use crate::bare::AnsweringSocket;
-use crate::server::Shared;
-use alluvia_access::{Busy, ConnectionSlot, Stopping, Timed, reached};
+use crate::error_body::ErrorBodySocket;
+use crate::request_counts::route_of;
+use crate::shared::Shared;
+use alluvia_access::{Busy, ConnectionSlot, Stopping, WriteTimeout, reached};
 use axum::Router;
 use axum::body::Body;
 use hyper::Request;
@@ -27,59 +28,59 @@ use tracing::{Instrument, Span, field, info_span};
 const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 100;
 
-/// Serves it to its end, or until its place is needed.
+/// Serves a connection to its end, or until its slot is needed.
 pub(crate) async fn connect(
     stream: TcpStream,
     peer: SocketAddr,
-    place: Arc<ConnectionSlot>,
+    slot: Arc<ConnectionSlot>,
     shared: Arc<Shared>,
     router: Router,
 ) {
-    let held = Held { shared: Arc::clone(&shared), place: Arc::clone(&place) };
+    let held = Held { shared: Arc::clone(&shared), slot: Arc::clone(&slot) };
     let served = async {
         match &shared.options.tls {
-            None => serve(stream, peer, &place, &shared, router).await,
+            None => serve(stream, peer, &slot, &shared, router).await,
             Some(tls) => {
                 let accepted = timeout(shared.options.header_timeout, tls.accept(stream, &[])).await;
                 if let Ok(Ok(stream)) = accepted {
-                    serve(stream, peer, &place, &shared, router).await;
+                    serve(stream, peer, &slot, &shared, router).await;
                 }
             }
         }
     };
     tokio::select! {
         biased;
-        () = place.closing() => {}
+        () = slot.closing() => {}
         () = served => {}
     }
     drop(held);
 }
 
-/// Gives the connection's place back, however it ends.
+/// Gives the slot of the connection back, however the connection ends.
 struct Held {
     shared: Arc<Shared>,
-    place: Arc<ConnectionSlot>,
+    slot: Arc<ConnectionSlot>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.shared.places.ended(&self.place);
+        self.shared.connections.ended(&self.slot);
     }
 }
 
-async fn serve<S>(stream: S, peer: SocketAddr, place: &Arc<ConnectionSlot>, shared: &Arc<Shared>, router: Router)
+async fn serve<S>(stream: S, peer: SocketAddr, slot: &Arc<ConnectionSlot>, shared: &Arc<Shared>, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let io = TokioIo::new(AnsweringSocket::new(Timed::new(stream, shared.options.transfer_timeout)));
-    let (shared_there, place) = (Arc::clone(shared), Arc::clone(place));
+    let io = TokioIo::new(ErrorBodySocket::new(WriteTimeout::new(stream, shared.options.transfer_timeout)));
+    let (shared_there, slot) = (Arc::clone(shared), Arc::clone(slot));
     let service = service_fn(move |mut request: Request<Incoming>| {
         let shared = Arc::clone(&shared_there);
         let clock = Arc::clone(&shared_there);
-        let busy = Busy::new(Arc::clone(&place), move || clock.now());
+        let busy = Busy::new(Arc::clone(&slot), move || clock.now());
         let span = span_of(&request);
         request.extensions_mut().insert(Peer(peer));
-        let route = crate::metrics::route_of(request.uri().path());
+        let route = route_of(request.uri().path());
         let mut router = router.clone();
         async move {
             let response = router.call(request.map(Body::new)).instrument(span.clone()).await;
@@ -120,7 +121,7 @@ fn span_of(request: &Request<Incoming>) -> Span {
         kind = "server",
         traceparent,
         http.request.method = request.method().as_str(),
-        http.route = crate::metrics::route_of(request.uri().path()),
+        http.route = route_of(request.uri().path()),
         http.response.status_code = field::Empty
     )
 }

@@ -5,11 +5,11 @@
 //! body that ends without one of these two is not whole.
 
 use crate::answer::{Encoder, columns, ending};
+use crate::cancellation::watched;
 use crate::failure::Failure;
 use crate::media::Answer;
-use crate::query::{Chunks, StatementRequest};
-use crate::server::Shared;
-use crate::work::watched;
+use crate::shared::Shared;
+use crate::statement::{Chunks, StatementRequest};
 use alluvia_access::gone;
 use alluvia_query::{Bounds, Outcome, Refinement, Refinements, Refining, from_datafusion};
 use alluvia_types::{Error, Result};

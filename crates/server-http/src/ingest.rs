@@ -7,11 +7,11 @@
 //! - A key that is known is acknowledged with what its first batch was, and its body is not looked at.
 
 use crate::auth::{Peer, user};
+use crate::cancellation::watched;
 use crate::failure::Failure;
 use crate::media::{packing, rows_format};
 use crate::request::{Pieces, drain, query_pairs, refuse_length, session};
-use crate::server::Shared;
-use crate::work::watched;
+use crate::shared::Shared;
 use alluvia_access::gone;
 use alluvia_copy::Hints;
 use alluvia_query::{Ingest, Ingested, Session};

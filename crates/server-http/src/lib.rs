@@ -11,8 +11,9 @@
 
 mod answer;
 mod auth;
-mod bare;
+mod cancellation;
 mod connection;
+mod error_body;
 mod events;
 mod failure;
 mod ingest;
@@ -20,10 +21,14 @@ mod media;
 mod metrics;
 mod query;
 mod request;
+mod request_counts;
 mod routes;
 mod server;
+mod server_options;
+mod shared;
+mod statement;
 mod statuses;
-mod work;
 
-pub use server::{Server, ServerOptions};
-pub use statuses::{Refusal, status_of, statuses_of};
+pub use server::Server;
+pub use server_options::ServerOptions;
+pub use statuses::statuses_of;

@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz`, `/metrics`.
+//! Health and metrics: `/healthz`, `/readyz`, `/metrics`.
 //!
 //! Invariants:
 //! - Every figure is counted where the thing happens; none is estimated.
@@ -7,7 +7,8 @@
 
 use crate::auth::{Peer, watcher};
 use crate::failure::Failure;
-use crate::server::Shared;
+use crate::request_counts::RequestCounts;
+use crate::shared::Shared;
 use alluvia_query::{Figures, LATENCY_SECONDS};
 use alluvia_types::{Error, Stage};
 use axum::body::Body;
@@ -15,37 +16,9 @@ use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use parking_lot::Mutex;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
-
-/// The route that a path belongs to, for counting.
-pub(crate) fn route_of(path: &str) -> &'static str {
-    match path {
-        "/query" => "/query",
-        "/healthz" => "/healthz",
-        "/readyz" => "/readyz",
-        "/metrics" => "/metrics",
-        "/openapi.yaml" => "/openapi.yaml",
-        _ if path.starts_with("/ingest/") => "/ingest",
-        _ => "other",
-    }
-}
-
-/// Requests answered, by route and status.
-#[derive(Default)]
-pub(crate) struct Requests {
-    answered: Mutex<BTreeMap<(&'static str, u16), u64>>,
-}
-
-impl Requests {
-    /// Counts one.
-    pub(crate) fn answered(&self, route: &'static str, status: StatusCode) {
-        *self.answered.lock().entry((route, status.as_u16())).or_default() += 1;
-    }
-}
 
 fn answer(status: StatusCode, content_type: &'static str, body: String) -> Response {
     let mut response = Response::new(Body::from(body));
@@ -76,7 +49,7 @@ pub(crate) async fn metrics(State(shared): State<Arc<Shared>>, request: Request)
     let peer = request.extensions().get::<Peer>().copied();
     let peer = peer.ok_or_else(|| Error::internal("a request from nowhere"))?;
     watcher(&shared, request.headers(), peer).await?;
-    let text = text(&shared.engine.figures(), shared.places.count(), &shared.requests);
+    let text = text(&shared.engine.figures(), shared.connections.count(), &shared.requests);
     Ok(answer(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
 }
 
@@ -102,7 +75,7 @@ impl Text {
     }
 }
 
-fn text(figures: &Figures, (connections, busy): (usize, usize), requests: &Requests) -> String {
+fn text(figures: &Figures, (connections, busy): (usize, usize), requests: &RequestCounts) -> String {
     let mut out = Text::default();
     out.family("alluvia_statements_total", "counter", "Statements that have ended, by kind and outcome.");
     for kind in &figures.statements {
@@ -124,7 +97,7 @@ fn text(figures: &Figures, (connections, busy): (usize, usize), requests: &Reque
         out.sample(&format!("{name}_count"), &[("kind", kind.kind)], count);
     }
     out.family("alluvia_http_requests_total", "counter", "Requests that were answered, by route and status.");
-    for ((route, status), count) in requests.answered.lock().iter() {
+    for ((route, status), count) in requests.all() {
         out.sample("alluvia_http_requests_total", &[("route", route), ("status", &status.to_string())], count);
     }
     out.one("alluvia_http_connections", "gauge", "HTTP connections that are open.", connections);

@@ -9,14 +9,15 @@
 
 use crate::answer::{Encoder, ending, headers};
 use crate::auth::{Peer, user};
+use crate::cancellation::watched;
 use crate::events;
 use crate::failure::Failure;
 use crate::media::{Answer, StatementBody};
 use crate::request::{Pieces, drain, query_pairs, refuse_length, session, twice};
-use crate::server::Shared;
+use crate::shared::Shared;
+use crate::statement::{Chunks, StatementRequest};
 use crate::statuses::Refusal;
-use crate::work::watched;
-use alluvia_query::{Outcome, Prepared, Refining, ScalarValue, Session, from_datafusion};
+use alluvia_query::{Outcome, Prepared, ScalarValue, from_datafusion};
 use alluvia_syntax::Command;
 use alluvia_types::{Error, ErrorKind, Result};
 use axum::body::Body;
@@ -25,7 +26,6 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, Version};
 use axum::response::Response;
-use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::Value;
 use std::sync::Arc;
@@ -44,28 +44,6 @@ const JSON_VALUES_MAX: usize = PARAMETERS_MAX + 1_000;
 
 /// What the last bytes of an answer that fails get to leave.
 const FLUSHED_IN: Duration = Duration::from_millis(20);
-
-/// What sends an answer; closed once the client has gone.
-pub(crate) type Chunks = mpsc::Sender<Result<Bytes>>;
-
-/// A statement that is asked for.
-pub(crate) struct StatementRequest {
-    pub(crate) session: Session,
-    pub(crate) prepared: Prepared,
-    pub(crate) values: Vec<ScalarValue>,
-}
-
-impl StatementRequest {
-    /// Runs it.
-    pub(crate) async fn execute(&self) -> Result<Outcome> {
-        self.session.execute_prepared(&self.prepared, &self.values).await
-    }
-
-    /// Runs it, with estimates on the way to its answer.
-    pub(crate) async fn refine(&self) -> Result<Refining> {
-        self.session.refine_prepared(&self.prepared, &self.values).await
-    }
-}
 
 /// The handler.
 pub(crate) async fn query(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, Failure> {

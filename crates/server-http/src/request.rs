@@ -2,7 +2,7 @@
 
 use crate::auth::PROTOCOL;
 use crate::failure::Failure;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::statuses::Refusal;
 use alluvia_query::{Client, Session};
 use alluvia_types::{Error, ErrorKind};

@@ -1,10 +1,10 @@
-//! Which path is answered by what.
+//! Routes: the handler of each path.
 
 use crate::failure::Failure;
 use crate::ingest::ingest;
 use crate::metrics::{healthz, metrics, readyz};
 use crate::query::query;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::statuses::{INGEST, METRICS, QUERY, Refusal};
 use alluvia_types::{Error, ErrorKind};
 use axum::Router;

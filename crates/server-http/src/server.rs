@@ -1,15 +1,16 @@
-//! Listening, and the life of connections.
+//! The server: listens, serves connections, and stops.
 //!
 //! Invariants:
-//! - Connections are bounded, and who has a request under way makes no room for others: see [`alluvia_access::Places`].
+//! - Connections are bounded, and who has a request under way makes no room for others: see [`alluvia_access::OpenConnections`].
 //! - Stopping: connections without a request end at once; statements have a time to finish, are then cancelled, and are waited for.
 
 use crate::connection::connect;
-use crate::metrics::Requests;
 use crate::routes::router;
-use alluvia_access::{Access, Attempts, ConnectionSlot, Door, Listener, Places, Stopping, Tls};
+use crate::server_options::ServerOptions;
+use crate::shared::Shared;
+use alluvia_access::{Listener, Stopping};
 use alluvia_query::Engine;
-use alluvia_types::{Clock, Result, SystemClock};
+use alluvia_types::Result;
 use futures::future::BoxFuture;
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,71 +27,6 @@ const LAST_WAIT: Duration = Duration::from_secs(10);
 /// What a client is told for whom there is no room.
 const NO_ROOM: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\nretry-after: 1\r\n\
     content-length: 88\r\n\r\n{\"error\":{\"code\":\"53300\",\"message\":\"all connections are busy\",\"hint\":\"try again later\"}}";
-
-/// How a server serves.
-#[derive(Clone, Debug)]
-pub struct ServerOptions {
-    /// Who may ask.
-    pub access: Access,
-    /// Wrong passwords by address, shared with the process's other servers.
-    pub attempts: Arc<Attempts>,
-    /// Certificate and key; with them all connections are encrypted, without them none.
-    pub tls: Option<Tls>,
-    /// Connections at once.
-    pub connections_max: usize,
-    /// What a statement may take, unless its role or request states another limit; zero is no limit.
-    pub statement_timeout: Duration,
-    /// What a client has to send the head of a request, and a connection to send the next one.
-    pub header_timeout: Duration,
-    /// A client that sends nothing more of a body, or takes nothing of an answer, for so long is gone.
-    pub transfer_timeout: Duration,
-    /// The longest statement.
-    pub statement_bytes_max: usize,
-    /// The longest body of rows, also unpacked.
-    pub body_bytes_max: u64,
-    /// Whether clients of this machine read `/metrics` without a password; all others have to be superusers or in `pg_monitor`.
-    pub metrics_on_loopback: bool,
-    /// What running statements get to finish when the server stops.
-    pub stop_wait: Duration,
-}
-
-impl Default for ServerOptions {
-    fn default() -> Self {
-        ServerOptions {
-            access: Access::Trust,
-            attempts: Arc::default(),
-            tls: None,
-            connections_max: 200,
-            statement_timeout: Duration::from_secs(3_600),
-            header_timeout: Duration::from_secs(30),
-            transfer_timeout: Duration::from_secs(60),
-            statement_bytes_max: 64 << 20,
-            body_bytes_max: 1 << 30,
-            metrics_on_loopback: false,
-            stop_wait: Duration::from_secs(10),
-        }
-    }
-}
-
-/// What all connections share.
-pub(crate) struct Shared {
-    pub(crate) options: ServerOptions,
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) door: Door,
-    pub(crate) clock: SystemClock,
-    pub(crate) stop: watch::Receiver<Stopping>,
-    pub(crate) places: Places<Arc<ConnectionSlot>>,
-    pub(crate) requests: Requests,
-    /// The server ends when the last task that holds this has: every one that runs a statement does.
-    _at_work: mpsc::Sender<()>,
-}
-
-impl Shared {
-    /// Time since some moment, for what is counted by time.
-    pub(crate) fn now(&self) -> Duration {
-        self.clock.monotonic()
-    }
-}
 
 /// A server that listens.
 pub struct Server {
@@ -113,16 +49,7 @@ impl Server {
         let listener = listener.patient_for(options.transfer_timeout);
         let (stop, stopping) = watch::channel(Stopping::No);
         let (at_work, work_ended) = mpsc::channel(1);
-        let shared = Shared {
-            options,
-            engine,
-            door: Door::new()?,
-            clock: SystemClock::default(),
-            stop: stopping,
-            places: Places::default(),
-            requests: Requests::default(),
-            _at_work: at_work,
-        };
+        let shared = Shared::new(options, engine, stopping, at_work)?;
         Ok(Server { listener, shared: Arc::new(shared), stop, work_ended })
     }
 
@@ -148,10 +75,10 @@ impl Server {
                     Some(_) = tasks.join_next() => continue,
                     accepted = listener.accept() => accepted,
                 };
-                let place = shared.places.admit(shared.options.connections_max, shared.now(), |place| place);
-                if let Some(place) = place {
+                let slot = shared.connections.admit(shared.options.connections_max, shared.now(), |slot| slot);
+                if let Some(slot) = slot {
                     let span = tracing::info_span!(parent: None, "connection", protocol = "http", %peer);
-                    tasks.spawn(connect(stream, peer, place, Arc::clone(&shared), router.clone()).instrument(span));
+                    tasks.spawn(connect(stream, peer, slot, Arc::clone(&shared), router.clone()).instrument(span));
                 } else if shared.options.tls.is_none() {
                     tasks.spawn(async move {
                         let told = async { stream.write_all(NO_ROOM).await };
@@ -161,7 +88,7 @@ impl Server {
             }
             drop(listener);
             let all = async { while tasks.join_next().await.is_some() {} };
-            let end_idle = || shared.places.close_idle(Duration::MAX);
+            let end_idle = || shared.connections.close_idle(Duration::MAX);
             alluvia_access::stop(&signal, (shared.options.stop_wait, LAST_WAIT), end_idle, all).await;
             tasks.shutdown().await;
             drop(router);

@@ -1,4 +1,4 @@
-//! Which statuses there are, and which of them each route can answer with.
+//! HTTP statuses: the status of each kind of error, and the statuses that each route can answer with.
 //!
 //! Invariants:
 //! - [`status_of`] is the only mapping from kinds to statuses, and [`Refusal`] has all others: no handler makes up one of its own.
@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use std::collections::BTreeSet;
 
 /// The HTTP status of an error of this kind.
-pub fn status_of(kind: ErrorKind) -> StatusCode {
+pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
     use ErrorKind::*;
     match kind {
         Syntax | UndefinedColumn | AmbiguousColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition
@@ -38,7 +38,7 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
 
 /// A request that is refused with a status which says more than its error's kind does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// It comes from a page of another origin, or asks for a name that is not this machine's.
     Origin,
     /// The path is not asked with this method.
@@ -59,7 +59,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every one, in the order of their declaration.
-    pub const ALL: [Refusal; 8] = [
+    pub(crate) const ALL: [Refusal; 8] = [
         Refusal::Origin,
         Refusal::Method,
         Refusal::Accept,
@@ -71,7 +71,7 @@ impl Refusal {
     ];
 
     /// Its status.
-    pub fn status(self) -> StatusCode {
+    pub(crate) fn status(self) -> StatusCode {
         match self {
             Refusal::Origin => StatusCode::FORBIDDEN,
             Refusal::Method => StatusCode::METHOD_NOT_ALLOWED,

@@ -1,4 +1,4 @@
-//! Cancelling what another connection runs.
+//! Cancel requests: one connection cancels the statement of another by the numbers of that one.
 //!
 //! Invariant: only who knows both numbers of a connection, which are told to its client alone, can cancel its statement.
 
@@ -20,7 +20,7 @@ struct Known {
     connections: HashMap<u32, (u32, CancelHandle)>,
 }
 
-/// A connection's place among those; given back when it is dropped.
+/// A connection that can be cancelled, until this is dropped.
 pub(crate) struct Registered {
     cancels: Arc<Cancels>,
     pub(crate) process: u32,

@@ -144,15 +144,15 @@ impl Connection {
         tokio::pin!(work);
         let mut sender = Some(send);
         let mut lost = None;
-        self.tell_progress_from_now();
+        self.reporter.begin_progress(&self.session, self.shared.now());
         let outcome = loop {
-            let due = self.progress_due();
+            let due = self.reporter.progress_due(self.shared.now());
             let message = tokio::select! {
                 biased;
                 result = &mut work => break result,
                 message = self.io.receive(), if sender.is_some() => message,
                 () = due => {
-                    self.tell_progress();
+                    self.reporter.progress(&self.session, self.shared.now(), &mut self.io.out);
                     self.io.send_some().await;
                     continue;
                 }
@@ -186,7 +186,7 @@ impl Connection {
             return Err(error);
         }
         let outcome = outcome?;
-        self.tell(&outcome);
+        self.reporter.outcome(&outcome, &mut self.io.out);
         Ok(outcome.tag)
     }
 
@@ -222,7 +222,7 @@ impl Connection {
             }
         }
         self.io.out.plain(b'c');
-        self.tell(&outcome);
+        self.reporter.outcome(&outcome, &mut self.io.out);
         Ok(format!("COPY {count}"))
     }
 

@@ -5,7 +5,6 @@
 //! itself, as it would anyway.
 
 use crate::connection::Connection;
-use crate::kept::Bounds;
 use crate::portal::{Answer, Portal, Prepared, Sent, fields};
 use crate::types::{of_parameter, parameter, parameter_type};
 use crate::wire::{Bind, Describe, Message, Target};
@@ -17,20 +16,6 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Prepared statements that a connection may have: their texts and trees, and what is known of their columns.
-pub(crate) const PREPARED: Bounds = Bounds {
-    what: "prepared statements",
-    count_max: 10_000,
-    bytes_max: 16 << 20,
-    hint: "DEALLOCATE (or Close) those that are done with; the bytes of a statement without a name do not count",
-};
-/// Portals that a connection may have: the texts and trees of their statements, and their values.
-pub(crate) const PORTALS: Bounds = Bounds {
-    what: "portals",
-    count_max: 1_000,
-    bytes_max: 16 << 20,
-    hint: "Close those that are done with, or end the transaction; the bytes of a portal without a name do not count",
-};
 /// What a column is counted as, beside its name.
 const COLUMN_BYTES: usize = 256;
 
@@ -280,7 +265,7 @@ impl Connection {
         if let Some(answer) = &mut portal.begun {
             match self.send_rows(answer, rows_max).await? {
                 Sent::All(tag) => {
-                    self.tell(&answer.outcome);
+                    self.reporter.outcome(&answer.outcome, &mut self.io.out);
                     self.io.out.complete(&tag);
                 }
                 Sent::Enough => self.io.out.plain(b's'),
@@ -306,18 +291,5 @@ impl Connection {
             self.implicit = true;
         }
         Ok(())
-    }
-
-    /// Commits the transaction of a pipeline, or rolls it back if it failed.
-    pub(crate) async fn end_implicit(&mut self) -> Result<()> {
-        if !std::mem::take(&mut self.implicit) {
-            return Ok(());
-        }
-        let failed = self.session.transaction_status() != TransactionStatus::Open;
-        let end = self.brackets[if failed { 2 } else { 1 }].clone();
-        let session = Arc::clone(&self.session);
-        let ended = self.watched(async move { session.execute(end).await }).await;
-        self.portals.clear();
-        ended.map(drop)
     }
 }

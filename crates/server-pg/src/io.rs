@@ -1,4 +1,4 @@
-//! A connection's bytes: a socket, with or without TLS.
+//! The socket of a connection, with or without TLS, and messages in and out of it.
 //!
 //! Invariants:
 //! - A client that takes nothing of what it is sent for `transfer_timeout` is gone, whatever waits for it to be sent.
@@ -6,7 +6,7 @@
 //! - What was sent is not sent again, wherever sending was left off.
 
 use crate::wire::{First, Input, Message, Out, STRANGER_BYTES_MAX};
-use alluvia_access::Timed;
+use alluvia_access::WriteTimeout;
 use alluvia_types::{Error, ErrorKind, Result};
 use bytes::{Buf, BytesMut};
 use std::future::poll_fn;
@@ -68,7 +68,7 @@ impl AsyncWrite for Socket {
 
 /// Messages in and out of a socket.
 pub(crate) struct Io {
-    pub(crate) socket: Timed<Socket>,
+    pub(crate) socket: WriteTimeout<Socket>,
     input: Input,
     pub(crate) out: Out,
     message_bytes_max: usize,
@@ -98,7 +98,7 @@ fn failed(error: io::Error) -> Error {
 impl Io {
     /// Of a client that has not logged in. It is gone if it takes nothing for `transfer_timeout`.
     pub(crate) fn new(socket: Socket, transfer_timeout: Duration) -> Io {
-        let socket = Timed::new(socket, transfer_timeout);
+        let socket = WriteTimeout::new(socket, transfer_timeout);
         Io { socket, input: Input::new(), out: Out::default(), message_bytes_max: STRANGER_BYTES_MAX }
     }
 

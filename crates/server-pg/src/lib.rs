@@ -9,19 +9,24 @@
 //!
 //! The protocol is written here rather than taken from a crate: docs/DEPENDENCIES.md says why.
 
+mod bounded_map;
 mod cancel;
 mod connection;
 mod copy;
 mod extended;
 mod io;
-mod kept;
+mod message_loop;
+mod pending_logins;
 mod portal;
 mod report;
+mod sending;
 mod server;
+mod server_options;
+mod shared;
 mod simple;
-mod starting;
 mod startup;
 mod types;
 mod wire;
 
-pub use server::{Server, ServerOptions};
+pub use server::Server;
+pub use server_options::ServerOptions;

@@ -1,18 +1,32 @@
-//! Prepared statements, and portals: statements that have their values, and perhaps have begun.
+//! Prepared statements and portals of a connection, with their bounds. A portal is a statement with its values, and with its answer once it
+//! has begun.
 
-use crate::connection::Connection;
+use crate::bounded_map::Bounds;
 use crate::types::{Rows, changed, of_field};
 use crate::wire::Field;
-use alluvia_query::{Described, Outcome, from_datafusion};
+use alluvia_query::{Described, Outcome};
 use alluvia_syntax::Statement;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::SchemaRef;
-use futures::StreamExt;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// Prepared statements that a connection may have: their texts and trees, and what is known of their columns.
+pub(crate) const PREPARED: Bounds = Bounds {
+    what: "prepared statements",
+    count_max: 10_000,
+    bytes_max: 16 << 20,
+    hint: "DEALLOCATE (or Close) those that are done with; the bytes of a statement without a name do not count",
+};
+/// Portals that a connection may have: the texts and trees of their statements, and their values.
+pub(crate) const PORTALS: Bounds = Bounds {
+    what: "portals",
+    count_max: 1_000,
+    bytes_max: 16 << 20,
+    hint: "Close those that are done with, or end the transaction; the bytes of a portal without a name do not count",
+};
 /// A statement that was parsed, and may be run many times.
 pub(crate) struct Prepared {
     /// `None` for a text without a statement.
@@ -47,13 +61,13 @@ pub(crate) struct Portal {
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
     /// What its columns were announced as.
-    schema: Option<SchemaRef>,
-    formats: Vec<i16>,
+    pub(crate) schema: Option<SchemaRef>,
+    pub(crate) formats: Vec<i16>,
     /// The batch that is being sent, and the row that comes next.
-    current: Option<(Rows, usize)>,
-    is_over: bool,
+    pub(crate) current: Option<(Rows, usize)>,
+    pub(crate) is_over: bool,
     /// When the time of its statement is over, by the monotonic clock.
-    until: Option<Duration>,
+    pub(crate) until: Option<Duration>,
 }
 
 /// How far sending rows came.
@@ -64,9 +78,6 @@ pub(crate) enum Sent {
     /// As many as were asked for are out, and there may be more.
     Enough,
 }
-
-/// Rows written at a time before the buffer is looked at.
-const ROWS_AT_A_TIME: usize = 256;
 
 impl Answer {
     /// An answer that begins, of a statement that has time until then. `announced` is what the client believes of its columns.
@@ -113,43 +124,4 @@ pub(crate) fn fields(schema: &SchemaRef, formats: &[i16]) -> Vec<Field> {
         Field { name: field.name().clone(), type_oid, type_size, type_modifier, format }
     };
     schema.fields().iter().enumerate().map(field).collect()
-}
-
-impl Connection {
-    /// Sends rows of an answer, at most `rows_max` (0: all).
-    pub(crate) async fn send_rows(&mut self, answer: &mut Answer, rows_max: usize) -> Result<Sent> {
-        let mut left = if rows_max == 0 { usize::MAX } else { rows_max };
-        let mut sent_now = 0;
-        while !answer.is_over {
-            if let Some((rows, at)) = &mut answer.current {
-                while *at < rows.len() {
-                    if left == 0 {
-                        return Ok(Sent::Enough);
-                    }
-                    let count = (rows.len() - *at).min(left).min(ROWS_AT_A_TIME);
-                    rows.write(*at, *at + count, &mut self.io.out.bytes)?;
-                    *at += count;
-                    left -= count;
-                    sent_now += count as u64;
-                    self.send_if_long(answer.until).await?;
-                }
-                answer.current = None;
-            }
-            let (Some(stream), Some(schema)) = (answer.outcome.rows.as_mut(), &answer.schema) else {
-                answer.is_over = true;
-                break;
-            };
-            match self.watched(async { Ok(stream.next().await) }).await? {
-                Some(batch) => {
-                    let batch = batch.map_err(from_datafusion)?;
-                    answer.current = Some((Rows::new(&batch, schema, &answer.formats)?, 0));
-                }
-                None => answer.is_over = true,
-            }
-        }
-        let tag = answer.outcome.tag.clone();
-        // PostgreSQL counts the rows of these.
-        let counted = matches!(tag.as_str(), "SELECT" | "FETCH");
-        Ok(Sent::All(if counted { format!("{tag} {sent_now}") } else { tag }))
-    }
 }

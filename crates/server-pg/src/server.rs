@@ -1,22 +1,21 @@
-//! Listening, and the life of connections.
+//! The server: listens, serves connections, and stops.
 //!
 //! Invariants:
-//! - Connections that have not logged in are few ([`Starting`]): however many are opened and left, who logs in at once gets in, and who
+//! - Connections that have not logged in are few ([`crate::pending_logins`]): however many are opened and left, who logs in at once gets in, and who
 //!   is logged in is not touched.
 //! - Stopping: idle connections end at once; statements have a time to finish, are then cancelled, and are waited for.
 
-use crate::cancel::Cancels;
 use crate::io::{Io, Socket};
-use crate::starting::Starting;
+use crate::server_options::ServerOptions;
+use crate::shared::Shared;
 use crate::startup::start;
-use alluvia_access::{Access, Attempts, Decoys, Listener, Stopping, Tls};
+use alluvia_access::{Listener, Stopping};
 use alluvia_query::Session;
-use alluvia_types::{Clock, Result, SystemClock};
+use alluvia_types::Result;
 use futures::future::BoxFuture;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -24,95 +23,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument;
 
-/// Connections that may be logging in at once.
-const STARTING_MAX: usize = 256;
 /// What a statement that was cancelled, and a client that does not read, get before the server ends without them.
 const LAST_WAIT: Duration = Duration::from_secs(5);
-
-/// How a server serves.
-#[derive(Clone)]
-pub struct ServerOptions {
-    /// Who may connect.
-    pub access: Access,
-    /// Wrong passwords by address, shared with the process's other servers.
-    pub attempts: Arc<Attempts>,
-    /// Certificate and key; without, connections are in the clear.
-    pub tls: Option<Tls>,
-    /// Connections that may be logged in at once.
-    pub connections_max: usize,
-    /// What a client has to log in.
-    pub authentication_timeout: Duration,
-    /// What a statement may take, unless its role or client sets another limit; zero is no limit.
-    pub statement_timeout: Duration,
-    /// A connection that sends nothing for so long between statements is ended; zero never does.
-    pub idle_timeout: Duration,
-    /// Likewise one with an open transaction, or with a statement whose rows were not taken to their end.
-    pub transaction_idle_timeout: Duration,
-    /// A client that takes nothing of what it is sent for so long is gone.
-    pub transfer_timeout: Duration,
-    /// The longest message of a client that has logged in.
-    pub message_bytes_max: usize,
-    /// What running statements get to finish when the server stops.
-    pub stop_wait: Duration,
-}
-
-impl fmt::Debug for ServerOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerOptions")
-            .field("access", &self.access)
-            .field("tls", &self.tls.is_some())
-            .field("connections_max", &self.connections_max)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Default for ServerOptions {
-    fn default() -> Self {
-        ServerOptions {
-            access: Access::Trust,
-            attempts: Arc::default(),
-            tls: None,
-            connections_max: 200,
-            authentication_timeout: Duration::from_secs(10),
-            statement_timeout: Duration::from_secs(3_600),
-            idle_timeout: Duration::from_secs(8 * 3_600),
-            transaction_idle_timeout: Duration::from_secs(600),
-            transfer_timeout: Duration::from_secs(60),
-            message_bytes_max: 64 << 20,
-            stop_wait: Duration::from_secs(10),
-        }
-    }
-}
-
-/// What all connections share.
-pub(crate) struct Shared {
-    pub(crate) options: ServerOptions,
-    pub(crate) sessions: Box<dyn Fn() -> Session + Send + Sync>,
-    pub(crate) cancels: Arc<Cancels>,
-    pub(crate) decoys: Decoys,
-    pub(crate) clock: SystemClock,
-    pub(crate) stop: watch::Receiver<Stopping>,
-    pub(crate) logged_in: AtomicUsize,
-    starting: Starting,
-}
-
-impl Shared {
-    /// Counts a connection that logs in; `None` if there are enough.
-    pub(crate) fn log_in(self: &Arc<Shared>) -> Option<LoggedIn> {
-        let count = self.logged_in.fetch_add(1, Ordering::SeqCst);
-        let place = LoggedIn(Arc::clone(self));
-        (count < self.options.connections_max).then_some(place)
-    }
-}
-
-/// A place among the connections that are logged in.
-pub(crate) struct LoggedIn(Arc<Shared>);
-
-impl Drop for LoggedIn {
-    fn drop(&mut self) {
-        self.0.logged_in.fetch_sub(1, Ordering::SeqCst);
-    }
-}
 
 /// A server that listens.
 pub struct Server {
@@ -138,16 +50,7 @@ impl Server {
         let listener = Listener::bind(address, &options.access, options.tls.as_ref()).await?;
         let listener = listener.patient_for(options.transfer_timeout);
         let (stop, stopping) = watch::channel(Stopping::No);
-        let shared = Shared {
-            options,
-            sessions: Box::new(sessions),
-            cancels: Arc::default(),
-            decoys: Decoys::new()?,
-            clock: SystemClock::default(),
-            stop: stopping,
-            logged_in: AtomicUsize::new(0),
-            starting: Starting::new(STARTING_MAX),
-        };
+        let shared = Shared::new(options, sessions, stopping)?;
         Ok(Server { listener, shared: Arc::new(shared), stop })
     }
 
@@ -176,7 +79,7 @@ impl Server {
                 number += 1;
                 let span = tracing::info_span!(parent: None, "connection", protocol = "postgresql", %peer);
                 let connected = connect(stream, peer, number, Arc::clone(&shared)).instrument(span);
-                shared.starting.begin(number, || tasks.spawn(connected));
+                shared.pending_logins.begin(number, || tasks.spawn(connected));
             }
             drop(listener);
             let waits = (shared.options.stop_wait, LAST_WAIT + LAST_WAIT);
@@ -192,16 +95,9 @@ async fn connect(stream: TcpStream, peer: SocketAddr, number: u64, shared: Arc<S
     let io = Io::new(Socket::Plain(stream), shared.options.transfer_timeout);
     let limit = shared.options.authentication_timeout;
     let started = timeout(limit, start(io, peer, Arc::clone(&shared))).await;
-    shared.starting.ended(number);
-    if let Ok(Some((connection, place))) = started {
+    shared.pending_logins.ended(number);
+    if let Ok(Some((connection, logged_in))) = started {
         connection.serve(LAST_WAIT).await;
-        drop(place);
-    }
-}
-
-impl Shared {
-    /// Time since some moment, for what is counted by time.
-    pub(crate) fn now(&self) -> Duration {
-        self.clock.monotonic()
+        drop(logged_in);
     }
 }

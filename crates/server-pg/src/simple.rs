@@ -44,7 +44,7 @@ impl Connection {
             self.io.out.plain(b'I');
             return Ok(());
         }
-        if is_together(&statements) && self.session.transaction_status() == TransactionStatus::Idle {
+        if are_one_transaction(&statements) && self.session.transaction_status() == TransactionStatus::Idle {
             let begin = self.brackets[0].clone();
             self.session.execute(begin).await?;
             self.implicit = true;
@@ -82,7 +82,7 @@ impl Connection {
             self.io.out.row_description(&fields);
         }
         let sent = self.send_rows(&mut answer, 0).await?;
-        self.tell(&answer.outcome);
+        self.reporter.outcome(&answer.outcome, &mut self.io.out);
         Ok(match sent {
             Sent::All(tag) => tag,
             Sent::Enough => answer.outcome.tag.clone(),
@@ -97,7 +97,7 @@ fn alone(sql: &str) -> &str {
 }
 
 /// Whether statements are one transaction.
-fn is_together(statements: &[Statement]) -> bool {
+fn are_one_transaction(statements: &[Statement]) -> bool {
     let commands: Vec<Command> = statements.iter().map(Statement::command).collect();
     let can_be = |command: &Command| matches!(command, Command::Query | Command::Show | Command::Insert | Command::Set);
     commands.len() > 1 && commands.contains(&Command::Insert) && commands.iter().all(can_be)

@@ -1,4 +1,4 @@
-//! A connection's start: TLS, who it is, what it wants set.
+//! The start of a connection: TLS, authentication, and the settings that the client asks for.
 //!
 //! Invariants:
 //! - Nothing of the database is told, and no session made, before a client has logged in; what it sends until then is short.
@@ -9,7 +9,7 @@
 
 use crate::connection::Connection;
 use crate::io::{Io, Socket, is_gone};
-use crate::server::{LoggedIn, Shared};
+use crate::shared::{LoggedIn, Shared};
 use crate::wire::{First, Message, PROTOCOL_3, Severity};
 use alluvia_access::{Access, Exchange, LogIn, MECHANISM};
 use alluvia_query::Client;
@@ -36,7 +36,7 @@ pub(crate) async fn start(mut io: Io, peer: SocketAddr, shared: Arc<Shared>) -> 
     match begin(&mut io, peer.ip(), &shared).await {
         Ok(None) => None,
         Ok(Some(parameters)) => {
-            let Some(place) = shared.log_in() else {
+            let Some(logged_in) = shared.log_in() else {
                 let error = Error::new(
                     ErrorKind::Busy,
                     format!("{} connections are open, and no more are allowed", shared.options.connections_max),
@@ -47,7 +47,7 @@ pub(crate) async fn start(mut io: Io, peer: SocketAddr, shared: Arc<Shared>) -> 
             };
             io.logged_in(shared.options.message_bytes_max);
             let connection = open(io, parameters, peer, &shared).await?;
-            Some((connection, place))
+            Some((connection, logged_in))
         }
         Err(error) => {
             if !is_gone(&error) {
@@ -203,9 +203,11 @@ async fn open(io: Io, parameters: Vec<(String, String)>, peer: SocketAddr, share
     };
     match settings(&mut connection, &parameters) {
         Ok(warnings) => {
-            connection.report_settings();
+            connection.reporter.settings(&connection.session, &mut connection.io.out);
             connection.io.out.backend_key(process, secret);
-            warnings.iter().for_each(|warning| connection.warn("01000", warning));
+            for warning in &warnings {
+                connection.reporter.warning("01000", warning, &mut connection.io.out);
+            }
             Some(connection)
         }
         Err(error) => {

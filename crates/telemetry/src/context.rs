@@ -1,4 +1,4 @@
-//! Which trace a span belongs to.
+//! Trace contexts: the trace that a span belongs to.
 //!
 //! Invariant: a `traceparent` that is not as W3C's Trace Context has it (version 00, or a later one that begins alike) is as none.
 

@@ -1,4 +1,4 @@
-//! What the tests of servers that are left half-open have in common.
+//! File descriptors, for the tests of servers that are left half-open.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,4 +1,4 @@
-//! What the servers' fuzz tests have in common: a small random generator, and what it does to bytes.
+//! Randomness of the servers' fuzz tests: a small random generator, and what it does to bytes.
 //!
 //! They run a second by default, longer with ALLUVIA_TEST_SECONDS; the seed is printed and can be given as ALLUVIA_TEST_SEED.
 

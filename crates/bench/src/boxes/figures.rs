@@ -1,4 +1,4 @@
-//! What was measured of one list of questions, as a table for people and as JSON.
+//! Figures of one list of questions, as a table for people and as JSON.
 //!
 //! Ratios say how many times the best peer's time ours is faster, and how many times its throughput ours is, over the same
 //! questions. Shapes that are too large for a cuboid stay cold, so all are also shown over the others alone.

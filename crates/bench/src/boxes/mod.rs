@@ -13,7 +13,7 @@ pub mod peers;
 pub mod questions;
 mod sizes;
 
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use alluvia_node::{DatabaseOptions, parse_bytes};
 use alluvia_query::Prepared;
 use answer::Answer;
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 #[derive(Args)]
 pub struct BoxArgs {
     #[command(flatten)]
-    places: Places,
+    folders: Folders,
     /// Rows of the table.
     #[arg(long, default_value_t = 20_000_000)]
     rows: u64,
@@ -81,14 +81,14 @@ pub async fn run(args: BoxArgs) -> Anything<Value> {
         return Err("box wants at least 3 queries and 1 turn".into());
     }
     let data = Data { rows: args.rows, zipf: args.zipf, correlated: args.correlated };
-    let file = data.parquet(&args.places.data)?;
+    let file = data.parquet(&args.folders.data)?;
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?.to_owned();
-    let scratch = tempfile::tempdir_in(&args.places.data)?;
-    let ours = Ours::load(&args.places.table(scratch.path(), &file), &file, args.rows, options(&args)?).await?;
+    let scratch = tempfile::tempdir_in(&args.folders.data)?;
+    let ours = Ours::load(&args.folders.table(scratch.path(), &file), &file, args.rows, options(&args)?).await?;
 
     let (mut peers, mut absent) = (Vec::new(), json!({}));
     for kind in &KINDS[..if args.alone { 1 } else { KINDS.len() }] {
-        match Peer::start(kind, &args.places, &file, scratch.path(), args.rows) {
+        match Peer::start(kind, &args.folders, &file, scratch.path(), args.rows) {
             Ok(peer) => peers.push(peer),
             Err(error) if peers.is_empty() => return Err(error),
             Err(error) => {
@@ -122,7 +122,7 @@ pub async fn run(args: BoxArgs) -> Anything<Value> {
         "bench": "box", "rows": args.rows, "zipf": args.zipf, "correlated": args.correlated, "seed": args.seed,
         "turns": args.turns, "list_max": args.list_max, "clients": ours::CLIENTS,
         "merged_s": ours.load_s, "lists": figures, "wrong": wrong, "beside": beside,
-        "shares": crate::shares::print(ours.db()).await?,
+        "shares": crate::file_shares::print(ours.db()).await?,
         "peers": versions.collect::<Vec<Value>>(), "absent": absent,
     });
     if wrong.is_empty() { Ok(figures) } else { Err(format!("answers differ from DuckDB's: {figures}").into()) }

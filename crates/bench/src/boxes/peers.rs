@@ -4,7 +4,7 @@
 //! all but DuckDB, whose answers are the reference.
 
 use crate::boxes::answer::Answer;
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -46,10 +46,10 @@ pub struct Peer {
 
 impl Peer {
     /// Installs what it needs, starts it and waits until its table is loaded.
-    pub fn start(kind: &Kind, places: &Places, file: &str, scratch: &Path, rows: u64) -> Anything<Peer> {
-        install(kind.package, places)?;
+    pub fn start(kind: &Kind, folders: &Folders, file: &str, scratch: &Path, rows: u64) -> Anything<Peer> {
+        install(kind.package, folders)?;
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
-        let mut child = Command::new(places.venv.join("bin").join("python"))
+        let mut child = Command::new(folders.venv.join("bin").join("python"))
             .args(["-c", SCRIPT, kind.engine, file])
             .arg(scratch)
             .arg(threads.to_string())
@@ -118,10 +118,10 @@ impl Drop for Peer {
 }
 
 /// The pinned version of a package, in the virtual environment; nothing to do if it is there.
-pub fn install(package: &str, places: &Places) -> Anything<()> {
+pub fn install(package: &str, folders: &Folders) -> Anything<()> {
     let pinned = REQUIREMENTS.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix("=="));
     let pinned = pinned.ok_or_else(|| format!("{package} is not in peers/requirements.txt"))?.trim();
-    let python = places.venv.join("bin").join("python");
+    let python = folders.venv.join("bin").join("python");
     let check = "import importlib.metadata as m, sys; sys.exit(m.version(sys.argv[1]) != sys.argv[2])";
     let there = Command::new(&python).args(["-c", check, package, pinned]).stderr(Stdio::null()).status()?.success();
     if there {

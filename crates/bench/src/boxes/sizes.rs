@@ -1,5 +1,4 @@
-//! The same resident questions on a table of another size: a cuboid's cells do not depend on the rows, so its answers should take
-//! the same time.
+//! Resident questions on tables of two sizes: a cuboid's cells do not depend on the rows, so its answers should take the same time.
 //!
 //! The other table is a database of its own, drawn from the same distribution; its answers are checked against DuckDB's over
 //! its file. Both are asked in turns, through the Rust API and as SQL text that is repeated.
@@ -27,10 +26,10 @@ pub async fn compare(
     questions: &[Question],
 ) -> Anything<Value> {
     let data = Data { rows, zipf: args.zipf, correlated: args.correlated };
-    let file = data.parquet(&args.places.data)?;
+    let file = data.parquet(&args.folders.data)?;
     let file = file.to_str().ok_or("the data folder's path is not UTF-8")?;
     let other = Ours::load(&scratch.join("other"), file, rows, options(args)?).await?;
-    let mut peer = Peer::start(&FILES, &args.places, file, scratch, rows)?;
+    let mut peer = Peer::start(&FILES, &args.folders, file, scratch, rows)?;
     let mut figures = Vec::new();
     for way in [Way::ResidentApi, Way::ResidentSql] {
         let (mut these, mut those, mut worst) = (Vec::new(), Vec::new(), 0.0f64);

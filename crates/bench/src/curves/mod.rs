@@ -16,7 +16,7 @@ mod rtree;
 
 use crate::machine::median;
 use crate::retail::Random;
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use alluvia_query::Prepared;
 use alluvia_space::Curve;
 use alluvia_space::curve::{CurveMap, KEY_BITS_MAX};
@@ -33,7 +33,7 @@ use std::time::Instant;
 #[derive(Args)]
 pub struct CurvesArgs {
     #[command(flatten)]
-    places: Places,
+    folders: Folders,
     /// Rows that every structure holds.
     #[arg(long, default_value_t = 1_000_000)]
     rows: usize,
@@ -72,7 +72,7 @@ pub async fn run(args: CurvesArgs) -> Anything<Value> {
         "bench": "curves", "rows": args.rows, "zipf": args.zipf, "seed": args.seed, "turns": args.turns,
         "leaves_of_a_dimension": LEAVES, "batch_rows": BATCH_ROWS, "by_dimensions": all,
     });
-    let folder = &args.places.data;
+    let folder = &args.folders.data;
     std::fs::write(folder.join("curves.json"), figures.to_string())?;
     std::fs::write(folder.join("curves-insert.svg"), draw(&[insertion(&all)]))?;
     std::fs::write(folder.join("curves-query.svg"), draw(&Coverage::ALL.map(|coverage| queries(&all, coverage))))?;
@@ -83,7 +83,7 @@ pub async fn run(args: CurvesArgs) -> Anything<Value> {
 /// All structures in so many dimensions.
 async fn measure(args: &CurvesArgs, dimensions: usize) -> Anything<Value> {
     let rows = Rows::random(dimensions, args.rows, args.zipf, args.seed);
-    let scratch = tempfile::tempdir_in(&args.places.data)?;
+    let scratch = tempfile::tempdir_in(&args.folders.data)?;
     let hilbert = Ours::load(&scratch.path().join("hilbert"), "hilbert", &rows).await?;
     let z = Ours::load(&scratch.path().join("z"), "z", &rows).await?;
     let start = Instant::now();

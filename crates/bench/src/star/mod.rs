@@ -11,7 +11,7 @@ mod questions;
 use crate::boxes::peers::{Peer, TABLES as DUCKDB};
 use crate::cells::{equal, equal_batches};
 use crate::machine::median;
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use alluvia_node::Database;
 use alluvia_query::Session;
 use arrow::record_batch::RecordBatch;
@@ -29,7 +29,7 @@ use std::time::Instant;
 #[derive(Args)]
 pub struct StarArgs {
     #[command(flatten)]
-    places: Places,
+    folders: Folders,
     /// Rows of the fact table.
     #[arg(long, default_value_t = 6_000_000)]
     rows: u64,
@@ -49,14 +49,14 @@ pub async fn run(args: StarArgs) -> Anything<Value> {
         return Err("star wants at least 1 row, 1 turn and a scale from 0.001 to 100".into());
     }
     let star = Star { rows: args.rows, scale: args.scale };
-    let files = star.parquet(&args.places.data)?;
-    let scratch = tempfile::tempdir_in(&args.places.data)?;
+    let files = star.parquet(&args.folders.data)?;
+    let scratch = tempfile::tempdir_in(&args.folders.data)?;
     let db = Database::open(scratch.path().join("db"))?;
     let ours = Ours::load(&db, &files).await?;
     let plain = plain(&files).await?;
     let listed: Vec<String> =
         TABLES.iter().zip(&files).map(|((table, _), file)| format!("{table}={}", file.display())).collect();
-    let mut duckdb = Peer::start(&DUCKDB, &args.places, &listed.join("\n"), scratch.path(), args.rows)?;
+    let mut duckdb = Peer::start(&DUCKDB, &args.folders, &listed.join("\n"), scratch.path(), args.rows)?;
 
     let (mut figures, mut wrong) = (Vec::new(), Vec::new());
     for question in &QUESTIONS {

@@ -1,4 +1,4 @@
-//! What is asked of the star: SSB's four flights, from many rows to few, with sums of columns, and plain joins of one table.
+//! Questions of the star: SSB's four flights, from many rows to few, with sums of columns, and plain joins of one table.
 
 /// One question; `joined` small tables have a condition or a group.
 pub struct Question {

@@ -13,7 +13,7 @@ mod postgis;
 use crate::boxes::answer::Answer;
 use crate::boxes::peers::{KINDS, Peer};
 use crate::machine::median;
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use alluvia_node::Database;
 use alluvia_query::Session;
 use arrow::array::AsArray;
@@ -27,7 +27,7 @@ use std::time::Instant;
 #[derive(Args)]
 pub struct ThinArgs {
     #[command(flatten)]
-    places: Places,
+    folders: Folders,
     /// Atoms of real trajectories (about 800,000) instead of clusters.
     #[arg(long)]
     real: bool,
@@ -63,11 +63,11 @@ const WAYS: [&str; 9] = [
 
 pub async fn run(args: ThinArgs) -> Anything<Value> {
     let points = match args.real {
-        true => Points::atoms(&args.places)?,
-        false => Points::clusters(&args.places.data, args.rows)?,
+        true => Points::atoms(&args.folders)?,
+        false => Points::clusters(&args.folders.data, args.rows)?,
     };
     let file = points.file.to_str().ok_or("the data folder's path is not UTF-8")?;
-    let scratch = tempfile::tempdir_in(&args.places.data)?;
+    let scratch = tempfile::tempdir_in(&args.folders.data)?;
     let db = Database::open(scratch.path().join("db"))?;
     let session = db.session();
     let axis = |name: &str, at: usize| {
@@ -84,7 +84,7 @@ pub async fn run(args: ThinArgs) -> Anything<Value> {
         session.sql(&sql).await?.collect().await?;
     }
     eprintln!("{} points are merged", points.count);
-    let duckdb = Peer::start(&KINDS[0], &args.places, file, scratch.path(), points.count)?;
+    let duckdb = Peer::start(&KINDS[0], &args.folders, file, scratch.path(), points.count)?;
     let postgis = match PostGis::load(&points.file).await {
         Ok(postgis) => Some(postgis),
         Err(error) => {

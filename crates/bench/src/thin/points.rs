@@ -2,7 +2,7 @@
 
 use crate::boxes::peers::install;
 use crate::retail::{Random, write_once};
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array};
 use arrow::datatypes::Float64Type;
 use arrow::record_batch::RecordBatch;
@@ -80,12 +80,12 @@ impl Points {
     }
 
     /// Atoms of the trajectories that MDAnalysis tests itself with, all frames, in angstroms.
-    pub fn atoms(places: &Places) -> Anything<Points> {
-        let file = places.data.join("atoms.parquet");
+    pub fn atoms(folders: &Folders) -> Anything<Points> {
+        let file = folders.data.join("atoms.parquet");
         if !file.exists() {
-            install("mdanalysis", places)?;
-            install("mdanalysistests", places)?;
-            let python = places.venv.join("bin").join("python");
+            install("mdanalysis", folders)?;
+            install("mdanalysistests", folders)?;
+            let python = folders.venv.join("bin").join("python");
             let status = Command::new(python).args(["-c", ATOMS]).arg(&file).status()?;
             if !status.success() {
                 return Err(format!("the atoms could not be written: {status}").into());

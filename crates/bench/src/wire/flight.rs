@@ -9,12 +9,12 @@
 //! pyarrow's own for Flight and, beside it, ADBC's driver for Flight SQL.
 
 use crate::machine::median;
-use crate::peer::python;
+use crate::python_peer::python;
 use crate::retail::write_once;
 use crate::servers::alluvia;
 use crate::wire::data::batch;
 use crate::wire::definition;
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use alluvia_node::Database;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ const TABLE: &str = "flown";
 const QUESTION: &str = "SELECT country, day, price, quantity FROM flown";
 
 /// Rows a second of each, and how they compare.
-pub async fn measured(places: &Places, program: &Path, dir: &Path, rows: u64, turns: usize) -> Anything<Value> {
-    let file = parquet_file(&places.data, rows)?;
+pub async fn measured(folders: &Folders, program: &Path, dir: &Path, rows: u64, turns: usize) -> Anything<Value> {
+    let file = parquet_file(&folders.data, rows)?;
     load(dir, &file).await?;
     let server = alluvia(program, dir)?;
     let target = server.flight.as_deref().ok_or("the server says nothing of Flight SQL")?;
     let path = file.to_str().ok_or("the data folder's path is not UTF-8")?;
-    let mut said = python(places, SCRIPT, &[target, QUESTION, path, &turns.to_string()])?;
+    let mut said = python(folders, SCRIPT, &[target, QUESTION, path, &turns.to_string()])?;
     if said["rows"].as_u64() != Some(rows) {
         return Err(format!("{} of {rows} rows came through Flight SQL", said["rows"]).into());
     }

@@ -12,7 +12,7 @@ mod http;
 use crate::machine::{median, percentile};
 use crate::retail::{create, parquet_file};
 use crate::servers::{Running, alluvia, beside, connect, postgres, version};
-use crate::{Anything, Places};
+use crate::{Anything, Folders};
 use alluvia_node::Database;
 use bytes::{BufMut, Bytes, BytesMut};
 use clap::Args;
@@ -28,7 +28,7 @@ use tokio_postgres::{Client, Config};
 #[derive(Args)]
 pub struct WireArgs {
     #[command(flatten)]
-    places: Places,
+    folders: Folders,
     /// The server's program [default: `alluvia` beside this one].
     #[arg(long)]
     alluvia: Option<PathBuf>,
@@ -74,7 +74,7 @@ pub async fn run(args: WireArgs) -> Anything<Value> {
     if args.flight_turns == 0 {
         return Err("wire wants at least 1 turn of Flight SQL; --flight-rows 0 leaves it out".into());
     }
-    let scratch = tempfile::tempdir_in(&args.places.data)?;
+    let scratch = tempfile::tempdir_in(&args.folders.data)?;
     let program = args.alluvia.clone().map_or_else(beside, Ok)?;
     let mut figures = json!({
         "bench": "wire", "rows": args.rows, "turns": args.turns, "clients": args.clients, "writers": args.writers,
@@ -86,7 +86,7 @@ pub async fn run(args: WireArgs) -> Anything<Value> {
     let flight_rows = args.flight_rows.unwrap_or_else(|| args.rows.saturating_mul(10));
     if flight_rows > 0 {
         let dir = scratch.path().join("flown");
-        figures["flight"] = flight::measured(&args.places, &program, &dir, flight_rows, args.flight_turns).await?;
+        figures["flight"] = flight::measured(&args.folders, &program, &dir, flight_rows, args.flight_turns).await?;
     }
     let ours = alluvia(&program, &scratch.path().join("db"))?;
     figures["empty"] = json!({ "ready_ms": ours.ready_ms, "idle_mib": ours.resident_mib() });
@@ -233,7 +233,7 @@ async fn over_http(args: &WireArgs, ours: &Running) -> Anything<Value> {
 
 /// How long a server takes to be ready on a directory of many merged rows, to its first answer, and what it holds when idle.
 async fn ready(args: &WireArgs, program: &Path, dir: &Path) -> Anything<Value> {
-    let file = parquet_file(&args.places.data, args.ready_rows)?;
+    let file = parquet_file(&args.folders.data, args.ready_rows)?;
     {
         let db = Database::open(dir)?;
         let session = db.session();

@@ -1,4 +1,4 @@
-//! What the demo shows: once a second, redrawn in place on a terminal.
+//! The screen of the demo: once a second, redrawn in place on a terminal.
 
 use super::stream::single;
 use alluvia_node::Database;

@@ -1,4 +1,4 @@
-//! Where the demo's rows come from, and how they go in.
+//! The stream of the demo: its rows are made and inserted.
 
 use super::retail;
 use crate::say;

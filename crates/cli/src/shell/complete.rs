@@ -1,8 +1,8 @@
-//! What the interactive editor knows of SQL: when a statement ends, what a word may become, how it is coloured.
+//! The interactive editor's knowledge of SQL: when a statement ends, what a word may become, how it is coloured.
 
 use super::connection::{Connection, GOODBYE};
-use super::ending::ends;
 use super::script::is_farewell;
+use super::statement_end::ends;
 use alluvia_functions::table as functions;
 use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;

@@ -1,4 +1,4 @@
-//! Where the shell's statements run: in a database that is open in this process, or at a server.
+//! Connections of the shell, in which statements run: a database that is open in this process, or a server.
 //!
 //! Invariants:
 //! - The shell does the same with both. Files that COPY names are the server's, which is said; those of `\copy` and standard streams are
@@ -6,9 +6,9 @@
 //! - A stop reaches the statement that it was meant for: the next one waits until the server has answered to it, unless that takes too long.
 //! - A session that its server does not know any more is never replaced in silence: its settings and its transaction are gone.
 
-use super::copying::{self, Watched};
+use super::client_copy::{self, Watched};
 use super::interrupt;
-use super::manner::Sink;
+use super::output_settings::Sink;
 use super::statement::{Answer, Refining, Statement};
 use crate::target::{ServerArgs, is_url};
 use crate::{OpenArgs, note};
@@ -230,7 +230,7 @@ impl Connection {
                 Some(copy) => {
                     let watched = Watched::default();
                     *remote.copying() = watched.clone();
-                    copying::run(&remote.session(), watched, copy, streams).await
+                    client_copy::run(&remote.session(), watched, copy, streams).await
                 }
                 None => {
                     remote.tell(&statement);

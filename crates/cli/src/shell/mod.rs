@@ -7,23 +7,23 @@
 //! Invariants:
 //! - Statements and backslash commands run in the order in which they stand. A command is a line that begins with a backslash
 //!   (or is `exit` or `quit`) where no statement is under way: never a line of a literal.
-//! - Answers go where [`manner`] says; what the shell itself says goes to standard output.
+//! - Answers go where [`output_settings`] says; what the shell itself says goes to standard output.
 //! - What is not a command reaches the parser byte for byte.
 
+mod client_copy;
 mod complete;
 mod connection;
-mod copying;
-mod ending;
+mod file_output;
 mod interrupt;
-mod manner;
+mod interval_text;
 mod meta;
 mod output;
+mod output_settings;
 mod pipe;
 mod refine;
 mod script;
-mod spans;
 mod statement;
-mod whole;
+mod statement_end;
 
 pub use connection::{Connection, HowArgs};
 pub use output::{drawn, print};
@@ -36,11 +36,12 @@ use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
 use complete::{Highlight, Leaving, Names, Statements};
 use connection::PlaceArgs;
+use file_output::Written;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use manner::{Manner, Sink};
 use meta::Meta;
 use output::write;
+use output_settings::{OutputSettings, Sink};
 use pipe::{Next, Pipe};
 use reedline::{
     ColumnarMenu, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder,
@@ -52,7 +53,6 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
-use whole::Written;
 
 #[derive(Args)]
 pub struct SqlArgs {
@@ -105,7 +105,7 @@ impl Format {
 /// What the shell remembers between statements.
 pub struct Shell {
     connection: Connection,
-    manner: Manner,
+    settings: OutputSettings,
     timing: bool,
     /// Standard input is read as SQL, so no statement can read rows from it.
     stdin_is_script: bool,
@@ -130,7 +130,7 @@ pub async fn run(args: SqlArgs) -> Result<ExitCode> {
     let written = (!std::io::stdout().is_terminal()).then(Written::default);
     let mut shell = Shell {
         connection,
-        manner: Manner::of(format),
+        settings: OutputSettings::of(format),
         timing,
         stdin_is_script: false,
         written,
@@ -168,7 +168,7 @@ impl Shell {
         }
         self.stdin_is_script = true;
         self.begun = Some(0);
-        if !self.manner.format.is_file() {
+        if !self.settings.format.is_file() {
             return self.piped().await;
         }
         // Whether its answers come to one file is seen at its end.
@@ -249,7 +249,7 @@ impl Shell {
 
     /// Refuses texts whose answers would be more than one file, before any of them is run. What cannot be read is refused in its place.
     fn foresee(&self, texts: &[String]) -> Result<()> {
-        let (mut format, mut aside) = (self.manner.format, self.aside);
+        let (mut format, mut aside) = (self.settings.format, self.aside);
         let Some(mut written) = self.written.filter(|_| format.is_file()) else { return Ok(()) };
         for piece in texts.iter().flat_map(|text| pieces(text)) {
             let sql = match piece {
@@ -343,21 +343,21 @@ impl Shell {
 
     async fn statement(&mut self, statement: Statement) -> Result<()> {
         let start = Instant::now();
-        let is_foreseen = statement.writes(self.manner.format);
+        let is_foreseen = statement.writes(self.settings.format);
         if is_foreseen {
-            self.admit(self.manner.format)?;
+            self.admit(self.settings.format)?;
         }
-        let Shell { connection, manner, written, aside, .. } = self;
+        let Shell { connection, settings, written, aside, .. } = self;
         if statement.command() == Command::Query && connection.is_progressive().await {
-            refine::run(connection, statement, manner).await?;
+            refine::run(connection, statement, settings).await?;
         } else {
             let written = aside.as_mut().or(written.as_mut());
             let work = async {
-                let answer = connection.execute_to(statement, manner.sink.clone()).await?;
+                let answer = connection.execute_to(statement, settings.sink.clone()).await?;
                 if let Some(written) = written.filter(|_| !is_foreseen && answer.rows.is_some()) {
-                    written.admit(manner.format)?;
+                    written.admit(settings.format)?;
                 }
-                write(answer, manner).await
+                write(answer, settings).await
             };
             connection.cancellable(work).await?;
         }
@@ -385,14 +385,14 @@ impl Shell {
                 self.tell(&format!("Progressive answers are {switched}.\n"))?;
             }
             Meta::Expanded(to) => {
-                self.manner.is_expanded = to.unwrap_or(!self.manner.is_expanded);
-                self.tell(&format!("Expanded display is {}.\n", on_or_off(self.manner.is_expanded)))?;
+                self.settings.is_expanded = to.unwrap_or(!self.settings.is_expanded);
+                self.tell(&format!("Expanded display is {}.\n", on_or_off(self.settings.is_expanded)))?;
             }
             Meta::Null(to) => {
                 if let Some(to) = to {
-                    self.manner.null = to;
+                    self.settings.null = to;
                 }
-                self.tell(&format!("Null display is \"{}\".\n", self.manner.null))?;
+                self.tell(&format!("Null display is \"{}\".\n", self.settings.null))?;
             }
             Meta::Echo(text) => self.tell(&text)?,
             Meta::Connected => {
@@ -402,17 +402,17 @@ impl Shell {
             }
             Meta::Output(None) => {
                 self.aside = None;
-                self.manner.sink = Sink::Out;
+                self.settings.sink = Sink::Out;
             }
             Meta::Output(Some(file)) => {
-                self.manner.sink = Sink::file(&file)?;
+                self.settings.sink = Sink::file(&file)?;
                 self.aside = Some(Written::default());
             }
             Meta::Include(file) => self.include(&file).await?,
-            Meta::Format(format) => self.manner.format = format,
+            Meta::Format(format) => self.settings.format = format,
             Meta::ShowFormat => {
                 let all: Vec<String> = Format::value_variants().iter().map(|format| format.name()).collect();
-                self.tell(&format!("The format is {}, of {}.\n", self.manner.format.name(), all.join(", ")))?;
+                self.tell(&format!("The format is {}, of {}.\n", self.settings.format.name(), all.join(", ")))?;
             }
             Meta::Sql(sql) => self.statements(&sql).await?,
             Meta::Copy(sql) => self.copy(&sql).await?,

@@ -1,8 +1,8 @@
 //! Answers, written in the form asked for.
 
 use super::Format;
-use super::manner::{Manner, Sink};
-use super::spans::{span_texts, spelled, spelled_schema};
+use super::interval_text::{interval_texts, spelled, spelled_schema};
+use super::output_settings::{OutputSettings, Sink};
 use super::statement::{Answer, Rows};
 use crate::note;
 use alluvia_copy::ResultWriter;
@@ -24,21 +24,21 @@ pub const TABLE_ROWS_MAX: usize = 10_000;
 
 /// Writes an answer to standard output, its notices to standard error.
 pub async fn print(answer: impl Into<Answer>, format: Format) -> Result<()> {
-    write(answer.into(), &Manner::of(format)).await
+    write(answer.into(), &OutputSettings::of(format)).await
 }
 
-/// Writes an answer in this manner, its notices to standard error.
-pub async fn write(mut answer: Answer, manner: &Manner) -> Result<()> {
+/// Writes an answer by these settings, its notices to standard error.
+pub async fn write(mut answer: Answer, settings: &OutputSettings) -> Result<()> {
     match answer.rows.take() {
         None => {
-            if manner.format == Format::Table {
-                manner.sink.say(&format!("{}\n", answer.tag))?;
+            if settings.format == Format::Table {
+                settings.sink.say(&format!("{}\n", answer.tag))?;
             }
         }
-        Some(Rows { schema, mut batches }) => match manner.format {
+        Some(Rows { schema, mut batches }) => match settings.format {
             Format::Table if answer.tag == "EXPLAIN" => {
                 while let Some(batch) = batches.next().await {
-                    plan(&batch?, manner)?;
+                    plan(&batch?, settings)?;
                 }
             }
             Format::Table => {
@@ -54,10 +54,10 @@ pub async fn write(mut answer: Answer, manner: &Manner) -> Result<()> {
                 if shown.is_empty() {
                     shown.push(RecordBatch::new_empty(schema));
                 }
-                table(&shown, count, manner)?;
+                table(&shown, count, settings)?;
             }
             _ => {
-                let mut writer = Written::begin(schema, manner)?;
+                let mut writer = Written::begin(schema, settings)?;
                 while let Some(batch) = batches.next().await {
                     writer.write(&batch?)?;
                 }
@@ -71,9 +71,9 @@ pub async fn write(mut answer: Answer, manner: &Manner) -> Result<()> {
     Ok(())
 }
 
-/// Writes rows in this manner.
-pub fn write_batches(schema: SchemaRef, batches: &[RecordBatch], manner: &Manner) -> Result<()> {
-    if manner.format == Format::Table {
+/// Writes rows by these settings.
+pub fn write_batches(schema: SchemaRef, batches: &[RecordBatch], settings: &OutputSettings) -> Result<()> {
+    if settings.format == Format::Table {
         let count = batches.iter().map(RecordBatch::num_rows).sum();
         let mut room = TABLE_ROWS_MAX;
         let shown = batches.iter().map(|batch| {
@@ -81,28 +81,28 @@ pub fn write_batches(schema: SchemaRef, batches: &[RecordBatch], manner: &Manner
             room -= shown.num_rows();
             shown
         });
-        return table(&shown.collect::<Vec<_>>(), count, manner);
+        return table(&shown.collect::<Vec<_>>(), count, settings);
     }
-    let mut writer = Written::begin(schema, manner)?;
+    let mut writer = Written::begin(schema, settings)?;
     batches.iter().try_for_each(|batch| writer.write(batch))?;
     writer.finish()
 }
 
 /// Writes rows of an answer that has `count` of them.
-pub fn table(shown: &[RecordBatch], count: usize, manner: &Manner) -> Result<()> {
+pub fn table(shown: &[RecordBatch], count: usize, settings: &OutputSettings) -> Result<()> {
     let rest = match count.saturating_sub(TABLE_ROWS_MAX) {
         0 => String::new(),
         rest => format!(", {rest} of them not shown; use --format csv for all"),
     };
     let noun = if count == 1 { "row" } else { "rows" };
     let counted = format!("({count} {noun}{rest})\n");
-    if !manner.is_expanded {
-        return manner.sink.say(&format!("{}\n{counted}", drawn_with(shown, &manner.null)?));
+    if !settings.is_expanded {
+        return settings.sink.say(&format!("{}\n{counted}", drawn_with(shown, &settings.null)?));
     }
     // As psql has it: records have numbers, so they are counted only where they do not tell.
-    let records = records(shown, &manner.null)?;
+    let records = records(shown, &settings.null)?;
     let counted = if count == 0 || !rest.is_empty() { counted } else { String::new() };
-    manner.sink.say(&format!("{records}{counted}\n"))
+    settings.sink.say(&format!("{records}{counted}\n"))
 }
 
 /// Rows one below the other, a column a line, as psql has them.
@@ -180,7 +180,7 @@ fn drawn_with(rows: &[RecordBatch], null: &str) -> Result<String> {
 /// A column's values as a table has them. One that has no form is an error: in a table of Arrow's own the reason would stand in its
 /// place, as if it were the value.
 pub fn texts(name: &str, column: &ArrayRef) -> Result<Vec<Option<String>>> {
-    if let Some(texts) = span_texts(name, column)? {
+    if let Some(texts) = interval_texts(name, column)? {
         return Ok(texts);
     }
     if let Some(texts) = byte_texts(column) {
@@ -213,25 +213,25 @@ fn byte_texts(column: &ArrayRef) -> Option<Vec<Option<String>>> {
 /// An answer on its way, in a form that is not a table.
 struct Written {
     writer: ResultWriter<BufWriter<Sink>>,
-    /// Whether spans of time are written as texts: CSV has no other form for them.
+    /// Whether intervals are written as texts: CSV has no other form for them.
     is_spelled: bool,
 }
 
 impl Written {
-    fn begin(schema: SchemaRef, manner: &Manner) -> Result<Written> {
-        let form = match manner.format {
+    fn begin(schema: SchemaRef, settings: &OutputSettings) -> Result<Written> {
+        let form = match settings.format {
             Format::Csv => OutputFormat::Csv,
             Format::Json => OutputFormat::JsonLines,
             Format::Arrow => OutputFormat::Arrow,
             Format::Parquet => OutputFormat::Parquet,
             Format::Table => unreachable!("tables are printed"),
         };
-        let is_spelled = manner.format == Format::Csv;
+        let is_spelled = settings.format == Format::Csv;
         let schema = if is_spelled { spelled_schema(&schema) } else { schema };
-        let null = (is_spelled && !manner.null.is_empty()).then(|| manner.null.clone());
+        let null = (is_spelled && !settings.null.is_empty()).then(|| settings.null.clone());
         let options = CopyOptions { null, ..CopyOptions::default() };
         options.check(Direction::To, None)?;
-        let writer = ResultWriter::new(form, schema, &options, BufWriter::new(manner.sink.clone()))?;
+        let writer = ResultWriter::new(form, schema, &options, BufWriter::new(settings.sink.clone()))?;
         Ok(Written { writer, is_spelled })
     }
 
@@ -245,13 +245,13 @@ impl Written {
 }
 
 /// A plan is wider than any terminal: its lines are printed as they are, without a frame.
-fn plan(batch: &RecordBatch, manner: &Manner) -> Result<()> {
+fn plan(batch: &RecordBatch, settings: &OutputSettings) -> Result<()> {
     let Some(lines) = batch.columns().last() else { return Ok(()) };
     let options = FormatOptions::default();
     let unshown = |error: ArrowError| Error::internal(format!("a plan cannot be shown: {error}"));
     let lines = ArrayFormatter::try_new(lines.as_ref(), &options).map_err(unshown)?;
     for row in 0..batch.num_rows() {
-        manner.sink.say(&format!("{}\n", lines.value(row).try_to_string().map_err(unshown)?.trim_end()))?;
+        settings.sink.say(&format!("{}\n", lines.value(row).try_to_string().map_err(unshown)?.trim_end()))?;
     }
     Ok(())
 }

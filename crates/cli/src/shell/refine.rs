@@ -6,8 +6,8 @@
 //! - What Ctrl-C leaves is printed with its bounds and never without, and the statement counts as cancelled.
 
 use super::connection::{Connection, Watch};
-use super::manner::Manner;
 use super::output::{TABLE_ROWS_MAX, table, texts, write, write_batches};
+use super::output_settings::OutputSettings;
 use super::statement::{Refining, Statement};
 use super::{Format, interrupt};
 use alluvia_query::{Bounds, Refinement};
@@ -29,24 +29,24 @@ const ROWS_SHOWN: usize = 20;
 const BAR: u64 = 1_000;
 
 /// Runs a query and shows its refinements; Ctrl-C prints the best so far.
-pub async fn run(connection: &Connection, statement: Statement, manner: &Manner) -> Result<()> {
+pub async fn run(connection: &Connection, statement: Statement, settings: &OutputSettings) -> Result<()> {
     match connection.cancellable(connection.refine(statement)).await? {
-        Refining::Rows(answer) => connection.cancellable(write(answer, manner)).await,
+        Refining::Rows(answer) => connection.cancellable(write(answer, settings)).await,
         Refining::Looks(refinements) => {
             let is_seen = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-            let bar = bar(is_seen && manner.format == Format::Table);
+            let bar = bar(is_seen && settings.format == Format::Table);
             // A server is asked how far it is: only for a bar that is seen.
             let watch = (!bar.is_hidden()).then(|| connection.watch());
             let (best, is_whole) = best_of(watch.as_ref(), refinements, &bar).await?;
             bar.finish_and_clear();
             if is_whole {
-                return write_batches(best.rows.schema(), &[best.rows], manner);
+                return write_batches(best.rows.schema(), &[best.rows], settings);
             }
-            match manner.format {
-                Format::Table => table(&[with_errors(&best, TABLE_ROWS_MAX)?], best.rows.num_rows(), manner)?,
+            match settings.format {
+                Format::Table => table(&[with_errors(&best, TABLE_ROWS_MAX)?], best.rows.num_rows(), settings)?,
                 _ => {
                     let rows = with_bounds(&best)?;
-                    write_batches(rows.schema(), &[rows], manner)?;
+                    write_batches(rows.schema(), &[rows], settings)?;
                 }
             }
             Err(Error::new(ErrorKind::Cancelled, stopped(&best)?))

@@ -4,7 +4,7 @@
 //! - Pieces are cut between statements: where one begins, what stands before it has ended.
 //! - However a script is fed, its pieces have its lines in order, none twice.
 
-use super::ending::Ending;
+use super::statement_end::StatementEnd;
 
 /// Bytes of statements that are read at once, about: a dump of another database is as long as it likes, and what is read at once is held,
 /// and bounded.
@@ -41,7 +41,7 @@ pub(super) fn is_farewell(line: &str) -> bool {
 
 /// Cuts a script that comes line by line.
 pub struct Cutter {
-    ending: Ending,
+    ending: StatementEnd,
     lines: usize,
     /// Statements whose piece has not ended.
     pending: Piece,
@@ -51,7 +51,7 @@ pub struct Cutter {
 
 impl Default for Cutter {
     fn default() -> Cutter {
-        Cutter { ending: Ending::default(), lines: 0, pending: Piece::Sql(String::new()), start: 0 }
+        Cutter { ending: StatementEnd::default(), lines: 0, pending: Piece::Sql(String::new()), start: 0 }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What there is, as clients list it.
+//! The catalog as clients list it.
 
 use crate::support::{Client, fetch, serve, state, table};
 use arrow::array::{AsArray, RecordBatch};

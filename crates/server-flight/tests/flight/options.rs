@@ -1,6 +1,6 @@
 //! Session options: settings by Flight's own actions, in bytes that are written here by hand.
 
-use crate::own::connect;
+use crate::extensions::connect;
 use crate::support::{Client, fetch, serve, table, text};
 use arrow::array::AsArray;
 use arrow_flight::Action;

@@ -1,6 +1,6 @@
 //! Refinements: answers that are sent again and again until they are exact, by our own client and by others.
 
-use crate::own::{ESTIMATED, connect, many, number, rows, texts};
+use crate::extensions::{ESTIMATED, connect, many, number, rows, texts};
 use crate::support::{fetch, serve};
 use alluvia_client::{Refinement, Refinements, Refining};
 use alluvia_types::{ErrorKind, Result};

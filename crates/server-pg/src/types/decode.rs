@@ -1,6 +1,6 @@
 //! Values of parameters, in either format, as scalars.
 
-use crate::types::calendar::{EPOCH_DAYS, EPOCH_MICROS};
+use crate::types::datetime::{EPOCH_DAYS, EPOCH_MICROS};
 use crate::types::{element_of, numeric, oid, parameter_type};
 use alluvia_query::ScalarValue;
 use alluvia_types::{Error, ErrorKind, Result};

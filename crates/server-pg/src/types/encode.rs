@@ -5,10 +5,10 @@
 //!
 //! Invariant: the buffer holds whole messages. A row that cannot be written leaves none, so that the error behind it is read as one.
 
-use crate::types::calendar::{
+use crate::types::array_shape::{range, shape};
+use crate::types::datetime::{
     EPOCH_DAYS, EPOCH_MICROS, put_date, put_difference, put_double, put_interval, put_real, put_time, put_timestamp,
 };
-use crate::types::shape::{range, shape};
 use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid_of, sent_type};
 use crate::wire::CHANGED_COLUMNS;
 use alluvia_types::{Error, ErrorKind, Result};

@@ -5,14 +5,14 @@
 //!   statement is described and answered alike.
 //! - What is written here in either format is read back here as the same value, and as PostgreSQL itself would write it.
 
-mod calendar;
-mod copied;
+mod array_shape;
+mod copy_rows;
+mod datetime;
 mod decode;
 mod encode;
 mod numeric;
-mod shape;
 
-pub(crate) use copied::{BinaryAsText, RowForm};
+pub(crate) use copy_rows::{BinaryAsText, RowForm};
 pub(crate) use decode::parameter;
 pub(crate) use encode::{Rows, changed};
 

@@ -1,4 +1,4 @@
-//! What has come from a client and was not read yet.
+//! The input buffer: bytes that have come from a client and were not read yet.
 //!
 //! Invariants:
 //! - Memory follows what has come, never the length that a message states: at most as much again, and a small step, is set aside.

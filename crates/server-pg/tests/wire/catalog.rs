@@ -1,6 +1,6 @@
 //! The catalog as tools ask for it: what psql 15 sends, as its `-E` shows it, and what drivers send.
 
-use crate::bare::Bare;
+use crate::raw_messages::RawClient;
 use crate::support::{rows, serve, texts};
 use crate::tools;
 
@@ -37,10 +37,10 @@ async fn what_was_used_is_told_of_tables_alone() {
     client.batch_execute("CREATE TABLE sales (id BIGINT NOT NULL, country TEXT)").await.unwrap();
     client.batch_execute("INSERT INTO sales VALUES (1, 'fr')").await.unwrap();
     let oid = texts(&client, "SELECT 'sales'::regclass::oid").await.remove(0);
-    let mut bare = Bare::start(&served).await;
+    let mut raw = RawClient::start(&served).await;
     let mut notices = async |sql: &str| {
-        bare.send(b'Q', &[sql.as_bytes(), b"\0"].concat()).await;
-        let messages = bare.until_ready().await;
+        raw.send(b'Q', &[sql.as_bytes(), b"\0"].concat()).await;
+        let messages = raw.until_ready().await;
         assert!(messages.iter().all(|(kind, _)| *kind != b'E'), "{sql}");
         let told = messages.iter().filter(|(kind, _)| *kind == b'N');
         told.map(|(_, body)| String::from_utf8_lossy(body).into_owned()).collect::<Vec<String>>()

@@ -4,8 +4,8 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use crate::access::passwords;
-use crate::bare::startup;
 use crate::random::Random;
+use crate::raw_messages::startup;
 use crate::support::{Served, serve_with, texts};
 use alluvia_access::Tls;
 use alluvia_server_pg::ServerOptions;

@@ -1,6 +1,6 @@
-//! What clients may take: time of statements, of idleness, of idleness with something open.
+//! Limits of clients: time of statements, of idleness, of idleness with something open.
 
-use crate::bare::Bare;
+use crate::raw_messages::RawClient;
 use crate::support::{Served, serve_with, state, texts};
 use alluvia_server_pg::ServerOptions;
 use std::time::Duration;
@@ -55,10 +55,10 @@ async fn a_suspended_portal_and_an_open_copy_are_their_statements() {
     assert_eq!(state(&transaction.query_portal(&portal, 0).await.unwrap_err()), "57014");
     transaction.rollback().await.unwrap();
     // Rows that never come.
-    let mut bare = Bare::start(&served).await;
-    bare.send(b'Q', b"COPY t FROM STDIN\0").await;
-    bare.send(b'd', b"1\n").await;
-    assert_eq!(bare.kinds().await, "GEZ");
+    let mut raw = RawClient::start(&served).await;
+    raw.send(b'Q', b"COPY t FROM STDIN\0").await;
+    raw.send(b'd', b"1\n").await;
+    assert_eq!(raw.kinds().await, "GEZ");
     assert_eq!(texts(&client, "SELECT count(*) FROM t").await, ["0"]);
 }
 
@@ -67,7 +67,7 @@ async fn a_client_that_takes_nothing_keeps_its_statement_no_longer_than_others()
     let served = with_statements_of(1_000).await;
     let client = served.client().await;
     let many = "SELECT repeat('x', 1000) AS x FROM generate_series(1, 100000000)";
-    let mut stalled = [Bare::start(&served).await, Bare::start(&served).await];
+    let mut stalled = [RawClient::start(&served).await, RawClient::start(&served).await];
     stalled[0].send(b'Q', format!("{many}\0").as_bytes()).await;
     stalled[1].send(b'Q', format!("COPY ({many}) TO STDOUT\0").as_bytes()).await;
     let begun = "SELECT count(*) FROM alluvia.queries WHERE sql LIKE '%100000000)%' AND sql NOT LIKE '%alluvia%'";
@@ -98,13 +98,13 @@ async fn idle_connections_end_sooner_with_something_open() {
     failed.batch_execute("BEGIN").await.unwrap();
     failed.batch_execute("SELECT nothing").await.unwrap_err();
     // A portal whose rows were not all taken, with no transaction and no Sync.
-    let mut bare = Bare::start(&served).await;
-    bare.send(b'P', b"\0SELECT value FROM generate_series(1, 100000)\0\0\0").await;
-    bare.send(b'B', b"\0\0\0\0\0\0\0\0").await;
-    bare.send(b'E', b"\0\0\0\0\x01").await;
-    bare.send(b'H', b"").await;
+    let mut raw = RawClient::start(&served).await;
+    raw.send(b'P', b"\0SELECT value FROM generate_series(1, 100000)\0\0\0").await;
+    raw.send(b'B', b"\0\0\0\0\0\0\0\0").await;
+    raw.send(b'E', b"\0\0\0\0\x01").await;
+    raw.send(b'H', b"").await;
     let mut kinds = String::new();
-    while let Some((kind, body)) = bare.receive().await {
+    while let Some((kind, body)) = raw.receive().await {
         kinds.push(char::from(kind));
         assert!(kind != b'E' || body.windows(5).any(|part| part == b"57P01"), "{}", String::from_utf8_lossy(&body));
     }
@@ -128,21 +128,21 @@ async fn a_session_says_how_long_its_transactions_may_be_idle() {
     failed.batch_execute("SET idle_in_transaction_session_timeout = '300ms'").await.unwrap();
     failed.batch_execute("BEGIN").await.unwrap();
     failed.batch_execute("SELECT nothing").await.unwrap_err();
-    let mut bare = Bare::start(&served).await;
+    let mut raw = RawClient::start(&served).await;
     for sql in [
         &b"SET idle_in_transaction_session_timeout = '1s'\0"[..],
         b"BEGIN\0",
         b"INSERT INTO t VALUES (1)\0",
         b"SELECT a FROM t\0",
     ] {
-        bare.send(b'Q', sql).await;
-        assert!(bare.kinds().await.ends_with("CZ"));
+        raw.send(b'Q', sql).await;
+        assert!(raw.kinds().await.ends_with("CZ"));
     }
-    let (kind, body) = bare.receive().await.unwrap();
+    let (kind, body) = raw.receive().await.unwrap();
     let told = String::from_utf8_lossy(&body);
     assert_eq!(kind, b'E');
     assert!(told.starts_with("SFATAL\0") && told.contains("\0C25P03\0"), "{told}");
-    assert_eq!(bare.receive().await, None);
+    assert_eq!(raw.receive().await, None);
     ends(&failed).await;
     // What it did is rolled back; whoever has no transaction, or no limit, stays.
     assert_eq!(texts(&idle, "SELECT count(*) FROM t").await, ["0"]);

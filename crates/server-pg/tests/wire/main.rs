@@ -1,18 +1,18 @@
-//! The server as its clients see it: over sockets, with tokio-postgres and with bare messages.
+//! The server as its clients see it: over sockets, with tokio-postgres and with raw messages.
 
 mod access;
-mod bare;
 mod catalog;
 mod copy;
 #[path = "../../../access/tests/support/descriptors.rs"]
 mod descriptors;
 mod extended;
 mod fuzz;
-mod greed;
 mod limits;
 mod progress;
 #[path = "../../../access/tests/support/random.rs"]
 mod random;
+mod raw_messages;
+mod resource_limits;
 mod simple;
 mod support;
 mod tools;

@@ -1,7 +1,7 @@
 //! Texts in the place of parameters of which nobody said what they are, as node-postgres, libpq and pgbench send them; and what drivers ask of a
 //! server between statements.
 
-use crate::bare::{Bare, message, startup};
+use crate::raw_messages::{RawClient, message, startup};
 use crate::support::{serve, state, texts};
 use tokio_postgres::types::Type;
 
@@ -9,14 +9,14 @@ const TABLE: &str = "CREATE TABLE t (id INT, name TEXT, price DECIMAL(10, 2), at
     INSERT INTO t VALUES (1, 'ab@x', 1.50, '2024-01-01 10:00:00'), (2, 'cd@y', 2.25, '2024-01-02 10:00:00'), (3, 'ef@z', 4, '2024-01-03 10:00:00')";
 
 /// The rows of a statement with these values, without a Describe of it, as their texts.
-async fn asked(bare: &mut Bare, sql: &str, values: &[&str]) -> Vec<String> {
+async fn asked(raw: &mut RawClient, sql: &str, values: &[&str]) -> Vec<String> {
     let parse = message(b'P', &[b"\0", sql.as_bytes(), b"\0\0\0"].concat());
     let value = |value: &&str| [&(value.len() as u32).to_be_bytes()[..], value.as_bytes()].concat();
     let values: Vec<Vec<u8>> = values.iter().map(value).collect();
     let count = (values.len() as u16).to_be_bytes();
     let bind = message(b'B', &[&b"\0\0\0\0"[..], &count, &values.concat(), b"\0\0"].concat());
-    bare.send_raw(&[parse, bind, message(b'E', b"\0\0\0\0\0"), message(b'S', b"")].concat()).await;
-    let messages = bare.until_ready().await;
+    raw.send_raw(&[parse, bind, message(b'E', b"\0\0\0\0\0"), message(b'S', b"")].concat()).await;
+    let messages = raw.until_ready().await;
     let error = messages.iter().find(|(kind, _)| *kind == b'E').map(|(_, body)| String::from_utf8_lossy(body));
     assert!(error.is_none(), "{sql}: {error:?}");
     // Rows of one column: how many there are, its length, its text.
@@ -28,9 +28,9 @@ async fn asked(bare: &mut Bare, sql: &str, values: &[&str]) -> Vec<String> {
 async fn texts_are_what_the_statement_says() {
     let served = serve().await;
     served.client().await.batch_execute(TABLE).await.unwrap();
-    let mut bare = Bare::connect(&served).await;
-    bare.send_raw(&startup("alluvia")).await;
-    bare.until_ready().await;
+    let mut raw = RawClient::connect(&served).await;
+    raw.send_raw(&startup("alluvia")).await;
+    raw.until_ready().await;
     let cases: &[(&str, &[&str], &[&str])] = &[
         ("SELECT id FROM t ORDER BY id LIMIT $1", &["2"], &["1", "2"]),
         ("SELECT id FROM t ORDER BY id LIMIT $1 OFFSET $2", &["1", "1"], &["2"]),
@@ -48,14 +48,14 @@ async fn texts_are_what_the_statement_says() {
         ("SELECT coalesce($1, id) FROM t WHERE id = 1", &["7"], &["7"]),
     ];
     for (sql, values, expected) in cases {
-        assert_eq!(asked(&mut bare, sql, values).await, *expected, "{sql}");
+        assert_eq!(asked(&mut raw, sql, values).await, *expected, "{sql}");
     }
     // It has the digits of both, not those of the column alone.
-    assert_eq!(asked(&mut bare, "SELECT price * $1 FROM t WHERE id = 1", &["0.155"]).await, ["0.23250"]);
+    assert_eq!(asked(&mut raw, "SELECT price * $1 FROM t WHERE id = 1", &["0.155"]).await, ["0.23250"]);
     assert!(
-        asked(&mut bare, "INSERT INTO t VALUES ($1, $2, $3, $4)", &["4", "n", "1.5", "2024-02-01"]).await.is_empty()
+        asked(&mut raw, "INSERT INTO t VALUES ($1, $2, $3, $4)", &["4", "n", "1.5", "2024-02-01"]).await.is_empty()
     );
-    assert_eq!(asked(&mut bare, "SELECT price FROM t WHERE id = $1", &["4"]).await, ["1.50"]);
+    assert_eq!(asked(&mut raw, "SELECT price FROM t WHERE id = $1", &["4"]).await, ["1.50"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! What Grafana, Metabase, Power BI, Superset and Tableau are told.
+//! Answers to Grafana, Metabase, Power BI, Superset and Tableau.
 
 use super::{
     COLUMNS, GRAFANA, METABASE, POWER_BI, SUPERSET, TABLEAU, number, rows, rows_of_prepared, statement_for, text, with,

@@ -1,4 +1,4 @@
-//! What DataGrip, DBeaver, pgAdmin and pgcli are told.
+//! Answers to DataGrip, DBeaver, pgAdmin and pgcli.
 
 use super::{
     COLUMNS, DATAGRIP, DBEAVER, PGADMIN, PGCLI, number, rows, rows_of_prepared, statement_for, text, with, with_tables,

@@ -1,4 +1,4 @@
-//! What dbt, Npgsql and SQLAlchemy are told.
+//! Answers to dbt, Npgsql and SQLAlchemy.
 
 use super::{COLUMNS, DBT, NPGSQL, SQLALCHEMY, rows, statement_for, with_tables};
 use crate::support::texts;

@@ -1,4 +1,4 @@
-//! What BI tools, IDEs and drivers ask of a PostgreSQL server, in the words in which they ask it.
+//! Questions of BI tools, IDEs and drivers to a PostgreSQL server, in the words in which they ask them.
 //!
 //! - There is a file for each; its sections say where the statements are from. They are quoted, never made up: where a template had holes,
 //!   they are filled. Only the charts of Grafana and Superset are ours, around what their macros and time grains expand to.
