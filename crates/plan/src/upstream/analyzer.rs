@@ -88,7 +88,7 @@ pub(super) const MENDS: &[Mend] = &[
         issues: Issues::Known(&[3520, 21318]),
         setup: &["CREATE TABLE t (n INT) AS VALUES (2147483647)"],
         statement: "SELECT n + n FROM t",
-        right: Right::Fails("out of range"),
+        right: Right::Fails("Overflow happened on"),
         without: "-2: it wraps around",
     },
     Mend {
