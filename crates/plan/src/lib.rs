@@ -3,7 +3,8 @@
 //! A folder a phase, in the order in which a statement passes them; [`rules`] puts them in their places:
 //! [`before_types`], [`after_types`], [`optimizer`], [`physical`]. Beside them: [`planners`] of expressions, [`table_functions`],
 //! [`described_types`] (what Describe tells before a statement runs), [`pipelines`] (how far a plan is), [`plan_check`] (what
-//! tests ask of plans), and what rules share ([`expressions`], [`constants`], `wrapped_operator`).
+//! tests ask of plans), and what rules share ([`expressions`], [`constants`], `wrapped_operator`). Which rule mends what
+//! upstream is in `upstream`, whose tests find the mends that can go.
 //!
 //! Invariants:
 //! - What a statement says does not depend on what its expressions are simplified to.
@@ -27,4 +28,6 @@ pub mod rules;
 pub mod table_functions;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod upstream;
 mod wrapped_operator;

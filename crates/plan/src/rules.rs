@@ -65,9 +65,10 @@ pub fn configure(config: &mut SessionConfig) {
     // The functions of the table are built for it.
     options.execution.time_zone = Some("UTC".to_owned());
     // Drops rows that another aggregate of the same SELECT needs, as long as that one has met nothing but NULL, or is of more than a
-    // column (apache/datafusion#25147 and #24816; in 55.2).
+    // column. Mends apache/datafusion#24816, #25147 (in 55.2).
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
-    // Refuses `SELECT DISTINCT (x = 1) IS NOT TRUE`: plans say that it may be NULL, and expressions that it may not (in 55.2).
+    // Refuses `SELECT DISTINCT (x = 1) IS NOT TRUE`: plans say that it may be NULL, and expressions that it may not.
+    // Mends apache/datafusion#24096 (in 55.2).
     options.execution.skip_physical_aggregate_schema_check = true;
 }
 
@@ -79,23 +80,88 @@ pub fn register(state: &mut SessionState) -> Result<()> {
 }
 
 /// The rules of every phase, each of which asks before its work.
-pub fn with_rules(mut builder: SessionStateBuilder, checks: StopChecks) -> SessionStateBuilder {
-    fn all<R: ?Sized, S>(rules: Vec<Arc<R>>, wrapped: impl Fn(Arc<R>) -> S) -> Vec<S> {
-        rules.into_iter().map(wrapped).collect()
+pub fn with_rules(builder: SessionStateBuilder, checks: StopChecks) -> SessionStateBuilder {
+    Rules::of_datafusion().mended(checks).set(builder, checks)
+}
+
+/// The same, but for the rules of some names in one phase: DataFusion's of these names stand in their places, or none.
+#[cfg(test)]
+pub(crate) fn with_rules_but(
+    builder: SessionStateBuilder,
+    checks: StopChecks,
+    phase: crate::upstream::Phase,
+    names: &[&str],
+) -> SessionStateBuilder {
+    Rules::of_datafusion().mended(checks).but(phase, names).set(builder, checks)
+}
+
+/// The rules of every phase, in the order in which they run.
+#[derive(Clone)]
+pub(crate) struct Rules {
+    pub analyzer: Vec<Arc<dyn AnalyzerRule + Send + Sync>>,
+    pub optimizer: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
+    pub physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
+}
+
+impl Rules {
+    /// DataFusion's own.
+    pub fn of_datafusion() -> Rules {
+        Rules {
+            analyzer: Analyzer::new().rules,
+            optimizer: Optimizer::new().rules,
+            physical: PhysicalOptimizer::new().rules,
+        }
     }
-    planners::insert_first(builder.expr_planners().get_or_insert_default());
-    let mut analyzers = Analyzer::new().rules;
-    let coerced = analyzers.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(0);
-    analyzers.splice(coerced..coerced, before_types::rules());
-    analyzers.extend(after_types::rules());
-    let mut optimizers = optimizer::rules(Optimizer::new().rules);
-    optimizers.extend(plan_check::rule().map(|rule| Arc::new(rule) as _));
-    let physical = physical::rules(PhysicalOptimizer::new().rules, checks.running);
-    let check = checks.planning;
-    builder
-        .with_analyzer_rules(all(analyzers, |rule| Arc::new(Stoppable { rule, check }) as _))
-        .with_optimizer_rules(all(optimizers, |rule| Arc::new(Stoppable { rule, check }) as _))
-        .with_physical_optimizer_rules(all(physical, |rule| Arc::new(Stoppable { rule, check }) as _))
+
+    /// DataFusion's rules, with ours in the place of those that are mended, and in their places among the rest.
+    pub fn mended(self, checks: StopChecks) -> Rules {
+        let Rules { mut analyzer, optimizer, physical } = self;
+        let coerced = analyzer.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(0);
+        analyzer.splice(coerced..coerced, before_types::rules());
+        analyzer.extend(after_types::rules());
+        let mut optimizer = optimizer::rules(optimizer);
+        optimizer.extend(plan_check::rule().map(|rule| Arc::new(rule) as _));
+        let physical = physical::rules(physical, checks.running);
+        Rules { analyzer, optimizer, physical }
+    }
+
+    fn set(self, mut builder: SessionStateBuilder, checks: StopChecks) -> SessionStateBuilder {
+        fn all<R: ?Sized, S>(rules: Vec<Arc<R>>, wrapped: impl Fn(Arc<R>) -> S) -> Vec<S> {
+            rules.into_iter().map(wrapped).collect()
+        }
+        planners::insert_first(builder.expr_planners().get_or_insert_default());
+        let check = checks.planning;
+        builder
+            .with_analyzer_rules(all(self.analyzer, |rule| Arc::new(Stoppable { rule, check }) as _))
+            .with_optimizer_rules(all(self.optimizer, |rule| Arc::new(Stoppable { rule, check }) as _))
+            .with_physical_optimizer_rules(all(self.physical, |rule| Arc::new(Stoppable { rule, check }) as _))
+    }
+
+    #[cfg(test)]
+    fn but(self, phase: crate::upstream::Phase, names: &[&str]) -> Rules {
+        use crate::upstream::Phase;
+        fn but<R: ?Sized>(all: Vec<Arc<R>>, own: Vec<Arc<R>>, is_out: impl Fn(&R) -> bool) -> Vec<Arc<R>> {
+            let mut own = own.into_iter().filter(|rule| is_out(rule));
+            let left = all.into_iter().filter_map(|rule| if is_out(&rule) { own.next() } else { Some(rule) });
+            left.collect()
+        }
+        let (Rules { analyzer, optimizer, physical }, own) = (self, Rules::of_datafusion());
+        match phase {
+            Phase::BeforeTypes | Phase::AfterTypes => {
+                let analyzer = but(analyzer, own.analyzer, |rule| names.contains(&rule.name()));
+                Rules { analyzer, optimizer, physical }
+            }
+            Phase::Optimizer => {
+                let optimizer = but(optimizer, own.optimizer, |rule| names.contains(&rule.name()));
+                Rules { analyzer, optimizer, physical }
+            }
+            Phase::Physical => {
+                let physical = but(physical, own.physical, |rule| names.contains(&rule.name()));
+                Rules { analyzer, optimizer, physical }
+            }
+            Phase::Setting => Rules { analyzer, optimizer, physical },
+        }
+    }
 }
 
 /// A rule that asks first.

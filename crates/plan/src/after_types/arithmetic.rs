@@ -1,4 +1,6 @@
 //! Puts checked operators of integers, floats and decimals in the place of DataFusion's ([`alluvia_functions::operators`]).
+//!
+//! Mends apache/datafusion#3520, #21318 (in 55.2).
 
 use crate::expressions::changed;
 use alluvia_functions::operators::integers::OfIntegers;

@@ -12,6 +12,8 @@
 //!   `max(n::text)` is 9 of 9 and 10. DataFusion 55.2 casts the bounds of columns, to skip what cannot match and to answer `min` and `max`.
 //! - A date and a part of a day that come together only after parameters have their values are not added: what they make was told to be
 //!   a date, and DataFusion 55.2 drops the part. All others make a timestamp ([`crate::before_types::timestamps`]).
+//!
+//! Mends apache/datafusion#25221 (in 55.2).
 
 use crate::before_types::timestamps::is_part_of_day;
 use crate::expressions::changed;

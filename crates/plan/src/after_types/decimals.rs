@@ -12,6 +12,8 @@
 //! compares decimals of 38 digits with ones of a larger scale in 38 digits, which do not hold them. Of REALs it makes
 //! decimals of fourteen digits, seven of them behind the point. All are casts that its coercion of types puts in: they are found behind it.
 //! Subqueries behind ANY and ALL, and `nullif` of a decimal and a float, keep them.
+//!
+//! Mends apache/datafusion#14272 (in 55.2).
 
 use crate::expressions::changed;
 use alluvia_values::decimal::{WrittenDecimal, written_decimal};

@@ -3,9 +3,10 @@
 //! Invariant: a row that is m times on the left and n times on the right is min(m, n) times in the intersection, and max(m - n, 0) times
 //! in the difference.
 //!
-//! DataFusion 55.2 plans both as it plans their kin without ALL: a row on the right keeps, or takes away, all its like on the left
-//! (apache/datafusion#12956 has it for EXCEPT ALL). So equal rows are numbered on both sides, and the number becomes one more column to
-//! compare.
+//! DataFusion 55.2 plans both as it plans their kin without ALL: a row on the right keeps, or takes away, all its like on the left.
+//! So equal rows are numbered on both sides, and the number becomes one more column to compare.
+//!
+//! Mends apache/datafusion#12955, #12956 (in 55.2).
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;

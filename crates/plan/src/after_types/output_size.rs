@@ -4,6 +4,8 @@
 //! Invariant: a function that makes much of little is counted in every plan, and what the columns of one node may make together is
 //! bounded: each has its share of the statement's memory. A type whose every value, and every NULL, has more than [`WIDTH_MAX`] bytes is
 //! refused.
+//!
+//! Mends apache/datafusion#5415 (in 55.2).
 
 use crate::expressions::changed_by_count;
 use alluvia_functions::operators::type_of;

@@ -10,6 +10,8 @@
 //! `=`, groups and joins of DataFusion 55.2 take the zeros for equal. Its lists that stay lists, its CASE of one
 //! value, its `nullif`, its windows and its DISTINCT beside other aggregates look at bits. Since the simplifier makes lists of `x = 0 OR x = 1 OR ...`, and zeros of other
 //! constants, lists are looked at when types are known, and again at the end.
+//!
+//! Mends apache/datafusion#25186 (in 55.2).
 
 use crate::expressions::{changed, each_named};
 use arrow::datatypes::DataType;

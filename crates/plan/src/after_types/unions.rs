@@ -5,6 +5,9 @@
 //! DataFusion 55.2 names what it can where it coerces types: the columns of projections. Of a union whose first inputs are found to be empty
 //! others are left, whose names are looked for in vain (`propagate_empty_relation`): `SELECT 1 AS a FROM t WHERE false UNION ALL SELECT
 //! DISTINCT 1 AS b FROM t` within a larger union.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: union, propagate_empty_relation, No field
+//! named).
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;

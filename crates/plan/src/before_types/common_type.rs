@@ -7,6 +7,9 @@
 //!
 //! DataFusion 55.2 counts nanoseconds there, and fails outside of the years 1677 to 2262. What operators compare is cast where it is planned,
 //! too ([`crate::before_types::timestamps`]): the short path and pruning know it by that.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: date, timestamp, coercion, nanoseconds,
+//! out of range).
 
 use crate::expressions::{changed_as_written, parts_of_case};
 use arrow::datatypes::{DataType, TimeUnit};

@@ -5,6 +5,9 @@
 //! DataFusion 55.2 notes the type where it parses the subquery. Until types are coerced a UNION has those of its first input, so of
 //! `FROM (SELECT 1::int AS x UNION ALL SELECT 2) u WHERE EXISTS (SELECT 1 FROM s WHERE s.id = u.x)` the subquery went on taking `x` for an
 //! INT, compared it as one, and the statement failed, or worse. So the types of what is around are found before any are coerced.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: correlated subquery, outer reference
+//! column, type, UNION coercion).
 
 use arrow::datatypes::FieldRef;
 use datafusion::common::config::ConfigOptions;

@@ -5,6 +5,8 @@
 //!   the same, also of `rank() OVER (ORDER BY x::time)`, whose frame nobody wrote.
 //! - A frame with a distance is refused by name.
 //! - Columns keep their names.
+//!
+//! Mends apache/datafusion#24327, #24514, #24915 (in 55.2).
 
 use super::window_lists::lists_in_order;
 use crate::expressions::changed_as_written;

@@ -7,6 +7,9 @@
 //!
 //! DataFusion 55.2 takes for constants what is a constant where there are no rows at all, and there CASE, of which `coalesce` becomes one, is
 //! its last branch (`try_evaluate_constant_list`). So a function is put around one of the members, which is an array also then.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: IN list, coalesce, CASE,
+//! try_evaluate_constant_list, empty batch).
 
 use crate::expressions::each_named;
 use alluvia_functions::internal::computed::{NAME, computed};

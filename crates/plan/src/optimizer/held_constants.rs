@@ -4,6 +4,9 @@
 //! hold it fails. `array_agg(repeat('x', 1000000))` of 9,000 rows is a constant of 1 MB by the time it runs, and took 2 GB a batch.
 //!
 //! A comparison takes a constant as it is, and so does a list that is looked into: there it may be as long as it likes.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: constant, ColumnarValue, into_array,
+//! memory, repeat, array_agg).
 
 use crate::expressions::each_named;
 use alluvia_functions::output_size::estimate::constant_bytes;

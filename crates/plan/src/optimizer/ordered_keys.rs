@@ -9,6 +9,8 @@
 //!   out, of which the key may fail.
 //! - Of the zeros of floats, which are one number ([`crate::after_types::signed_zero`]), none comes before the other where another key tells rows with them apart.
 //! - A plan has the columns that it had before.
+//!
+//! Mends apache/datafusion#18327 (in 55.2). It was closed there when comparisons with NULL had bounds, and is so of all others.
 
 use alluvia_functions::operators::floats;
 use arrow::datatypes::{DataType, Schema};

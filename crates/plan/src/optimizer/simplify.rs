@@ -3,8 +3,10 @@
 //! Invariant: of every row an expression is the same before and after; a filter may be false where it was NULL.
 //!
 //! DataFusion's rule takes `a IN (1) AND a IN (2)` for false and `a NOT IN (1) OR a NOT IN (2)` for true, which both are NULL where `a`
-//! is, and takes lists of columns for lists of values (apache/datafusion#24246; in 55.2). So where such lists can meet, each is hidden
+//! is, and takes lists of columns for lists of values. So where such lists can meet, each is hidden
 //! from the rule as a function that it does not know, and is put back afterwards. A few functions are hidden always.
+//!
+//! Mends apache/datafusion#24246 (in 55.2).
 
 use crate::expressions::each_named;
 use alluvia_functions::internal::hidden::Hidden;

@@ -4,7 +4,9 @@
 //!
 //! DataFusion 55.2 takes over for all sets what it knows of the rows below: after `WHERE k = 1` it has `k` for a constant although it is
 //! NULL in the total of `ROLLUP (k)`. So `ORDER BY k LIMIT 1` gave any row, and groups were told as ended that were not
-//! (apache/datafusion#24421 is the half of it that concerns order). Here nothing is known of the rows below such an aggregate.
+//! (the issue upstream is about order alone). Here nothing is known of the rows below such an aggregate.
+//!
+//! Mends apache/datafusion#24421 (in 55.2).
 
 use super::less_known::{LessKnownExec, StillKnown};
 use datafusion::common::Result;

@@ -5,6 +5,8 @@
 //! DataFusion 55.2 takes out the sort below an OFFSET without a LIMIT where the column that it sorts by is not read any more
 //! (`SELECT max(id) FROM (SELECT id, t FROM s ORDER BY t OFFSET 5) x`): nobody seems to want its order. And it puts a sort that is above such
 //! an OFFSET below it. Here somebody wants the order until the rules are done, and what is above does not know of it.
+//!
+//! Mends apache/datafusion#23534, #25378 (in 55.2).
 
 use super::less_known::{LessKnownExec, StillKnown};
 use datafusion::common::Result;

@@ -2,11 +2,13 @@
 //!
 //! Invariant: a filter that reaches an operator is of the columns that it was of above.
 //!
-//! DataFusion 55.2 finds a filter's columns in the operator below by their names, and takes the first of a name (apache/datafusion#21246,
-//! #25244, #25262, #25263, #25264, #25296; mended behind 55.2 by #25259). Above a join of tables that both have an `id` there are two: in
+//! DataFusion 55.2 finds a filter's columns in the operator below by their names, and takes the first of a name (mended
+//! behind 55.2 by apache/datafusion#25259). Above a join of tables that both have an `id` there are two: in
 //! `r RIGHT JOIN t ON r.big = t.id WHERE r.id IS NULL`, whose key is cast in a projection, `r.id IS NULL` reached the scan of `t`, and the
 //! statement found nothing; what is behind `ORDER BY p.amount LIMIT 1` reached `o.amount`. So while filters are pushed, no column passes an
 //! operator that would look up a name which is not its alone. Filters that stay where they are cost time, and change no answer.
+//!
+//! Mends apache/datafusion#21246, #25244, #25262, #25263, #25264, #25296 (in 55.2).
 
 use super::unfiltered::UnfilteredExec;
 use datafusion::common::config::ConfigOptions;

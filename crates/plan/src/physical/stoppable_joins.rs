@@ -9,6 +9,8 @@
 //! gives way only when it has rows to give: where its filter leaves none, that may take hours (DataFusion 55.2), as it does for most of
 //! `a.x < b.x` between sorted tables. Where it has rows, it never gives way by itself: one batch that was read may make thousands, and whoever
 //! aggregates them asks for the next at once.
+//!
+//! Mends apache/datafusion#19358 (in 55.2).
 
 use crate::rules::StopCheck;
 use crate::wrapped_operator::{WrappedOperator, WrappedOperatorExec};

@@ -12,10 +12,12 @@
 //! - A plan has the columns that it had before, and as many rows.
 //!
 //! DataFusion 55.2 plans EXISTS and IN only below filters. It makes a column of a join that marks rows of all that is not a condition by
-//! itself, and that column is never NULL (apache/datafusion#8241 and its kin): `NOT (x IN (...) AND b)`, `(x IN (...)) IS NULL`. Its
+//! itself, and that column is never NULL: `NOT (x IN (...) AND b)`, `(x IN (...)) IS NULL`. Its
 //! anti joins know of NULL only if they compare one column with one: not for `7 NOT IN (...)`, nor where the subquery reads columns from
 //! around it. It takes the conditions of a subquery that read columns from around it out of the subquery and into the join, also where
 //! they must come before: `EXISTS (SELECT max(y) FROM u WHERE u.k = t.k)` is true whatever there is, and was not.
+//!
+//! Mends apache/datafusion#8241, #24960, #25347, #25507 (in 55.2).
 
 mod bounds;
 pub mod direct;

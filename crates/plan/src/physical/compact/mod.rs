@@ -5,6 +5,8 @@
 //! An array of views has a list of buffers. What DataFusion 55.2's sorts and joins take out of all they hold has the list of all buffers that
 //! they hold, for each batch that they give; whoever holds these batches in turn, and gives of them, has the product. Three joins over a
 //! thousand batches each are a thousand million entries for a batch, counted to no memory and made within one poll, which nothing ends.
+//!
+//! Mends apache/datafusion#16206 (in 55.2).
 
 mod arrays;
 

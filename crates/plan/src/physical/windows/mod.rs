@@ -11,6 +11,8 @@
 //! `BoundedWindowAggExec` appends each batch to what waits, which keeps the buffers of texts that were given long ago as long as anything
 //! waits (with the frame of `OVER (ORDER BY ...)`, always); and what it gives refers to all of them, so that each window over a window
 //! multiplies the list of buffers.
+//!
+//! Mends apache/datafusion#22946, #23207 (in 55.2).
 
 mod exec;
 mod feed;
