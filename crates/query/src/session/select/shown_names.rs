@@ -12,7 +12,7 @@ use crate::session::run::outcome::Outcome;
 use crate::session::select::explain::explain_as_named;
 use crate::session::select::planning::logical_plan;
 use crate::session::select::{query_as_named, query_at_once};
-use alluvia_plan::described_types::told_schema;
+use alluvia_plan::described_types::described_schema;
 use alluvia_syntax::{Hints, MARK, shown_name, told_apart};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -67,7 +67,7 @@ pub(crate) struct PlannedColumns {
 pub(crate) async fn columns_of(run: &Run, query: Query, hints: &Hints) -> Result<PlannedColumns> {
     let (plan, is_as_written) = plan_by_distinct_names(run, query, hints).await?;
     let described = plan_apart(run.token.clone(), async move {
-        let schema = told_schema(&plan);
+        let schema = described_schema(&plan);
         Ok((schema, plan))
     });
     let (schema, plan) = described.await?;
