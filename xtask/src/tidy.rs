@@ -95,7 +95,7 @@ const BANNED: &[(&str, &[&str], &str)] = &[
 /// Modules that touch users' own files, or the system's, not the database's.
 const USER_FILES: &[&str] = &["crates/copy/src/", "crates/query/src/engine.rs", "crates/fetch/src/certificates.rs"];
 
-/// Folders within rooms, from the lowest to the highest: each may use those before it, and no other. So there is no
+/// Folders within rooms, and within folders of rooms, from the lowest to the highest: each may use those before it, and no other. So there is no
 /// circle of folders.
 const FOLDERS: &[(&str, &[&str])] = &[
     (
@@ -299,6 +299,22 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "refine",
         ],
     ),
+    (
+        "query/session",
+        &[
+            "state",
+            "run",
+            "transaction",
+            "settings",
+            "select",
+            "insert",
+            "define",
+            "copy",
+            "statement",
+            "prepared",
+            "door",
+        ],
+    ),
 ];
 
 /// Files longer than this are named, as a warning.
@@ -423,9 +439,14 @@ fn sizes(sources: &[PathBuf], broken: &mut Vec<String>) {
 }
 
 /// Folders of a room use only those that stand before them. What `lib.rs` imports is of the folder that it comes from.
-fn folders(room: &str, order: &[&str], broken: &mut Vec<String>) {
+fn folders(within: &str, order: &[&str], broken: &mut Vec<String>) {
+    let (room, parent) = within.split_once('/').map_or((within, None), |(room, parent)| (room, Some(parent)));
     let src = root().join("crates").join(room).join("src");
-    let lib = fs::read_to_string(src.join("lib.rs")).unwrap_or_default();
+    let (base, head) = match parent {
+        Some(parent) => (src.join(parent), src.join(parent).join("mod.rs")),
+        None => (src.clone(), src.join("lib.rs")),
+    };
+    let lib = fs::read_to_string(&head).unwrap_or_default();
     let imports = paths::imports(&lib);
     let place = |folder: &str| order.iter().position(|other| *other == folder);
     // A folder keeps its name, whatever is imported beside it.
@@ -434,8 +455,11 @@ fn folders(room: &str, order: &[&str], broken: &mut Vec<String>) {
         .filter(|import| place(import.name).is_none())
         .filter_map(|import| Some((import.name, *import.path.first()?)))
         .collect();
-    for file in files(&src, "rs") {
+    for file in files(&base, "rs") {
         let Ok(path) = file.strip_prefix(&src) else { continue };
+        if file == head {
+            continue;
+        }
         // Tests may use whatever helps them.
         if path.iter().any(|part| part.to_str().is_some_and(|part| part.starts_with("test"))) {
             continue;
@@ -445,16 +469,13 @@ fn folders(room: &str, order: &[&str], broken: &mut Vec<String>) {
         if module.last() == Some(&"mod") {
             module.pop();
         }
-        let folder = module.first().copied().unwrap_or_default();
+        let folder = module.get(usize::from(parent.is_some())).copied().unwrap_or_default();
         let (Some(own), Ok(text)) = (place(folder), fs::read_to_string(&file)) else {
-            if folder != "lib" {
-                broken
-                    .push(format!("crates/{room}/src/{folder}: a new folder; give it its place in xtask/src/tidy.rs"));
-            }
+            broken.push(format!("crates/{room}/src/{shown}: a new folder; give it its place in xtask/src/tidy.rs"));
             continue;
         };
         let code = without_tests(&text);
-        for target in uses(&code, &module, &given) {
+        for target in uses(&code, &module, parent, &given) {
             if target == "*" {
                 broken
                     .push(format!("crates/{room}/src/{shown}: takes all names of the crate's root: name what is used"));
@@ -465,10 +486,20 @@ fn folders(room: &str, order: &[&str], broken: &mut Vec<String>) {
     }
 }
 
-/// The folders that a file of a module uses, each once; `given` has those of the names that the root imports.
-fn uses<'a>(code: &'a str, module: &[&'a str], given: &BTreeMap<&'a str, &'a str>) -> BTreeSet<&'a str> {
+/// The folders below `parent` (the root, where it is none) that a file of a module uses, each once; `given` has those of
+/// the names that the parent imports.
+fn uses<'a>(
+    code: &'a str,
+    module: &[&'a str],
+    parent: Option<&'a str>,
+    given: &BTreeMap<&'a str, &'a str>,
+) -> BTreeSet<&'a str> {
     let paths = paths::paths(code, module);
-    paths.iter().filter_map(|path| path.first()).map(|name| given.get(name).copied().unwrap_or(name)).collect()
+    let below = |path: &Vec<&'a str>| match parent {
+        Some(parent) => path.strip_prefix(&[parent]).and_then(|path| path.first()).copied(),
+        None => path.first().copied(),
+    };
+    paths.iter().filter_map(below).map(|name| given.get(name).copied().unwrap_or(name)).collect()
 }
 
 /// The lines of a file that are no test's.
@@ -551,7 +582,7 @@ mod tests {
                     #[cfg(test)]\nmod tests {\n    use crate::of_tests;\n}\n";
         let code = without_tests(text);
         let given = BTreeMap::from([("G", "of_g"), ("H", "of_h")]);
-        let found: Vec<&str> = uses(&code, &["own", "file"], &given).into_iter().collect();
+        let found: Vec<&str> = uses(&code, &["own", "file"], None, &given).into_iter().collect();
         assert_eq!(found, ["a", "d", "f", "of_g"]);
     }
 }

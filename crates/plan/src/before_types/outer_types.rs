@@ -44,7 +44,7 @@ struct Around<'a> {
     config: &'a ConfigOptions,
 }
 
-pub(crate) fn has_union(plan: &LogicalPlan) -> Result<bool> {
+fn has_union(plan: &LogicalPlan) -> Result<bool> {
     let mut has = false;
     plan.apply_with_subqueries(|plan| {
         has |= matches!(plan, LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_));
