@@ -75,6 +75,8 @@ impl Statement {
         if self.parameters > 0 {
             parameters::bind(&mut bound.kind, values, self.names_catalog)?;
             bound.parameters = 0;
+            // Another statement, with other values than the next: whoever knows statements by their texts tells them apart.
+            bound.text = Arc::from(&*self.text);
         }
         Ok(bound)
     }
@@ -143,7 +145,7 @@ impl Statement {
             CopyStatement::To { what: CopyWhat::Table { name, columns }, .. } => query_of_table(name, columns)?,
             CopyStatement::From { .. } => return Err(Error::internal("a COPY FROM has no query")),
         };
-        Ok(Statement { kind: Kind::Query(query), ..self.clone() })
+        Ok(Statement { kind: Kind::Query(query), text: Arc::from(&*self.text), ..self.clone() })
     }
 
     /// Whether it reads rows from standard input: COPY ... FROM STDIN.

@@ -4,6 +4,7 @@
 
 use crate::support::shown_rows as rows;
 use alluvia_node::Database;
+use alluvia_query::ScalarValue;
 use alluvia_snapshot::Read;
 use alluvia_space::TableDef;
 use alluvia_types::{ErrorKind, TableId};
@@ -260,5 +261,20 @@ fn what_was_described_runs_by_the_rows_definitions_and_settings_of_now() {
         assert_eq!(run().await.unwrap_err().kind(), ErrorKind::UndefinedTable);
         other.sql("CREATE TABLE t (a BIGINT)").await.unwrap();
         assert_eq!(run().await.unwrap(), (Some(1), 0));
+        // Definitions of a transaction lie over those of others, which change below them.
+        session.sql("BEGIN").await.unwrap();
+        session.sql("CREATE TABLE own (a INT)").await.unwrap();
+        assert_eq!(describe().await, Some(1));
+        other.sql("ALTER TABLE t ADD COLUMN e INT").await.unwrap();
+        assert_eq!(run().await.unwrap().1, 0);
+        session.sql("ROLLBACK").await.unwrap();
+        assert_eq!(run().await.unwrap(), (Some(2), 0));
+        // A statement that was described with values in the place of its parameters.
+        other.sql("INSERT INTO t VALUES (2, 3)").await.unwrap();
+        let prepared = session.prepare("SELECT e FROM t WHERE a = $1").unwrap();
+        let bound = prepared.statement().bind(&[ScalarValue::Int64(Some(1))]).unwrap();
+        session.describe(&bound, &[]).await.unwrap();
+        let outcome = session.execute_prepared(&prepared, &[ScalarValue::Int64(Some(2))]).await.unwrap();
+        assert_eq!(outcome.collect().await.unwrap().iter().map(|batch| batch.num_rows()).sum::<usize>(), 1);
     });
 }

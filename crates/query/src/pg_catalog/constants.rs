@@ -152,6 +152,11 @@ pub(super) fn constant(name: &str) -> Option<Constant> {
     CONSTANTS.iter().find(|(names, _)| names.contains(&name)).map(|(_, constant)| *constant)
 }
 
+/// The names of all functions of the catalog.
+pub(crate) fn function_names() -> impl Iterator<Item = &'static str> {
+    CONSTANTS.iter().flat_map(|(names, _)| names.iter()).chain(FUNCTIONS).copied()
+}
+
 /// Whether there is a function of this name here.
 pub(crate) fn is_function(name: &str) -> bool {
     constant(name).is_some() || FUNCTIONS.contains(&name)

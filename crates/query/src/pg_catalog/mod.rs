@@ -27,7 +27,7 @@ mod tables;
 mod types;
 mod versions;
 
-pub(crate) use constants::is_function;
+pub(crate) use constants::{function_names, is_function};
 pub(crate) use functions::register;
 pub(crate) use parameters::compared;
 pub(crate) use rewrite::prepare;

@@ -20,7 +20,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::planning::plan;
 use crate::session::state::scope::Scope;
-use crate::session::transaction::check_kind;
+use crate::session::transaction::check_transaction;
 use crate::session::transaction::submit::submit_empty;
 use alluvia_catalog::TableEntry;
 use alluvia_copy::progress::Phase;
@@ -55,7 +55,7 @@ pub(crate) fn copied_columns(scope: &Scope, statement: &Statement) -> Result<Vec
     let CopyStatement::From { table, columns, .. } = copy.as_ref() else {
         return Err(Error::internal("a COPY TO has no columns of a table"));
     };
-    check_kind(scope, &statement.kind)?;
+    check_transaction(scope, &statement.kind)?;
     let entry = scope.table_for(INSERT, &user_table(table)?)?;
     let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
     if columns.is_empty() {

@@ -1,4 +1,4 @@
-//! What a statement takes and gives, without running it.
+//! Describes a statement without running it: the types of its parameters, and its columns.
 //!
 //! A parameter's type is, in this order: what the caller knows; what a cast in the text says; for a whole value of an
 //! INSERT, the type of its column; what its place is for, such as an argument of a function; what planning infers from
@@ -52,7 +52,9 @@ pub struct Described {
 pub(crate) async fn describe(runner: &Runner, statement: &Statement, known: &[Option<DataType>]) -> Result<Described> {
     let work = |run: Arc<Run>| async move {
         let (described, plan) = describe_here(&run, statement, known).await?;
+        // Definitions of the open transaction have one version, whatever those below them become.
         let kept = plan
+            .filter(|_| !run.state().has_own_definitions())
             .zip(run.pinned())
             .and_then(|(plan, snapshot)| DescribedPlan::new(statement, plan, &snapshot.catalog, &run.settings));
         if let Some(kept) = kept {

@@ -1,4 +1,4 @@
-//! Statements that are asked otherwise than once and as they are: prepared, described, refined, verified.
+//! Statements that are prepared, described, refined or verified: all but running a text once.
 //!
 //! Invariants:
 //! - A parameter stands for a constant: the statement means what its text would mean with the value written in its

@@ -4,6 +4,7 @@
 //! - A plan is executed only for the statement that was described, which is told by the identity of its text: what was
 //!   parsed again, or has other values in the place of parameters, is another statement.
 //! - It is executed only while all that it depends on is as it was: the definitions, and the settings of the session.
+//!   A transaction that has changed definitions keeps none, and executes none.
 //! - It holds no snapshot, so that it may be kept: it scans tables as they are defined, and nothing else.
 
 use crate::settings::Settings;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 /// it is open.
 const TOKENS_MAX: usize = 1_000;
 
-/// See the module's documentation.
+/// The logical plan of a described query, and what it depends on.
 #[derive(Debug)]
 pub(crate) struct DescribedPlan {
     text: Arc<str>,

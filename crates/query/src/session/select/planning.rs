@@ -1,7 +1,7 @@
 //! Plans queries on the snapshot that they read.
 //!
 //! Invariants:
-//! - A plan is made of the definitions of its snapshot, and reads no other: table providers hold no snapshot.
+//! - A plan is made of the definitions of its snapshot, and reads no other.
 //! - A query that is planned to be written somewhere is exact, whatever `max_error` is.
 //! - Planning runs apart, where it can be stopped.
 
@@ -120,7 +120,8 @@ pub(crate) async fn plan_tree(run: &Run, tree: Tree, hints: &Hints, accuracy: Op
     run.scope.await_own_writes().await?;
     let snapshot = pin(run, &references, hints)?;
     // What a query of the catalog became depends on more than definitions and settings.
-    let described = run.described.lock().take().filter(|_| !brought.of_catalog);
+    let is_of_others = brought.of_catalog || run.state().has_own_definitions();
+    let described = run.described.lock().take().filter(|_| !is_of_others);
     let plan = described.as_ref().and_then(|described| described.plan(&snapshot.catalog, &run.settings));
     let source = match plan {
         Some(plan) => Source::Plan(Box::new(plan.clone())),
@@ -146,12 +147,16 @@ fn unplanned(
 ) -> Result<Unplanned> {
     let (mut state, runtime, used) = planner(run, &snapshot, hints, false, accuracy)?;
     if of_catalog {
-        let registered =
-            pg_catalog::register(&mut state, &snapshot.catalog, run.engine().admin().as_ref(), &run.scope.authoriser());
-        registered.map_err(|error| error_of(&error))?;
+        add_catalog_functions(run, &mut state, &snapshot)?;
     }
     let (token, executor) = (run.token.clone(), Arc::clone(run.engine().executor()));
     Ok(Unplanned { source, snapshot, state, runtime, used, token, executor })
+}
+
+fn add_catalog_functions(run: &Run, state: &mut SessionState, snapshot: &Snapshot) -> Result<()> {
+    let admin = run.engine().admin().as_ref();
+    let added = pg_catalog::register(state, &snapshot.catalog, admin, &run.scope.authoriser());
+    added.map_err(|error| error_of(&error))
 }
 
 /// Brings a query to what can be planned.
@@ -180,9 +185,7 @@ pub(crate) async fn logical_plan(run: &Run, query: Query, hints: &Hints) -> Resu
     let snapshot = pin(run, &references, hints)?;
     let (mut state, _, _) = planner(run, &snapshot, hints, true, None)?;
     if of_catalog {
-        let registered =
-            pg_catalog::register(&mut state, &snapshot.catalog, run.engine().admin().as_ref(), &run.scope.authoriser());
-        registered.map_err(|error| error_of(&error))?;
+        add_catalog_functions(run, &mut state, &snapshot)?;
     }
     plan_apart(run.token.clone(), async move {
         let plan = state.statement_to_plan(tree).await;

@@ -20,7 +20,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-/// See the module's documentation.
+/// The parts of a session that its statements work with.
 #[derive(Debug)]
 pub(crate) struct Scope {
     pub(crate) engine: Arc<Engine>,

@@ -1,4 +1,4 @@
-//! Which part does what a statement asks for.
+//! Dispatches a statement to the part of the session that does it.
 //!
 //! Invariant: nothing is done before the transaction can hold it and the session may do it.
 
@@ -16,7 +16,7 @@ use crate::session::select::shown_names::{answer, explain};
 use crate::session::settings::{discard, setting};
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::savepoints::{release, rollback_to, savepoint};
-use crate::session::transaction::{begin, check_kind, commit, rollback};
+use crate::session::transaction::{begin, check_transaction, commit, rollback};
 use alluvia_syntax::parameters::missing;
 use alluvia_syntax::{Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
     let Statement { kind, hints, text: _, parameters, tokens: _, names_catalog: _ } = statement;
     let scope = &run.scope;
-    check_kind(scope, &kind)?;
+    check_transaction(scope, &kind)?;
     of_statement(&scope.authoriser(), &kind)?;
     if let Transaction::Open(open) = &mut run.state().transaction {
         open.has_run |= !kind.is_about_session();

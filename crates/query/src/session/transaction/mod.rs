@@ -145,7 +145,7 @@ pub(crate) fn set_access(scope: &Scope, access: Access) -> Result<Outcome> {
 }
 
 /// Refuses what a transaction cannot hold, and, once it failed, everything but its end and the way back to a savepoint.
-pub(crate) fn check_kind(scope: &Scope, kind: &Kind) -> Result<()> {
+pub(crate) fn check_transaction(scope: &Scope, kind: &Kind) -> Result<()> {
     let refused = |what: &str| {
         Err(Error::new(ErrorKind::NotSupported, format!("{what} inside a transaction is not supported"))
             .with_hint("it holds queries, rows and tables' definitions; COMMIT or ROLLBACK first"))
