@@ -5,6 +5,10 @@
 //!   refused by name. All else is theirs.
 //! - Whole numbers are of any width; their rows are BIGINT.
 //! - Dates are the timestamps at which they begin, so that a step may be a part of a day.
+//!
+//! Mends apache/datafusion#25169 (in 55.2).
+//! Held by `slt/select.slt`
+//! (`FROM generate_series(TIMESTAMP '2024-01-01', TIMESTAMP '2024-01-02', INTERVAL '12 hours')`).
 
 use alluvia_functions::datetime::generate_series::{STEP, out_of_range};
 use arrow::datatypes::{DataType, TimeUnit};

@@ -1,5 +1,9 @@
 //! `bool_and` and `bool_or` over frames that move: how many of the frame's rows are true and false is counted, as rows come and go. Everything
 //! else is DataFusion's, whose accumulators (55.2) cannot forget a row.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: bool_and, bool_or, sliding frame,
+//! retract_batch).
+//! Held by `slt/everyday.slt` (`bool_and(x > 1) OVER w`).
 
 use crate::delegate::passed_on;
 use arrow::array::{Array, ArrayRef, AsArray};

@@ -5,6 +5,9 @@
 //! - So it does not depend on the order of the rows, nor on the threads, whether a sum fails.
 //!
 //! DataFusion 55.2 adds 128 bits that wrap around.
+//!
+//! Mends apache/datafusion#16406, #17539 (in 55.2).
+//! Held by `slt/arithmetic.slt` (`SELECT sum(c) FROM wide WHERE g = 1`).
 
 use super::sum::taken;
 use alluvia_types::{Error, ErrorKind};

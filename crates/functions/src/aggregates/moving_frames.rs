@@ -13,6 +13,10 @@
 //! put together as Chan, Golub and LeVeque do ("Updating formulae and a pairwise algorithm for computing sample
 //! variances", 1979). Averages of durations are of exact sums ([`crate::aggregates::exact`]), and everything else is
 //! DataFusion's.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: sliding window, sum, avg, stddev, float,
+//! retract, NaN, cancellation).
+//! Held by `slt/bounds.slt` (`sum(x) OVER w, avg(x) OVER w, stddev(x) OVER w`).
 
 use crate::aggregates::exact::accumulators::{Alone, Groups};
 use crate::aggregates::exact::sums::{self, Exact, Mean};

@@ -1,6 +1,9 @@
 //! `sum` of BIGINT in 128 bits, and of DECIMAL in more ([`super::decimal_sum`]). Everything else is DataFusion's `sum`.
 //!
 //! A sum that is made in several steps stays wide from one to the next, and is narrowed behind the last ([`narrowed_sum`]).
+//!
+//! Mends apache/datafusion#17539 (in 55.2).
+//! Held by `slt/arithmetic.slt` (`SELECT sum(a) FROM (SELECT a FROM n WHERE c = 32767 UNION ALL`).
 
 use super::decimal_sum::{self, DecimalGroups, DecimalSum};
 use super::distinct_sum::DistinctSum;

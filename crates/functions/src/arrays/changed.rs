@@ -4,6 +4,9 @@
 //! - All elements that are equal to the value are taken out or replaced, not only the first; NULL is equal to NULL there.
 //! - A list that is NULL has no elements to be put with others. (DataFusion 55.2 takes what lies below it.)
 //! - Their types, and what else they take, are DataFusion's.
+//!
+//! Mends apache/datafusion#25222 (in 55.2).
+//! Held by `slt/arrays.slt` (`array_append(NULLIF(ARRAY[id, 8], ARRAY[id, 8]), 9)`).
 
 use super::lists::{Lists, as_lists, element_of, emptied};
 use crate::columnar::{given, is_constant, rows_made};

@@ -9,6 +9,9 @@
 //! - A batch is compared in pieces, so that one long list is not written out for all rows at a time.
 //!
 //! DataFusion 55.2 looks for the value, or compares it with the least and the greatest element, and forgets NULL.
+//!
+//! Mends apache/datafusion#13682, #19288 (in 55.2).
+//! Held by `slt/arrays.slt` (`9 = ANY (ARRAY[qty, id] || 5)`).
 
 use super::lists::{Lists, element_of, list_of};
 use crate::columnar::{given, is_constant, rows_made};

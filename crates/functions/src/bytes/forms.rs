@@ -6,6 +6,9 @@
 //! - A text beside bytes, which can only be a literal in PostgreSQL, becomes bytes.
 //!
 //! DataFusion 55.2 has no forms for bytes, or makes text of them, which fails where they are no UTF-8 and counts characters where they are.
+//!
+//! Mends apache/datafusion#24765, #24788 (in 55.2).
+//! Held by `slt/bytes.slt` (`length('\xff'::bytea)`, `octet_length(b)`).
 
 use super::arguments::{Bytes, Numbers};
 use super::is_bytes;

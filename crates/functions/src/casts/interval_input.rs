@@ -6,6 +6,9 @@
 //! - It is called what it stands for, a cast: a column keeps its name.
 //!
 //! DataFusion 55.2 reads no clock times, and takes a number without a unit for months.
+//!
+//! Mends apache/datafusion#11454 (in 55.2).
+//! Held by `slt/intervals_compared.slt` (`SELECT k, t::interval::text FROM iv`).
 
 use crate::bytes::text_literal;
 use crate::codec::{StateReader, StateWriter, Stateful};

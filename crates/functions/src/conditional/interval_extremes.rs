@@ -6,6 +6,9 @@
 //! - A difference of moments beside an interval is one of days and time.
 //!
 //! DataFusion 55.2 compares months first, and takes a difference for hours.
+//!
+//! Mends apache/datafusion#8468 (in 55.2).
+//! Held by `slt/intervals_compared.slt` (`greatest(INTERVAL '1 day', INTERVAL '30 hours')`).
 
 use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;

@@ -9,6 +9,10 @@
 //!
 //! DataFusion 55.2 gives whole seconds, and of a difference those of its last minute; it plans `extract` with its own function, wherever another
 //! is registered under its name, so that [`PlannedParts`] must be asked first.
+//!
+//! Mends apache/datafusion#14817, #22504 (in 55.2).
+//! Held by `slt/moments.slt` (`extract(second FROM ts), extract(milliseconds FROM ts)`,
+//! `extract(second FROM max(ts) - min(ts))`).
 
 use crate::columnar::by_arrays;
 use crate::delegate::calls_passed_on;

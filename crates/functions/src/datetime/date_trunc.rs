@@ -7,6 +7,10 @@
 //! - Of an interval, and of a difference of moments, what is less than the unit is left out; it is an interval.
 //! - By a zone, a moment is cut as its clocks show it, and is a moment again. Units that are less than a day are cut without a change of the
 //!   clocks: an hour that is shown twice is two hours.
+//!
+//! Mends apache/datafusion#25432 (in 55.2). Of columns and of units above the day no issue upstream is known (searched
+//! 2026-11-27: date_trunc, out of range, nanoseconds, 2262).
+//! Held by `slt/meaning.slt` (`date_trunc('year', t)` of `FROM far`).
 
 use crate::columnar::given;
 use crate::datetime::timezone::{Zone, out_of_range};

@@ -5,6 +5,11 @@
 //!   refused by name. All else is theirs.
 //! - Whole numbers are of any width.
 //! - Dates are the timestamps at which they begin, so that a step may be a part of a day.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: generate_series, date, interval less than
+//! a day, microseconds, out of range).
+//! Held by `slt/everyday.slt` (`generate_series(DATE '2024-01-01', DATE '2024-01-02', INTERVAL '6 hours')`,
+//! `TIMESTAMP '3024-01-01'`).
 
 use crate::columnar::{given, is_constant};
 use alluvia_types::{Error, ErrorKind};

@@ -6,6 +6,9 @@
 //! - Offsets that are written have the signs of POSIX: `+02:00` is west of Greenwich. A zone that nobody knows is an error.
 //!
 //! DataFusion 55.2 plans `AT TIME ZONE` as a cast, which keeps the moment, or counts in nanoseconds.
+//!
+//! Mends apache/datafusion#10368, #12218 (in 55.2).
+//! Held by `slt/meaning.slt` (`AT TIME ZONE 'Europe/Berlin'`).
 
 use crate::columnar::{given, is_constant};
 use alluvia_types::{Error, ErrorKind, Result};

@@ -7,6 +7,11 @@
 //! - What is between two dates is a number of days like any other. A date and a difference of moments make a timestamp.
 //!
 //! DataFusion 55.2 compares intervals by months, then days, then nanoseconds, of which a difference has nothing else, and takes the difference of two dates for a duration where it looks for what a condition leaves, and for a number where it computes it.
+//!
+//! Mends apache/datafusion#8468 (in 55.2). Of the difference of two dates no issue upstream is known (searched
+//! 2026-11-27: date minus date, Duration, Int64, mismatch).
+//! Held by `slt/intervals_compared.slt` (`WHERE t::interval = INTERVAL '24 hours'`), and by `slt/everyday.slt`
+//! (`WHERE d - DATE '2024-01-01' > 30`).
 
 use crate::bytes::text_literal;
 use crate::codec::{StateReader, StateWriter, Stateful, number_of};

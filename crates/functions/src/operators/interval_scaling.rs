@@ -8,6 +8,9 @@
 //!
 //! DataFusion 55.2 casts the number to an interval. The types of a statement's columns follow from the product, so it is planned where
 //! expressions are planned first.
+//!
+//! Mends apache/datafusion#13850 (in 55.2).
+//! Held by `slt/meaning.slt` (`INTERVAL '1 month' * 1.5`, `INTERVAL '1 day' / n`).
 
 use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::operators::durations::in_days;

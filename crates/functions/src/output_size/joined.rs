@@ -1,5 +1,8 @@
 //! `a || b` of texts and of bytes, which is counted before it is made as functions are: of 20 levels of `s || s` a million times the text
 //! comes.
+//!
+//! Mends apache/datafusion#5415 (in 55.2).
+//! Held by `slt/errors.slt` (`length(s || s)`).
 
 use super::within_limit;
 use crate::codec::{StateReader, StateWriter, Stateful};

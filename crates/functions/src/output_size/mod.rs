@@ -6,6 +6,9 @@
 //!
 //! [`crate::table`] says which functions these are; [`estimate`] counts; [`joined`] is `||`; [`held`] is a constant that
 //! is written out for every row. Rules of `alluvia_plan` (`after_types::output_size`, `optimizer::held_constants`) have them counted in plans.
+//!
+//! Mends apache/datafusion#5415, #12919 (in 55.2).
+//! Held by `slt/errors.slt` (`length(repeat('x', 500000000))`, `cardinality(range(1, 50000000))`).
 
 pub mod estimate;
 pub mod held;

@@ -6,6 +6,9 @@
 //! - `floor(x) = n` is still `x >= n AND x < n + 1`, by which blocks are skipped.
 //!
 //! DataFusion 55.2 keeps the scale, so that `ceil` has no room for one digit more.
+//!
+//! Mends apache/datafusion#20640, #22511 (in 55.2).
+//! Held by `slt/numbers.slt` (`ceil(99.5::decimal(3, 1))`).
 
 use crate::columnar::given;
 use crate::delegate::calls_passed_on;

@@ -1,6 +1,9 @@
 //! `AT TIME ZONE`.
 //!
 //! Invariant: it is a call of `timezone` with the zone first, as PostgreSQL has it; DataFusion 55.2 plans a cast, which means something else.
+//!
+//! Mends apache/datafusion#10368, #12218 (in 55.2).
+//! Held by `slt/meaning.slt` (`AT TIME ZONE 'Europe/Berlin'`).
 
 use crate::trees::rewriting::{call, rewrite};
 use alluvia_types::Result;

@@ -7,6 +7,9 @@
 //! - Only casts in keys and aggregates that would be refused are called so, by all parts of their SELECT and its ORDER BY alike.
 //! - An item without a name gets the one that its cast would have had with a number, as beside what is cast ([`crate::trees::column_labels`]): whoever
 //!   says the name alone means what is not cast.
+//!
+//! Mends apache/datafusion#4478, #5174 (in 55.2).
+//! Held by `slt/select.slt` (`GROUP BY sold_at, sold_at::date`, `max(quantity), max(quantity::text)`).
 
 use super::rewriting::{call, contains};
 use super::visit::{visit, visit_mut};

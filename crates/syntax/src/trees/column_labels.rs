@@ -4,6 +4,9 @@
 //! `SELECT NULL, NULL`, `SELECT a, a::text` or two scalar subqueries. The second and later ones of a text get it with a number. Casts are no part of
 //! that text; so a column that is cast is told apart from the column itself, also where `*` has it. Names that were
 //! written are left alone: two columns `a` are the author's to tell apart, unless nobody says their name ([`crate::trees::repeated_names`]).
+//!
+//! Mends apache/datafusion#4478, #5174, #6543 (in 55.2).
+//! Held by `slt/select.slt` (`SELECT a::int, 1::int, 1::bigint`).
 
 use super::rewriting::contains;
 use super::visit::visit_mut;

@@ -3,6 +3,9 @@
 //! DataFusion 55.2 keeps one of several conditions on a column, and judges them by their form: it takes `'x' = a AND a = 'x'` for a
 //! contradiction, and of `a >= 5 AND 5 < a` keeps the weaker one (`simplify_predicates` in its optimizer). With all constants on
 //! the right both are read as they should be.
+//!
+//! Mends apache/datafusion#24763 (in 55.2).
+//! Held by `slt/select.slt` (`item = 'pen' AND 'pen' = item`).
 
 use super::visit::visit_mut;
 use sqlparser::ast::{BinaryOperator, Expr, Query, VisitorMut};

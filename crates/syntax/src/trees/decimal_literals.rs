@@ -9,6 +9,9 @@
 //!
 //! DataFusion makes a double of a number with a point, and of a whole one that no BIGINT holds; `alluvia_plan::after_types::decimals` takes what it is written as
 //! where it stands beside decimals.
+//!
+//! Mends apache/datafusion#7121, #12817 (in 55.2).
+//! Held by `slt/meaning.slt` (`12345678901234567890.123::decimal(38,3)`).
 
 use super::rewriting::rewrite;
 use alluvia_types::Result;

@@ -8,6 +8,10 @@
 //! - So is a column that has the name of a table's column which ORDER BY says with the table's name: `SELECT upper(t.a) AS a FROM t ORDER BY t.a`
 //!   is sorted by what `t` has.
 //! - Queries within others are left alone ([`crate::trees::repeated_names`] has those): their names are said by what is around.
+//!
+//! Mends apache/datafusion#6543 (in 55.2).
+//! Held by the unit test `columns_of_one_name_are_told_apart_where_nobody_says_it`, and by `slt/everyday.slt`
+//! (`SELECT trim(' a '), btrim(' a ')`).
 
 use super::visit::visit;
 use crate::names::name_of;

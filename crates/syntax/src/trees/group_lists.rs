@@ -5,6 +5,10 @@
 //! - A list in ROLLUP or CUBE comes and goes as one.
 //!
 //! DataFusion 55.2 takes a plain list for one value of several parts, and refuses those in ROLLUP and CUBE: they become GROUPING SETS.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: ROLLUP, CUBE, GROUP BY, tuple, composite
+//! columns, struct).
+//! Held by `slt/phrases.slt` (`GROUP BY (country, plan)`, `GROUP BY ROLLUP ((country, plan), id % 1)`).
 
 use super::visit::visit_mut;
 use sqlparser::ast::{Expr, GroupByExpr, Query, Select, VisitorMut};

@@ -1,6 +1,10 @@
 //! Positions of the select list within ROLLUP, CUBE and GROUPING SETS.
 //!
 //! Invariant: a whole number there means the item of that number, as it does in a plain GROUP BY. DataFusion takes it for a constant.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: ROLLUP, CUBE, GROUPING SETS, ordinal
+//! position).
+//! Held by `slt/meaning.slt` (`GROUP BY ROLLUP (1)`).
 
 use super::visit::visit_mut;
 use alluvia_types::{Error, ErrorKind, Result};

@@ -2,6 +2,9 @@
 //!
 //! Invariant: the default stands where the neighbour is missing, and not where it is NULL. Which rows lack it is told by the neighbours of a
 //! constant; with IGNORE NULLS a neighbour that is there is never NULL.
+//!
+//! Mends apache/datafusion#22082 (in 55.2).
+//! Held by `slt/everyday.slt` (`lag(qty, 1, id) OVER (ORDER BY id)`).
 
 use super::rewriting::{call, rewrite};
 use crate::names::name_of;

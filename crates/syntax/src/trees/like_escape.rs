@@ -7,6 +7,9 @@
 //!   pruning, the predicate cache) knows what it means. A parameter is a written pattern once it has its value.
 //! - A pattern that is computed from columns is refused.
 //! - `SIMILAR TO` becomes a match of a regular expression ([`crate::trees::similar_to`]).
+//!
+//! Mends apache/datafusion#13291, #13312 (in 55.2).
+//! Held by `slt/patterns.slt` (`s LIKE '10!%' ESCAPE '!'`, `s LIKE 'c\_' ESCAPE ''`).
 
 use crate::names::parts_of;
 use crate::parameters::is_parameter;

@@ -7,6 +7,9 @@
 //! - The column of a subquery behind ANY or ALL has a name of its own. DataFusion tells it from what it is compared with by names
 //!   alone: in `SELECT a FROM t WHERE a >= ALL (SELECT a FROM t)` both were `t.a`.
 //! - A column keeps the name that its text gives it.
+//!
+//! Mends apache/datafusion#25258 (in 55.2).
+//! Held by `slt/select.slt` (`a >= ALL (SELECT a FROM ranked)`).
 
 use crate::grammar::Grammar;
 use crate::statements::definitions::length_of;

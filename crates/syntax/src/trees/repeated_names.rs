@@ -5,6 +5,9 @@
 //!   that query names no column at all, the second and later ones of a name get it with a number that makes it new. PostgreSQL takes
 //!   them; planning refuses two of one name.
 //! - Where a name could be said it is left alone: saying it must stay an error, and must not find something else instead.
+//!
+//! Mends apache/datafusion#6543 (in 55.2).
+//! Held by the unit test `columns_that_nobody_names_are_told_apart`.
 
 use super::visit::visit;
 use crate::names::name_of;

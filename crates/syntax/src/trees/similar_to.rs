@@ -4,6 +4,9 @@
 //! - A pattern is of the whole text. `%` is any text and `_` any character; `|`, `*`, `+`, `?`, `{...}`, brackets and parentheses are those of
 //!   regular expressions, and all else stands for itself. What is behind the escape does, too.
 //! - It becomes the regular expression that means the same, or is refused by name: DataFusion 55.2 takes the pattern itself for one.
+//!
+//! Mends apache/datafusion#22263 (in 55.2).
+//! Held by `slt/meaning.slt` (`'abc' SIMILAR TO 'a%'`, `'abc' SIMILAR TO 'b'`).
 
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;

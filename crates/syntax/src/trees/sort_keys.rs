@@ -7,6 +7,11 @@
 //!   aggregates and what has an alias. So the column's expression stands in the place of its number; where that could mean something else
 //!   the column is called after its text, and the number stays.
 //! - What was planned before keeps its form: columns of tables, keys and aggregates, and all numbers where rows are not grouped.
+//!
+//! Mends apache/datafusion#5293 (in 55.2). Of numbers no issue upstream is known (searched 2026-11-27: ORDER BY,
+//! ordinal position, aggregate expression, GROUP BY).
+//! Held by `slt/windows.slt` (`SELECT DISTINCT UPPER(t.s) AS x FROM t ORDER BY upper(s)`,
+//! `SELECT g, sum(p) * 2 FROM t GROUP BY g ORDER BY 2 DESC, 1`).
 
 use super::cast_keys::AGGREGATES;
 use super::visit::{visit, visit_mut};

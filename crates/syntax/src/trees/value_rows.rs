@@ -6,6 +6,9 @@
 //! - VALUES that are all of an INSERT's query are left alone: what is computed there is asked for by itself (`session::computed`).
 //!
 //! DataFusion 55.2 computes VALUES while it plans, when no subquery has run.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: VALUES, scalar subquery, not supported).
+//! Held by `slt/insert_values.slt` (`VALUES ((SELECT max(id) FROM sq) + 1)`).
 
 use super::visit::{visit, visit_mut};
 use crate::grammar::Grammar;

@@ -8,6 +8,9 @@
 //! - So is any other cast of a column that its query is sorted by, by name: `SELECT sold_at::date ... ORDER BY sold_at` sorts by dates.
 //! - Only a bare name in ORDER BY or DISTINCT ON is the cast's; within an expression, and in HAVING and QUALIFY, it is the column's that is
 //!   cast. DataFusion 55.2 prefers the cast's everywhere, so where that would be wrong the cast is called after its text.
+//!
+//! Mends apache/datafusion#10743, #13558 (in 55.2).
+//! Held by `slt/lengths.slt` (`'abcdef'::varchar(3)`, `ORDER BY right(a, 1)`).
 
 use crate::names::name_of;
 use crate::statements::definitions::length_of;

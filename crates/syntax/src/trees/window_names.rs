@@ -6,6 +6,11 @@
 //! - A name means the same in all of its SELECT, and in the ORDER BY of its query; that of another SELECT, around it or in it, is not known.
 //!   DataFusion 55.2 leaves the name within brackets out without a word, and knows the others among the items of the SELECT alone.
 //! - A bare name among the items of the outermost SELECT stays as it is: their columns may be called after their text.
+//!
+//! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: named window, OVER (w ORDER BY), WINDOW
+//! clause, name ignored).
+//! Held by `slt/windows.slt` (`row_number() OVER (w ORDER BY id)`,
+//! `WINDOW v AS (PARTITION BY g), w AS (v ORDER BY id DESC)`).
 
 use super::visit::visit_mut;
 use crate::names::name_of;
