@@ -261,7 +261,7 @@ fn within(bound: Bound, format: Format, mut emit: impl FnMut(Part) -> Result<()>
     }
 }
 
-/// Makes batches of parts, and has them committed.
+/// OutputSize batches of parts, and has them committed.
 struct Committer {
     destination: Box<dyn Destination>,
     progress: Arc<Progress>,

@@ -17,7 +17,7 @@ pub(crate) fn rows_made(args: &[ColumnarValue], rows: usize) -> usize {
 }
 
 /// What was made, as it is to be given.
-pub fn given(made: ArrayRef, is_constant: bool) -> Result<ColumnarValue> {
+pub fn as_columnar(made: ArrayRef, is_constant: bool) -> Result<ColumnarValue> {
     Ok(match is_constant {
         true => ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?),
         false => ColumnarValue::Array(made),
@@ -29,5 +29,5 @@ pub fn by_arrays(
     args: &[ColumnarValue],
     make: impl FnOnce(Vec<ArrayRef>) -> Result<ArrayRef>,
 ) -> Result<ColumnarValue> {
-    given(make(ColumnarValue::values_to_arrays(args)?)?, is_constant(args))
+    as_columnar(make(ColumnarValue::values_to_arrays(args)?)?, is_constant(args))
 }

@@ -3,9 +3,9 @@
 use datafusion_expr::Expr;
 
 /// Methods of an [`AggregateUDFImpl`](datafusion_expr::AggregateUDFImpl) whose field `inner` is DataFusion's function.
-macro_rules! passed_on {
+macro_rules! delegate_aggregate {
     () => {
-        $crate::delegate::passed_on!(but state_fields);
+        $crate::delegate::delegate_aggregate!(but state_fields);
 
         fn state_fields(
             &self,
@@ -50,9 +50,9 @@ macro_rules! passed_on {
 
 /// Methods of a [`ScalarUDFImpl`](datafusion_expr::ScalarUDFImpl) whose field `inner` is DataFusion's function: those that are named,
 /// since of most functions more than what is computed differs.
-macro_rules! calls_passed_on {
+macro_rules! delegate_scalar {
     ($($method:ident),+) => {
-        $($crate::delegate::calls_passed_on!(@ $method);)+
+        $($crate::delegate::delegate_scalar!(@ $method);)+
     };
     (@ name) => {
         fn name(&self) -> &str {
@@ -117,7 +117,7 @@ macro_rules! calls_passed_on {
 macro_rules! in_place_of_a_cast {
     () => {
         fn schema_name(&self, args: &[datafusion_expr::Expr]) -> datafusion_common::Result<String> {
-            Ok($crate::delegate::name_of_given(args))
+            Ok($crate::delegate::name_of_arguments(args))
         }
 
         fn signature(&self) -> &datafusion_expr::Signature {
@@ -137,9 +137,9 @@ macro_rules! in_place_of_a_cast {
     };
 }
 
-pub(crate) use {calls_passed_on, in_place_of_a_cast, passed_on};
+pub(crate) use {delegate_aggregate, delegate_scalar, in_place_of_a_cast};
 
 /// The name of a function that gives what it is given: as that is called.
-pub fn name_of_given(args: &[Expr]) -> String {
+pub fn name_of_arguments(args: &[Expr]) -> String {
     args.iter().map(|arg| arg.schema_name().to_string()).collect()
 }

@@ -161,7 +161,7 @@ impl Json {
                 None => return Ok(None),
             }
         }
-        Ok(self.given(value))
+        Ok(self.as_columnar(value))
     }
 
     /// What is at the end of a path that is a list of texts, or the text of one.
@@ -193,14 +193,14 @@ impl Json {
                 None => return Ok(None),
             }
         }
-        Ok(self.given(value))
+        Ok(self.as_columnar(value))
     }
 
     /// All of a text, where a path has no steps.
     fn whole<'a>(&self, text: &'a str) -> Result<Option<Cow<'a, str>>> {
         only(text.as_bytes()).map_err(|wrong| not_json(text, &wrong))?;
         let bytes = text.trim_ascii().as_bytes();
-        Ok(self.given(match bytes {
+        Ok(self.as_columnar(match bytes {
             b"null" => Value::Null,
             [b'"', string @ .., b'"'] => Value::String(string),
             other => Value::Plain(other),
@@ -208,7 +208,7 @@ impl Json {
     }
 
     /// A value as the function gives it.
-    fn given<'a>(&self, value: Value<'a>) -> Option<Cow<'a, str>> {
+    fn as_columnar<'a>(&self, value: Value<'a>) -> Option<Cow<'a, str>> {
         let as_text = self.function.gives_text();
         match value {
             Value::Null => (!as_text).then_some(Cow::Borrowed("null")),

@@ -104,7 +104,7 @@ impl Pipeline {
     }
 }
 
-/// Makes durable what segments need of their tables' dictionaries.
+/// OutputSize durable what segments need of their tables' dictionaries.
 fn persist(spaces: BTreeMap<TableId, Arc<Space>>) -> Result<Vec<Durable>> {
     let durable = |(table, space): (TableId, Arc<Space>)| -> Result<Durable> {
         let mark = space.dictionaries.persist()?;

@@ -5,12 +5,12 @@
 
 use crate::before_types::literals::ComparedText;
 use crate::before_types::reals::RealsAsDoubles;
-use crate::before_types::timestamps::DatesAsMoments;
+use crate::before_types::timestamps::DatesAsTimestamps;
 use alluvia_functions::arrays::PlannedArrays;
 use alluvia_functions::bytes::{JoinedBytes, PlannedCuts};
-use alluvia_functions::datetime::date_part::PlannedParts;
+use alluvia_functions::datetime::date_part::PlannedDatePart;
 use alluvia_functions::json::JsonOperators;
-use alluvia_functions::operators::durations::WrittenSpans;
+use alluvia_functions::operators::durations::WrittenDurations;
 use alluvia_functions::operators::interval_scaling::ScaledIntervals;
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
@@ -21,15 +21,15 @@ use std::sync::Arc;
 /// Puts planners before DataFusion's, which would plan its own functions for the same forms.
 pub(crate) fn insert_first(planners: &mut Vec<Arc<dyn ExprPlanner>>) {
     let first: [Arc<dyn ExprPlanner>; 3] =
-        [Arc::new(PlannedArrays::default()), Arc::new(PlannedCuts::default()), Arc::new(PlannedParts::default())];
+        [Arc::new(PlannedArrays::default()), Arc::new(PlannedCuts::default()), Arc::new(PlannedDatePart::default())];
     planners.splice(0..0, first);
 }
 
 /// Adds planners behind DataFusion's, which leave these operators alone. Each passes on what the one before it has changed: a date is a
 /// timestamp before a text beside it is read.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
-    state.register_expr_planner(Arc::new(DatesAsMoments))?;
-    state.register_expr_planner(Arc::new(WrittenSpans))?;
+    state.register_expr_planner(Arc::new(DatesAsTimestamps))?;
+    state.register_expr_planner(Arc::new(WrittenDurations))?;
     state.register_expr_planner(Arc::new(ScaledIntervals))?;
     state.register_expr_planner(Arc::new(JoinedBytes))?;
     state.register_expr_planner(Arc::new(RealsAsDoubles))?;

@@ -255,7 +255,7 @@ mod tests {
             "unknown_texts",
             "listed_text",
             "compared_spans",
-            "moments_together",
+            "common_timestamp_type",
             "written_bytes",
             "rounded_floats",
             "frames_of_peers",
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(ours[typed - before.len()..typed], before);
         let after = [
             "exact_spreads",
-            "numbers_together",
+            "common_decimal_type",
             "counted_multisets",
             "bytes_of_literals",
             "lossless_casts",

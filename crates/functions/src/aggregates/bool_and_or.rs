@@ -5,7 +5,7 @@
 //! retract_batch).
 //! Held by `slt/everyday.slt` (`bool_and(x > 1) OVER w`).
 
-use crate::delegate::passed_on;
+use crate::delegate::delegate_aggregate;
 use arrow::array::{Array, ArrayRef, AsArray};
 use datafusion_common::utils::take_function_args;
 use datafusion_common::{Result, ScalarValue, internal_err};
@@ -37,7 +37,7 @@ impl Quantifier {
 }
 
 impl AggregateUDFImpl for Quantifier {
-    passed_on!();
+    delegate_aggregate!();
 
     fn aliases(&self) -> &[String] {
         &self.aliases

@@ -9,7 +9,7 @@
 //! `slt/meaning.slt` (`SELECT min(x - x), max(x - x) FROM infinite`).
 
 use super::sum::taken;
-use crate::delegate::passed_on;
+use crate::delegate::delegate_aggregate;
 use alluvia_values::nan::one_nan;
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
@@ -43,7 +43,7 @@ impl Extreme {
 }
 
 impl AggregateUDFImpl for Extreme {
-    passed_on!();
+    delegate_aggregate!();
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let is_float = is_float(&args);

@@ -22,7 +22,7 @@ use crate::aggregates::exact::accumulators::{Alone, Groups};
 use crate::aggregates::exact::sums::{self, Exact, Mean};
 use crate::aggregates::interval_avg::unit_of;
 use crate::aggregates::variance_of_one::accumulator;
-use crate::delegate::passed_on;
+use crate::delegate::delegate_aggregate;
 use arrow::array::{ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion_common::{Result, ScalarValue, exec_err, internal_err};
@@ -103,7 +103,7 @@ impl Moving {
 }
 
 impl AggregateUDFImpl for Moving {
-    passed_on!(but state_fields);
+    delegate_aggregate!(but state_fields);
 
     fn aliases(&self) -> &[String] {
         &self.aliases

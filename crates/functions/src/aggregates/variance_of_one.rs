@@ -13,15 +13,15 @@ use datafusion_expr::Accumulator;
 /// An accumulator of variances of doubles, or of their roots, made of DataFusion's, whose state begins with the count
 /// and the mean.
 pub fn accumulator(inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
-    Box::new(LoneValue { inner })
+    Box::new(VarianceOfOne { inner })
 }
 
 #[derive(Debug)]
-struct LoneValue {
+struct VarianceOfOne {
     inner: Box<dyn Accumulator>,
 }
 
-impl Accumulator for LoneValue {
+impl Accumulator for VarianceOfOne {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.inner.update_batch(values)
     }

@@ -9,8 +9,8 @@
 //! Held by `slt/arrays.slt` (`array_append(NULLIF(ARRAY[id, 8], ARRAY[id, 8]), 9)`).
 
 use super::lists::{Lists, as_lists, element_of, emptied};
-use crate::columnar::{given, is_constant, rows_made};
-use crate::delegate::calls_passed_on;
+use crate::columnar::{as_columnar, is_constant, rows_made};
+use crate::delegate::delegate_scalar;
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::kernels::zip::zip;
 use arrow::compute::{cast, not};
@@ -91,7 +91,7 @@ fn replaced(lists: &Lists, from: &ArrayRef, to: &ArrayRef, element: &FieldRef) -
 }
 
 impl ScalarUDFImpl for Changed {
-    calls_passed_on!(name, aliases, signature, return_type, return_field_from_args, coerce_types, documentation);
+    delegate_scalar!(name, aliases, signature, return_type, return_field_from_args, coerce_types, documentation);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let (rows, is_constant) = (rows_made(&args.args, args.number_rows), is_constant(&args.args));
@@ -110,7 +110,7 @@ impl ScalarUDFImpl for Changed {
                 return self.inner.inner().invoke_with_args(ScalarFunctionArgs { args: cleaned, ..args });
             }
         };
-        given(made, is_constant)
+        as_columnar(made, is_constant)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: they have DataFusion's types, and do with everything else what DataFusion's do.
 
-use crate::delegate::calls_passed_on;
+use crate::delegate::delegate_scalar;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue};
@@ -48,7 +48,7 @@ fn text(arg: ColumnarValue, of: &DataType) -> Result<ColumnarValue> {
 }
 
 impl ScalarUDFImpl for ShortTruths {
-    calls_passed_on!(name, aliases, signature, documentation);
+    delegate_scalar!(name, aliases, signature, documentation);
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let coerced = self.inner.coerce_types(&as_texts(types))?;

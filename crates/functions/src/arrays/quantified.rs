@@ -14,7 +14,7 @@
 //! Held by `slt/arrays.slt` (`9 = ANY (ARRAY[qty, id] || 5)`).
 
 use super::lists::{Lists, element_of, list_of};
-use crate::columnar::{given, is_constant, rows_made};
+use crate::columnar::{as_columnar, is_constant, rows_made};
 use alluvia_values::calls::{QUANTIFIED_CALL, quantified_by};
 use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBuilder};
 use arrow::datatypes::DataType;
@@ -172,7 +172,7 @@ impl ScalarUDFImpl for Quantified {
         let Some((op, is_any)) = asked(&word) else {
             return exec_err!("{} knows no operator {word}", self.name());
         };
-        given(Arc::new(array(&value, &list, rows, op, is_any)?), is_constant)
+        as_columnar(Arc::new(array(&value, &list, rows, op, is_any)?), is_constant)
     }
 }
 

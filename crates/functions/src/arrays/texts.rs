@@ -121,7 +121,7 @@ impl Stateful for ReadLists {
     const CODE: &'static str = "lists_of_texts";
 
     fn write(&self, state: &mut StateWriter) -> Result<()> {
-        state.data_type(&self.to);
+        state.data_type(&self.to)?;
         state.byte(u8::from(self.or_null));
         Ok(())
     }

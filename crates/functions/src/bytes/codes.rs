@@ -9,7 +9,7 @@
 
 use super::arguments::{Bytes, Texts};
 use super::forms::{all_bytes, bytes_or_text};
-use crate::columnar::{given, is_constant, rows_made};
+use crate::columnar::{as_columnar, is_constant, rows_made};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use arrow::array::{ArrayRef, StringViewBuilder};
@@ -247,7 +247,7 @@ impl ScalarUDFImpl for Coded {
         let [of, codes] = take_function_args(self.name, &args.args)?;
         let (of, codes) = (Bytes::of(of)?, Texts::of(codes)?);
         let made = if self.encodes { encoded(&of, &codes, rows) } else { decoded(&of, &codes, rows) };
-        given(made?, is_constant(&args.args))
+        as_columnar(made?, is_constant(&args.args))
     }
 }
 

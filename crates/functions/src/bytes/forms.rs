@@ -13,7 +13,7 @@
 use super::arguments::{Bytes, Numbers};
 use super::is_bytes;
 use crate::codec::{StateReader, StateWriter, Stateful, number_of};
-use crate::columnar::{given, is_constant, rows_made};
+use crate::columnar::{as_columnar, is_constant, rows_made};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use arrow::array::{ArrayRef, BinaryViewBuilder, Int32Array};
@@ -328,7 +328,7 @@ impl ScalarUDFImpl for OfBytes {
             return self.inner.invoke_with_args(args);
         }
         let made = self.work.array(&args.args, rows_made(&args.args, args.number_rows))?;
-        given(made, is_constant(&args.args))
+        as_columnar(made, is_constant(&args.args))
     }
 }
 

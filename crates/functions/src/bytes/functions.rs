@@ -70,8 +70,7 @@ impl Stateful for Converted {
 
     fn write(&self, state: &mut StateWriter) -> Result<()> {
         state.byte(number_of(&self.conversion, &CONVERSIONS));
-        state.data_type(&self.to);
-        Ok(())
+        state.data_type(&self.to)
     }
 
     fn read(state: &mut StateReader<'_>) -> Result<Self> {

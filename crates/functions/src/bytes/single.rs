@@ -4,7 +4,7 @@
 
 use super::arguments::{Bytes, Numbers, Texts};
 use super::forms::{all_bytes, bytes, bytes_or_text, number, refused};
-use crate::columnar::{given, is_constant, rows_made};
+use crate::columnar::{as_columnar, is_constant, rows_made};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use arrow::array::{ArrayRef, Int32Array, Int64Array, StringViewBuilder};
@@ -26,9 +26,9 @@ pub(crate) enum Does {
     SetBit,
     /// Counts the bits that are set.
     BitCount,
-    /// Makes a text of bytes.
+    /// OutputSize a text of bytes.
     ConvertFrom,
-    /// Makes bytes of a text.
+    /// OutputSize bytes of a text.
     ConvertTo,
 }
 
@@ -186,6 +186,6 @@ impl ScalarUDFImpl for Single {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let made = self.does.array(&args.args, rows_made(&args.args, args.number_rows))?;
-        given(made, is_constant(&args.args))
+        as_columnar(made, is_constant(&args.args))
     }
 }

@@ -55,7 +55,7 @@ impl Stateful for FloatWithin {
     const CODE: &'static str = "float_within";
 
     fn write(&self, state: &mut StateWriter) -> Result<()> {
-        state.data_type(&self.to);
+        state.data_type(&self.to)?;
         state.byte(u8::from(self.is_tried));
         Ok(())
     }

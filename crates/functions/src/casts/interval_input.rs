@@ -13,7 +13,7 @@
 use crate::bytes::text_literal;
 use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
-use crate::delegate::name_of_given;
+use crate::delegate::name_of_arguments;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::wrap;
 use alluvia_values::interval::interval_of;
@@ -91,7 +91,7 @@ impl ScalarUDFImpl for ReadInterval {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Planned<String> {
-        Ok(name_of_given(args))
+        Ok(name_of_arguments(args))
     }
 
     fn signature(&self) -> &Signature {

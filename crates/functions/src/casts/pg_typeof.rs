@@ -38,7 +38,7 @@ impl ScalarUDFImpl for TypeName {
 }
 
 /// PostgreSQL's name of a type.
-pub(crate) fn type_name(data_type: &DataType) -> String {
+pub fn type_name(data_type: &DataType) -> String {
     let name = match data_type {
         DataType::Null => "unknown",
         DataType::Boolean => "boolean",

@@ -41,8 +41,7 @@ impl Stateful for Written {
     const CODE: &'static str = "text_of_value";
 
     fn write(&self, state: &mut StateWriter) -> Result<()> {
-        state.data_type(&self.to);
-        Ok(())
+        state.data_type(&self.to)
     }
 
     fn read(state: &mut StateReader<'_>) -> Result<Self> {

@@ -9,6 +9,7 @@
 //! - Bytes begin with a version; of another version they are refused.
 
 mod state;
+mod types;
 
 use crate::{
     aggregates, arrays, bytes, casts, conditional, internal, operators, output_size, rounding, table, to_char, windows,
@@ -36,7 +37,7 @@ pub trait Stateful: Sized {
     /// Writes the state.
     fn write(&self, state: &mut StateWriter) -> Result<()>;
 
-    /// Makes the function of its state.
+    /// OutputSize the function of its state.
     fn read(state: &mut StateReader<'_>) -> Result<Self>;
 }
 
@@ -80,7 +81,7 @@ const SCALARS: &[Made<ScalarUDF>] = &[
     Made::scalar::<casts::float_ranges::FloatWithin>(),
     Made::scalar::<casts::interval_input::ReadInterval>(),
     Made::scalar::<casts::text_output::Written>(),
-    Made::scalar::<conditional::interval_extremes::ExtremeSpan>(),
+    Made::scalar::<conditional::interval_extremes::IntervalExtreme>(),
     Made::scalar::<aggregates::sum::NarrowedSum>(),
     Made::scalar::<internal::computed::Computed>(),
     Made::scalar::<internal::opaque::Opaque>(),
@@ -89,7 +90,7 @@ const SCALARS: &[Made<ScalarUDF>] = &[
     Made::scalar::<operators::Operation<operators::decimal_quotients::Quotient>>(),
     Made::scalar::<operators::Operation<operators::floats::FloatOperator>>(),
     Made::scalar::<operators::Operation<operators::integers::OfIntegers>>(),
-    Made::scalar::<operators::durations::OfSpan>(),
+    Made::scalar::<operators::durations::OfDuration>(),
     Made::scalar::<operators::interval_scaling::Scaled>(),
     Made::scalar::<output_size::Bounded>(),
     Made::scalar::<output_size::held::Held>(),
@@ -128,20 +129,28 @@ pub fn encode_window(function: &WindowUDF) -> Result<Vec<u8>> {
 
 /// The scalar function that was encoded.
 pub fn decode_scalar(bytes: &[u8]) -> Result<Arc<ScalarUDF>> {
+    decode_scalar_within(bytes, 0)
+}
+
+fn decode_scalar_within(bytes: &[u8], depth: usize) -> Result<Arc<ScalarUDF>> {
     let of_table = |known: &Function| match known {
         Function::Scalar(function) => Some(Arc::clone(function)),
         _ => None,
     };
-    decode(bytes, of_table, table::datafusion_scalar, SCALARS)
+    decode(StateReader::within(bytes, depth)?, of_table, table::datafusion_scalar, SCALARS)
 }
 
 /// The aggregate that was encoded.
 pub fn decode_aggregate(bytes: &[u8]) -> Result<Arc<AggregateUDF>> {
+    decode_aggregate_within(bytes, 0)
+}
+
+fn decode_aggregate_within(bytes: &[u8], depth: usize) -> Result<Arc<AggregateUDF>> {
     let of_table = |known: &Function| match known {
         Function::Aggregate(function) => Some(Arc::clone(function)),
         _ => None,
     };
-    decode(bytes, of_table, table::datafusion_aggregate, AGGREGATES)
+    decode(StateReader::within(bytes, depth)?, of_table, table::datafusion_aggregate, AGGREGATES)
 }
 
 /// The window function that was encoded.
@@ -150,7 +159,7 @@ pub fn decode_window(bytes: &[u8]) -> Result<Arc<WindowUDF>> {
         Function::Window(function) => Some(Arc::clone(function)),
         _ => None,
     };
-    decode(bytes, of_table, table::datafusion_window, &[])
+    decode(StateReader::new(bytes), of_table, table::datafusion_window, &[])
 }
 
 fn encode<F>(
@@ -187,12 +196,11 @@ fn encode<F>(
 }
 
 fn decode<F>(
-    bytes: &[u8],
+    mut state: StateReader<'_>,
     of_table: impl Fn(&Function) -> Option<Arc<F>>,
     of_datafusion: fn(&str) -> Result<Arc<F>>,
     made: &[Made<F>],
 ) -> Result<Arc<F>> {
-    let mut state = StateReader::new(bytes);
     match state.byte()? {
         VERSION => {}
         other => return exec_err!("a function was encoded by version {other}, and this is version {VERSION}"),
@@ -211,7 +219,8 @@ fn decode<F>(
             let Some(made) = made.iter().find(|made| made.code == name) else {
                 return exec_err!("there is no function that is made as {name}");
             };
-            let mut of_type = StateReader::new(state.bytes()?);
+            let depth = state.depth();
+            let mut of_type = StateReader::within(state.bytes()?, depth)?;
             let function = (made.read)(&mut of_type)?;
             of_type.finish()?;
             Arc::new(function)
@@ -220,4 +229,64 @@ fn decode<F>(
     };
     state.finish()?;
     Ok(function)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output_size::Bounded;
+
+    #[test]
+    fn functions_come_back_as_they_were() {
+        for built in table::functions().unwrap() {
+            match &built.function {
+                Function::Scalar(function) => {
+                    assert_eq!(decode_scalar(&encode_scalar(function).unwrap()).unwrap(), *function);
+                }
+                Function::Aggregate(function) => {
+                    assert_eq!(decode_aggregate(&encode_aggregate(function).unwrap()).unwrap(), *function);
+                }
+                Function::Window(function) => {
+                    assert_eq!(decode_window(&encode_window(function).unwrap()).unwrap(), *function);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_function_that_is_one_of_several_columns_comes_back() {
+        let mut count = 0;
+        for built in table::functions().unwrap() {
+            let (Function::Scalar(function), Some(size)) = (&built.function, table::output_size_of(built.entry.name))
+            else {
+                continue;
+            };
+            let shared = ScalarUDF::from(Bounded::new(Arc::clone(function), size, 3));
+            assert_eq!(*decode_scalar(&encode_scalar(&shared).unwrap()).unwrap(), shared);
+            count += 1;
+        }
+        assert!(count > 20);
+    }
+
+    #[test]
+    fn functions_within_many_others_are_refused() {
+        let mut bytes = encode_scalar(&table::datafusion_scalar("upper").unwrap()).unwrap();
+        for _ in 0..100_000 {
+            let mut state = StateWriter::default();
+            state.number(1);
+            state.bytes(&bytes);
+            let inner = state.finish();
+            if inner.len() > 1 << 16 {
+                break;
+            }
+            let mut state = StateWriter::default();
+            state.byte(VERSION);
+            state.byte(MADE);
+            state.text("bounded");
+            state.bytes(&inner);
+            bytes = state.finish();
+        }
+        assert!(decode_scalar(&bytes).unwrap_err().to_string().contains("within more than"));
+        assert!(decode_scalar(&[]).is_err() && decode_scalar(&[VERSION, 9, 0]).is_err());
+    }
 }

@@ -1,13 +1,14 @@
-//! A function's state as bytes: numbers in little-endian order, texts and functions with their length before them, types in Arrow's
-//! IPC form.
+//! A function's state as bytes: numbers in little-endian order, texts and functions with their length before them.
 
-use super::{decode_aggregate, decode_scalar, encode_aggregate, encode_scalar};
-use arrow::datatypes::{DataType, Field, Schema};
-use arrow::ipc::convert::{IpcSchemaEncoder, fb_to_schema};
-use arrow::ipc::root_as_schema;
+use super::types::{read_type, write_type};
+use super::{decode_aggregate_within, decode_scalar_within, encode_aggregate, encode_scalar};
+use arrow::datatypes::DataType;
 use datafusion_common::{Result, exec_err};
 use datafusion_expr::{AggregateUDF, ScalarUDF};
 use std::sync::Arc;
+
+/// The most functions that one lies within. Rules put two or three around one another.
+const DEPTH_MAX: usize = 16;
 
 /// Writes a state.
 #[derive(Debug, Default)]
@@ -42,10 +43,8 @@ impl StateWriter {
     }
 
     /// A type.
-    pub fn data_type(&mut self, data_type: &DataType) {
-        let schema = Schema::new(vec![Field::new("", data_type.clone(), true)]);
-        let encoded = IpcSchemaEncoder::new().schema_to_fb(&schema);
-        self.bytes(encoded.finished_data());
+    pub fn data_type(&mut self, data_type: &DataType) -> Result<()> {
+        write_type(data_type, self)
     }
 
     /// A scalar function within this one.
@@ -68,18 +67,34 @@ impl StateWriter {
 
 /// Reads a state. Every call fails where the bytes end too early or say what cannot be.
 #[derive(Debug)]
-pub struct StateReader<'a>(&'a [u8]);
+pub struct StateReader<'a> {
+    bytes: &'a [u8],
+    /// How many functions the bytes lie within.
+    depth: usize,
+}
 
 impl<'a> StateReader<'a> {
     /// Of these bytes.
     pub fn new(bytes: &'a [u8]) -> StateReader<'a> {
-        StateReader(bytes)
+        StateReader { bytes, depth: 0 }
+    }
+
+    /// Of bytes that lie within so many functions.
+    pub(super) fn within(bytes: &'a [u8], depth: usize) -> Result<StateReader<'a>> {
+        if depth > DEPTH_MAX {
+            return exec_err!("functions lie within more than {DEPTH_MAX} others");
+        }
+        Ok(StateReader { bytes, depth })
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8]> {
-        match self.0.split_at_checked(length) {
+        match self.bytes.split_at_checked(length) {
             Some((taken, rest)) => {
-                self.0 = rest;
+                self.bytes = rest;
                 Ok(taken)
             }
             None => exec_err!("the state of a function ends too early"),
@@ -141,32 +156,24 @@ impl<'a> StateReader<'a> {
 
     /// As [`StateWriter::data_type`] wrote it.
     pub fn data_type(&mut self) -> Result<DataType> {
-        let schema = match root_as_schema(self.bytes()?) {
-            Ok(schema) => fb_to_schema(schema),
-            Err(error) => return exec_err!("a type in the state of a function cannot be read: {error}"),
-        };
-        match schema.fields().first() {
-            Some(field) => Ok(field.data_type().clone()),
-            None => exec_err!("a type in the state of a function is missing"),
-        }
+        read_type(self, 0)
     }
 
     /// As [`StateWriter::scalar`] wrote it.
     pub fn scalar(&mut self) -> Result<Arc<ScalarUDF>> {
-        decode_scalar(self.bytes()?)
+        decode_scalar_within(self.bytes()?, self.depth + 1)
     }
 
     /// As [`StateWriter::aggregate`] wrote it.
     pub fn aggregate(&mut self) -> Result<Arc<AggregateUDF>> {
-        decode_aggregate(self.bytes()?)
+        decode_aggregate_within(self.bytes()?, self.depth + 1)
     }
 
     /// Nothing may be left.
     pub fn finish(self) -> Result<()> {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            exec_err!("the state of a function has {} bytes too many", self.0.len())
+        match self.bytes.len() {
+            0 => Ok(()),
+            left => exec_err!("the state of a function has {left} bytes too many"),
         }
     }
 }
@@ -179,7 +186,7 @@ pub fn number_of<T: PartialEq>(variant: &T, variants: &[T]) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::datatypes::{Fields, TimeUnit};
+    use arrow::datatypes::{Field, Fields, TimeUnit};
 
     #[test]
     fn states_are_read_as_they_were_written() {
@@ -194,21 +201,29 @@ mod tests {
         state.optional(Some(-7));
         state.optional(None);
         state.text("ä");
-        types.iter().for_each(|data_type| state.data_type(data_type));
+        types.iter().try_for_each(|data_type| state.data_type(data_type)).unwrap();
         let bytes = state.finish();
+        let mut first = StateReader::new(&bytes);
+        assert_eq!((first.flag().unwrap(), first.optional().unwrap()), (true, Some(-7)));
+        assert_eq!((first.optional().unwrap(), first.text().unwrap()), (None, "ä"));
         let read = |bytes: &[u8]| -> Result<Vec<DataType>> {
             let mut state = StateReader::new(bytes);
-            assert_eq!(
-                (state.flag()?, state.optional()?, state.optional()?, state.text()?),
-                (true, Some(-7), None, "ä")
-            );
+            let _ = (state.flag()?, state.optional()?, state.optional()?, state.text()?);
             let types = (0..3).map(|_| state.data_type()).collect::<Result<Vec<_>>>()?;
             state.finish()?;
             Ok(types)
         };
         assert_eq!(read(&bytes).unwrap(), types);
-        for end in 50..bytes.len() {
+        for end in 0..bytes.len() {
             assert!(read(&bytes[..end]).is_err(), "{end}");
+        }
+        // Damaged bytes are an error, or another state; they panic nobody.
+        for at in 0..bytes.len() {
+            for value in 0..=u8::MAX {
+                let mut damaged = bytes.clone();
+                damaged[at] = value;
+                let _ = read(&damaged);
+            }
         }
         assert!(read(&[bytes, vec![0]].concat()).is_err());
     }

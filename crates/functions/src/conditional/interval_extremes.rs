@@ -54,7 +54,7 @@ pub fn chosen(function: &mut ScalarFunction, schema: &DFSchema) -> Option<Expr> 
     }
 }
 
-/// Makes intervals of all that CASE chooses from, if it chooses from intervals, and says whether it did.
+/// OutputSize intervals of all that CASE chooses from, if it chooses from intervals, and says whether it did.
 pub fn chosen_from(results: Vec<&mut Expr>, schema: &DFSchema) -> bool {
     let is_difference = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Duration(_)));
     if !results.iter().any(|expr| is_difference(expr)) || !among_intervals(results.iter().map(|expr| &**expr), schema) {
@@ -80,17 +80,17 @@ fn among_intervals<'a>(exprs: impl Iterator<Item = &'a Expr>, schema: &DFSchema)
 }
 
 fn extreme(is_least: bool, args: Vec<Expr>) -> Expr {
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(ExtremeSpan::new(is_least))), args))
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(IntervalExtreme::new(is_least))), args))
 }
 
 /// The longest of intervals, or the shortest.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ExtremeSpan {
+pub(crate) struct IntervalExtreme {
     is_least: bool,
     signature: Signature,
 }
 
-impl Stateful for ExtremeSpan {
+impl Stateful for IntervalExtreme {
     const CODE: &'static str = "interval_extreme";
 
     fn write(&self, state: &mut StateWriter) -> Result<()> {
@@ -99,13 +99,13 @@ impl Stateful for ExtremeSpan {
     }
 
     fn read(state: &mut StateReader<'_>) -> Result<Self> {
-        Ok(ExtremeSpan::new(state.flag()?))
+        Ok(IntervalExtreme::new(state.flag()?))
     }
 }
 
-impl ExtremeSpan {
-    fn new(is_least: bool) -> ExtremeSpan {
-        ExtremeSpan { is_least, signature: Signature::variadic_any(Volatility::Immutable) }
+impl IntervalExtreme {
+    fn new(is_least: bool) -> IntervalExtreme {
+        IntervalExtreme { is_least, signature: Signature::variadic_any(Volatility::Immutable) }
     }
 
     fn array(&self, spans: &[ArrayRef]) -> Result<ArrayRef> {
@@ -122,7 +122,7 @@ impl ExtremeSpan {
     }
 }
 
-impl ScalarUDFImpl for ExtremeSpan {
+impl ScalarUDFImpl for IntervalExtreme {
     fn name(&self) -> &str {
         if self.is_least { "shortest" } else { "longest" }
     }
@@ -156,7 +156,7 @@ mod tests {
             column([Some((0, 0, 30 * hour)), Some((0, 30, 0)), Some((0, -1, 0)), None]),
         ];
         let found = |is_least: bool| {
-            let function = ExtremeSpan { is_least, signature: Signature::variadic_any(Volatility::Immutable) };
+            let function = IntervalExtreme { is_least, signature: Signature::variadic_any(Volatility::Immutable) };
             function.array(&spans).unwrap()
         };
         let longest = column([Some((0, 0, 30 * hour)), Some((1, 0, 0)), Some((0, -1, 0)), None]);

@@ -3,19 +3,19 @@
 //! Invariants, as in PostgreSQL:
 //! - Seconds and milliseconds have their fractions (DOUBLE); microseconds are whole (BIGINT). Nothing that is stored is lost in them.
 //! - `epoch` is all of the seconds: of a difference over all of its days, of an interval by years of 365.25 days and months of thirty.
-//! - Parts of a difference of moments are those of its days and time ([`crate::operators::durations`]).
+//! - DatePart of a difference of moments are those of its days and time ([`crate::operators::durations`]).
 //! - The zone of every TIMESTAMPTZ is UTC. A part that a value cannot have is refused by name.
 //! - Years, months and the other parts that DataFusion has right are DataFusion's, and so is what it knows of them: conditions on years are ranges.
 //!
 //! DataFusion 55.2 gives whole seconds, and of a difference those of its last minute; it plans `extract` with its own function, wherever another
-//! is registered under its name, so that [`PlannedParts`] must be asked first.
+//! is registered under its name, so that [`PlannedDatePart`] must be asked first.
 //!
 //! Mends apache/datafusion#14817, #22504 (in 55.2).
-//! Held by `slt/moments.slt` (`extract(second FROM ts), extract(milliseconds FROM ts)`,
+//! Held by `slt/timestamps.slt` (`extract(second FROM ts), extract(milliseconds FROM ts)`,
 //! `extract(second FROM max(ts) - min(ts))`).
 
 use crate::columnar::by_arrays;
-use crate::delegate::calls_passed_on;
+use crate::delegate::delegate_scalar;
 use crate::operators::durations::{differences, length_of};
 use alluvia_space::codes::calendar;
 use alluvia_types::{Error, ErrorKind};
@@ -42,15 +42,15 @@ const OTHERS: [&str; 7] = ["isoyear", "qtr", "quarter", "doy", "dow", "isodow", 
 
 /// Plans `extract`.
 #[derive(Debug)]
-pub struct PlannedParts(Arc<ScalarUDF>);
+pub struct PlannedDatePart(Arc<ScalarUDF>);
 
-impl Default for PlannedParts {
-    fn default() -> PlannedParts {
-        PlannedParts(Arc::new(ScalarUDF::from(Parts::default())))
+impl Default for PlannedDatePart {
+    fn default() -> PlannedDatePart {
+        PlannedDatePart(Arc::new(ScalarUDF::from(DatePart::default())))
     }
 }
 
-impl ExprPlanner for PlannedParts {
+impl ExprPlanner for PlannedDatePart {
     fn plan_extract(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
         Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&self.0), args))))
     }
@@ -292,18 +292,18 @@ impl Counted {
 
 /// DataFusion's function, and ours.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Parts {
+pub struct DatePart {
     inner: Arc<ScalarUDF>,
 }
 
-impl Default for Parts {
-    fn default() -> Parts {
-        Parts { inner: date_part() }
+impl Default for DatePart {
+    fn default() -> DatePart {
+        DatePart { inner: date_part() }
     }
 }
 
-impl ScalarUDFImpl for Parts {
-    calls_passed_on!(name, aliases, signature, return_type, documentation);
+impl ScalarUDFImpl for DatePart {
+    delegate_scalar!(name, aliases, signature, return_type, documentation);
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let name = args.scalar_arguments.first().copied().flatten().and_then(|name| name.try_as_str().flatten());

@@ -12,7 +12,7 @@
 //! 2026-11-27: date_trunc, out of range, nanoseconds, 2262).
 //! Held by `slt/meaning.slt` (`date_trunc('year', t)` of `FROM far`).
 
-use crate::columnar::given;
+use crate::columnar::as_columnar;
 use crate::datetime::timezone::{Zone, out_of_range};
 use crate::operators::durations::differences;
 use alluvia_space::CalendarUnit;
@@ -96,7 +96,7 @@ impl ScalarUDFImpl for Truncated {
         let fields = args.arg_fields;
         match fields {
             [_, _, _] => field(moment()),
-            [_, of] if is_span(of.data_type()) => field(SPAN),
+            [_, of] if is_duration(of.data_type()) => field(SPAN),
             _ => self.inner.return_field_from_args(args),
         }
     }
@@ -104,7 +104,7 @@ impl ScalarUDFImpl for Truncated {
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
         match inputs {
             // Intervals are sorted otherwise than by their years, months, days and time.
-            [_, of] if !is_span(&of.range.data_type()) => self.inner.output_ordering(inputs),
+            [_, of] if !is_duration(&of.range.data_type()) => self.inner.output_ordering(inputs),
             _ => Ok(SortProperties::Unordered),
         }
     }
@@ -120,7 +120,7 @@ impl ScalarUDFImpl for Truncated {
         }
         if let [ColumnarValue::Scalar(unit), of] = args.args.as_slice() {
             let named = unit.try_as_str().flatten().and_then(canonical);
-            if is_span(&of.data_type()) {
+            if is_duration(&of.data_type()) {
                 return of_spans(unit, named, of);
             }
             if let Some(named) = named {
@@ -132,7 +132,7 @@ impl ScalarUDFImpl for Truncated {
     }
 }
 
-fn is_span(data_type: &DataType) -> bool {
+fn is_duration(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Interval(_) | DataType::Duration(_))
 }
 
@@ -205,7 +205,7 @@ fn in_zones(
         made.push(Some(cut_in(moment, unit, zone).ok_or_else(|| wrap(out_of_range()))?));
     }
     let made: ArrayRef = Arc::new(TimestampMicrosecondArray::from(made).with_timezone("UTC"));
-    given(made, is_scalar)
+    as_columnar(made, is_scalar)
 }
 
 fn cut_in(moment: i64, unit: &str, zone: Zone) -> Option<i64> {
@@ -229,7 +229,7 @@ fn of_spans(unit: &ScalarValue, named: Option<&'static str>, spans: &ColumnarVal
         (Some(_), Some(unit)) => spans.iter().map(|span| span.map(|span| cut_span(span, unit))).collect(),
         (Some(name), None) => return Err(wrap(unknown(name))),
     };
-    given(Arc::new(cut), is_scalar)
+    as_columnar(Arc::new(cut), is_scalar)
 }
 
 /// What an interval has of a unit and of greater ones.
@@ -283,7 +283,7 @@ fn by_calendar(args: &[ColumnarValue], rows: usize) -> Result<Option<ColumnarVal
         let cut: TimestampMicrosecondArray = moments.iter().map(|moment| cut(moment?, &unit)).collect();
         Arc::new(cut.with_timezone_opt(zone))
     };
-    given(made, is_scalar).map(Some)
+    as_columnar(made, is_scalar).map(Some)
 }
 
 fn before_nanoseconds() -> Error {

@@ -11,7 +11,7 @@
 //! Held by `slt/everyday.slt` (`generate_series(DATE '2024-01-01', DATE '2024-01-02', INTERVAL '6 hours')`,
 //! `TIMESTAMP '3024-01-01'`).
 
-use crate::columnar::{given, is_constant};
+use crate::columnar::{as_columnar, is_constant};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use arrow::compute::{CastOptions, cast as cast_array, cast_with_options};
@@ -40,7 +40,7 @@ impl ListedSeries {
 }
 
 /// The moment that bounds of these types are; `None` if they are none.
-fn moment_of(bounds: &[DataType]) -> Option<DataType> {
+fn timestamp_type_of(bounds: &[DataType]) -> Option<DataType> {
     let is_moment = |of: &DataType| matches!(of, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
     if !bounds.iter().any(is_moment) || !bounds.iter().all(|of| is_moment(of) || of.is_string() || of.is_null()) {
         return None;
@@ -68,7 +68,7 @@ impl ScalarUDFImpl for ListedSeries {
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let is_step = |of: &DataType| matches!(of, DataType::Interval(_)) || of.is_string() || of.is_null();
         if let [from, to, step] = types
-            && let Some(moment) = moment_of(&[from.clone(), to.clone()])
+            && let Some(moment) = timestamp_type_of(&[from.clone(), to.clone()])
             && is_step(step)
         {
             return Ok(vec![moment.clone(), moment, STEP]);
@@ -102,7 +102,7 @@ impl ScalarUDFImpl for ListedSeries {
         let made = self.inner.inner().invoke_with_args(ScalarFunctionArgs { args: arrays, ..args })?;
         let ColumnarValue::Array(made) = made else { return exec_err!("{} made no lists of its arrays", self.name()) };
         let lists = cast_array(&made, &list_of(DataType::Timestamp(TimeUnit::Microsecond, zone)))?;
-        given(lists, is_scalar)
+        as_columnar(lists, is_scalar)
     }
 }
 

@@ -48,15 +48,15 @@ pub(crate) enum TimestampOperation {
 
 /// A function of these.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct MomentFunction {
+pub struct TimestampFunction {
     of: TimestampOperation,
     signature: Signature,
 }
 
-impl MomentFunction {
+impl TimestampFunction {
     /// The function of this one.
-    pub(crate) fn new(of: TimestampOperation) -> MomentFunction {
-        MomentFunction { of, signature: Signature::user_defined(Volatility::Immutable) }
+    pub(crate) fn new(of: TimestampOperation) -> TimestampFunction {
+        TimestampFunction { of, signature: Signature::user_defined(Volatility::Immutable) }
     }
 }
 
@@ -64,7 +64,7 @@ impl TimestampOperation {
     /// What its arguments become; `None` if it does not take them.
     fn coerced(self, given: &[DataType]) -> Option<Vec<DataType>> {
         match (self, given) {
-            (TimestampOperation::Age, [_, _]) => given.iter().map(moment_of).collect(),
+            (TimestampOperation::Age, [_, _]) => given.iter().map(timestamp_type_of).collect(),
             (
                 TimestampOperation::JustifyHours
                 | TimestampOperation::JustifyDays
@@ -82,7 +82,7 @@ impl TimestampOperation {
                 );
                 (is_time || of.is_null()).then(|| vec![of.clone()])
             }
-            (TimestampOperation::LastDay, [of]) => moment_of(of).map(|_| vec![DataType::Date32]),
+            (TimestampOperation::LastDay, [of]) => timestamp_type_of(of).map(|_| vec![DataType::Date32]),
             (TimestampOperation::MakeTimestamp, [whole @ .., seconds]) if whole.len() == 5 => {
                 numbers_of(whole, seconds)
             }
@@ -116,9 +116,9 @@ impl TimestampOperation {
                 let each = |(to, from): (Option<i64>, Option<i64>)| to.zip(from).map(|(to, from)| age(to, from));
                 Ok(Arc::new(to.iter().zip(from).map(each).collect::<IntervalMonthDayNanoArray>()))
             }
-            (TimestampOperation::JustifyHours, [spans]) => spans_of(spans, hours_justified),
-            (TimestampOperation::JustifyDays, [spans]) => spans_of(spans, days_justified),
-            (TimestampOperation::JustifyInterval, [spans]) => spans_of(spans, justified),
+            (TimestampOperation::JustifyHours, [spans]) => changed_intervals(spans, hours_justified),
+            (TimestampOperation::JustifyDays, [spans]) => changed_intervals(spans, days_justified),
+            (TimestampOperation::JustifyInterval, [spans]) => changed_intervals(spans, justified),
             (TimestampOperation::IsFinite, [of]) => {
                 let is_there = |at: usize| (!of.is_null(at)).then_some(true);
                 let all: BooleanArray = match of.data_type() {
@@ -144,7 +144,7 @@ impl TimestampOperation {
     }
 }
 
-fn moment_of(of: &DataType) -> Option<DataType> {
+fn timestamp_type_of(of: &DataType) -> Option<DataType> {
     let is_moment = matches!(of, DataType::Date32 | DataType::Timestamp(..)) || of.is_string() || of.is_null();
     is_moment.then_some(MOMENT)
 }
@@ -246,7 +246,10 @@ fn age(to: i64, from: i64) -> IntervalMonthDayNano {
     IntervalMonthDayNano::new(small(months), small(days), sign * micros * 1_000)
 }
 
-fn spans_of(spans: &ArrayRef, change: fn(IntervalMonthDayNano) -> Option<IntervalMonthDayNano>) -> Planned<ArrayRef> {
+fn changed_intervals(
+    spans: &ArrayRef,
+    change: fn(IntervalMonthDayNano) -> Option<IntervalMonthDayNano>,
+) -> Planned<ArrayRef> {
     let mut made = Vec::with_capacity(spans.len());
     for span in &differences(spans)? {
         let changed = span.map(|span| change(span).ok_or_else(|| wrap(out_of_range("the interval"))));
@@ -302,7 +305,7 @@ fn of_one_sign(days: i32, nanos: i64) -> (i32, i64) {
     }
 }
 
-impl ScalarUDFImpl for MomentFunction {
+impl ScalarUDFImpl for TimestampFunction {
     fn name(&self) -> &str {
         match self.of {
             TimestampOperation::Age => "age",

@@ -10,7 +10,7 @@
 //! Mends apache/datafusion#10368, #12218 (in 55.2).
 //! Held by `slt/meaning.slt` (`AT TIME ZONE 'Europe/Berlin'`).
 
-use crate::columnar::{given, is_constant};
+use crate::columnar::{as_columnar, is_constant};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::wrap;
 use arrow::array::timezone::Tz;
@@ -101,7 +101,7 @@ impl ScalarUDFImpl for TimeZoned {
         }
         let made = TimestampMicrosecondArray::from(made);
         let made: ArrayRef = Arc::new(if is_moment { made } else { made.with_timezone("UTC") });
-        given(made, is_scalar)
+        as_columnar(made, is_scalar)
     }
 }
 

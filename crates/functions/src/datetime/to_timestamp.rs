@@ -10,10 +10,10 @@
 //!
 //! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: to_timestamp, float, seconds, rounding,
 //! chrono format, date only).
-//! Held by `slt/moments.slt` (`to_timestamp(1709600000123 / 1000.0)`, `to_date('202403', 'YYYYMM')`).
+//! Held by `slt/timestamps.slt` (`to_timestamp(1709600000123 / 1000.0)`, `to_date('202403', 'YYYYMM')`).
 
 use crate::columnar::by_arrays;
-use crate::delegate::calls_passed_on;
+use crate::delegate::delegate_scalar;
 use alluvia_space::codes::calendar;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::wrap;
@@ -34,19 +34,19 @@ const EPOCH_DAY: i32 = 719_163;
 
 /// DataFusion's `to_timestamp` or `to_date`, and ours.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct ReadMoment {
+pub struct ToTimestamp {
     inner: Arc<ScalarUDF>,
 }
 
-impl ReadMoment {
+impl ToTimestamp {
     /// Ours in the place of this one.
-    pub fn new(inner: Arc<ScalarUDF>) -> ReadMoment {
-        ReadMoment { inner }
+    pub fn new(inner: Arc<ScalarUDF>) -> ToTimestamp {
+        ToTimestamp { inner }
     }
 }
 
-impl ScalarUDFImpl for ReadMoment {
-    calls_passed_on!(name, aliases, signature, return_type, documentation);
+impl ScalarUDFImpl for ToTimestamp {
+    delegate_scalar!(name, aliases, signature, return_type, documentation);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Planned<ColumnarValue> {
         let made = args.return_field.data_type().clone();
@@ -62,7 +62,7 @@ impl ScalarUDFImpl for ReadMoment {
     }
 }
 
-/// Makes dates or moments of arguments.
+/// OutputSize dates or moments of arguments.
 type Work = fn(&[ArrayRef], &DataType) -> Planned<ArrayRef>;
 
 fn is_fractional(data_type: &DataType) -> bool {

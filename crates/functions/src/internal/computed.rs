@@ -1,7 +1,7 @@
 //! A list member that is computed, so that no rule takes the list for one of constants.
 
 use crate::codec::{StateReader, StateWriter, Stateful};
-use crate::delegate::name_of_given;
+use crate::delegate::name_of_arguments;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::utils::take_function_args;
 use datafusion_common::{Result, internal_err};
@@ -50,7 +50,7 @@ impl ScalarUDFImpl for Computed {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(name_of_given(args))
+        Ok(name_of_arguments(args))
     }
 
     fn signature(&self) -> &Signature {

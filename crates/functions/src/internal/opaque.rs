@@ -7,7 +7,7 @@
 //! - They are called what their argument is called.
 
 use crate::codec::{StateReader, StateWriter, Stateful, number_of};
-use crate::delegate::name_of_given;
+use crate::delegate::name_of_arguments;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::utils::take_function_args;
@@ -92,7 +92,7 @@ impl ScalarUDFImpl for Opaque {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(name_of_given(args))
+        Ok(name_of_arguments(args))
     }
 
     fn signature(&self) -> &Signature {

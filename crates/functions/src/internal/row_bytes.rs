@@ -2,7 +2,7 @@
 
 use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
-use crate::delegate::name_of_given;
+use crate::delegate::name_of_arguments;
 use arrow::array::{Array, ArrayRef, BinaryArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
@@ -41,7 +41,7 @@ impl ScalarUDFImpl for RowBytes {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(name_of_given(args))
+        Ok(name_of_arguments(args))
     }
 
     fn signature(&self) -> &Signature {

@@ -45,9 +45,9 @@ const MONTH_DAYS: i128 = 30;
 
 /// Plans texts beside spans and dates, and differences of dates. Here, since the types of a statement's columns follow from them.
 #[derive(Debug)]
-pub struct WrittenSpans;
+pub struct WrittenDurations;
 
-impl ExprPlanner for WrittenSpans {
+impl ExprPlanner for WrittenDurations {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, Minus, NotEq, Plus};
         let RawBinaryExpr { op, mut left, mut right } = expr;
@@ -56,8 +56,8 @@ impl ExprPlanner for WrittenSpans {
         match op {
             Plus | Minus if is_date(&left) && is_difference(&right) => left = cast(left, MOMENT),
             Plus if is_difference(&left) && is_date(&right) => right = cast(right, MOMENT),
-            Eq | NotEq | Lt | LtEq | Gt | GtEq if is_span(&left, schema) => read_span(&mut right),
-            Eq | NotEq | Lt | LtEq | Gt | GtEq if is_span(&right, schema) => read_span(&mut left),
+            Eq | NotEq | Lt | LtEq | Gt | GtEq if is_duration(&left, schema) => read_duration(&mut right),
+            Eq | NotEq | Lt | LtEq | Gt | GtEq if is_duration(&right, schema) => read_duration(&mut left),
             Minus => {
                 if is_date(&left) {
                     read_date(&mut right);
@@ -76,12 +76,12 @@ impl ExprPlanner for WrittenSpans {
 }
 
 /// Whether the type of an expression is INTERVAL, or that of a difference of timestamps.
-pub fn is_span(expr: &Expr, schema: &DFSchema) -> bool {
+pub fn is_duration(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Interval(_) | DataType::Duration(_)))
 }
 
-/// Makes a cast to INTERVAL of a text literal; leaves NULL and every other expression alone.
-pub fn read_span(literal: &mut Expr) {
+/// OutputSize a cast to INTERVAL of a text literal; leaves NULL and every other expression alone.
+pub fn read_duration(literal: &mut Expr) {
     if let Some(Some(text)) = text_literal(literal) {
         let text = in_units(text).unwrap_or_else(|| text.to_owned());
         *literal = cast(lit(text), SPAN);
@@ -101,9 +101,9 @@ pub fn is_text(expr: &Expr) -> bool {
     text_literal(expr).is_some()
 }
 
-/// Makes an interval of a span, a text or NULL.
+/// OutputSize an interval of a span, a text or NULL.
 pub(crate) fn as_interval(expr: &mut Expr, schema: &DFSchema) {
-    read_span(expr);
+    read_duration(expr);
     let of = expr.get_type(schema);
     if of.as_ref().is_ok_and(|of| *of == SPAN) {
         return;
@@ -114,54 +114,54 @@ pub(crate) fn as_interval(expr: &mut Expr, schema: &DFSchema) {
 
 /// How long a span is, to compare it by.
 pub fn length(span: Expr) -> Expr {
-    call(SpanFunction::Length, span)
+    call(DurationFunction::Length, span)
 }
 
 /// A difference of moments as an interval of days and time.
 pub fn in_days(difference: Expr) -> Expr {
-    call(SpanFunction::InDays, difference)
+    call(DurationFunction::InDays, difference)
 }
 
-fn call(of: SpanFunction, span: Expr) -> Expr {
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(OfSpan::new(of))), vec![span]))
+fn call(of: DurationFunction, span: Expr) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(OfDuration::new(of))), vec![span]))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum SpanFunction {
+enum DurationFunction {
     Length,
     InDays,
 }
 
-const SPAN_FUNCTIONS: [SpanFunction; 2] = [SpanFunction::Length, SpanFunction::InDays];
+const DURATION_FUNCTIONS: [DurationFunction; 2] = [DurationFunction::Length, DurationFunction::InDays];
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OfSpan {
-    of: SpanFunction,
+pub(crate) struct OfDuration {
+    of: DurationFunction,
     signature: Signature,
 }
 
-impl Stateful for OfSpan {
+impl Stateful for OfDuration {
     const CODE: &'static str = "of_interval";
 
     fn write(&self, state: &mut StateWriter) -> Result<()> {
-        state.byte(number_of(&self.of, &SPAN_FUNCTIONS));
+        state.byte(number_of(&self.of, &DURATION_FUNCTIONS));
         Ok(())
     }
 
     fn read(state: &mut StateReader<'_>) -> Result<Self> {
-        Ok(OfSpan::new(state.variant(&SPAN_FUNCTIONS)?))
+        Ok(OfDuration::new(state.variant(&DURATION_FUNCTIONS)?))
     }
 }
 
-impl OfSpan {
-    fn new(of: SpanFunction) -> OfSpan {
-        OfSpan { of, signature: Signature::any(1, Volatility::Immutable) }
+impl OfDuration {
+    fn new(of: DurationFunction) -> OfDuration {
+        OfDuration { of, signature: Signature::any(1, Volatility::Immutable) }
     }
 
     fn array(&self, spans: &ArrayRef) -> Result<ArrayRef> {
         match self.of {
-            SpanFunction::Length => Ok(Arc::new(lengths(spans)?)),
-            SpanFunction::InDays => Ok(Arc::new(in_days_and_time(spans)?)),
+            DurationFunction::Length => Ok(Arc::new(lengths(spans)?)),
+            DurationFunction::InDays => Ok(Arc::new(in_days_and_time(spans)?)),
         }
     }
 }
@@ -212,11 +212,11 @@ fn durations<T: ArrowPrimitiveType<Native = i64>>(spans: &ArrayRef, nanos: i128)
     spans.iter().map(|span| span.map(|span| i128::from(span) * nanos)).collect()
 }
 
-impl ScalarUDFImpl for OfSpan {
+impl ScalarUDFImpl for OfDuration {
     fn name(&self) -> &str {
         match self.of {
-            SpanFunction::Length => "span_length",
-            SpanFunction::InDays => "days_and_time",
+            DurationFunction::Length => "span_length",
+            DurationFunction::InDays => "days_and_time",
         }
     }
 
@@ -226,8 +226,8 @@ impl ScalarUDFImpl for OfSpan {
 
     fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
         Ok(match self.of {
-            SpanFunction::Length => LENGTH,
-            SpanFunction::InDays => SPAN,
+            DurationFunction::Length => LENGTH,
+            DurationFunction::InDays => SPAN,
         })
     }
 
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn days_are_set_apart_towards_zero() {
-        let function = OfSpan { of: SpanFunction::InDays, signature: Signature::any(1, Volatility::Immutable) };
+        let function = OfDuration { of: DurationFunction::InDays, signature: Signature::any(1, Volatility::Immutable) };
         let hours = |hours: i64| hours * 3_600_000_000_000;
         let spans: ArrayRef = Arc::new(DurationNanosecondArray::from(vec![hours(83), -hours(25), 0]));
         let found = function.array(&spans).unwrap();

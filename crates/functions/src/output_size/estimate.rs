@@ -20,7 +20,7 @@ const DAY_NANOS: i128 = 86_400_000_000_000;
 
 /// How many bytes a function makes of its arguments, row by row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Makes {
+pub enum OutputSize {
     /// The text as often as the number says.
     Copies,
     /// At least as many characters as the number says, of a byte each.
@@ -34,7 +34,7 @@ pub enum Makes {
     /// The list with another element in the place of some.
     ElementsReplaced,
     /// All arguments in one.
-    Together,
+    AllArguments,
     /// All arguments but the first, with the first between them.
     JoinedBy,
     /// The texts of a list's elements, with the second argument between them and the third for NULL.
@@ -205,26 +205,26 @@ fn places_of(text: &str) -> (i128, i128) {
     widths.fold((0, 0), |(places, sum), width| (places + 1, sum + width))
 }
 
-impl Makes {
+impl OutputSize {
     /// Whether only the work itself tells how much it makes, and what is told of it may be far too much.
     pub fn is_guess(self) -> bool {
         match self {
-            Makes::ElementsReplaced
-            | Makes::ElementsJoined
-            | Makes::Replaced
-            | Makes::PatternReplaced
-            | Makes::Captures
-            | Makes::AllCaptures
-            | Makes::Formatted
-            | Makes::TimeFormatted => true,
-            Makes::Copies
-            | Makes::Characters
-            | Makes::Numbers
-            | Makes::Elements
-            | Makes::Resized
-            | Makes::Together
-            | Makes::JoinedBy
-            | Makes::Zipped => false,
+            OutputSize::ElementsReplaced
+            | OutputSize::ElementsJoined
+            | OutputSize::Replaced
+            | OutputSize::PatternReplaced
+            | OutputSize::Captures
+            | OutputSize::AllCaptures
+            | OutputSize::Formatted
+            | OutputSize::TimeFormatted => true,
+            OutputSize::Copies
+            | OutputSize::Characters
+            | OutputSize::Numbers
+            | OutputSize::Elements
+            | OutputSize::Resized
+            | OutputSize::AllArguments
+            | OutputSize::JoinedBy
+            | OutputSize::Zipped => false,
         }
     }
 
@@ -240,48 +240,48 @@ impl Makes {
         let (first, second, third) = (arguments.first(), arguments.get(1), arguments.get(2));
         let all = || arguments.iter().map(|argument| argument.bytes(row)).sum::<i128>();
         Some(match self {
-            Makes::Copies => {
+            OutputSize::Copies => {
                 let len = first?.text(row)?.len() as i128;
                 // A text of all rows is written out for each.
                 let is_constant = matches!(first?.value, ColumnarValue::Scalar(_));
                 let own = if rows > 1 && is_constant { len } else { 0 };
                 second?.number(row)?.max(0).saturating_mul(len).saturating_add(own)
             }
-            Makes::Characters if third.is_some_and(|fill| fill.text(row) == Some("")) => 0,
-            Makes::Characters => first?.text(row).and(second?.number(row))?,
-            Makes::Numbers => numbers(first?, second, third, row)?,
-            Makes::Elements => {
+            OutputSize::Characters if third.is_some_and(|fill| fill.text(row) == Some("")) => 0,
+            OutputSize::Characters => first?.text(row).and(second?.number(row))?,
+            OutputSize::Numbers => numbers(first?, second, third, row)?,
+            OutputSize::Elements => {
                 let of_one = first?.list_bytes(row) + ELEMENT_BYTES;
                 second?.number(row)?.max(0).saturating_mul(of_one)
             }
-            Makes::Resized => {
+            OutputSize::Resized => {
                 let of_one = third.map_or(0, |fill| fill.list_bytes(row)) + ELEMENT_BYTES;
                 second?.number(row)?.max(0).saturating_mul(of_one).saturating_add(first?.list_bytes(row))
             }
-            Makes::ElementsReplaced => {
+            OutputSize::ElementsReplaced => {
                 let list = first?;
                 let of_one = third?.list_bytes(row) + ELEMENT_BYTES;
                 list.elements(row).saturating_mul(of_one).saturating_add(list.bytes(row))
             }
-            Makes::Together => {
+            OutputSize::AllArguments => {
                 arguments.iter().map(|argument| argument.list_bytes(row)).sum::<i128>()
                     + ELEMENT_BYTES * arguments.len() as i128
             }
-            Makes::JoinedBy => {
+            OutputSize::JoinedBy => {
                 let between = arguments.len().saturating_sub(2) as i128;
                 all().saturating_add(first?.bytes(row).saturating_mul(between))
             }
-            Makes::ElementsJoined => {
+            OutputSize::ElementsJoined => {
                 let list = first?;
                 let beside = second?.bytes(row) + third.map_or(0, |null| null.bytes(row)) + NUMBER_BYTES;
                 list.leaves(row).saturating_mul(beside).saturating_add(list.bytes(row))
             }
-            Makes::Zipped => {
+            OutputSize::Zipped => {
                 let longest = arguments.iter().map(|list| list.elements(row)).max()?;
                 all().saturating_add(longest.saturating_mul(ELEMENT_BYTES * arguments.len() as i128))
             }
-            Makes::Replaced => replaced(first?.text(row)?, second?.text(row)?, third?.text(row)?),
-            Makes::PatternReplaced => {
+            OutputSize::Replaced => replaced(first?.text(row)?, second?.text(row)?, third?.text(row)?),
+            OutputSize::PatternReplaced => {
                 let (text, by) = (first?.text(row)?.len() as i128, third?.text(row)?);
                 let is_global =
                     arguments.get(3).and_then(|flags| flags.text(row)).is_some_and(|flags| flags.contains('g'));
@@ -291,17 +291,17 @@ impl Makes {
                 let groups = by.bytes().filter(|byte| *byte == b'\\').count() as i128;
                 matches.saturating_mul(by.len() as i128).saturating_add((groups + 1).saturating_mul(text))
             }
-            Makes::Captures => {
+            OutputSize::Captures => {
                 let groups = second?.text(row)?.bytes().filter(|byte| *byte == b'(').count() as i128;
                 (groups + 1).saturating_mul(first?.bytes(row) + ELEMENT_BYTES)
             }
-            Makes::AllCaptures => {
+            OutputSize::AllCaptures => {
                 let groups = second?.text(row)?.bytes().filter(|byte| *byte == b'(').count() as i128;
                 let bytes = first?.bytes(row);
                 // An empty pattern matches before each byte.
                 (groups + 1).saturating_mul(bytes + (bytes + 1).saturating_mul(ELEMENT_BYTES))
             }
-            Makes::Formatted => {
+            OutputSize::Formatted => {
                 let (text, values) = arguments.split_first()?;
                 let text = text.text(row)?;
                 let (places, widths) = places_of(text);
@@ -309,7 +309,7 @@ impl Makes {
                 let longest = values.iter().map(|value| 2 * value.bytes(row) + NUMBER_BYTES).max().unwrap_or(0);
                 places.saturating_mul(longest).saturating_add(text.len() as i128 + widths)
             }
-            Makes::TimeFormatted => second?.bytes(row).saturating_mul(TIMES_FORMAT),
+            OutputSize::TimeFormatted => second?.bytes(row).saturating_mul(TIMES_FORMAT),
         })
     }
 }
@@ -353,7 +353,7 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    fn bytes(makes: Makes, args: &[ColumnarValue], rows: usize) -> u128 {
+    fn bytes(makes: OutputSize, args: &[ColumnarValue], rows: usize) -> u128 {
         makes.of_rows(args, rows).into_iter().sum()
     }
 
@@ -378,59 +378,59 @@ mod tests {
     fn what_is_made_is_known_before() {
         let texts = column(StringViewArray::from(vec![Some("ab"), None, Some("c")]));
         let counts = column(Int64Array::from(vec![Some(10), Some(1 << 40), Some(-3)]));
-        assert_eq!(bytes(Makes::Copies, &[texts.clone(), counts.clone()], 3), 20);
-        assert_eq!(bytes(Makes::Copies, &[texts.clone(), scalar(1 << 62)], 3), 3 << 62);
-        assert_eq!(bytes(Makes::Characters, &[texts, counts], 3), 10);
-        assert_eq!(bytes(Makes::Numbers, &[scalar(1_000)], 1), 8_000);
-        assert_eq!(bytes(Makes::Numbers, &[scalar(10), scalar(-10), scalar(-2)], 1), 80);
-        assert_eq!(bytes(Makes::Numbers, &[scalar(i64::MIN), scalar(i64::MAX)], 1) >> 60, 127);
+        assert_eq!(bytes(OutputSize::Copies, &[texts.clone(), counts.clone()], 3), 20);
+        assert_eq!(bytes(OutputSize::Copies, &[texts.clone(), scalar(1 << 62)], 3), 3 << 62);
+        assert_eq!(bytes(OutputSize::Characters, &[texts, counts], 3), 10);
+        assert_eq!(bytes(OutputSize::Numbers, &[scalar(1_000)], 1), 8_000);
+        assert_eq!(bytes(OutputSize::Numbers, &[scalar(10), scalar(-10), scalar(-2)], 1), 80);
+        assert_eq!(bytes(OutputSize::Numbers, &[scalar(i64::MIN), scalar(i64::MAX)], 1) >> 60, 127);
     }
 
     #[test]
     fn lists_are_counted_by_elements() {
-        assert!(bytes(Makes::Elements, &[scalar(1), scalar(1_000)], 1) >= 8_000);
-        assert!(bytes(Makes::Elements, &[list(&[1, 2, 3]), scalar(1_000)], 1) >= 24_000);
-        assert!(bytes(Makes::Resized, &[list(&[1]), scalar(2_000_000_000), scalar(7)], 1) >= 16_000_000_000);
-        assert!(bytes(Makes::Resized, &[list(&[1]), scalar(2_000_000_000)], 1) >= 16_000_000_000);
-        assert!(bytes(Makes::ElementsReplaced, &[list(&[1, 1, 1]), scalar(1), text(&"x".repeat(100))], 1) >= 300);
-        assert!(bytes(Makes::ElementsJoined, &[list(&[1; 100]), text(&"x".repeat(100))], 1) >= 10_000);
-        assert!(bytes(Makes::Zipped, &[list(&[1; 100]), list(&[1]), list(&[1])], 1) >= 300 * 8);
-        assert!(bytes(Makes::Together, &[list(&[1; 100]), list(&[1; 50])], 1) >= 150 * 8);
-        assert_eq!(bytes(Makes::Elements, &[scalar(1), ColumnarValue::Scalar(ScalarValue::Int64(None))], 1), 0);
+        assert!(bytes(OutputSize::Elements, &[scalar(1), scalar(1_000)], 1) >= 8_000);
+        assert!(bytes(OutputSize::Elements, &[list(&[1, 2, 3]), scalar(1_000)], 1) >= 24_000);
+        assert!(bytes(OutputSize::Resized, &[list(&[1]), scalar(2_000_000_000), scalar(7)], 1) >= 16_000_000_000);
+        assert!(bytes(OutputSize::Resized, &[list(&[1]), scalar(2_000_000_000)], 1) >= 16_000_000_000);
+        assert!(bytes(OutputSize::ElementsReplaced, &[list(&[1, 1, 1]), scalar(1), text(&"x".repeat(100))], 1) >= 300);
+        assert!(bytes(OutputSize::ElementsJoined, &[list(&[1; 100]), text(&"x".repeat(100))], 1) >= 10_000);
+        assert!(bytes(OutputSize::Zipped, &[list(&[1; 100]), list(&[1]), list(&[1])], 1) >= 300 * 8);
+        assert!(bytes(OutputSize::AllArguments, &[list(&[1; 100]), list(&[1; 50])], 1) >= 150 * 8);
+        assert_eq!(bytes(OutputSize::Elements, &[scalar(1), ColumnarValue::Scalar(ScalarValue::Int64(None))], 1), 0);
     }
 
     #[test]
     fn texts_within_texts_are_counted_by_their_places() {
         let (short, long) = (text("aXbXc"), text(&"y".repeat(1_000)));
-        assert!(bytes(Makes::Replaced, &[short.clone(), text("X"), long.clone()], 1) >= 2_003);
-        assert_eq!(bytes(Makes::Replaced, &[short.clone(), text("XbX"), text("")], 1), 5);
+        assert!(bytes(OutputSize::Replaced, &[short.clone(), text("X"), long.clone()], 1) >= 2_003);
+        assert_eq!(bytes(OutputSize::Replaced, &[short.clone(), text("XbX"), text("")], 1), 5);
         let many = text(&"a".repeat(100_000));
-        assert_eq!(bytes(Makes::Replaced, &[many.clone(), text("a"), many.clone()], 1), 10_000_000_000);
-        assert_eq!(bytes(Makes::Replaced, &[many.clone(), text("b"), many.clone()], 1), 100_000);
+        assert_eq!(bytes(OutputSize::Replaced, &[many.clone(), text("a"), many.clone()], 1), 10_000_000_000);
+        assert_eq!(bytes(OutputSize::Replaced, &[many.clone(), text("b"), many.clone()], 1), 100_000);
         let global = [many.clone(), text("a"), long.clone(), text("g")];
-        assert!(bytes(Makes::PatternReplaced, &global, 1) >= 100_000_000);
-        assert!(bytes(Makes::PatternReplaced, &global[..3], 1) < 1_000_000);
-        assert!(bytes(Makes::PatternReplaced, &[many.clone(), text("(a*)"), text(r"\1\1\1")], 1) >= 300_000);
-        assert!(bytes(Makes::Captures, &[many.clone(), text("(((a*)))")], 1) >= 300_000);
-        assert!(bytes(Makes::Formatted, &[text("%1$s%1$s%1$s"), many.clone()], 1) >= 300_000);
-        assert!(bytes(Makes::Formatted, &[text("%2$-900000s"), many.clone()], 1) >= 900_000);
-        assert!(bytes(Makes::Formatted, &[text("%*s"), scalar(5), many.clone()], 1) >= WIDTH_MAX as u128);
-        assert!(bytes(Makes::Formatted, &[text("100%%900000s"), many.clone()], 1) < 100);
-        assert!(bytes(Makes::JoinedBy, &[long, short.clone(), short.clone(), short], 1) >= 2_015);
+        assert!(bytes(OutputSize::PatternReplaced, &global, 1) >= 100_000_000);
+        assert!(bytes(OutputSize::PatternReplaced, &global[..3], 1) < 1_000_000);
+        assert!(bytes(OutputSize::PatternReplaced, &[many.clone(), text("(a*)"), text(r"\1\1\1")], 1) >= 300_000);
+        assert!(bytes(OutputSize::Captures, &[many.clone(), text("(((a*)))")], 1) >= 300_000);
+        assert!(bytes(OutputSize::Formatted, &[text("%1$s%1$s%1$s"), many.clone()], 1) >= 300_000);
+        assert!(bytes(OutputSize::Formatted, &[text("%2$-900000s"), many.clone()], 1) >= 900_000);
+        assert!(bytes(OutputSize::Formatted, &[text("%*s"), scalar(5), many.clone()], 1) >= WIDTH_MAX as u128);
+        assert!(bytes(OutputSize::Formatted, &[text("100%%900000s"), many.clone()], 1) < 100);
+        assert!(bytes(OutputSize::JoinedBy, &[long, short.clone(), short.clone(), short], 1) >= 2_015);
     }
 
     #[test]
     fn times_are_counted_by_the_shortest_step() {
         let at = |seconds: i64| ColumnarValue::Scalar(ScalarValue::TimestampSecond(Some(seconds), None));
         let step = |months, days, nanos| ColumnarValue::Scalar(ScalarValue::new_interval_mdn(months, days, nanos));
-        let of = |step: ColumnarValue| bytes(Makes::Numbers, &[at(0), at(86_400 * 310), step], 1);
+        let of = |step: ColumnarValue| bytes(OutputSize::Numbers, &[at(0), at(86_400 * 310), step], 1);
         assert_eq!(of(step(0, 1, 0)), 310 * 8);
         assert_eq!(of(step(0, 0, 1_000)), 86_400 * 310 * 1_000_000 * 8);
         assert_eq!(of(step(1, 0, 0)), 11 * 8);
         assert!(of(step(1, -30, 0)) > 1 << 50);
         assert_eq!(of(step(0, 0, 0)), 0);
         let day = |days| ColumnarValue::Scalar(ScalarValue::Date32(Some(days)));
-        assert_eq!(bytes(Makes::Numbers, &[day(0), day(100), step(0, 1, 0)], 1), 800);
+        assert_eq!(bytes(OutputSize::Numbers, &[day(0), day(100), step(0, 1, 0)], 1), 800);
     }
 
     /// How many numbers there are from one on, short of another.
@@ -454,12 +454,12 @@ mod tests {
                 rows.iter().filter_map(of_row).sum()
             };
             let copies = of_rows(&|text, count| text.repeat(count).len());
-            prop_assert_eq!(bytes(Makes::Copies, &args, rows.len()), copies);
+            prop_assert_eq!(bytes(OutputSize::Copies, &args, rows.len()), copies);
             let characters = of_rows(&|text, count| {
                 let padding = "x".repeat(count.saturating_sub(text.chars().count()));
                 format!("{padding}{text}").chars().take(count).count()
             });
-            prop_assert_eq!(bytes(Makes::Characters, &args, rows.len()), characters);
+            prop_assert_eq!(bytes(OutputSize::Characters, &args, rows.len()), characters);
         }
 
         #[test]
@@ -468,12 +468,12 @@ mod tests {
         ) {
             let made: usize = texts.iter().map(|text| if from.is_empty() { text.len() } else { text.replace(&from, &by).len() }).sum();
             let args = [column(StringArray::from(texts.clone())), text(&from), text(&by)];
-            prop_assert!(bytes(Makes::Replaced, &args, texts.len()) >= made as u128);
+            prop_assert!(bytes(OutputSize::Replaced, &args, texts.len()) >= made as u128);
         }
 
         #[test]
         fn numbers_are_as_many_as_are_counted(from in -30..30_i64, to in -30..30_i64, step in -5..6_i64) {
-            let bytes = bytes(Makes::Numbers, &[scalar(from), scalar(to), scalar(step)], 1);
+            let bytes = bytes(OutputSize::Numbers, &[scalar(from), scalar(to), scalar(step)], 1);
             if step == 0 {
                 prop_assert_eq!(bytes, 0);
                 return Ok(());

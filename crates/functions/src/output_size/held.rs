@@ -2,7 +2,7 @@
 
 use super::within_limit;
 use crate::codec::{StateReader, StateWriter, Stateful};
-use crate::delegate::name_of_given;
+use crate::delegate::name_of_arguments;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::Result;
 use datafusion_common::utils::take_function_args;
@@ -51,7 +51,7 @@ impl ScalarUDFImpl for Held {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(name_of_given(args))
+        Ok(name_of_arguments(args))
     }
 
     fn signature(&self) -> &Signature {

@@ -12,7 +12,7 @@ use alluvia_values::widths::Widths;
 use arrow::compute::kernels::concat_elements::concat_elements_dyn;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::utils::take_function_args;
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::{Result, ScalarValue, exec_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -55,7 +55,10 @@ impl Stateful for Joined {
     }
 
     fn read(state: &mut StateReader<'_>) -> Result<Self> {
-        Ok(Joined::new(usize::try_from(state.number()?).unwrap_or(1)))
+        match usize::try_from(state.number()?) {
+            Ok(shares) => Ok(Joined::new(shares)),
+            Err(_) => exec_err!("a number of shares is negative"),
+        }
     }
 }
 

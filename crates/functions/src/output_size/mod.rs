@@ -17,8 +17,8 @@ pub mod joined;
 pub(crate) use joined::JOINED;
 
 use crate::codec::{StateReader, StateWriter, Stateful};
-use crate::delegate::calls_passed_on;
-use crate::output_size::estimate::Makes;
+use crate::delegate::delegate_scalar;
+use crate::output_size::estimate::OutputSize;
 use crate::table;
 use alluvia_values::widths::Widths;
 use arrow::array::{Array, ArrayRef};
@@ -68,7 +68,7 @@ pub fn within_limit(what: &str, bytes: u128, shares: usize, options: &ConfigOpti
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Bounded {
     inner: Arc<ScalarUDF>,
-    makes: Makes,
+    size: OutputSize,
     /// How many columns of its node of the plan are made by such functions.
     shares: usize,
 }
@@ -78,23 +78,32 @@ impl Stateful for Bounded {
 
     fn write(&self, state: &mut StateWriter) -> Result<()> {
         state.number(self.shares as i64);
-        state.scalar(&self.inner)
+        // What is counted is the table's own function, or DataFusion's: either is known by its name.
+        match table::counted(self.name()) {
+            Some(counted) if self.is_around_the_same_as(&counted) => state.scalar(&counted),
+            _ => state.scalar(&self.inner),
+        }
     }
 
     fn read(state: &mut StateReader<'_>) -> Result<Self> {
         let (shares, inner) = (state.number()?, state.scalar()?);
-        match (table::makes(inner.name()), usize::try_from(shares)) {
-            (Some(makes), Ok(shares)) => Ok(Bounded::new(inner, makes, shares)),
+        match (table::output_size_of(inner.name()), usize::try_from(shares)) {
+            (Some(size), Ok(shares)) => Ok(Bounded::new(inner, size, shares)),
             _ => internal_err!("{} is not counted", inner.name()),
         }
     }
 }
 
 impl Bounded {
+    /// Whether another function counts the same one, in however many columns.
+    fn is_around_the_same_as(&self, other: &ScalarUDF) -> bool {
+        other.inner().downcast_ref::<Bounded>().is_some_and(|other| other.inner == self.inner)
+    }
+
     /// Counts what `function` makes, which is one of `shares` columns. One that is counted already is counted anew.
-    pub fn new(function: Arc<ScalarUDF>, makes: Makes, shares: usize) -> Bounded {
+    pub fn new(function: Arc<ScalarUDF>, size: OutputSize, shares: usize) -> Bounded {
         let counted = function.inner().downcast_ref::<Bounded>().map(|counted| Arc::clone(&counted.inner));
-        Bounded { inner: counted.unwrap_or(function), makes, shares }
+        Bounded { inner: counted.unwrap_or(function), size, shares }
     }
 
     /// Does the work in pieces which each make no more than is allowed, until all of them have made more: where only the work tells how
@@ -132,7 +141,7 @@ impl Bounded {
 }
 
 impl ScalarUDFImpl for Bounded {
-    calls_passed_on!(
+    delegate_scalar!(
         name,
         aliases,
         signature,
@@ -146,12 +155,12 @@ impl ScalarUDFImpl for Bounded {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if is_constant { 1 } else { args.number_rows };
-        let told = self.makes.of_rows(&args.args, rows);
+        let told = self.size.of_rows(&args.args, rows);
         let bytes: u128 = told.iter().sum();
         if bytes <= limit(self.shares, &args.config_options) {
             return self.inner.invoke_with_args(args);
         }
-        if is_constant || !self.makes.is_guess() {
+        if is_constant || !self.size.is_guess() {
             within_limit(self.name(), bytes, self.shares, &args.config_options)?;
         }
         self.in_pieces(&args, &told).map(ColumnarValue::Array)

@@ -9,7 +9,7 @@
 
 use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
-use crate::delegate::name_of_given;
+use crate::delegate::name_of_arguments;
 use alluvia_values::float_to_decimal::Target;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type};
@@ -95,7 +95,7 @@ impl ScalarUDFImpl for DecimalOfFloat {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(name_of_given(args))
+        Ok(name_of_arguments(args))
     }
 
     fn signature(&self) -> &Signature {

@@ -10,8 +10,8 @@
 //! Mends apache/datafusion#20640, #22511 (in 55.2).
 //! Held by `slt/numbers.slt` (`ceil(99.5::decimal(3, 1))`).
 
-use crate::columnar::given;
-use crate::delegate::calls_passed_on;
+use crate::columnar::as_columnar;
+use crate::delegate::delegate_scalar;
 use arrow::array::{ArrayRef, AsArray, Decimal128Array};
 use arrow::datatypes::{DataType, Decimal128Type};
 use datafusion_common::{Result, ScalarValue};
@@ -34,15 +34,15 @@ pub(crate) enum Towards {
 
 /// DataFusion's function, and decimals.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Whole {
+pub struct FloorCeil {
     inner: Arc<ScalarUDF>,
     towards: Towards,
 }
 
-impl Whole {
+impl FloorCeil {
     /// Around DataFusion's `floor`, `ceil` or `trunc`.
-    pub(crate) fn new(inner: Arc<ScalarUDF>, towards: Towards) -> Whole {
-        Whole { inner, towards }
+    pub(crate) fn new(inner: Arc<ScalarUDF>, towards: Towards) -> FloorCeil {
+        FloorCeil { inner, towards }
     }
 }
 
@@ -70,8 +70,8 @@ fn unit_of(scale: i8) -> Option<i128> {
     10_i128.checked_pow(u32::try_from(scale).ok()?)
 }
 
-impl ScalarUDFImpl for Whole {
-    calls_passed_on!(name, aliases, signature, is_strict, output_ordering, documentation);
+impl ScalarUDFImpl for FloorCeil {
+    delegate_scalar!(name, aliases, signature, is_strict, output_ordering, documentation);
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         match with_fraction(arg_types) {
@@ -92,7 +92,7 @@ impl ScalarUDFImpl for Whole {
         };
         let wholes: Decimal128Array = values.as_primitive::<Decimal128Type>().unary(|of| self.towards.whole(of, unit));
         let wholes: ArrayRef = Arc::new(wholes.with_precision_and_scale(precision, 0)?);
-        given(wholes, is_scalar)
+        as_columnar(wholes, is_scalar)
     }
 
     fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {

@@ -16,7 +16,7 @@
 
 use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::by_arrays;
-use crate::delegate::calls_passed_on;
+use crate::delegate::delegate_scalar;
 use crate::rounding::round::floats_at;
 use arrow::array::AsArray;
 use arrow::compute::cast;
@@ -87,7 +87,7 @@ impl Stateful for RoundedAt {
 }
 
 impl ScalarUDFImpl for RoundedAt {
-    calls_passed_on!(name, signature, return_type, output_ordering, documentation);
+    delegate_scalar!(name, signature, return_type, output_ordering, documentation);
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         match args.arg_fields.first().and_then(|of| type_of(of.data_type(), self.places)) {

@@ -5,8 +5,8 @@
 //! - [`Decimal`] is what is right of a place; the float's own arithmetic is asked first, and believed where its error cannot matter.
 
 use crate::codec::{StateReader, StateWriter, Stateful};
-use crate::columnar::{given, is_constant};
-use crate::delegate::name_of_given;
+use crate::columnar::{as_columnar, is_constant};
+use crate::delegate::name_of_arguments;
 use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array, Int64Array};
 use arrow::compute::cast;
 use arrow::compute::kernels::arity::try_binary;
@@ -90,7 +90,7 @@ impl ScalarUDFImpl for Rounded {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(name_of_given(args))
+        Ok(name_of_arguments(args))
     }
 
     fn signature(&self) -> &Signature {
@@ -125,7 +125,7 @@ impl ScalarUDFImpl for Rounded {
             of if of.is_decimal() => cast(&values, &whole(of))?,
             other => return exec_err!("{other} has no fraction"),
         };
-        given(rounded, is_scalar)
+        as_columnar(rounded, is_scalar)
     }
 }
 
@@ -174,7 +174,7 @@ impl ScalarUDFImpl for AtPlace {
         let is_scalar = is_constant(&args.args);
         let [values, places] = take_function_args(self.name(), ColumnarValue::values_to_arrays(&args.args)?)?;
         let rounded = floats_at(&values, places.as_primitive::<Int64Type>())?;
-        given(rounded, is_scalar)
+        as_columnar(rounded, is_scalar)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `sign` of what is no number, which is 0, as in PostgreSQL. Everything else is DataFusion's `signum`.
 
-use crate::columnar::{given, is_constant, rows_made};
-use crate::delegate::calls_passed_on;
+use crate::columnar::{as_columnar, is_constant, rows_made};
+use crate::delegate::delegate_scalar;
 use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion_common::Result;
@@ -23,7 +23,7 @@ impl Default for Sign {
 }
 
 impl ScalarUDFImpl for Sign {
-    calls_passed_on!(name, signature, return_type, is_strict, documentation);
+    delegate_scalar!(name, signature, return_type, is_strict, documentation);
 
     fn aliases(&self) -> &[String] {
         &self.aliases
@@ -46,6 +46,6 @@ impl ScalarUDFImpl for Sign {
             }
             _ => signs,
         };
-        given(signs, is_constant)
+        as_columnar(signs, is_constant)
     }
 }

@@ -5,33 +5,39 @@ use crate::arrays::changed::{Changed, Does};
 use crate::arrays::lengths::{Counted, Counts};
 use crate::arrays::subscripts::Trimmed;
 use crate::datetime::generate_series::ListedSeries;
-use crate::output_size::estimate::Makes;
+use crate::output_size::estimate::OutputSize;
 
 pub(super) const ENTRIES: &[Entry] = &[
-    Entry::datafusion("make_array", Output::Counted(Makes::Together))
+    Entry::datafusion("make_array", Output::Counted(OutputSize::AllArguments))
         .overloads(&["make_array(VARIADIC any) -> anyarray"])
         .doc("A list of the arguments, as ARRAY[...] gives it.")
         .example("make_array(1, 2)", "{1,2}"),
-    Entry::around("array_append", Output::Counted(Makes::Together), |inner| Changed::new(inner, Does::Join).into())
-        .postgresql(&["array_append"])
-        .doc("The list with an element behind it.")
-        .example("array_append(ARRAY[1, 2], 3)", "{1,2,3}"),
-    Entry::around("array_prepend", Output::Counted(Makes::Together), |inner| Changed::new(inner, Does::Join).into())
-        .postgresql(&["array_prepend"])
-        .doc("The list with an element before it.")
-        .example("array_prepend(0, ARRAY[1, 2])", "{0,1,2}"),
-    Entry::around("array_concat", Output::Counted(Makes::Together), |inner| Changed::new(inner, Does::Join).into())
-        .postgresql(&["array_cat"])
-        .overloads(&["array_concat(VARIADIC anyarray) -> anyarray"])
-        .doc("The elements of all lists in one.")
-        .example("array_concat(ARRAY[1], ARRAY[2, 3])", "{1,2,3}"),
-    Entry::datafusion("array_repeat", Output::Counted(Makes::Elements))
+    Entry::wrapping("array_append", Output::Counted(OutputSize::AllArguments), |inner| {
+        Changed::new(inner, Does::Join).into()
+    })
+    .postgresql(&["array_append"])
+    .doc("The list with an element behind it.")
+    .example("array_append(ARRAY[1, 2], 3)", "{1,2,3}"),
+    Entry::wrapping("array_prepend", Output::Counted(OutputSize::AllArguments), |inner| {
+        Changed::new(inner, Does::Join).into()
+    })
+    .postgresql(&["array_prepend"])
+    .doc("The list with an element before it.")
+    .example("array_prepend(0, ARRAY[1, 2])", "{0,1,2}"),
+    Entry::wrapping("array_concat", Output::Counted(OutputSize::AllArguments), |inner| {
+        Changed::new(inner, Does::Join).into()
+    })
+    .postgresql(&["array_cat"])
+    .overloads(&["array_concat(VARIADIC anyarray) -> anyarray"])
+    .doc("The elements of all lists in one.")
+    .example("array_concat(ARRAY[1], ARRAY[2, 3])", "{1,2,3}"),
+    Entry::datafusion("array_repeat", Output::Counted(OutputSize::Elements))
         .doc("A list of a value as often as the number says.")
         .example("array_repeat('a', 3)", "{a,a,a}"),
-    Entry::datafusion("array_resize", Output::Counted(Makes::Resized))
+    Entry::datafusion("array_resize", Output::Counted(OutputSize::Resized))
         .doc("The list cut to a length, or filled up to it by NULL or a third argument.")
         .example("array_resize(ARRAY[1, 2], 4, 0)", "{1,2,0,0}"),
-    Entry::around("generate_series", Output::Counted(Makes::Numbers), |inner| ListedSeries::new(inner).into())
+    Entry::wrapping("generate_series", Output::Counted(OutputSize::Numbers), |inner| ListedSeries::new(inner).into())
         .overloads(&[
             "generate_series(bigint) -> bigint[]",
             "generate_series(bigint, bigint) -> bigint[]",
@@ -41,7 +47,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         ])
         .doc("The numbers or moments from one to another, the last among them, by a step, as a list.")
         .example("generate_series(1, 7, 3)", "{1,4,7}"),
-    Entry::around("range", Output::Counted(Makes::Numbers), |inner| ListedSeries::new(inner).into())
+    Entry::wrapping("range", Output::Counted(OutputSize::Numbers), |inner| ListedSeries::new(inner).into())
         .overloads(&[
             "range(bigint) -> bigint[]",
             "range(bigint, bigint) -> bigint[]",
@@ -51,7 +57,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         ])
         .doc("The numbers or moments from one up to but not including another, by a step, as a list.")
         .example("range(1, 7, 3)", "{1,4}"),
-    Entry::around("array_length", Output::Small, |inner| Counted::new(inner, Counts::Length).into())
+    Entry::wrapping("array_length", Output::Small, |inner| Counted::new(inner, Counts::Length).into())
         .postgresql(&["array_length"])
         .doc("The number of elements of a list, in one of its dimensions if that is given.")
         .example("array_length(ARRAY[1, 2, 3], 1)", "3"),
@@ -61,7 +67,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry::scalar("array_upper", Output::Small, || Counted::named("array_upper", Counts::Length).into())
         .doc("The last subscript of a list in a dimension.")
         .example("array_upper(ARRAY[1, 2, 3], 1)", "3"),
-    Entry::around("array_ndims", Output::Small, |inner| Counted::new(inner, Counts::Dimensions).into())
+    Entry::wrapping("array_ndims", Output::Small, |inner| Counted::new(inner, Counts::Dimensions).into())
         .postgresql(&["array_ndims"])
         .doc("The number of dimensions of a list.")
         .example("array_ndims(ARRAY[ARRAY[1, 2], ARRAY[3, 4]])", "2"),
@@ -69,7 +75,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         .postgresql(&["array_dims"])
         .doc("The lengths of a list in its dimensions, as a list.")
         .example("array_dims(ARRAY[1, 2, 3])", "{3}"),
-    Entry::around("cardinality", Output::Small, |inner| Counted::new(inner, Counts::Other).into())
+    Entry::wrapping("cardinality", Output::Small, |inner| Counted::new(inner, Counts::Other).into())
         .postgresql(&["cardinality"])
         .doc("The number of elements of a list in all of its dimensions.")
         .example("cardinality(ARRAY[ARRAY[1, 2], ARRAY[3, 4]])", "4"),
@@ -105,15 +111,15 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry::datafusion("array_has_any", Output::Small)
         .doc("Whether any element of the second list is among those of the first.")
         .example("array_has_any(ARRAY[1, 2], ARRAY[2, 3])", "true"),
-    Entry::around("array_position", Output::Small, |inner| Counted::new(inner, Counts::Other).into())
+    Entry::wrapping("array_position", Output::Small, |inner| Counted::new(inner, Counts::Other).into())
         .postgresql(&["array_position"])
         .doc("The place of the first element that is equal to a value, counted from 1, or NULL if there is none.")
         .example("array_position(ARRAY['a', 'b'], 'b')", "2"),
-    Entry::around("array_positions", Output::NoMoreThanGiven, |inner| Counted::new(inner, Counts::Positions).into())
+    Entry::wrapping("array_positions", Output::NoMoreThanGiven, |inner| Counted::new(inner, Counts::Positions).into())
         .postgresql(&["array_positions"])
         .doc("The places of all elements that are equal to a value, counted from 1, as a list.")
         .example("array_positions(ARRAY[1, 2, 1], 1)", "{1,3}"),
-    Entry::around("array_remove", Output::NoMoreThanGiven, |inner| Changed::new(inner, Does::Remove).into())
+    Entry::wrapping("array_remove", Output::NoMoreThanGiven, |inner| Changed::new(inner, Does::Remove).into())
         .postgresql(&["array_remove"])
         .doc("The list without the elements that are equal to a value.")
         .example("array_remove(ARRAY[1, 2, 2, 3], 2)", "{1,3}"),
@@ -123,16 +129,16 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry::datafusion("array_remove_all", Output::NoMoreThanGiven)
         .doc("The list without all elements that are equal to a value.")
         .example("array_remove_all(ARRAY[2, 1, 2], 2)", "{1}"),
-    Entry::around("array_replace", Output::Counted(Makes::ElementsReplaced), |inner| {
+    Entry::wrapping("array_replace", Output::Counted(OutputSize::ElementsReplaced), |inner| {
         Changed::new(inner, Does::Replace).into()
     })
     .postgresql(&["array_replace"])
     .doc("The list with another value in the place of the elements that are equal to one.")
     .example("array_replace(ARRAY[1, 2, 5, 2], 2, 9)", "{1,9,5,9}"),
-    Entry::datafusion("array_replace_n", Output::Counted(Makes::ElementsReplaced))
+    Entry::datafusion("array_replace_n", Output::Counted(OutputSize::ElementsReplaced))
         .doc("The list with another value in the place of the first so many elements that are equal to one.")
         .example("array_replace_n(ARRAY[2, 2, 2], 2, 9, 2)", "{9,9,2}"),
-    Entry::datafusion("array_replace_all", Output::Counted(Makes::ElementsReplaced))
+    Entry::datafusion("array_replace_all", Output::Counted(OutputSize::ElementsReplaced))
         .doc("The list with another value in the place of all elements that are equal to one.")
         .example("array_replace_all(ARRAY[2, 1, 2], 2, 9)", "{9,1,9}"),
     Entry::datafusion("array_compact", Output::NoMoreThanGiven)
@@ -161,11 +167,11 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry::datafusion("flatten", Output::NoMoreThanGiven)
         .doc("The elements of the lists of a list in one.")
         .example("flatten(ARRAY[ARRAY[1, 2], ARRAY[3, 4]])", "{1,2,3,4}"),
-    Entry::datafusion("arrays_zip", Output::Counted(Makes::Zipped))
+    Entry::datafusion("arrays_zip", Output::Counted(OutputSize::Zipped))
         .overloads(&["arrays_zip(VARIADIC anyarray) -> anyarray"])
         .doc("A list of structs of the elements at the same place of each list, NULL where a list is shorter.")
         .example("cardinality(arrays_zip(ARRAY[1, 2], ARRAY[3, 4]))", "2"),
-    Entry::datafusion("array_to_string", Output::Counted(Makes::ElementsJoined))
+    Entry::datafusion("array_to_string", Output::Counted(OutputSize::ElementsJoined))
         .postgresql(&["array_to_string"])
         .doc(
             "The texts of the elements of a list, with a text between neighbours, and a third text, if given, \

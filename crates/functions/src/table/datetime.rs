@@ -1,10 +1,10 @@
 //! Functions of dates, moments, times of day and intervals.
 
 use super::entry::{Entry, Output};
-use crate::datetime::date_part::Parts;
+use crate::datetime::date_part::DatePart;
 use crate::datetime::date_trunc::Truncated;
 use crate::datetime::now::Now;
-use crate::datetime::timestamp_functions::{MomentFunction, TimestampOperation};
+use crate::datetime::timestamp_functions::{TimestampFunction, TimestampOperation};
 use crate::datetime::timezone::TimeZoned;
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -20,7 +20,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         .postgresql(&["current_time"])
         .doc("The time of day at which the statement began, in UTC.")
         .example("current_time IS NOT NULL", "true"),
-    Entry::scalar("date_part", Output::Small, || Parts::default().into())
+    Entry::scalar("date_part", Output::Small, || DatePart::default().into())
         .postgresql(&["date_part"])
         .doc("A part of a date, a moment, a time or an interval by its name, as EXTRACT gives it.")
         .example("date_part('year', DATE '2026-01-02')", "2026"),
@@ -44,16 +44,16 @@ pub(super) const ENTRIES: &[Entry] = &[
             "date_bin(INTERVAL '15 minutes', TIMESTAMP '2026-01-02 03:04:05', TIMESTAMP '2026-01-01')",
             "2026-01-02 03:00:00",
         ),
-    Entry::scalar("age", Output::Small, || MomentFunction::new(TimestampOperation::Age).into())
+    Entry::scalar("age", Output::Small, || TimestampFunction::new(TimestampOperation::Age).into())
         .postgresql(&["age"])
         .overloads(&["age(timestamp, timestamp) -> interval", "age(timestamptz, timestamptz) -> interval"])
         .doc("The time from the second moment to the first in whole months, days and what is left.")
         .example("age(TIMESTAMP '2024-03-31', TIMESTAMP '2024-02-29')", "1 mon 2 days"),
-    Entry::scalar("last_day", Output::Small, || MomentFunction::new(TimestampOperation::LastDay).into())
+    Entry::scalar("last_day", Output::Small, || TimestampFunction::new(TimestampOperation::LastDay).into())
         .overloads(&["last_day(date) -> date", "last_day(timestamp) -> date"])
         .doc("The last day of the month of a date or a moment.")
         .example("last_day(DATE '2024-02-10')", "2024-02-29"),
-    Entry::scalar("isfinite", Output::Small, || MomentFunction::new(TimestampOperation::IsFinite).into())
+    Entry::scalar("isfinite", Output::Small, || TimestampFunction::new(TimestampOperation::IsFinite).into())
         .postgresql(&["isfinite"])
         .overloads(&[
             "isfinite(date) -> boolean",
@@ -63,18 +63,18 @@ pub(super) const ENTRIES: &[Entry] = &[
         ])
         .doc("Whether a date, a moment or an interval is finite, which all are.")
         .example("isfinite(DATE '2026-01-02')", "true"),
-    Entry::scalar("justify_days", Output::Small, || MomentFunction::new(TimestampOperation::JustifyDays).into())
+    Entry::scalar("justify_days", Output::Small, || TimestampFunction::new(TimestampOperation::JustifyDays).into())
         .postgresql(&["justify_days"])
         .overloads(&["justify_days(interval) -> interval"])
         .doc("The interval with each thirty of its days as a month.")
         .example("justify_days(INTERVAL '35 days')", "1 mon 5 days"),
-    Entry::scalar("justify_hours", Output::Small, || MomentFunction::new(TimestampOperation::JustifyHours).into())
+    Entry::scalar("justify_hours", Output::Small, || TimestampFunction::new(TimestampOperation::JustifyHours).into())
         .postgresql(&["justify_hours"])
         .overloads(&["justify_hours(interval) -> interval"])
         .doc("The interval with each 24 of its hours as a day.")
         .example("justify_hours(INTERVAL '27 hours')", "1 day 03:00:00"),
     Entry::scalar("justify_interval", Output::Small, || {
-        MomentFunction::new(TimestampOperation::JustifyInterval).into()
+        TimestampFunction::new(TimestampOperation::JustifyInterval).into()
     })
     .postgresql(&["justify_interval"])
     .overloads(&["justify_interval(interval) -> interval"])
@@ -88,12 +88,12 @@ pub(super) const ENTRIES: &[Entry] = &[
         .postgresql(&["make_time"])
         .doc("The time of day of an hour, a minute and seconds.")
         .example("make_time(13, 23, 1)", "13:23:01"),
-    Entry::scalar("make_timestamp", Output::Small, || MomentFunction::new(TimestampOperation::MakeTimestamp).into())
+    Entry::scalar("make_timestamp", Output::Small, || TimestampFunction::new(TimestampOperation::MakeTimestamp).into())
         .postgresql(&["make_timestamp"])
         .overloads(&["make_timestamp(bigint, bigint, bigint, bigint, bigint, double precision) -> timestamp"])
         .doc("The moment of a year, a month, a day, an hour, a minute and seconds.")
         .example("make_timestamp(2026, 1, 2, 3, 4, 5.5)", "2026-01-02 03:04:05.5"),
-    Entry::scalar("make_interval", Output::Small, || MomentFunction::new(TimestampOperation::MakeInterval).into())
+    Entry::scalar("make_interval", Output::Small, || TimestampFunction::new(TimestampOperation::MakeInterval).into())
         .postgresql(&["make_interval"])
         .overloads(&["make_interval(bigint, bigint, bigint, bigint, bigint, bigint, double precision) -> interval"])
         .doc(

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what the built function says itself (signature, aliases, volatility) is not repeated in its entry.
 
-use crate::output_size::estimate::Makes;
+use crate::output_size::estimate::OutputSize;
 use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub enum Build {
     /// A scalar function of ours.
     Scalar(fn() -> ScalarUDF),
     /// A scalar function of ours around DataFusion's of the same name.
-    AroundScalar(fn(Arc<ScalarUDF>) -> ScalarUDF),
+    WrappedScalar(fn(Arc<ScalarUDF>) -> ScalarUDF),
     /// DataFusion's aggregate.
     DataFusionAggregate,
     /// An aggregate of ours.
@@ -56,7 +56,7 @@ pub enum Output {
     /// A cast to a type whose values have no width of their own: others are refused where they are planned.
     Cast,
     /// Much of little: it is counted before it is made.
-    Counted(Makes),
+    Counted(OutputSize),
     /// Aggregates and windows: accounted for by the operators that hold them.
     Held,
 }
@@ -86,8 +86,8 @@ impl Entry {
     }
 
     /// A scalar function of ours that passes on to DataFusion's what is no different.
-    pub(super) const fn around(name: &'static str, output: Output, build: fn(Arc<ScalarUDF>) -> ScalarUDF) -> Entry {
-        Entry::new(name, Build::AroundScalar(build), output)
+    pub(super) const fn wrapping(name: &'static str, output: Output, build: fn(Arc<ScalarUDF>) -> ScalarUDF) -> Entry {
+        Entry::new(name, Build::WrappedScalar(build), output)
     }
 
     /// DataFusion's aggregate, as it is.

@@ -1,12 +1,12 @@
 //! Values written and read by templates, and moments read from texts and numbers.
 
 use super::entry::{Entry, Output};
-use crate::datetime::to_timestamp::ReadMoment;
-use crate::output_size::estimate::Makes;
+use crate::datetime::to_timestamp::ToTimestamp;
+use crate::output_size::estimate::OutputSize;
 use crate::to_char::{ToChar, ToNumber};
 
 pub(super) const ENTRIES: &[Entry] = &[
-    Entry::scalar("to_char", Output::Counted(Makes::TimeFormatted), || ToChar::default().into())
+    Entry::scalar("to_char", Output::Counted(OutputSize::TimeFormatted), || ToChar::default().into())
         .postgresql(&["to_char"])
         .overloads(&[
             "to_char(bigint, text) -> text",
@@ -25,7 +25,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         .overloads(&["to_number(text, text) -> numeric"])
         .doc("The number that a text shows by a template.")
         .example("to_number('1,234.50', '9,999.99')", "1234.50"),
-    Entry::around("to_date", Output::Small, |inner| ReadMoment::new(inner).into())
+    Entry::wrapping("to_date", Output::Small, |inner| ToTimestamp::new(inner).into())
         .postgresql(&["to_date"])
         .overloads(&[
             "to_date(text) -> date",
@@ -38,7 +38,7 @@ pub(super) const ENTRIES: &[Entry] = &[
              many days from 1970-01-01.",
         )
         .example("to_date('02.01.2026', 'DD.MM.YYYY')", "2026-01-02"),
-    Entry::around("to_timestamp", Output::Small, |inner| ReadMoment::new(inner).into())
+    Entry::wrapping("to_timestamp", Output::Small, |inner| ToTimestamp::new(inner).into())
         .postgresql(&["to_timestamp"])
         .overloads(&[
             "to_timestamp(text) -> timestamptz",

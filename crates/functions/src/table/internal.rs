@@ -3,7 +3,7 @@
 use super::entry::{Entry, Output};
 use crate::arrays::quantified::Quantified;
 use crate::internal::text_beside::TextBeside;
-use crate::output_size::estimate::Makes;
+use crate::output_size::estimate::OutputSize;
 use crate::regex::{Function, RegularExpression};
 use alluvia_values::calls::{ALL_MATCHES, QUANTIFIED_CALL, SUBSTRING, TEXT_BESIDE};
 
@@ -23,7 +23,7 @@ pub(super) const ENTRIES: &[Entry] = &[
              FROM p)` becomes.",
         )
         .example("regexp_substring('a1b2', '[a-z]([0-9])')", "1"),
-    Entry::scalar(ALL_MATCHES, Output::Counted(Makes::AllCaptures), || {
+    Entry::scalar(ALL_MATCHES, Output::Counted(OutputSize::AllCaptures), || {
         RegularExpression::new(Function::AllMatches).into()
     })
     .overloads(&["regexp_all_matches(text, text) -> text[]", "regexp_all_matches(text, text, text) -> text[]"])

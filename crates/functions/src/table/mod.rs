@@ -32,7 +32,7 @@ mod windows;
 pub use entry::{Build, Entry, Example, Output};
 
 use crate::output_size::Bounded;
-use crate::output_size::estimate::Makes;
+use crate::output_size::estimate::OutputSize;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::registry::FunctionRegistry;
@@ -130,8 +130,8 @@ pub fn is_window(name: &str) -> bool {
 }
 
 /// What a scalar function of this name may make of little, if it is counted.
-pub fn makes(name: &str) -> Option<Makes> {
-    static COUNTED: LazyLock<HashMap<&'static str, Makes>> = LazyLock::new(|| {
+pub fn output_size_of(name: &str) -> Option<OutputSize> {
+    static COUNTED: LazyLock<HashMap<&'static str, OutputSize>> = LazyLock::new(|| {
         let counted = |entry: &'static Entry| match entry.output {
             Output::Counted(makes) => Some((entry.name, makes)),
             _ => None,
@@ -139,6 +139,15 @@ pub fn makes(name: &str) -> Option<Makes> {
         entries().filter_map(counted).collect()
     });
     COUNTED.get(name).copied()
+}
+
+/// The function of this name, if it is counted.
+pub(crate) fn counted(name: &str) -> Option<Arc<ScalarUDF>> {
+    let counted = |built: &&Built| built.entry.name == name && matches!(built.entry.output, Output::Counted(_));
+    match functions().ok()?.iter().find(counted)?.function {
+        Function::Scalar(ref function) => Some(Arc::clone(function)),
+        _ => None,
+    }
 }
 
 /// Whether a scalar function of this name is a cast to a type that its arguments say.
@@ -175,7 +184,7 @@ impl Built {
         match self.entry.build {
             Build::DataFusionScalar => !matches!(self.entry.output, Output::Counted(_)),
             Build::DataFusionAggregate | Build::DataFusionWindow => true,
-            Build::Scalar(_) | Build::AroundScalar(_) | Build::Aggregate(_) | Build::Window(_) => false,
+            Build::Scalar(_) | Build::WrappedScalar(_) | Build::Aggregate(_) | Build::Window(_) => false,
         }
     }
 }
@@ -188,7 +197,7 @@ fn build(entry: &'static Entry) -> Result<Built> {
     let function = match entry.build {
         Build::DataFusionScalar => scalar(datafusion_scalar(entry.name)?),
         Build::Scalar(build) => scalar(Arc::new(build())),
-        Build::AroundScalar(build) => scalar(Arc::new(build(datafusion_scalar(entry.name)?))),
+        Build::WrappedScalar(build) => scalar(Arc::new(build(datafusion_scalar(entry.name)?))),
         Build::DataFusionAggregate => Function::Aggregate(datafusion_aggregate(entry.name)?),
         Build::Aggregate(build) => Function::Aggregate(Arc::new(build())),
         Build::DataFusionWindow => Function::Window(datafusion_window(entry.name)?),
@@ -250,7 +259,7 @@ mod tests {
         for family in FAMILIES {
             for entry in family.entries {
                 let kind = match entry.build {
-                    Build::DataFusionScalar | Build::Scalar(_) | Build::AroundScalar(_) => 'f',
+                    Build::DataFusionScalar | Build::Scalar(_) | Build::WrappedScalar(_) => 'f',
                     Build::DataFusionAggregate | Build::Aggregate(_) => 'a',
                     Build::DataFusionWindow | Build::Window(_) => 'w',
                 };

@@ -1,7 +1,7 @@
 //! Functions of numbers.
 
 use super::entry::{Entry, Output};
-use crate::rounding::floor_ceil::{Towards, Whole};
+use crate::rounding::floor_ceil::{FloorCeil, Towards};
 use crate::rounding::sign::Sign;
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -16,15 +16,15 @@ pub(super) const ENTRIES: &[Entry] = &[
         .postgresql(&["round"])
         .doc("The number rounded to the nearest whole number, or to a count of decimal places.")
         .example("round(2.567, 2)", "2.57"),
-    Entry::around("floor", Output::Small, |inner| Whole::new(inner, Towards::Below).into())
+    Entry::wrapping("floor", Output::Small, |inner| FloorCeil::new(inner, Towards::Below).into())
         .postgresql(&["floor"])
         .doc("The greatest whole number that is not above the number.")
         .example("floor(-1.5)", "-2"),
-    Entry::around("ceil", Output::Small, |inner| Whole::new(inner, Towards::Above).into())
+    Entry::wrapping("ceil", Output::Small, |inner| FloorCeil::new(inner, Towards::Above).into())
         .postgresql(&["ceil"])
         .doc("The least whole number that is not below the number.")
         .example("ceil(1.2)", "2"),
-    Entry::around("trunc", Output::Small, |inner| Whole::new(inner, Towards::Zero).into())
+    Entry::wrapping("trunc", Output::Small, |inner| FloorCeil::new(inner, Towards::Zero).into())
         .postgresql(&["trunc"])
         .doc("The number without its fraction, or without the digits behind a count of decimal places.")
         .example("trunc(-1.9)", "-1"),

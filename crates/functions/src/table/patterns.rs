@@ -1,7 +1,7 @@
 //! Functions of regular expressions, and of the start of a text.
 
 use super::entry::{Entry, Output};
-use crate::output_size::estimate::Makes;
+use crate::output_size::estimate::OutputSize;
 use crate::regex::{Function, RegularExpression, Replaced};
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -35,15 +35,17 @@ pub(super) const ENTRIES: &[Entry] = &[
              the match.",
         )
         .example("regexp_substr('a1b22', '[0-9]+', 1, 2)", "22"),
-    Entry::scalar("regexp_match", Output::Counted(Makes::Captures), || RegularExpression::new(Function::Match).into())
-        .postgresql(&["regexp_match"])
-        .overloads(&["regexp_match(text, text) -> text[]", "regexp_match(text, text, text) -> text[]"])
-        .doc(
-            "The texts that the groups of a pattern match, or without groups the text that all of the pattern \
+    Entry::scalar("regexp_match", Output::Counted(OutputSize::Captures), || {
+        RegularExpression::new(Function::Match).into()
+    })
+    .postgresql(&["regexp_match"])
+    .overloads(&["regexp_match(text, text) -> text[]", "regexp_match(text, text, text) -> text[]"])
+    .doc(
+        "The texts that the groups of a pattern match, or without groups the text that all of the pattern \
              matches, as a list.",
-        )
-        .example("regexp_match('2026-01', '([0-9]+)-([0-9]+)')", "{2026,01}"),
-    Entry::scalar("regexp_replace", Output::Counted(Makes::PatternReplaced), || Replaced::default().into())
+    )
+    .example("regexp_match('2026-01', '([0-9]+)-([0-9]+)')", "{2026,01}"),
+    Entry::scalar("regexp_replace", Output::Counted(OutputSize::PatternReplaced), || Replaced::default().into())
         .postgresql(&["regexp_replace"])
         .overloads(&[
             "regexp_replace(text, text, text) -> text",
@@ -54,7 +56,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         ])
         .doc("The text with another in the place of the first match of a pattern, or with the option g of all.")
         .example(r"regexp_replace('2026-01', '([0-9]+)-([0-9]+)', '\2/\1')", "01/2026"),
-    Entry::scalar("regexp_split_to_array", Output::Counted(Makes::AllCaptures), || {
+    Entry::scalar("regexp_split_to_array", Output::Counted(OutputSize::AllCaptures), || {
         RegularExpression::new(Function::Parts).into()
     })
     .postgresql(&["regexp_split_to_array"])

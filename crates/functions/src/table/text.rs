@@ -3,21 +3,21 @@
 use super::entry::{Entry, Output};
 use crate::arrays::concatenated::ShortTruths;
 use crate::bytes::forms::{OfBytes, Work};
-use crate::output_size::estimate::Makes;
+use crate::output_size::estimate::OutputSize;
 use crate::text::format::Format;
 use crate::text::pad::Padded;
 use crate::text::to_hex::ToHex;
 
 pub(super) const ENTRIES: &[Entry] = &[
-    Entry::around("character_length", Output::Small, |inner| OfBytes::new(inner, Work::Octets).into())
+    Entry::wrapping("character_length", Output::Small, |inner| OfBytes::new(inner, Work::Octets).into())
         .postgresql(&["character_length", "length", "char_length"])
         .doc("The number of characters of a text, or of bytes of a BYTEA.")
         .example("character_length('café')", "4"),
-    Entry::around("octet_length", Output::Small, |inner| OfBytes::new(inner, Work::Octets).into())
+    Entry::wrapping("octet_length", Output::Small, |inner| OfBytes::new(inner, Work::Octets).into())
         .postgresql(&["octet_length"])
         .doc("The number of bytes of a text in UTF-8, or of a BYTEA.")
         .example("octet_length('café')", "5"),
-    Entry::around("bit_length", Output::Small, |inner| OfBytes::new(inner, Work::Bits).into())
+    Entry::wrapping("bit_length", Output::Small, |inner| OfBytes::new(inner, Work::Bits).into())
         .postgresql(&["bit_length"])
         .doc("The number of bits of a text in UTF-8, or of a BYTEA.")
         .example("bit_length('ab')", "16"),
@@ -33,26 +33,26 @@ pub(super) const ENTRIES: &[Entry] = &[
         .postgresql(&["initcap"])
         .doc("The text with the first letter of each word in upper case and all others in lower case.")
         .example("initcap('hello WORLD')", "Hello World"),
-    Entry::around("concat", Output::Counted(Makes::Together), |inner| ShortTruths::new(inner).into())
+    Entry::wrapping("concat", Output::Counted(OutputSize::AllArguments), |inner| ShortTruths::new(inner).into())
         .postgresql(&["concat"])
         .overloads(&["concat(VARIADIC any) -> text"])
         .doc("The texts of all arguments in one, where NULL is the empty text.")
         .example("concat('a', 1, NULL, true)", "a1t"),
-    Entry::around("concat_ws", Output::Counted(Makes::JoinedBy), |inner| ShortTruths::new(inner).into())
+    Entry::wrapping("concat_ws", Output::Counted(OutputSize::JoinedBy), |inner| ShortTruths::new(inner).into())
         .postgresql(&["concat_ws"])
         .overloads(&["concat_ws(text, VARIADIC any) -> text"])
         .doc("The texts of all arguments but the first and NULL, with the first between them.")
         .example("concat_ws('-', 'a', NULL, 'b')", "a-b"),
-    Entry::scalar("format", Output::Counted(Makes::Formatted), || Format::default().into())
+    Entry::scalar("format", Output::Counted(OutputSize::Formatted), || Format::default().into())
         .postgresql(&["format"])
         .overloads(&["format(text, VARIADIC any) -> text"])
         .doc("A text with values in the places that %s, %I and %L mark.")
         .example("format('%s is %s', 'a', 1)", "a is 1"),
-    Entry::datafusion("repeat", Output::Counted(Makes::Copies))
+    Entry::datafusion("repeat", Output::Counted(OutputSize::Copies))
         .postgresql(&["repeat"])
         .doc("The text as often as the number says, one after the other.")
         .example("repeat('ab', 3)", "ababab"),
-    Entry::datafusion("replace", Output::Counted(Makes::Replaced))
+    Entry::datafusion("replace", Output::Counted(OutputSize::Replaced))
         .postgresql(&["replace"])
         .doc("The text with the third text in all places of the second.")
         .example("replace('banana', 'an', 'o')", "booa"),
@@ -63,17 +63,19 @@ pub(super) const ENTRIES: &[Entry] = &[
              third, or left out.",
         )
         .example("translate('12345', '143', 'ax')", "a2x5"),
-    Entry::around("overlay", Output::Counted(Makes::Together), |inner| OfBytes::new(inner, Work::Overlaid).into())
-        .postgresql(&["overlay"])
-        .overloads(&[
-            "overlay(text, text, bigint) -> text",
-            "overlay(text, text, bigint, bigint) -> text",
-            "overlay(bytea, bytea, bigint) -> bytea",
-            "overlay(bytea, bytea, bigint, bigint) -> bytea",
-        ])
-        .doc("The text with another in the place of its characters from a position on.")
-        .example("overlay('Txxxxas' PLACING 'hom' FROM 2 FOR 4)", "Thomas"),
-    Entry::around("reverse", Output::NoMoreThanGiven, |inner| OfBytes::new(inner, Work::Reversed).into())
+    Entry::wrapping("overlay", Output::Counted(OutputSize::AllArguments), |inner| {
+        OfBytes::new(inner, Work::Overlaid).into()
+    })
+    .postgresql(&["overlay"])
+    .overloads(&[
+        "overlay(text, text, bigint) -> text",
+        "overlay(text, text, bigint, bigint) -> text",
+        "overlay(bytea, bytea, bigint) -> bytea",
+        "overlay(bytea, bytea, bigint, bigint) -> bytea",
+    ])
+    .doc("The text with another in the place of its characters from a position on.")
+    .example("overlay('Txxxxas' PLACING 'hom' FROM 2 FOR 4)", "Thomas"),
+    Entry::wrapping("reverse", Output::NoMoreThanGiven, |inner| OfBytes::new(inner, Work::Reversed).into())
         .postgresql(&["reverse"])
         .doc("The characters of a text, or the bytes of a BYTEA, in reverse order.")
         .example("reverse('abc')", "cba"),
@@ -91,7 +93,7 @@ pub(super) const ENTRIES: &[Entry] = &[
              below zero.",
         )
         .example("right('alluvia', 3)", "via"),
-    Entry::around("substr", Output::NoMoreThanGiven, |inner| OfBytes::new(inner, Work::Part).into())
+    Entry::wrapping("substr", Output::NoMoreThanGiven, |inner| OfBytes::new(inner, Work::Part).into())
         .postgresql(&["substr", "substring"])
         .doc(
             "The characters of a text from a position on, counted from 1, at most as many as a third argument \
@@ -108,39 +110,39 @@ pub(super) const ENTRIES: &[Entry] = &[
         .postgresql(&["split_part"])
         .doc("The part of a text of the given number, counted from 1, between occurrences of a delimiter.")
         .example("split_part('a,b,c', ',', 2)", "b"),
-    Entry::around("lpad", Output::Counted(Makes::Characters), |inner| Padded::new(inner).into())
+    Entry::wrapping("lpad", Output::Counted(OutputSize::Characters), |inner| Padded::new(inner).into())
         .postgresql(&["lpad"])
         .doc(
             "The text made as long as the number says by blanks, or by a third text, at its start, or else \
              cut at its end.",
         )
         .example("lpad('7', 3, '0')", "007"),
-    Entry::around("rpad", Output::Counted(Makes::Characters), |inner| Padded::new(inner).into())
+    Entry::wrapping("rpad", Output::Counted(OutputSize::Characters), |inner| Padded::new(inner).into())
         .postgresql(&["rpad"])
         .doc(
             "The text made as long as the number says by blanks, or by a third text, at its end, or else cut \
              there.",
         )
         .example("rpad('7', 3, '.')", "7.."),
-    Entry::around("btrim", Output::NoMoreThanGiven, |inner| {
+    Entry::wrapping("btrim", Output::NoMoreThanGiven, |inner| {
         OfBytes::new(inner, Work::Trimmed { start: true, end: true }).into()
     })
     .postgresql(&["btrim", "trim"])
     .doc("The text without blanks, or without the characters of a second text, at its start and end.")
     .example("btrim('xxhixx', 'x')", "hi"),
-    Entry::around("ltrim", Output::NoMoreThanGiven, |inner| {
+    Entry::wrapping("ltrim", Output::NoMoreThanGiven, |inner| {
         OfBytes::new(inner, Work::Trimmed { start: true, end: false }).into()
     })
     .postgresql(&["ltrim"])
     .doc("The text without blanks, or without the characters of a second text, at its start.")
     .example("ltrim('xxhixx', 'x')", "hixx"),
-    Entry::around("rtrim", Output::NoMoreThanGiven, |inner| {
+    Entry::wrapping("rtrim", Output::NoMoreThanGiven, |inner| {
         OfBytes::new(inner, Work::Trimmed { start: false, end: true }).into()
     })
     .postgresql(&["rtrim"])
     .doc("The text without blanks, or without the characters of a second text, at its end.")
     .example("rtrim('xxhixx', 'x')", "xxhi"),
-    Entry::around("strpos", Output::Small, |inner| OfBytes::new(inner, Work::Position).into())
+    Entry::wrapping("strpos", Output::Small, |inner| OfBytes::new(inner, Work::Position).into())
         .postgresql(&["strpos", "position"])
         .doc(
             "The position of the first occurrence of the second text in the first, counted from 1, or 0 if \
@@ -170,7 +172,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         .postgresql(&["chr"])
         .doc("The character of a code point.")
         .example("chr(65)", "A"),
-    Entry::around("to_hex", Output::Small, |inner| ToHex::new(inner).into())
+    Entry::wrapping("to_hex", Output::Small, |inner| ToHex::new(inner).into())
         .postgresql(&["to_hex"])
         .doc("The hexadecimal digits of a whole number, of a negative one as it is held in its bytes.")
         .example("to_hex(255)", "ff"),

@@ -1,11 +1,11 @@
 //! Window functions.
 
 use super::entry::Entry;
-use crate::windows::ranks::Whole;
+use crate::windows::ranks::SignedRank;
 use datafusion_functions_window::{ntile, rank, row_number};
 
 pub(super) const ENTRIES: &[Entry] = &[
-    Entry::window("row_number", || Whole::new(row_number::row_number_udwf()).into())
+    Entry::window("row_number", || SignedRank::new(row_number::row_number_udwf()).into())
         .postgresql(&["row_number"])
         .doc("The number of a row in its partition, counted from 1.")
         .example(
@@ -13,7 +13,7 @@ pub(super) const ENTRIES: &[Entry] = &[
              (VALUES (4), (2), (4)) AS t(x)) AS s",
             "1 2 3",
         ),
-    Entry::window("rank", || Whole::new(rank::rank_udwf()).into())
+    Entry::window("rank", || SignedRank::new(rank::rank_udwf()).into())
         .postgresql(&["rank"])
         .doc("The number of the first row of the peers of a row, so that numbers are left out behind peers.")
         .example(
@@ -21,7 +21,7 @@ pub(super) const ENTRIES: &[Entry] = &[
              (VALUES (1), (1), (3)) AS t(x)) AS s",
             "1 1 3",
         ),
-    Entry::window("dense_rank", || Whole::new(rank::dense_rank_udwf()).into())
+    Entry::window("dense_rank", || SignedRank::new(rank::dense_rank_udwf()).into())
         .postgresql(&["dense_rank"])
         .doc("The number of the peers of a row, so that no number is left out.")
         .example(
@@ -45,7 +45,7 @@ pub(super) const ENTRIES: &[Entry] = &[
              (VALUES (1), (2)) AS t(x)) AS s",
             "0.5 1",
         ),
-    Entry::window("ntile", || Whole::new(ntile::ntile_udwf()).into())
+    Entry::window("ntile", || SignedRank::new(ntile::ntile_udwf()).into())
         .postgresql(&["ntile"])
         .doc("The number of the part that a row is in, where the partition is cut into so many parts.")
         .example(

@@ -4,7 +4,7 @@
 //! mended an earlier one).
 //! Held by `slt/text_calls.slt` (`lpad(t, id - 5)`, `rpad(t, id - 5, 'x')`).
 
-use crate::delegate::calls_passed_on;
+use crate::delegate::delegate_scalar;
 use arrow::array::{AsArray, Int64Array};
 use arrow::datatypes::Int64Type;
 use datafusion_common::Result;
@@ -25,7 +25,7 @@ impl Padded {
 }
 
 impl ScalarUDFImpl for Padded {
-    calls_passed_on!(name, aliases, signature, return_type, is_strict, documentation);
+    delegate_scalar!(name, aliases, signature, return_type, is_strict, documentation);
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let Some(ColumnarValue::Array(lengths)) = args.args.get_mut(1)

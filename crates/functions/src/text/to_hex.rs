@@ -2,7 +2,7 @@
 //! digits for all numbers below zero.
 
 use crate::columnar::by_arrays;
-use crate::delegate::calls_passed_on;
+use crate::delegate::delegate_scalar;
 use arrow::array::{ArrayRef, AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type};
@@ -25,7 +25,7 @@ impl ToHex {
 }
 
 impl ScalarUDFImpl for ToHex {
-    calls_passed_on!(name, signature, return_type, is_strict, documentation);
+    delegate_scalar!(name, signature, return_type, is_strict, documentation);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let of = args.args.first().map(ColumnarValue::data_type);

@@ -116,7 +116,7 @@ impl Fields {
     }
 
     /// Whether the value is a length of time, or a time of day, which is treated as one.
-    pub fn is_span(&self) -> bool {
+    pub fn is_duration(&self) -> bool {
         matches!(self.of, FieldSource::Span | FieldSource::Time)
     }
 
@@ -138,7 +138,7 @@ impl Fields {
 
     /// The moment; `None` of what is none.
     pub fn moment(&self) -> Option<DateTime<Utc>> {
-        if self.is_span() { None } else { DateTime::from_timestamp_micros(self.since) }
+        if self.is_duration() { None } else { DateTime::from_timestamp_micros(self.since) }
     }
 
     /// The time of day; `None` of what is none.

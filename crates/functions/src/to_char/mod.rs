@@ -9,17 +9,17 @@
 //! DataFusion 55.2 has `to_char` of moments alone, by forms of `strftime`, and drops the template of a difference of moments.
 //!
 //! `alluvia_values::templates::picture` parses templates of numbers, `numbers` writes by them, `to_number` reads by them; `fields` is what templates of moments show,
-//! `moments` parses and writes them.
+//! `timestamps` parses and writes them.
 
 pub mod fields;
-pub mod moments;
 pub mod numbers;
+pub mod timestamps;
 pub mod to_number;
 
 pub use to_number::ToNumber;
 
 use crate::codec::{StateReader, StateWriter, Stateful};
-use crate::columnar::{given, is_constant};
+use crate::columnar::{as_columnar, is_constant};
 use alluvia_values::errors::wrap;
 use alluvia_values::templates::picture::Picture;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, StringBuilder, StringViewArray, new_null_array};
@@ -32,11 +32,11 @@ use datafusion_common::{Result as Planned, exec_err, plan_err};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use fields::Fields;
-use moments::MomentTemplate;
 use numbers::Number;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, LazyLock};
+use timestamps::TimestampTemplate;
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -84,7 +84,7 @@ impl ToChar {
             });
         }
         // There is nothing to be parsed of a template that has no character.
-        let parse = |template: &str| Ok((!template.is_empty()).then(|| MomentTemplate::parse(template)));
+        let parse = |template: &str| Ok((!template.is_empty()).then(|| TimestampTemplate::parse(template)));
         each(values, templates, parse, |template, row| {
             let Some(template) = template else { return Ok(None) };
             template.written(&Fields::at(values, row)?).map(Some).map_err(wrap)
@@ -144,7 +144,7 @@ impl ScalarUDFImpl for ToChar {
             Templates::Same(None) => new_null_array(&DataType::Utf8, rows),
             templates => Arc::new(self.texts(&values.into_array(rows)?, &templates)?),
         };
-        given(made, is_scalar)
+        as_columnar(made, is_scalar)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::numbers::nearest;
 use super::{Templates, is_text};
-use crate::columnar::{given, is_constant};
+use crate::columnar::{as_columnar, is_constant};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::wrap;
 use alluvia_values::templates::literals::Piece;
@@ -97,7 +97,7 @@ impl ScalarUDFImpl for ToNumber {
             made.push(Some(number(picture, texts.value(row), scale).map_err(wrap)?));
         }
         let made: ArrayRef = Arc::new(Decimal128Array::from(made).with_precision_and_scale(precision, scale)?);
-        given(made, is_scalar)
+        as_columnar(made, is_scalar)
     }
 }
 

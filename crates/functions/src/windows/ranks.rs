@@ -24,18 +24,18 @@ use std::sync::Arc;
 
 /// One of the functions, around DataFusion's.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Whole {
+pub(crate) struct SignedRank {
     inner: Arc<WindowUDF>,
 }
 
-impl Whole {
+impl SignedRank {
     /// Around DataFusion's function that counts rows.
-    pub(crate) fn new(inner: Arc<WindowUDF>) -> Whole {
-        Whole { inner }
+    pub(crate) fn new(inner: Arc<WindowUDF>) -> SignedRank {
+        SignedRank { inner }
     }
 }
 
-impl WindowUDFImpl for Whole {
+impl WindowUDFImpl for SignedRank {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -92,7 +92,7 @@ struct Evaluator {
 }
 
 /// Counts of rows are below 2^63.
-fn wholes(counts: &ArrayRef) -> ArrayRef {
+fn signed(counts: &ArrayRef) -> ArrayRef {
     let counts = counts.as_primitive::<UInt64Type>();
     Arc::new(counts.unary::<_, Int64Type>(|count| count as i64)) as ArrayRef
 }
@@ -111,7 +111,7 @@ impl PartitionEvaluator for Evaluator {
     }
 
     fn evaluate_all(&mut self, values: &[ArrayRef], num_rows: usize) -> Result<ArrayRef> {
-        Ok(wholes(&self.inner.evaluate_all(values, num_rows)?))
+        Ok(signed(&self.inner.evaluate_all(values, num_rows)?))
     }
 
     fn evaluate(&mut self, values: &[ArrayRef], range: &Range<usize>) -> Result<ScalarValue> {
@@ -122,7 +122,7 @@ impl PartitionEvaluator for Evaluator {
     }
 
     fn evaluate_all_with_rank(&self, num_rows: usize, ranks_in_partition: &[Range<usize>]) -> Result<ArrayRef> {
-        Ok(wholes(&self.inner.evaluate_all_with_rank(num_rows, ranks_in_partition)?))
+        Ok(signed(&self.inner.evaluate_all_with_rank(num_rows, ranks_in_partition)?))
     }
 
     fn supports_bounded_execution(&self) -> bool {

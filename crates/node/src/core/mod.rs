@@ -161,7 +161,7 @@ impl Core {
         merged.into_iter().try_fold(false, |any, merged| Ok(any | merged?))
     }
 
-    /// Makes relaxed batches durable and visible.
+    /// OutputSize relaxed batches durable and visible.
     pub fn flush(&self) -> Result<()> {
         let flushed = self.committer.flush();
         self.discard_dropped();

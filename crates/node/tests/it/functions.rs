@@ -9,7 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
 /// What the example gives, a line a row.
-async fn given(session: &Session, entry: &Entry) -> Result<String, alluvia_types::Error> {
+async fn value_of(session: &Session, entry: &Entry) -> Result<String, alluvia_types::Error> {
     let example = entry.example.sql;
     let query = if example.starts_with("SELECT ") { example.to_owned() } else { format!("SELECT {example}") };
     let sql = format!("SELECT value::text FROM ({query}) AS example(value)");
@@ -30,7 +30,7 @@ fn every_example_gives_what_it_says() {
     let session = db.session();
     let mut wrong = Vec::new();
     for entry in entries().filter(|entry| !entry.example.sql.is_empty()) {
-        match runtime.block_on(given(&session, entry)) {
+        match runtime.block_on(value_of(&session, entry)) {
             Ok(gives) if gives == entry.example.gives => {}
             Ok(gives) => wrong
                 .push(format!("{}: {} gives {gives:?}, not {:?}", entry.name, entry.example.sql, entry.example.gives)),

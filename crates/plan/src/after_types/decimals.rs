@@ -35,11 +35,11 @@ const REAL_SCALE: i8 = 7;
 
 /// Puts what is written, and floats, where coercion has put decimals. Types must have been coerced, and nothing else.
 #[derive(Debug)]
-pub struct NumbersTogether;
+pub struct CommonDecimalType;
 
-impl AnalyzerRule for NumbersTogether {
+impl AnalyzerRule for CommonDecimalType {
     fn name(&self) -> &str {
-        "numbers_together"
+        "common_decimal_type"
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {

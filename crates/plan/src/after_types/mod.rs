@@ -21,7 +21,7 @@ pub fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     vec![
         // They take casts out that coercion has put in, so they come before whoever puts functions in the place of casts.
         Arc::new(exact_aggregates::ExactSpreads),
-        Arc::new(decimals::NumbersTogether),
+        Arc::new(decimals::CommonDecimalType),
         Arc::new(multisets::CountedMultisets),
         Arc::new(byte_literals::BytesOfLiterals),
         Arc::new(casts::LosslessCasts),

@@ -10,7 +10,7 @@
 use crate::expressions::changed_by_count;
 use alluvia_functions::operators::type_of;
 use alluvia_functions::output_size::Bounded;
-use alluvia_functions::output_size::estimate::Makes;
+use alluvia_functions::output_size::estimate::OutputSize;
 use alluvia_functions::output_size::joined::{is_joined, joined};
 use alluvia_functions::table;
 use alluvia_types::{Error, ErrorKind};
@@ -42,11 +42,11 @@ impl AnalyzerRule for CountedFunctions {
 }
 
 /// What is counted of the function, if it is.
-fn makes(function: &ScalarFunction) -> Option<Makes> {
-    let makes = table::makes(function.name())?;
+fn size_of(function: &ScalarFunction) -> Option<OutputSize> {
+    let size_of = table::output_size_of(function.name())?;
     // A list that is written out is no longer than the statement, and other rules know it by its function.
     let is_written = function.name() == "make_array" && function.args.iter().all(is_written);
-    (!is_written).then_some(makes)
+    (!is_written).then_some(size_of)
 }
 
 fn is_written(expr: &Expr) -> bool {
@@ -60,7 +60,7 @@ fn is_written(expr: &Expr) -> bool {
 fn concerns(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => binary.op == Operator::StringConcat,
-        Expr::ScalarFunction(function) => makes(function).is_some() || is_cast(function),
+        Expr::ScalarFunction(function) => size_of(function).is_some() || is_cast(function),
         Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => width(field.data_type()) > WIDTH_MAX,
         _ => false,
     }
@@ -85,9 +85,9 @@ fn counted(expr: Expr, schema: &DFSchema, shares: usize) -> Result<Transformed<E
                 check_width(&cast.get_type(schema)?)?;
                 return Ok(Transformed::no(cast));
             }
-            let Some(makes) = makes(&function) else { return Ok(Transformed::no(Expr::ScalarFunction(function))) };
+            let Some(size_of) = size_of(&function) else { return Ok(Transformed::no(Expr::ScalarFunction(function))) };
             let ScalarFunction { func, args } = function;
-            let counted = Arc::new(ScalarUDF::from(Bounded::new(func, makes, shares)));
+            let counted = Arc::new(ScalarUDF::from(Bounded::new(func, size_of, shares)));
             Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func: counted, args })))
         }
         Expr::Cast(Cast { ref field, .. }) | Expr::TryCast(TryCast { ref field, .. }) => {

@@ -28,11 +28,11 @@ const FUNCTIONS: [&str; 4] = ["coalesce", "greatest", "least", "nullif"];
 
 /// Casts dates that stand beside timestamps. Types must not have been coerced, which computes the schemas anew.
 #[derive(Debug)]
-pub struct MomentsTogether;
+pub struct CommonTimestampType;
 
-impl AnalyzerRule for MomentsTogether {
+impl AnalyzerRule for CommonTimestampType {
     fn name(&self) -> &str {
-        "moments_together"
+        "common_timestamp_type"
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {

@@ -2,7 +2,7 @@
 
 use crate::expressions::{changed_as_written, parts_of_case};
 use alluvia_functions::conditional::interval_extremes::{chooses, chosen, chosen_from};
-use alluvia_functions::operators::durations::{is_span, is_text, length, read_span};
+use alluvia_functions::operators::durations::{is_duration, is_text, length, read_duration};
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -13,19 +13,19 @@ use datafusion::optimizer::analyzer::AnalyzerRule;
 
 /// Compares spans by their lengths. Types must not have been coerced.
 #[derive(Debug)]
-pub struct ComparedSpans;
+pub struct ComparedDurations;
 
-impl AnalyzerRule for ComparedSpans {
+impl AnalyzerRule for ComparedDurations {
     fn name(&self) -> &str {
         "compared_spans"
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        changed_as_written(plan, may_have_spans, with_lengths)
+        changed_as_written(plan, may_have_durations, with_lengths)
     }
 }
 
-fn may_have_spans(expr: &Expr) -> bool {
+fn may_have_durations(expr: &Expr) -> bool {
     match expr {
         Expr::InList(_) | Expr::Between(_) | Expr::Case(_) => true,
         Expr::BinaryExpr(binary) => compares(binary.op),
@@ -70,14 +70,14 @@ fn with_lengths(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
 /// Puts the lengths of spans in their place, if an interval is among them, and says whether it did.
 fn measured(exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
     let is_interval = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_)));
-    let may_be_span = |expr: &Expr| is_span(expr, schema) || expr.get_type(schema).is_ok_and(|of| of.is_null());
-    let any_span = exprs.iter().any(|expr| is_span(expr, schema));
+    let may_be_span = |expr: &Expr| is_duration(expr, schema) || expr.get_type(schema).is_ok_and(|of| of.is_null());
+    let any_span = exprs.iter().any(|expr| is_duration(expr, schema));
     let any_interval = exprs.iter().any(|expr| is_interval(expr) || any_span && is_text(expr));
     if !any_span || !any_interval || !exprs.iter().all(|expr| may_be_span(expr) || is_text(expr)) {
         return false;
     }
     for expr in exprs {
-        read_span(expr);
+        read_duration(expr);
         let span = std::mem::take(expr);
         *expr = length(span);
     }

@@ -24,8 +24,8 @@ pub fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
         Arc::new(unknown_literals::UnknownTexts),
         Arc::new(literals::ListedText),
         // Texts beside them are intervals by now, or stay texts.
-        Arc::new(durations::ComparedSpans),
-        Arc::new(common_type::MomentsTogether),
+        Arc::new(durations::ComparedDurations),
+        Arc::new(common_type::CommonTimestampType),
         Arc::new(bytes::WrittenBytes),
         // Behind all that changes which casts there are.
         Arc::new(rounding::RoundedFloats),

@@ -24,9 +24,9 @@ const MOMENT: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
 /// Plans dates with intervals and beside timestamps.
 #[derive(Debug)]
-pub struct DatesAsMoments;
+pub struct DatesAsTimestamps;
 
-impl ExprPlanner for DatesAsMoments {
+impl ExprPlanner for DatesAsTimestamps {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
         let operator = match expr.op {

@@ -63,7 +63,7 @@ impl OptimizerRule for HeldConstants {
         let change = |expr: Expr| {
             expr.transform_up(|expr| {
                 if keeps_constants(&expr) {
-                    return expr.map_children(|child| Ok(given(child)));
+                    return expr.map_children(|child| Ok(unwrapped(child)));
                 }
                 // What stands between values is a constant by rule, and is written out for each of them.
                 if let Expr::AggregateFunction(call) = &expr
@@ -99,7 +99,7 @@ fn keeps_constants(expr: &Expr) -> bool {
 }
 
 /// A constant that is held, as it is; anything else is left alone.
-fn given(expr: Expr) -> Transformed<Expr> {
+fn unwrapped(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::ScalarFunction(mut function) if function.func.inner().is::<Held>() && function.args.len() == 1 => {
             Transformed::yes(function.args.swap_remove(0))

@@ -105,7 +105,7 @@ pub fn work(root: &Operator, held_bytes: usize, written: Option<u64>) -> Work {
 }
 
 impl Operator {
-    fn given(&self) -> f64 {
+    fn rows_out(&self) -> f64 {
         self.meter.as_ref().map_or(0.0, |meter| meter.rows() as f64)
     }
 
@@ -135,7 +135,7 @@ impl Operator {
                 taken.rows = plus(taken.rows, flow.rows);
             }
         }
-        let given = self.given();
+        let given = self.rows_out();
         let passes = matches!(self.role, Role::Passes { .. } | Role::Stands) && !stands_alone;
         if passes {
             let rows = self.passed(&taken, is_over);
@@ -156,7 +156,7 @@ impl Operator {
         if self.meter.is_none() {
             return taken.rows;
         }
-        let given = self.given();
+        let given = self.rows_out();
         if is_over {
             return Some(given);
         }
@@ -184,14 +184,14 @@ impl Operator {
                     Some(partitions) => most.map(|most| most / (*partitions as f64).max(1.0).sqrt()),
                     // What was not given yet is in memory, as far as it was read.
                     None => {
-                        let known = self.given() + held_bytes / GROUP_BYTES;
+                        let known = self.rows_out() + held_bytes / GROUP_BYTES;
                         let by_memory = taken.drivers.share().filter(|share| *share > 0.0).map(|share| known / share);
                         least(most, by_memory)
                     }
                 }
             }
             // While the index is asked, nobody knows what it will take.
-            Role::Stands => foreseen.filter(|_| self.given() > 0.0),
+            Role::Stands => foreseen.filter(|_| self.rows_out() > 0.0),
             Role::Passes { .. } => taken.rows,
         }
     }

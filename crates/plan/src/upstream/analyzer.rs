@@ -5,7 +5,7 @@ use super::{Issues, Mend, Phase, Right};
 pub(super) const MENDS: &[Mend] = &[
     Mend {
         phase: Phase::BeforeTypes,
-        names: &["moments_together"],
+        names: &["common_timestamp_type"],
         module: include_str!("../before_types/common_type.rs"),
         issues: Issues::None("date, timestamp, coercion, nanoseconds, out of range"),
         setup: &["CREATE TABLE t (d DATE, m TIMESTAMP) AS VALUES ('9999-12-31', NULL)"],
@@ -37,7 +37,7 @@ pub(super) const MENDS: &[Mend] = &[
     },
     Mend {
         phase: Phase::AfterTypes,
-        names: &["numbers_together"],
+        names: &["common_decimal_type"],
         module: include_str!("../after_types/decimals.rs"),
         issues: Issues::Known(&[14272]),
         setup: &["CREATE TABLE t (p DECIMAL(12, 2)) AS VALUES ('99999.99')"],

@@ -37,7 +37,7 @@ pub(crate) enum Constant {
     Now,
     Known(Time),
     /// So much later.
-    Later(Box<Constant>, Span),
+    Later(Box<Constant>, IntervalParts),
     /// The start of the unit that it lies in.
     Truncated(Box<Constant>, CalendarUnit),
     /// The day that it lies in.
@@ -55,7 +55,7 @@ pub(crate) enum Time {
 
 /// An interval. Months are added first, then days, then time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Span {
+pub(crate) struct IntervalParts {
     months: i64,
     days: i64,
     micros: i64,
@@ -115,15 +115,15 @@ fn constant_of(expr: &Expr, depth: usize) -> Option<Constant> {
 
 /// What is added to a time.
 enum Added {
-    Span(Span),
+    IntervalParts(IntervalParts),
     /// A number beside a date.
     Days(i64),
 }
 
 impl Added {
     fn of(expr: &Expr) -> Option<Added> {
-        if let Some(span) = span_of(expr) {
-            return Some(Added::Span(span));
+        if let Some(span) = interval_of(expr) {
+            return Some(Added::IntervalParts(span));
         }
         let Literal::Number(text) = literal_of(expr)? else { return None };
         // The planner counts more of them in too small a number of nanoseconds.
@@ -132,8 +132,8 @@ impl Added {
 
     fn negated(self) -> Added {
         match self {
-            Added::Span(Span { months, days, micros }) => {
-                Added::Span(Span { months: -months, days: -days, micros: -micros })
+            Added::IntervalParts(IntervalParts { months, days, micros }) => {
+                Added::IntervalParts(IntervalParts { months: -months, days: -days, micros: -micros })
             }
             Added::Days(days) => Added::Days(-days),
         }
@@ -141,8 +141,8 @@ impl Added {
 
     fn to(self, constant: Constant) -> Option<Constant> {
         let span = match self {
-            Added::Span(span) => span,
-            Added::Days(days) => constant.is_day().then_some(Span { months: 0, days, micros: 0 })?,
+            Added::IntervalParts(span) => span,
+            Added::Days(days) => constant.is_day().then_some(IntervalParts { months: 0, days, micros: 0 })?,
         };
         Some(Constant::Later(Box::new(constant), span))
     }
@@ -194,7 +194,9 @@ fn cast(expr: &Expr, to: &SqlType, depth: usize) -> Option<Constant> {
 fn text_as(text: &str, of: &SqlType) -> Option<Constant> {
     let time = match of {
         SqlType::Date => Time::Day(day_of(text)?),
-        SqlType::Timestamp(None, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Time::Moment(moment_of(text)?),
+        SqlType::Timestamp(None, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            Time::Moment(timestamp_of(text)?)
+        }
         SqlType::Timestamp(None, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => {
             is_plain_time(without_zone(text)).then_some(())?;
             Time::Moment(micros_of(text, Some("UTC".into()))?)
@@ -216,7 +218,7 @@ pub(super) fn day_of(text: &str) -> Option<i64> {
 }
 
 /// The moment that a text names without a zone.
-pub(super) fn moment_of(text: &str) -> Option<i64> {
+pub(super) fn timestamp_of(text: &str) -> Option<i64> {
     is_plain_time(text).then(|| micros_of(text, None))?
 }
 
@@ -228,14 +230,14 @@ fn micros_of(text: &str, zone: Option<std::sync::Arc<str>>) -> Option<i64> {
 }
 
 /// An interval that is written out; `None` of parts of microseconds, which are rounded here and there.
-fn span_of(expr: &Expr) -> Option<Span> {
+fn interval_of(expr: &Expr) -> Option<IntervalParts> {
     let text_of = |expr: &Expr| match literal_of(expr)? {
         Literal::Text(text) => Some(text),
         _ => None,
     };
     // What a number without a unit counts depends on how the interval is written.
     let (text, unit) = match expr {
-        Expr::Nested(inner) => return span_of(inner),
+        Expr::Nested(inner) => return interval_of(inner),
         Expr::Interval(Interval {
             value,
             leading_field,
@@ -256,7 +258,7 @@ fn span_of(expr: &Expr) -> Option<Span> {
         _ => return None,
     };
     let span = parse_interval_month_day_nano_config(&text, IntervalParseConfig::new(unit)).ok()?;
-    (span.nanoseconds % 1_000 == 0).then(|| Span {
+    (span.nanoseconds % 1_000 == 0).then(|| IntervalParts {
         months: span.months.into(),
         days: span.days.into(),
         micros: span.nanoseconds / 1_000,
@@ -288,7 +290,7 @@ impl Constant {
     pub(super) fn literal(&self, now: i64) -> Option<Literal> {
         match self.time(now)? {
             Time::Day(days) => text_of_day(days).map(Literal::Date),
-            Time::Moment(micros) => text_of_moment(micros).map(Literal::Time),
+            Time::Moment(micros) => text_of_timestamp(micros).map(Literal::Time),
         }
     }
 
@@ -325,7 +327,7 @@ impl Time {
     }
 
     /// A day stays one if it is moved by whole days (`alluvia_plan::before_types::timestamps`).
-    fn later(self, span: Span) -> Option<Time> {
+    fn later(self, span: IntervalParts) -> Option<Time> {
         let micros = self.micros()?;
         let days = months_later(micros.div_euclid(MICROS_PER_DAY), span.months) + span.days;
         let begins = days.checked_mul(MICROS_PER_DAY)?;
@@ -355,7 +357,7 @@ fn text_of_day(days: i64) -> Option<String> {
 }
 
 /// A moment in microseconds as it is written; `None` of years without four digits.
-pub(super) fn text_of_moment(micros: i64) -> Option<String> {
+pub(super) fn text_of_timestamp(micros: i64) -> Option<String> {
     let day = text_of_day(micros.div_euclid(MICROS_PER_DAY))?;
     let time = micros.rem_euclid(MICROS_PER_DAY);
     let (seconds, fraction) = (time / 1_000_000, time % 1_000_000);

@@ -7,7 +7,7 @@
 //!   wherever a condition begins or ends.
 
 use super::conditions::{filter_of, values_of};
-use super::constants::moment_of;
+use super::constants::timestamp_of;
 use super::statement::{Condition, Literal, Test, Values};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar::{self, MICROS_PER_DAY};
@@ -229,7 +229,7 @@ pub(super) fn ranges(column: &Column, test: &Test) -> Option<Vec<Ends>> {
     // A moment beside dates lies at the start of a day, or between that and the next one's.
     let value = |literal: &Literal| -> Option<(i64, bool)> {
         if let (true, Literal::Time(text)) = (days, literal) {
-            let micros = moment_of(text)?;
+            let micros = timestamp_of(text)?;
             return Some((micros.div_euclid(MICROS_PER_DAY), micros.rem_euclid(MICROS_PER_DAY) == 0));
         }
         let values = values_of(std::slice::from_ref(literal), column, &column.data_type.to_arrow())?;

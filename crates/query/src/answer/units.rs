@@ -5,7 +5,7 @@
 //! `t::date = d` holds from the start of `d` to that of the next day, and `date_trunc('month', t) >= m` from the first month on that does not
 //! begin before `m`: what is cut never lies between the starts of two units.
 
-use super::constants::{day_of, moment_of, text_of_moment};
+use super::constants::{day_of, text_of_timestamp, timestamp_of};
 use super::predicate::{Columns, literal_of};
 use super::statement::{Literal, Test};
 use alluvia_space::CalendarUnit;
@@ -58,7 +58,7 @@ pub(super) fn test_of(cut: Cut, op: Operator, literal: Literal) -> Option<Test> 
         Literal::Parameter(_) | Literal::Computed(_) => return Some(Test::Cut(cut, op, literal)),
         Literal::Text(text) if cut.is_date => day_of(text)?.checked_mul(MICROS_PER_DAY)?,
         Literal::Date(text) => day_of(text)?.checked_mul(MICROS_PER_DAY)?,
-        Literal::Text(text) | Literal::Time(text) => moment_of(text)?,
+        Literal::Text(text) | Literal::Time(text) => timestamp_of(text)?,
         Literal::Typed(value) => micros_of(value)?,
         Literal::Number(_) | Literal::Boolean(_) => return None,
     };
@@ -82,7 +82,7 @@ fn compared(unit: CalendarUnit, op: Operator, micros: i64) -> Option<Test> {
     // The unit that begins at the constant or after it.
     let begins_there = calendar::start_micros(floor, unit) == micros;
     let ceiling = if begins_there { floor } else { next };
-    let start = |units: i64| text_of_moment(calendar::start_micros(units, unit)).map(Literal::Time);
+    let start = |units: i64| text_of_timestamp(calendar::start_micros(units, unit)).map(Literal::Time);
     let from = |units: i64| Some((start(units)?, true));
     let before = |units: i64| Some((start(units)?, false));
     // Of units that no constant names there is none: nothing lies from one start to the same.

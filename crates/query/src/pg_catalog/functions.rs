@@ -33,7 +33,9 @@ pub(crate) fn register(
     admin: &dyn Admin,
     authoriser: &Authoriser,
 ) -> Result<()> {
+    let mut own = Vec::new();
     let mut add = |name: &str, arguments: Vec<DataType>, gives: DataType, work: Work| -> Result<()> {
+        own.push(procedures::Own { name: name.to_owned(), arguments: arguments.clone(), result: gives.clone() });
         let run = move |arguments: &[ColumnarValue]| {
             let arrays = ColumnarValue::values_to_arrays(arguments)?;
             work(&arrays).map(ColumnarValue::Array)
@@ -153,6 +155,7 @@ pub(crate) fn register(
             }),
         )?;
     }
+    procedures::remember(own);
     Ok(())
 }
 

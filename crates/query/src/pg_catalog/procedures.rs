@@ -1,21 +1,25 @@
 //! `pg_proc`: the functions that statements have.
 //!
 //! Invariants:
-//! - A function of the table ([`alluvia_functions::table`]) is listed once for each of its names and overloads.
+//! - A function of the table ([`alluvia_functions::table`]) is listed once for each of its names and overloads,
+//!   and so are the catalog's own.
 //! - A function's number follows from its name, its kind and its arguments, so it is the same in every process.
 //! - Functions that read and write values of the types of `pg_type` are listed, too, though no statement calls them: drivers find out by them
 //!   which types are lists.
 //! - What PostgreSQL has, too, is in `pg_catalog`, as there, and psql's `\df` leaves it out unless it is asked by name; all else is in
 //!   `public`.
 
+use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
 use super::relations::{PG_CATALOG_OID, PUBLIC_OID, ROLE_OID};
 use super::tables::{Row, row};
 use super::{constants, types};
+use alluvia_functions::casts::pg_typeof::type_name;
 use alluvia_functions::table::overloads::{self, Overload};
 use alluvia_functions::table::{self, Built, Function};
+use arrow::datatypes::DataType;
 use datafusion::logical_expr::Volatility;
 use std::collections::HashSet;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 /// Numbers of types that stand for others, and of those that the functions of types take and give.
 const ANY: i64 = 2276;
@@ -44,10 +48,23 @@ struct Procedure {
     shown_result: String,
 }
 
-/// All functions. A table of functions that cannot be built has none: a session that registers it fails and says why.
+static PROCEDURES: OnceLock<Vec<Procedure>> = OnceLock::new();
+
+/// A function of the catalog itself, which reads its statement's snapshot.
+pub(super) struct Own {
+    pub(super) name: String,
+    pub(super) arguments: Vec<DataType>,
+    pub(super) result: DataType,
+}
+
+/// Takes down what functions there are, unless that has been done: the catalog's own are the same for every statement.
+pub(super) fn remember(own: Vec<Own>) {
+    // A session registers the table before, and fails where that cannot be.
+    PROCEDURES.get_or_init(|| of(table::functions().unwrap_or_default(), own));
+}
+
 fn all() -> &'static [Procedure] {
-    static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| of(table::functions().unwrap_or_default()));
-    &PROCEDURES
+    PROCEDURES.get().map_or(&[], Vec::as_slice)
 }
 
 fn by_oid(oid: i64) -> Option<&'static Procedure> {
@@ -75,7 +92,7 @@ pub(super) fn rows() -> Vec<Row> {
         let types: Vec<String> = procedure.arguments.iter().map(i64::to_string).collect();
         row! {
             oid: procedure.oid, proname: procedure.name.as_str(), pronamespace: if procedure.is_ours { PUBLIC_OID } else { PG_CATALOG_OID },
-            proowner: ROLE_OID, prolang: INTERNAL_LANGUAGE, procost: 1, provariadic: if procedure.is_variadic { ANY } else { 0 },
+            proowner: ROLE_OID, prolang: INTERNAL_LANGUAGE, procost: 1, provariadic: procedure.arguments.last().filter(|_| procedure.is_variadic).copied().unwrap_or(0),
             prokind: procedure.kind, provolatile: procedure.volatility, proparallel: "s", pronargs: types.len() as i64,
             prorettype: procedure.result, proargtypes: types.join(" "), prosrc: procedure.name.as_str(),
         }
@@ -87,10 +104,16 @@ fn is_of_postgresql(name: &str) -> bool {
     table::is_in_postgresql(name) || constants::is_function(name)
 }
 
-fn of(functions: &'static [Built]) -> Vec<Procedure> {
+fn of(functions: &'static [Built], own: Vec<Own>) -> Vec<Procedure> {
     let mut all = Vec::new();
     for built in functions {
         add(&mut all, built);
+    }
+    // Some names only casts are given.
+    for own in own.iter().filter(|own| ![PROCEDURE, REGCLASS, REGNAMESPACE].contains(&own.name.as_str())) {
+        let arguments = own.arguments.iter().map(type_name).collect();
+        let overload = Overload { arguments, is_variadic: false, result: type_name(&own.result) };
+        all.push(procedure(&own.name, "f", "s", &overload));
     }
     add_of_types(&mut all);
     // What shares a number by chance gets its own by the order.
@@ -119,24 +142,28 @@ fn add(all: &mut Vec<Procedure>, built: &'static Built) {
     };
     let overloads = overloads::of(built);
     for name in built.names() {
-        for Overload { arguments, is_variadic, result } in &overloads {
-            let arguments: Vec<i64> = arguments.iter().map(|name| oid_of(name)).collect();
-            let result = oid_of(result);
-            let shown: Vec<String> = arguments.iter().map(|oid| types::format(*oid, None)).collect();
-            let variadic = if *is_variadic { "VARIADIC " } else { "" };
-            all.push(Procedure {
-                oid: 0,
-                name: name.to_owned(),
-                is_ours: !is_of_postgresql(name),
-                kind,
-                volatility,
-                is_variadic: *is_variadic,
-                result,
-                shown_arguments: format!("{variadic}{}", shown.join(", ")),
-                shown_result: types::format(result, None),
-                arguments,
-            });
-        }
+        all.extend(overloads.iter().map(|overload| procedure(name, kind, volatility, overload)));
+    }
+}
+
+fn procedure(name: &str, kind: &'static str, volatility: &'static str, overload: &Overload) -> Procedure {
+    let arguments: Vec<i64> = overload.arguments.iter().map(|name| oid_of(name)).collect();
+    let result = oid_of(&overload.result);
+    let mut shown: Vec<String> = arguments.iter().map(|oid| types::format(*oid, None)).collect();
+    if let Some(last) = shown.last_mut().filter(|_| overload.is_variadic) {
+        last.insert_str(0, "VARIADIC ");
+    }
+    Procedure {
+        oid: 0,
+        name: name.to_owned(),
+        is_ours: !is_of_postgresql(name),
+        kind,
+        volatility,
+        is_variadic: overload.is_variadic,
+        result,
+        shown_arguments: shown.join(", "),
+        shown_result: types::format(result, None),
+        arguments,
     }
 }
 
@@ -200,7 +227,11 @@ mod tests {
 
     #[test]
     fn functions_have_their_arguments_and_numbers_of_their_own() {
-        let all = of(table::functions().unwrap());
+        let own = || {
+            let (arguments, result) = (vec![DataType::Int64, DataType::Int64], DataType::Utf8View);
+            vec![Own { name: "format_type".to_owned(), arguments, result }]
+        };
+        let all = of(table::functions().unwrap(), own());
         let shown = |name: &str| -> Vec<(&str, &str, &str)> {
             let of_name = all.iter().filter(|procedure| procedure.name == name);
             of_name.map(|known| (known.kind, known.shown_arguments.as_str(), known.shown_result.as_str())).collect()
@@ -213,9 +244,12 @@ mod tests {
         assert_eq!(numbers.len(), all.len());
         assert!(numbers.iter().all(|oid| (1 << 30..1 << 31).contains(oid)));
         // The same in any process, since tools keep them.
-        let again = of(table::functions().unwrap());
+        let again = of(table::functions().unwrap(), own());
         assert!(all.iter().zip(&again).all(|(one, other)| (one.oid, &one.name) == (other.oid, &other.name)));
         assert!(all.iter().filter(|procedure| procedure.is_ours).count() > 100);
+        assert_eq!(shown("format_type"), [("f", "bigint, bigint", "text")]);
+        assert_eq!(shown("concat_ws").last().map(|shown| shown.1), Some("text, VARIADIC \"any\""));
+        assert!(shown("current_time").iter().all(|(.., result)| *result == "time without time zone"));
         assert_eq!(shown("int4recv"), [("f", "internal", "integer")]);
         assert_eq!(shown("array_recv"), [("f", "internal", "anyarray")]);
     }

@@ -77,6 +77,8 @@ pub(crate) fn by_name(name: &str) -> Option<i64> {
         "character varying" => "varchar",
         "character" => "bpchar",
         "decimal" => "numeric",
+        "time without time zone" => "time",
+        "time with time zone" => "timetz",
         "timestamp without time zone" => "timestamp",
         "timestamp with time zone" => "timestamptz",
         other => other,

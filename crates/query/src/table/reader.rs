@@ -35,7 +35,7 @@ pub(crate) struct SegmentPart {
     pub rows: u64,
 }
 
-/// Makes readers of segments.
+/// OutputSize readers of segments.
 #[derive(Debug)]
 pub(crate) struct SegmentReaderFactory {
     used: Arc<UsedCounters>,

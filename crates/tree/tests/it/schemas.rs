@@ -101,7 +101,7 @@ fn domain(random: &mut Random) -> Domain {
     }
 }
 
-/// Makes a table's columns and its declaration.
+/// OutputSize a table's columns and its declaration.
 struct Maker<'a> {
     random: &'a mut Random,
     columns: Vec<Column>,

@@ -190,7 +190,7 @@ impl Column {
     }
 }
 
-/// Makes columns, levels and the declaration.
+/// OutputSize columns, levels and the declaration.
 struct Maker<'a> {
     random: &'a mut Random,
     columns: Vec<Column>,

@@ -96,7 +96,7 @@ impl Feed {
         if batch.num_rows() == 0 {
             return Ok(None);
         }
-        let given = self.shape.given(&batch)?;
+        let given = self.shape.output(&batch)?;
         let (bytes, kept) = self.shape.held_bytes(&batch, &given);
         self.memory.try_grow(bytes + kept)?;
         self.kept_bytes += kept;

@@ -61,7 +61,7 @@ impl Shape {
     }
 
     /// What goes through the operator: texts that it does not read are empty.
-    pub fn given(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    pub fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         self.with_views(batch.clone(), |view, array, field| match view.is_read {
             true => Ok(Arc::clone(array)),
             false => emptied(array, field),

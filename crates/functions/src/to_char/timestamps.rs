@@ -160,14 +160,14 @@ const CAPITALS: [(&str, What); 4] =
 
 /// A template of moments, times of day and lengths of time.
 #[derive(Debug)]
-pub(super) struct MomentTemplate {
+pub(super) struct TimestampTemplate {
     pieces: Vec<Piece<Pattern>>,
     /// What it is as a form of `strftime`, if it may be one.
     form: Option<String>,
 }
 
-impl MomentTemplate {
-    pub fn parse(template: &str) -> MomentTemplate {
+impl TimestampTemplate {
+    pub fn parse(template: &str) -> TimestampTemplate {
         let (mut pieces, mut rest) = (Vec::new(), template);
         while !rest.is_empty() {
             let (mut is_unfilled, mut is_translated) = (false, false);
@@ -187,7 +187,7 @@ impl MomentTemplate {
             pieces.push(Piece::Key(Pattern { what, case, is_unfilled, is_translated, ordinal }));
             rest = behind;
         }
-        MomentTemplate { pieces, form: template.contains('%').then(|| template.to_owned()) }
+        TimestampTemplate { pieces, form: template.contains('%').then(|| template.to_owned()) }
     }
 
     /// A value as the template says.
@@ -271,13 +271,13 @@ impl What {
 
 impl Pattern {
     fn of(&self, fields: &Fields) -> Result<String> {
-        if fields.is_span() && self.what.is_of_moments() {
+        if fields.is_duration() && self.what.is_of_moments() {
             let error = Error::new(ErrorKind::InvalidValue, "invalid format specification for an interval value");
             return Err(error.with_hint("intervals are not tied to specific calendar dates"));
         }
         let number = |value: i64, width: usize| self.filled(value, width);
         // Years before the first are counted down from it; those of a span are its own.
-        let shown_year = |year: i64| if fields.is_span() || year > 0 { year } else { 1 - year };
+        let shown_year = |year: i64| if fields.is_duration() || year > 0 { year } else { 1 - year };
         Ok(match self.what {
             What::Era { has_points } => {
                 let era = match (fields.year > 0, has_points) {
@@ -299,7 +299,7 @@ impl Pattern {
             }
             What::Century => {
                 let century = match fields.year {
-                    year if fields.is_span() => year / 100,
+                    year if fields.is_duration() => year / 100,
                     year if year > 0 => (year - 1) / 100 + 1,
                     year => year / 100 - 1,
                 };
@@ -448,7 +448,7 @@ mod tests {
 
     /// What a template is made of: patterns with their cases, and what stands for itself.
     fn parsed(template: &str) -> Vec<(Option<(What, Case)>, String)> {
-        let pieces = MomentTemplate::parse(template).pieces.into_iter();
+        let pieces = TimestampTemplate::parse(template).pieces.into_iter();
         let shown = pieces.map(|piece| match piece {
             Piece::Text(text) => (None, text),
             Piece::Key(pattern) => {
