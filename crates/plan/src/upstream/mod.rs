@@ -89,6 +89,11 @@ const NOT_MENDS: &[(Phase, &str, &str)] = &[
     (Phase::AfterTypes, "exact_spreads", "PostgreSQL's: averages of integers are NUMERIC"),
     (Phase::AfterTypes, "bytes_of_literals", "PostgreSQL's: a literal that becomes bytes is read in its formats"),
     (Phase::AfterTypes, "bare_distinct", "takes names away that other rules of ours put on aggregates"),
+    (
+        Phase::Setting,
+        "datafusion.execution.time_zone",
+        "sessions are in UTC, and the table of functions is built for it",
+    ),
 ];
 
 /// All mends.
