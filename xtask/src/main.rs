@@ -133,7 +133,8 @@ fn docs() {
     cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings").run();
 }
 
-/// Writes `docs/FUNCTIONS.md` from the table of functions. The room by itself, since all that it needs is built in a minute.
+/// Writes `docs/FUNCTIONS.md` from the table of functions. By the room alone: what it needs (no planner) is built with
+/// features of its own, which takes some ten minutes the first time, and an edit takes no other room with it.
 fn functions() {
     let test = ["test", "--package", "alluvia-functions", "--lib", "the_document_is_that_of_the_table"];
     cargo(&test).env("ALLUVIA_WRITE_DOCUMENTS", "1").run();
