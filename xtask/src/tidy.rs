@@ -113,6 +113,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "parquet_file",
             "nodes",
             "segment",
+            "visible",
             "estimate",
             "heavy",
             "writer",

@@ -126,7 +126,7 @@ impl Body {
             let entry = catalog.by_id(rows.table).ok_or_else(|| damaged("its table does not exist"))?;
             let schema = entry.storage_schema();
             let batches = rows.batches.iter().map(|(message, data)| decode_batch(message, data, Arc::clone(schema)));
-            Ok(NewRows { table: rows.table, checked_at: rows.checked_at, batches: batches.collect::<Result<_>>()? })
+            Ok(NewRows::insert(rows.table, rows.checked_at, batches.collect::<Result<_>>()?))
         };
         self.rows.iter().map(decode).collect()
     }

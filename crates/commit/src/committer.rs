@@ -58,6 +58,8 @@ pub(crate) struct Sequenced {
     /// To wait for. That of a duplicate is its first copy's: if a rewind takes that back, it takes the acknowledgement with it.
     ticket: Ticket,
     pub(crate) generation: u64,
+    /// Rows that changed nothing.
+    pub(crate) passed_over: u64,
 }
 
 impl Committer {
@@ -123,7 +125,7 @@ impl Committer {
         if durability == Durability::Sync {
             self.finish(sequenced)?;
         }
-        Ok(Committed { version: sequenced.version, duplicate: sequenced.duplicate })
+        Ok(Committed { version: sequenced.version, duplicate: sequenced.duplicate, passed_over: sequenced.passed_over })
     }
 
     /// As [`Committer::submit`] with [`Durability::Sync`], without waiting: `done` is called by a thread that is in
@@ -157,7 +159,7 @@ impl Committer {
             // Refused, or the threads have just stopped.
             done(sequenced.and_then(|batch| {
                 self.finish(batch)?;
-                Ok(Committed { version: batch.version, duplicate: batch.duplicate })
+                Ok(Committed { version: batch.version, duplicate: batch.duplicate, passed_over: batch.passed_over })
             }));
         }
         None
@@ -207,7 +209,7 @@ impl Committer {
             let sequencer = self.sequencer.lock();
             let version = Version(sequencer.next.0 - 1);
             let ticket = self.log.ticket(version);
-            Sequenced { version, duplicate: false, ticket, generation: sequencer.generation }
+            Sequenced { version, duplicate: false, ticket, generation: sequencer.generation, passed_over: 0 }
         };
         self.finish(last)
     }
@@ -260,12 +262,24 @@ impl Committer {
         if let Some(mark) = &prepared.batch.producer
             && let Some(version) = sequencer.duplicate_of(mark)?
         {
-            return Ok(Sequenced { version, duplicate: true, ticket: self.log.ticket(version), generation });
+            return Ok(Sequenced {
+                version,
+                duplicate: true,
+                ticket: self.log.ticket(version),
+                generation,
+                passed_over: 0,
+            });
         }
         let commit_micros = self.views.clock().wall_micros().max(sequencer.commit_micros);
         if let Some(key) = prepared.batch.key {
             if let Some(KeyRecord { version, .. }) = sequencer.keys.get(key, commit_micros) {
-                return Ok(Sequenced { version, duplicate: true, ticket: self.log.ticket(version), generation });
+                return Ok(Sequenced {
+                    version,
+                    duplicate: true,
+                    ticket: self.log.ticket(version),
+                    generation,
+                    passed_over: 0,
+                });
             }
             sequencer.keys.make_room(commit_micros)?;
         }
@@ -295,7 +309,7 @@ impl Committer {
         sequencer.commit_micros = commit_micros;
         sequencer.next = version.next();
         sequencer.pending.push_back(published);
-        Ok(Sequenced { version, duplicate: false, ticket, generation })
+        Ok(Sequenced { version, duplicate: false, ticket, generation, passed_over: 0 })
     }
 
     /// Waits until the batch is durable, and publishes it if nobody has yet.

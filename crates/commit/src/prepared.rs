@@ -113,7 +113,7 @@ struct Run {
 fn runs(rows: Vec<NewRows>, bytes: u64) -> Result<Vec<Run>> {
     let total: u64 = rows.iter().flat_map(|rows| &rows.batches).map(|batch| batch.num_rows() as u64).sum();
     let mut runs = Vec::with_capacity(rows.len());
-    for NewRows { table, checked_at, batches } in rows {
+    for NewRows { table, checked_at, batches, .. } in rows {
         let rows = match batches.as_slice() {
             [] => continue,
             [one] => one.clone(),
@@ -162,7 +162,7 @@ mod tests {
         let text: ArrayRef = Arc::new(StringViewArray::from_iter_values(["a text that no view holds itself"]));
         let shared = take(&text, &UInt32Array::from(vec![0; 1_000]), None).expect("a row that is there");
         let batches = vec![RecordBatch::try_from_iter([("t", shared)]).expect("one column")];
-        let rows = [NewRows { table: TableId(1), checked_at: Version(1), batches }];
+        let rows = [NewRows::insert(TableId(1), Version(1), batches)];
         let hidden = 1_000 * HIDDEN_BYTES;
         assert_eq!(tail_bytes(&rows, 17_000), 1_000 * text.as_string_view().value(0).len() as u64 + hidden);
         assert_eq!(tail_bytes(&rows, 70_000), 70_000 + hidden);

@@ -177,8 +177,8 @@ impl Committer {
             // A duplicate has its first copy's version: what was sequenced before it may have a later one.
             let is_covered = entry.batch.generation == newest.generation && entry.batch.version <= newest.version;
             let result = if is_covered && result.is_ok() { Ok(()) } else { self.finish(entry.batch) };
-            let Sequenced { version, duplicate, .. } = entry.batch;
-            (entry.done)(result.map(|()| Committed { version, duplicate }));
+            let Sequenced { version, duplicate, passed_over, .. } = entry.batch;
+            (entry.done)(result.map(|()| Committed { version, duplicate, passed_over }));
         }
     }
 }

@@ -50,6 +50,7 @@ fn table(id: u32, name: &str, types: &[(&str, DataType)], declared: &str) -> Tab
         name: name.to_owned(),
         dimensions: dimensions::parse(declared, &columns).expect("a good declaration"),
         next_column_id: columns.len() as u32,
+        key: None,
         columns,
         measures: Vec::new(),
         seed: 99,
@@ -102,7 +103,7 @@ fn one(value: i64) -> RecordBatch {
 
 /// The common case: rows and nothing else.
 fn rows_alone() -> NewBatch {
-    let rows = vec![NewRows { table: TableId(4), checked_at: Version(2), batches: vec![one(-7)] }];
+    let rows = vec![NewRows::insert(TableId(4), Version(2), vec![one(-7)])];
     NewBatch { rows, ..NewBatch::default() }
 }
 
@@ -153,12 +154,8 @@ fn everything() -> NewBatch {
         Change::DropTable { id: TableId(5) },
     ];
     let rows = vec![
-        NewRows {
-            table: TableId(3),
-            checked_at: Version(2),
-            batches: vec![values(0), values(5), values(2).slice(1, 2)],
-        },
-        NewRows { table: TableId(6), checked_at: Version(0), batches: vec![one(i64::MIN)] },
+        NewRows::insert(TableId(3), Version(2), vec![values(0), values(5), values(2).slice(1, 2)]),
+        NewRows::insert(TableId(6), Version(0), vec![one(i64::MIN)]),
     ];
     let segment = SegmentMeta {
         id: SegmentId(17),

@@ -22,8 +22,8 @@ pub use manifest::{
 };
 pub use ports::{
     Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals, Read,
-    StageInfo, StagedLoad, StoreInfo, Want,
+    RowChange, StageInfo, StagedLoad, StoreInfo, Want,
 };
-pub use snapshot::{Newer, SegmentRead, Snapshot, TableRead, TailRead};
+pub use snapshot::{Newer, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};
 pub use views::{Cut, Failures, Published, TailRoom, Views};

@@ -2,7 +2,7 @@
 
 use crate::tail::TailRun;
 use alluvia_catalog::{Catalog, Dictionaries, TableEntry};
-use alluvia_tree::Segment;
+use alluvia_tree::SegmentRows;
 use alluvia_types::{Stage, TableId, Version};
 use arrow::record_batch::RecordBatch;
 use std::collections::BTreeMap;
@@ -31,19 +31,15 @@ pub struct TableRead {
     pub entry: Arc<TableEntry>,
     /// Members of the table's levels; `None` before anything was sorted.
     pub dictionaries: Option<Arc<Dictionaries>>,
-    /// Segments that hold rows of the snapshot.
-    pub segments: Vec<SegmentRead>,
-    /// Rows that are in no segment yet, in (version, ordinal) order.
+    /// Segments that hold rows of the snapshot. `through` is set where the segment also holds later rows.
+    pub segments: Vec<SegmentRows>,
+    /// Rows that are in no segment yet and not dead, in (version, ordinal) order.
     pub tail: Vec<TailRead>,
-}
-
-/// One segment in a snapshot.
-#[derive(Clone, Debug)]
-pub struct SegmentRead {
-    /// The segment.
-    pub segment: Arc<Segment>,
-    /// When set, the segment also holds rows above this version: keep only `_version <= through`.
-    pub through: Option<Version>,
+    /// Whether rows are missing in `tail` because they are dead.
+    pub is_tail_cut: bool,
+    /// The newest version of the snapshot at which a row of the table was killed; 0 if none was since the database was
+    /// opened, or the kills are in no segment and no tail any more.
+    pub killed_through: Version,
 }
 
 /// A run of tail rows, already cut to the snapshot.
@@ -68,7 +64,14 @@ impl TailRead {
 }
 
 impl TableRead {
-    /// Rows before any filter, an upper bound where a segment must be cut by version.
+    /// Of no rows.
+    pub fn empty(entry: Arc<TableEntry>) -> TableRead {
+        let killed_through = Version(0);
+        let (segments, tail) = (Vec::new(), Vec::new());
+        TableRead { entry, dictionaries: None, segments, tail, is_tail_cut: false, killed_through }
+    }
+
+    /// Rows before any filter, an upper bound where a segment must be cut by version, or has dead rows.
     pub fn rows_at_most(&self) -> u64 {
         let segments: u64 = self.segments.iter().map(|read| read.segment.meta().rows).sum();
         segments + self.tail.iter().map(|run| run.rows.num_rows() as u64).sum::<u64>()
@@ -84,6 +87,8 @@ pub struct Newer {
     pub floor: Version,
     /// The definition to read by.
     pub entry: Arc<TableEntry>,
-    /// The rows, in (version, ordinal) order.
+    /// The rows, in (version, ordinal) order, those among them that are dead, too.
     pub tail: Vec<TailRead>,
+    /// The newest version at which a row of the table was killed, as of [`TableRead::killed_through`].
+    pub killed_through: Version,
 }

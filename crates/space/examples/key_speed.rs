@@ -107,6 +107,7 @@ fn define(columns: Vec<Column>, declared: &str, curve: Curve) -> TableDef {
         name: "t".into(),
         columns,
         next_column_id,
+        key: None,
         dimensions,
         measures: vec![],
         seed: 1,

@@ -174,6 +174,33 @@ pub enum Curve {
     Z,
 }
 
+/// What becomes of a row whose key is there, where its statement does not say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnConflict {
+    /// Its batch is refused.
+    #[default]
+    Error,
+    /// It is passed over.
+    Nothing,
+    /// It takes the place of the row that is there.
+    Replace,
+}
+
+/// The columns that tell a table's rows apart: at any version no two rows have the same values in all of them, and none
+/// is NULL.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PrimaryKey {
+    /// In the order of the declaration; at least one.
+    pub columns: Vec<ColumnId>,
+    /// Random, one per table: under it keys that do not fit into a code are hashed, so that no client can choose keys
+    /// that meet.
+    pub secret: [u64; 2],
+    /// What becomes of a row whose key is there, where its statement does not say.
+    #[serde(default)]
+    pub on_conflict: OnConflict,
+}
+
 /// Options that `WITH (...)` and `ALTER TABLE SET` take, beside dimensions and measures.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TableOptions {
@@ -197,6 +224,9 @@ pub struct TableDef {
     pub columns: Vec<Column>,
     /// The id the next added column gets.
     pub next_column_id: u32,
+    /// What tells its rows apart; `None` where rows have no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<PrimaryKey>,
     /// The dimensions; empty for a plain table.
     pub dimensions: Vec<Dimension>,
     /// Aggregated columns.

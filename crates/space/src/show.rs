@@ -69,6 +69,7 @@ mod tests {
             name: "sales".into(),
             columns: names.iter().enumerate().map(column).collect(),
             next_column_id: names.len() as u32,
+            key: None,
             dimensions: Vec::new(),
             measures: Vec::new(),
             seed: 0,

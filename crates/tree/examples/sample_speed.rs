@@ -70,7 +70,7 @@ fn main() -> Result<()> {
     let metas = segments(&context, &table, rows, &dir)?;
     let segments: Vec<SegmentRows> = metas
         .into_iter()
-        .map(|meta| Ok(SegmentRows { segment: Segment::open(&context, meta)?, above: None, through: None }))
+        .map(|meta| Ok(SegmentRows { segment: Segment::open(&context, meta)?, above: None, through: None, dead: None }))
         .collect::<Result<_>>()?;
     let measures = [("price", 19), ("quantity", 20), ("wild", 21)];
     let mut times = Times::default();
@@ -425,6 +425,7 @@ fn table() -> TableDef {
         name: "sales".to_owned(),
         columns,
         next_column_id,
+        key: None,
         dimensions,
         measures,
         seed: 1,

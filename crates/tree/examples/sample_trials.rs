@@ -92,7 +92,7 @@ fn try_all(name: &str, rows: Rows, trials: u64, errors: [f64; 3]) -> Result<()> 
     let members = [0, 1].map(|at| 1 + rows.iter().map(|row| if at == 0 { row.0 } else { row.1 }).max().unwrap_or(0));
     let segment = Segment::open(&context, write(&context, &rows, members)?)?;
     let identities = vec![segment.identities(0..segment.meta().rows)?];
-    let segments = [SegmentRows { segment, above: None, through: None }];
+    let segments = [SegmentRows { segment, above: None, through: None, dead: None }];
     let mut random = Random(7);
     let mut some = |level: usize, share: f64| LevelFilter {
         level,
@@ -217,6 +217,7 @@ fn table() -> TableDef {
         name: "trials".to_owned(),
         columns: types.into_iter().enumerate().map(column).collect(),
         next_column_id: 3,
+        key: None,
         dimensions: vec![dimension(0), dimension(1)],
         measures: vec![ColumnId(2)],
         seed: 1,

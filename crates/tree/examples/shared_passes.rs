@@ -31,7 +31,12 @@ fn main() -> Result<()> {
         let chunk = chunk(&table, &mut random);
         let mut writer = SegmentWriter::create(&context, SegmentId(1 + at as u64), &table, Stage::Merged, None)?;
         writer.write(&chunk)?;
-        segments.push(SegmentRows { segment: Segment::open(&context, writer.finish()?)?, above: None, through: None });
+        segments.push(SegmentRows {
+            segment: Segment::open(&context, writer.finish()?)?,
+            above: None,
+            through: None,
+            dead: None,
+        });
     }
     println!("{} rows in {pieces} pieces, {DIMENSIONS} dimensions of a byte, a measure of four", pieces * PIECE_ROWS);
     for (filters, share) in [(1, 50), (3, 50), (3, 10), (6, 70)] {
@@ -145,6 +150,7 @@ fn table() -> TableDef {
         dimensions: dimensions.collect(),
         measures: vec![columns[DIMENSIONS].id],
         next_column_id: columns.len() as u32,
+        key: None,
         columns,
         seed: 1,
         options: TableOptions::default(),

@@ -115,6 +115,7 @@ fn table() -> TableDef {
         name: "sales".to_owned(),
         columns,
         next_column_id,
+        key: None,
         dimensions,
         measures,
         seed: 1,

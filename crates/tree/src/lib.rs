@@ -35,12 +35,12 @@ mod segment;
 mod side;
 mod summary;
 mod verify;
+mod visible;
 mod writer;
 
 pub use answer::{
     Ancestor, Answer, BoxQuery, Boxes, CodeMap, Counters, Cuboid, GroupKeys, GroupSpan, LevelFilter, MeasureTotals,
-    SegmentRows, Selection, TESTS_MAX, TimeRange, Totals, Wanted, WantedMeasure, add_rows, add_rows_with_times, answer,
-    rows_cut,
+    Selection, TESTS_MAX, TimeRange, Totals, Wanted, WantedMeasure, add_rows, add_rows_with_times, answer, rows_cut,
 };
 pub use chunk::{CodedColumn, RowChunk};
 pub use context::{TreeContext, segment_of_file};
@@ -52,4 +52,5 @@ pub use nodes::CodeSet;
 pub use segment::{OrderedChunk, Rung, Segment, SegmentCursor};
 pub use summary::{BlockSummaries, ColumnSummary, FloatSummary, LevelSummary, MeasureSummary};
 pub use verify::Mapping;
+pub use visible::{Dead, DeadRows, SegmentRows};
 pub use writer::{LadderWriter, SegmentWriter};

@@ -19,6 +19,8 @@ pub enum ErrorKind {
     UndefinedColumn,
     /// Several tables have a column of that name.
     AmbiguousColumn,
+    /// Columns that are no key, where a key is needed.
+    NoKey,
     /// No such function.
     UndefinedFunction,
     /// Something else that was named does not exist.
@@ -55,6 +57,8 @@ pub enum ErrorKind {
     TooManyRows,
     /// NULL in a NOT NULL column.
     NotNull,
+    /// A row whose key is there.
+    UniqueViolation,
     /// Types do not fit together.
     DatatypeMismatch,
     /// Understood, and refused by name: not built.
@@ -129,11 +133,12 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 57] = [
+    pub const ALL: [ErrorKind; 59] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
         ErrorKind::AmbiguousColumn,
+        ErrorKind::NoKey,
         ErrorKind::UndefinedFunction,
         ErrorKind::UndefinedObject,
         ErrorKind::UndefinedDatabase,
@@ -152,6 +157,7 @@ impl ErrorKind {
         ErrorKind::InvalidSampleSeed,
         ErrorKind::TooManyRows,
         ErrorKind::NotNull,
+        ErrorKind::UniqueViolation,
         ErrorKind::DatatypeMismatch,
         ErrorKind::NotSupported,
         ErrorKind::InvalidSetting,
@@ -197,6 +203,7 @@ impl ErrorKind {
             UndefinedTable => "42P01",
             UndefinedColumn => "42703",
             AmbiguousColumn => "42702",
+            NoKey => "42P10",
             UndefinedFunction => "42883",
             UndefinedObject => "42704",
             UndefinedDatabase => "3D000",
@@ -215,6 +222,7 @@ impl ErrorKind {
             InvalidSampleSeed => "2202G",
             TooManyRows => "21000",
             NotNull => "23502",
+            UniqueViolation => "23505",
             DatatypeMismatch => "42804",
             NotSupported => "0A000",
             InvalidSetting => "22023",

@@ -22,6 +22,7 @@ fn table(id: u32, name: &str, names: &[&str], declared: &str) -> TableDef {
         id: TableId(id),
         name: name.to_owned(),
         next_column_id: columns.len() as u32,
+        key: None,
         columns,
         dimensions,
         measures,

@@ -130,6 +130,7 @@ fn a_dropped_table_takes_its_grants_with_it_and_no_verifier_is_printed() {
         name: "t".into(),
         columns: Vec::new(),
         next_column_id: 0,
+        key: None,
         dimensions: Vec::new(),
         measures: Vec::new(),
         seed: 1,

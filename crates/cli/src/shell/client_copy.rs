@@ -224,7 +224,7 @@ impl Destination for IntoServer {
             done.await
         });
         let Ingested { version, duplicate, .. } = outcome(ended)?;
-        Ok(version.map(|version| Committed { version: Version(version), duplicate }))
+        Ok(version.map(|version| Committed { version: Version(version), duplicate, passed_over: 0 }))
     }
 
     fn end(&mut self) -> Result<()> {

@@ -66,9 +66,7 @@ fn a_full_level_refuses_new_names_and_nothing_else() {
     assert!(refused.message().contains("level kind."), "{refused}");
     assert!(refused.hint().is_some_and(|hint| hint.contains("id(kind: hash 12)")), "{refused}");
     // What is sent again is no new batch, though its names have no codes yet.
-    let rows = |number: usize| {
-        vec![NewRows { table: TableId(1), checked_at: full.1, batches: vec![rows(&[&name(number, 1_000)])] }]
-    };
+    let rows = |number: usize| vec![NewRows::insert(TableId(1), full.1, vec![rows(&[&name(number, 1_000)])])];
     let producer = |sequence: u64| Some(ProducerMark { name: "p".to_owned(), epoch: 1, sequence });
     let send = |sequence: u64, number: usize| {
         let batch = NewBatch { rows: rows(number), producer: producer(sequence), ..NewBatch::default() };
@@ -117,7 +115,7 @@ fn a_batch_that_does_not_wait_is_given_back_where_a_level_is_near_full() {
     let checked_at = create(&committer, 1);
     committer.set_served(true);
     let few = || {
-        let rows = vec![NewRows { table: TableId(1), checked_at, batches: vec![rows(&["few"])] }];
+        let rows = vec![NewRows::insert(TableId(1), checked_at, vec![rows(&["few"])])];
         committer.submit_then(
             NewBatch { rows, ..NewBatch::default() },
             Box::new(|done: Result<Committed>| assert!(done.is_ok(), "{done:?}")),

@@ -53,6 +53,7 @@ pub fn table(id: u32) -> TableDef {
         dimensions: dimensions::parse("kind", &columns).expect("a good declaration"),
         columns,
         next_column_id: 1,
+        key: None,
         measures: Vec::new(),
         seed: 1,
         options: TableOptions::default(),
@@ -78,6 +79,6 @@ pub fn insert(
     names: &[&str],
     durability: Durability,
 ) -> Result<Committed> {
-    let rows = vec![NewRows { table: TableId(table), checked_at, batches: vec![rows(names)] }];
+    let rows = vec![NewRows::insert(TableId(table), checked_at, vec![rows(names)])];
     committer.submit(NewBatch { rows, ..NewBatch::default() }, durability)
 }

@@ -87,6 +87,7 @@ impl Inferred {
             name: table.to_owned(),
             columns: self.columns.iter().enumerate().map(column).collect(),
             next_column_id: self.columns.len() as u32,
+            key: None,
             dimensions: Vec::new(),
             measures: Vec::new(),
             seed: 0,

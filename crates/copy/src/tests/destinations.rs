@@ -43,7 +43,7 @@ impl Destination for RecordingDestination {
 
     fn commit(&mut self) -> Result<Option<Committed>> {
         self.note("commit");
-        Ok(Some(Committed { version: Version(7), duplicate: false }))
+        Ok(Some(Committed { version: Version(7), duplicate: false, passed_over: 0 }))
     }
 
     fn end(&mut self) -> Result<()> {

@@ -86,7 +86,7 @@ impl Ingest for FakeStore {
         if let Some(mark) = &batch.producer
             && state.producers.contains(mark)
         {
-            return Ok(Committed { version: Version(1), duplicate: true });
+            return Ok(Committed { version: Version(1), duplicate: true, passed_over: 0 });
         }
         let mut batches: Vec<RecordBatch> = batch.rows.iter().flat_map(|rows| rows.batches.clone()).collect();
         if !batch.loads.is_empty() {
@@ -98,7 +98,7 @@ impl Ingest for FakeStore {
         state.producers.extend(batch.producer);
         let rows = batches.iter().flat_map(row_texts).collect();
         state.batches.push(rows);
-        Ok(Committed { version: Version(state.batches.len() as u64), duplicate: false })
+        Ok(Committed { version: Version(state.batches.len() as u64), duplicate: false, passed_over: 0 })
     }
 
     fn begin_load(&self, table: &Arc<TableDef>, _checked_at: Version) -> Result<Box<dyn Load>> {

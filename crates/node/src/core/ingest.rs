@@ -119,6 +119,7 @@ mod tests {
             name: "t".to_owned(),
             columns: vec![column],
             next_column_id: 1,
+            key: None,
             dimensions: Vec::new(),
             measures: Vec::new(),
             seed: 7,

@@ -9,7 +9,7 @@
 use super::bound::{Bound, Now};
 use super::tail::TailRows;
 use super::{Kept, columns, names};
-use alluvia_snapshot::{SegmentRead, TableRead};
+use alluvia_snapshot::TableRead;
 use alluvia_space::TableDef;
 use alluvia_tree::{
     Answer, BoxQuery, Counters, GroupKeys, GroupSpan, SegmentRows, TimeRange, WantedMeasure, add_rows_with_times,
@@ -115,7 +115,7 @@ pub(super) fn add_segments(
 
 /// The segments' rows of a table of a snapshot, those above a version.
 pub(super) fn segment_rows(read: &TableRead, above: Option<Version>) -> Vec<SegmentRows> {
-    let rows = |read: &SegmentRead| SegmentRows { segment: Arc::clone(&read.segment), above, through: read.through };
+    let rows = |rows: &SegmentRows| SegmentRows { above, ..rows.clone() };
     read.segments.iter().map(rows).collect()
 }
 

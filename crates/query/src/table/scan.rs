@@ -28,8 +28,8 @@ use crate::skipping::chosen::Chosen;
 use crate::skipping::{Observer, Parts, Predicate, ScanFilterExec, Spared, Watch};
 use crate::table::prune::prune;
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{SegmentRead, TableRead};
-use alluvia_tree::{BlockSummaries, Segment};
+use alluvia_snapshot::TableRead;
+use alluvia_tree::{BlockSummaries, Segment, SegmentRows};
 use alluvia_types::{Error, Version};
 use alluvia_values::errors::wrap;
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -140,8 +140,8 @@ impl Scan<'_> {
             Some(predicate) => level_codes(&self.entry.def, predicate, self.read.dictionaries.as_deref()),
             None => Vec::new(),
         };
-        let whole: Vec<&SegmentRead> = self.read.segments.iter().filter(|read| read.through.is_none()).collect();
-        let cut: Vec<&SegmentRead> = self.read.segments.iter().filter(|read| read.through.is_some()).collect();
+        let whole: Vec<&SegmentRows> = self.read.segments.iter().filter(|read| read.through.is_none()).collect();
+        let cut: Vec<&SegmentRows> = self.read.segments.iter().filter(|read| read.through.is_some()).collect();
         let mut plans = Vec::with_capacity(3);
         let mut columns = None;
         let mut skipped = Skipped::default();
@@ -207,7 +207,7 @@ impl Scan<'_> {
     }
 
     /// What to read of the segments: of those with a ladder a rung, if one holds all that is drawn.
-    fn pieces(&self, reads: &[&SegmentRead]) -> Vec<Piece> {
+    fn pieces(&self, reads: &[&SegmentRows]) -> Vec<Piece> {
         let has_ladder = |segment: &Segment| !segment.rungs().is_empty();
         let piece = |segment: &Arc<Segment>| {
             let rung = match self.draw.below {

@@ -9,7 +9,7 @@ use crate::table::context::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_plan::rules::configure;
-use alluvia_snapshot::{Admin, BatchInfo, Memo, SegmentRead, Snapshot, StageInfo, StoreInfo, TableRead, TailRead};
+use alluvia_snapshot::{Admin, BatchInfo, Memo, Snapshot, StageInfo, StoreInfo, TableRead, TailRead};
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
 use alluvia_storage::{Cache, Disk, FaultDisk};
 use alluvia_tree::{RowChunk, Segment, SegmentMeta, SegmentWriter, TreeContext};
@@ -47,6 +47,7 @@ pub(crate) fn table(name: &str, columns: &[(&str, DataType)]) -> TableDef {
         id: TableId(1),
         name: name.to_owned(),
         next_column_id: columns.len() as u32,
+        key: None,
         columns,
         dimensions: Vec::new(),
         measures: Vec::new(),
@@ -79,7 +80,7 @@ pub(crate) struct Fixture {
     pub now: TableDef,
     context: TreeContext,
     dictionaries: Arc<Dictionaries>,
-    pub segments: Vec<SegmentRead>,
+    pub segments: Vec<SegmentRows>,
     pub tail: Vec<TailRead>,
     pub pending: Vec<RecordBatch>,
     pub version: Version,
@@ -136,7 +137,7 @@ impl Fixture {
     /// A segment all of whose rows are visible.
     pub(crate) fn add_segment(&mut self, rows: &RecordBatch) {
         let segment = self.segment(rows, &vec![1; rows.num_rows()]);
-        self.segments.push(SegmentRead { segment, through: None });
+        self.segments.push(SegmentRows::all(segment));
     }
 
     /// A segment that also holds rows of a later version.
@@ -146,7 +147,7 @@ impl Fixture {
         let mut versions = vec![1; rows.num_rows()];
         versions.resize(all.num_rows(), self.version.0 + 1);
         let segment = self.segment(&all, &versions);
-        self.segments.push(SegmentRead { segment, through: Some(self.version) });
+        self.segments.push(SegmentRows { through: Some(self.version), ..SegmentRows::all(segment) });
     }
 
     pub(crate) fn add_tail(&mut self, rows: &RecordBatch) {
@@ -173,6 +174,8 @@ impl Fixture {
             dictionaries: Some(Arc::clone(&self.dictionaries)),
             segments: self.segments.clone(),
             tail: self.tail.clone(),
+            is_tail_cut: false,
+            killed_through: Version(0),
         };
         let snapshot = Arc::new(Snapshot {
             version: self.version,

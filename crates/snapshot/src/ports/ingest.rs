@@ -35,8 +35,38 @@ pub struct NewRows {
     /// `TableEntry::changed_at` of the definition that the rows were checked against; refused with `Conflict` when the
     /// table has changed since. Ignored for a table that the same batch creates or alters.
     pub checked_at: Version,
-    /// In the table's storage schema, without the hidden columns.
+    /// In the table's storage schema, without the hidden columns; what [`RowChange`] says of them may differ.
     pub batches: Vec<RecordBatch>,
+    /// What the rows do to those that are there.
+    pub change: RowChange,
+    /// The version of the snapshot that the rows were computed from, if they were: where the key of a row was written
+    /// since, the batch is refused with `Conflict`.
+    pub computed_at: Option<Version>,
+}
+
+/// What rows of a batch do to the rows of their table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RowChange {
+    /// They come. In a table with a key, one whose key is there refuses the batch (`UniqueViolation`).
+    #[default]
+    Insert,
+    /// They come, but for those whose key is there, or was in an earlier row of the batch.
+    InsertNew,
+    /// They come, and the rows that have had their keys go. Of several with one key the last stays.
+    Upsert,
+    /// The rows with these keys go: the batches have the key's columns alone, by storage name, in the key's order. Keys
+    /// that are not there are passed over.
+    Delete,
+    /// These rows go, of a table with or without a key: the batches have `_version` and `_ordinal` alone. Rows that are
+    /// not there any more are passed over.
+    DeleteRows,
+}
+
+impl NewRows {
+    /// Rows that come.
+    pub fn insert(table: TableId, checked_at: Version, batches: Vec<RecordBatch>) -> NewRows {
+        NewRows { table, checked_at, batches, change: RowChange::Insert, computed_at: None }
+    }
 }
 
 /// One atomic batch to commit. DDL is applied before rows.
@@ -61,6 +91,8 @@ pub struct Committed {
     pub version: Version,
     /// Whether the producer had already sent it.
     pub duplicate: bool,
+    /// Rows that changed nothing, as their [`RowChange`] says.
+    pub passed_over: u64,
 }
 
 /// Told what became of a batch, once.

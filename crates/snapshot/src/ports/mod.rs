@@ -21,7 +21,7 @@ mod ingest;
 mod read;
 
 pub use admin::{Admin, BatchInfo, Memo, PublishedTotals, StageInfo, StoreInfo};
-pub use ingest::{Committed, Done, Durability, Ingest, Load, NewBatch, NewRows, StagedLoad};
+pub use ingest::{Committed, Done, Durability, Ingest, Load, NewBatch, NewRows, RowChange, StagedLoad};
 pub use read::{Read, Want};
 
 use std::sync::Arc;

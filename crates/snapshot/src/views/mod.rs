@@ -334,7 +334,7 @@ impl Views {
         let entry = Arc::clone(state.catalog.by_id(table)?);
         let rows = state.tails.get(&table).map(|tail| tail.read(from.max(floor), state.visible));
         let tail = rows.unwrap_or_default().into_iter().map(TailRead::of_run).collect();
-        Some(Newer { through: state.visible, floor, entry, tail })
+        Some(Newer { through: state.visible, floor, entry, tail, killed_through: Version(0) })
     }
 
     /// What a sort cycle starts from.

@@ -3,9 +3,9 @@
 use super::{Attached, State};
 use crate::manifest::TableBase;
 use crate::ports::Want;
-use crate::snapshot::{SegmentRead, TableRead, TailRead};
+use crate::snapshot::{TableRead, TailRead};
 use alluvia_catalog::{Catalog, TableEntry};
-use alluvia_tree::Segment;
+use alluvia_tree::{Segment, SegmentRows};
 use alluvia_types::{Error, ErrorKind, Freshness, Result, Stage, TableId, Version};
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl State {
             let meta = segment.meta();
             if meta.min_version <= version {
                 let through = (meta.max_version > version).then_some(version);
-                segments.push(SegmentRead { segment: Arc::clone(segment), through });
+                segments.push(SegmentRows { through, ..SegmentRows::all(Arc::clone(segment)) });
             }
         };
         let base: Option<&TableBase> = self.base.tables.get(&table);
@@ -116,6 +116,6 @@ impl State {
         {
             tail.extend(rows.read(self.base.through, version).into_iter().map(TailRead::of_run));
         }
-        TableRead { entry: Arc::clone(entry), dictionaries: None, segments, tail }
+        TableRead { segments, tail, ..TableRead::empty(Arc::clone(entry)) }
     }
 }

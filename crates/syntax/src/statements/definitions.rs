@@ -515,7 +515,8 @@ pub fn define(
         ladder: with.ladder.as_deref().map(Ladder::parse).transpose()?.unwrap_or_default(),
     };
     let next_column_id = columns.len() as u32;
-    let def = TableDef { id, name: name.to_owned(), columns, next_column_id, dimensions, measures, seed, options };
+    let def =
+        TableDef { id, name: name.to_owned(), columns, next_column_id, key: None, dimensions, measures, seed, options };
     def.validate()?;
     Ok(def)
 }

@@ -1,13 +1,14 @@
 //! Reading of cut blocks: filters on packed codes, then sums of packed values, into the groups of an answer.
 
 use super::question::BoxQuery;
-use super::segments::{Answer, CutBlock, Versions};
+use super::segments::{Answer, CutBlock};
 use super::totals::Wanted;
 use crate::filter::{self, Mask, PackedTest};
 use crate::layout::BLOCK_ROWS;
 use crate::nodes::{CodeSet, Overlap};
 use crate::packed::{CodeBounds, Encoding, PackedStream, Value, code_at, value_at};
 use crate::segment::{BlockIndex, Segment, values_of};
+use crate::visible::Versions;
 use alluvia_types::{Error, Result};
 use std::sync::Arc;
 

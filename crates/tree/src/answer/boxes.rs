@@ -12,9 +12,10 @@
 //! sample may not: a node that two boxes cut is one stratum, whose rows were drawn once.
 
 use super::question::BoxQuery;
-use super::segments::{Answer, CutBlock, SegmentRows, Versions};
+use super::segments::{Answer, CutBlock};
 use super::walk::{add_covered, all_tests, visible, walk_below};
 use crate::nodes::{FANOUT, Overlap};
+use crate::visible::{SegmentRows, Versions};
 use alluvia_types::Result;
 
 /// Boxes and filters that have a bit each.

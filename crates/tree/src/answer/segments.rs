@@ -7,8 +7,8 @@ use super::question::{BoxQuery, Counters, TESTS_MAX};
 use super::totals::Totals;
 use super::walk::walk;
 use crate::segment::Segment;
-use alluvia_types::{Result, Version};
-use std::sync::Arc;
+use crate::visible::{SegmentRows, Versions};
+use alluvia_types::Result;
 
 /// Blocks below which a second thread costs more than it saves.
 pub(crate) const BLOCKS_PER_THREAD: usize = 64;
@@ -64,48 +64,6 @@ impl Answer {
             }
         }
         self.counters.add(&other.counters);
-    }
-}
-
-/// Rows of a segment: those of the versions above one and through another.
-#[derive(Clone, Debug)]
-pub struct SegmentRows {
-    /// The segment.
-    pub segment: Arc<Segment>,
-    /// Rows of this version and before do not count; `None` if all do.
-    pub above: Option<Version>,
-    /// Rows of later versions do not count; `None` if all do.
-    pub through: Option<Version>,
-}
-
-impl SegmentRows {
-    /// Whether all of the segment's rows count.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.bounds() == Versions::ALL
-    }
-
-    /// The bounds that the segment does not keep by itself.
-    pub(super) fn bounds(&self) -> Versions {
-        let meta = self.segment.meta();
-        Versions {
-            above: self.above.filter(|above| meta.min_version <= *above).map_or(0, |above| above.0),
-            through: self.through.filter(|through| meta.max_version > *through).map_or(u64::MAX, |through| through.0),
-        }
-    }
-}
-
-/// Versions above one and through another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Versions {
-    pub(super) above: u64,
-    pub(super) through: u64,
-}
-
-impl Versions {
-    pub(crate) const ALL: Versions = Versions { above: 0, through: u64::MAX };
-
-    pub(super) fn contains(self, version: u64) -> bool {
-        version > self.above && version <= self.through
     }
 }
 

@@ -1,10 +1,11 @@
 //! The walk of the tree: disjoint, covered and cut nodes; covered nodes are added by their summaries.
 
 use super::question::{BoxQuery, TESTS_MAX};
-use super::segments::{Answer, CutBlock, SegmentRows, Versions};
+use super::segments::{Answer, CutBlock};
 use super::totals::Totals;
 use crate::nodes::{FANOUT, NodeTree, Overlap};
 use crate::segment::{BlockIndex, Segment};
+use crate::visible::{SegmentRows, Versions};
 use alluvia_types::Result;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Decimal256Type, Float64Type, UInt32Type, UInt64Type};

@@ -77,14 +77,12 @@ impl Mask {
     }
 
     /// Whether a row is selected.
-    #[cfg(test)]
     #[inline]
     pub(crate) fn contains(&self, row: usize) -> bool {
         self.words[row / 64] >> (row % 64) & 1 == 1
     }
 
     /// Selects a row.
-    #[cfg(test)]
     #[inline]
     pub(crate) fn insert(&mut self, row: usize) {
         self.words[row / 64] |= 1 << (row % 64);

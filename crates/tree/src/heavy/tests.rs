@@ -49,6 +49,7 @@ fn table() -> TableDef {
         name: "heavy".to_owned(),
         columns: columns.into_iter().enumerate().map(column).collect(),
         next_column_id: 4,
+        key: None,
         dimensions: vec![Dimension { name: "place".to_owned(), levels: vec![level], range: KeyRange::None }],
         measures: (1..4).map(ColumnId).collect(),
         seed: 7,

@@ -13,8 +13,9 @@
 //! looked into, and all of them if that spares enough.
 
 use super::SampleRequest;
-use crate::answer::{Answer, CutNode, SegmentRows};
+use crate::answer::{Answer, CutNode};
 use crate::nodes::FANOUT;
+use crate::visible::SegmentRows;
 use alluvia_types::Result;
 
 /// Nodes that all segments have together at the height that is walked to before any is looked into, at least: so many

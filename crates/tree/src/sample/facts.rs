@@ -6,9 +6,10 @@
 use super::SampleRequest;
 use super::knowns::NodeKnowns;
 use super::possible::Possible;
-use crate::answer::{Answer, BoxQuery, Boxes, CutNode, SegmentRows};
+use crate::answer::{Answer, BoxQuery, Boxes, CutNode};
 use crate::estimate::Known;
 use crate::nodes::{CodeSet, NodeTree};
+use crate::visible::SegmentRows;
 use alluvia_types::Result;
 use std::ops::Range;
 use std::sync::Arc;

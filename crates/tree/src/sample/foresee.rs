@@ -17,10 +17,11 @@
 use super::cost::{Kind, Work};
 use super::facts::Facts;
 use super::glimpse::Reading;
-use super::{Goal, LOOKS, Otherwise, SampleRequest, SegmentRows, draw, possible, strata};
+use super::{Goal, LOOKS, Otherwise, SampleRequest, draw, possible, strata};
 use crate::answer::{Answer, BLOCKS_PER_THREAD};
 use crate::estimate::{Aggregate, Plan};
 use crate::layout::{BLOCK_ROWS, rung_rate};
+use crate::visible::SegmentRows;
 use std::collections::BTreeSet;
 
 /// The expected cost of an estimate, of the exact answer's, up to which it is begun: what is foreseen may be a quarter

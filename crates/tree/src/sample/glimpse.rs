@@ -12,11 +12,12 @@
 use super::cost::{Kind, Work};
 use super::facts::{self, Facts, Found};
 use super::{SampleRequest, possible};
-use crate::answer::{Answer, BoxQuery, Boxes, CutBlock, CutNode, SegmentRows, Wanted};
+use crate::answer::{Answer, BoxQuery, Boxes, CutBlock, CutNode, Wanted};
 use crate::heavy::heavy_rows;
 use crate::nodes::{CodeSet, FANOUT};
 use crate::packed::{CodeBounds, Encoding};
 use crate::segment::{BlockIndex, Segment, values_of};
+use crate::visible::SegmentRows;
 use alluvia_types::Result;
 use std::collections::BTreeSet;
 use std::sync::Arc;

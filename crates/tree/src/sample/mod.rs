@@ -41,10 +41,11 @@ mod rung_sums;
 mod strata;
 mod tally;
 
-use crate::answer::{Answer, BoxQuery, Boxes, CutNode, SegmentRows, can_answer};
+use crate::answer::{Answer, BoxQuery, Boxes, CutNode, can_answer};
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
 use crate::layout::rung_rate;
 use crate::nodes::CodeSet;
+use crate::visible::SegmentRows;
 use alluvia_types::Result;
 pub use descend::STRATA_MIN;
 use descend::walk_all;

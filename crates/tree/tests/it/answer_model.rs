@@ -234,7 +234,7 @@ pub fn data(seed: u64, sizes: &[usize], distinct: u64, nulls: u64) -> Data {
         let segment = Segment::open(&context, writer.finish().expect("finishes")).expect("opens");
         let through = (random.below(2) == 0).then(|| 7 + random.below(10));
         let above = (random.below(3) == 0).then(|| 5 + random.below(8));
-        segments.push(SegmentRows { segment, above: above.map(Version), through: through.map(Version) });
+        segments.push(SegmentRows { segment, above: above.map(Version), through: through.map(Version), dead: None });
         chunks.push((chunk, (above.unwrap_or(0), through.unwrap_or(u64::MAX))));
     }
     Data { table, chunks, segments, dictionaries }

@@ -135,7 +135,7 @@ fn data_in(
         let mut writer = writer.banded();
         writer.write(&banded(&chunk, table.seed)).expect("writes");
         let segment = Segment::open(&context, writer.finish().expect("finishes")).expect("opens");
-        segments.push(SegmentRows { segment, above: None, through: None });
+        segments.push(SegmentRows { segment, above: None, through: None, dead: None });
     }
     let identities =
         segments.iter().map(|rows| rows.segment.identities(0..rows.segment.meta().rows).expect("reads")).collect();

@@ -298,6 +298,7 @@ pub fn schema(random: &mut Random, dimensions: usize) -> Schema {
         id: TableId(1),
         name: "random".to_owned(),
         next_column_id: columns.len() as u32 + 1,
+        key: None,
         dimensions: dimensions::parse(&declaration, &columns).unwrap_or_else(|error| panic!("{declaration}: {error}")),
         columns,
         measures,

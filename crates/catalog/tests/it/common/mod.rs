@@ -68,6 +68,7 @@ pub fn table(paths: &[Vec<DataType>], calendar: bool) -> TableDef {
         id: TableId(7),
         name: "t".into(),
         next_column_id: columns.len() as u32,
+        key: None,
         columns,
         dimensions,
         measures: Vec::new(),

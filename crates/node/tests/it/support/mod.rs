@@ -74,6 +74,7 @@ pub fn table(id: TableId, name: &str) -> TableDef {
         name: name.to_owned(),
         columns,
         next_column_id: 2,
+        key: None,
         dimensions,
         measures: vec![ColumnId(0)],
         seed: 7,
@@ -92,7 +93,7 @@ pub fn rows(values: &[(i64, &str)]) -> RecordBatch {
 /// Rows of a table, bound to its newest definition.
 pub fn new_rows(catalog: &Catalog, table: TableId, batch: RecordBatch) -> NewRows {
     let checked_at = catalog.by_id(table).map_or(Version(0), |entry| entry.changed_at);
-    NewRows { table, checked_at, batches: vec![batch] }
+    NewRows::insert(table, checked_at, vec![batch])
 }
 
 /// Commits a table.

@@ -72,7 +72,7 @@ async fn commit_rows(
                 return Err(Error::new(ErrorKind::Conflict, format!("table '{table}' was changed by another session"))
                     .with_hint("append again"));
             }
-            None => rows.push(NewRows { table: entry.def.id, checked_at: entry.changed_at, batches: bound }),
+            None => rows.push(NewRows::insert(entry.def.id, entry.changed_at, bound)),
         }
     }
     submit(run, NewBatch { rows, producer, ..NewBatch::default() }).await

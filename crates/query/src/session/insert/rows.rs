@@ -52,7 +52,7 @@ pub(crate) async fn write(run: &Arc<Run>, entry: &Arc<TableEntry>, batches: Vec<
             Transaction::Failed(_) => return Err(failed_transaction()),
         }
     }
-    let new_rows = NewRows { table: entry.def.id, checked_at: entry.changed_at, batches };
+    let new_rows = NewRows::insert(entry.def.id, entry.changed_at, batches);
     submit(run, NewBatch { rows: vec![new_rows], ..NewBatch::default() }).await?;
     Ok(inserted(rows as u64))
 }

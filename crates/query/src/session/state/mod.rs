@@ -149,8 +149,7 @@ impl State {
                 snapshot.tables.remove(table);
                 continue;
             };
-            let new =
-                || TableRead { entry: Arc::clone(entry), dictionaries: None, segments: Vec::new(), tail: Vec::new() };
+            let new = || TableRead::empty(Arc::clone(entry));
             snapshot.tables.entry(*table).or_insert_with(new).entry = Arc::clone(entry);
         }
         snapshot.catalog = seen;

@@ -294,7 +294,7 @@ impl OpenTransaction {
     pub(crate) fn into_batch(self) -> Result<(NewBatch, Vec<Definer>)> {
         let new_rows = |(table, pending): (&TableId, &PendingRows)| {
             let checked_at = in_log(pending.entry.changed_at);
-            Ok(NewRows { table: *table, checked_at, batches: pending.fitted()? })
+            Ok(NewRows::insert(*table, checked_at, pending.fitted()?))
         };
         let rows = self.kept().map(new_rows).collect::<Result<_>>()?;
         let (changes, definers) = self.definitions.into_parts();

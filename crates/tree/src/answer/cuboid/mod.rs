@@ -23,10 +23,11 @@ mod visit;
 
 use super::groups::{GroupKeys, GroupSpan};
 use super::question::{BoxQuery, LevelFilter};
-use super::segments::{Answer, SegmentRows, answer_apart};
+use super::segments::{Answer, answer_apart};
 use super::totals::WantedMeasure;
 use crate::nodes::CodeSet;
 use crate::segment::Segment;
+use crate::visible::SegmentRows;
 use alluvia_space::LevelCodes;
 use alluvia_types::Result;
 use arrow::array::ArrayRef;

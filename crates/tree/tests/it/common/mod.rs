@@ -90,6 +90,7 @@ pub fn table(with_dimensions: bool) -> TableDef {
         name: "everything".to_owned(),
         columns,
         next_column_id,
+        key: None,
         dimensions: if with_dimensions { dimensions } else { Vec::new() },
         measures: plain[1..8].to_vec(),
         seed: 42,

@@ -1,0 +1,238 @@
+//! The rows of a segment that were killed, and when.
+//!
+//! A segment never changes. That a row of it was deleted, or replaced by another with its key, is told beside the segment:
+//! the row's number and the version that killed it.
+//!
+//! Invariants:
+//! - A row is killed once (K3): a second kill of the same row changes nothing, and says so.
+//! - A [`Dead`] that a reader holds never changes: who kills rows copies what readers hold (`Arc::make_mut`).
+//! - A reader at version `v` sees the kills of versions `<= v` and no other, so that one `Dead` serves all readers, also
+//!   those of versions that are not durable yet.
+
+use crate::filter::Mask;
+use crate::layout::BLOCK_ROWS;
+use alluvia_types::Version;
+use std::sync::Arc;
+
+/// The kills of one segment.
+#[derive(Clone, Debug, Default)]
+pub struct Dead {
+    /// By block; `None` where no row was killed. Blocks behind the last one that has kills are left out.
+    blocks: Vec<Option<Arc<BlockDead>>>,
+    /// Of all blocks.
+    rows: u64,
+}
+
+/// The kills of one block.
+#[derive(Clone, Debug)]
+struct BlockDead {
+    /// Rows that were killed at whatever version.
+    mask: Mask,
+    /// Version and row of each kill, ascending.
+    kills: Vec<(Version, u16)>,
+}
+
+impl BlockDead {
+    fn kill(&mut self, row: u16, version: Version) -> bool {
+        if self.mask.contains(row.into()) {
+            return false;
+        }
+        self.mask.insert(row.into());
+        // Kills come in the order of versions, but for those that a hand-over brings.
+        let at = self.kills.partition_point(|kill| *kill <= (version, row));
+        self.kills.insert(at, (version, row));
+        true
+    }
+
+    /// Kills of versions through `at`.
+    fn count(&self, at: Version) -> usize {
+        self.kills.partition_point(|(version, _)| *version <= at)
+    }
+}
+
+impl Dead {
+    /// The rows that were killed, each with its version, in whatever order.
+    pub fn new(kills: impl IntoIterator<Item = (u64, Version)>) -> Dead {
+        let mut dead = Dead::default();
+        kills.into_iter().for_each(|(row, version)| {
+            dead.kill(row, version);
+        });
+        dead
+    }
+
+    /// Kills a row; `false` if it was dead already, and stays what it was.
+    pub fn kill(&mut self, row: u64, version: Version) -> bool {
+        let block = (row / BLOCK_ROWS as u64) as usize;
+        if self.blocks.len() <= block {
+            self.blocks.resize(block + 1, None);
+        }
+        let empty = || Arc::new(BlockDead { mask: Mask::none(), kills: Vec::new() });
+        let of_block = self.blocks[block].get_or_insert_with(empty);
+        // Nothing is copied for a row that is dead already.
+        let row = (row % BLOCK_ROWS as u64) as u16;
+        let is_new = !of_block.mask.contains(row.into()) && Arc::make_mut(of_block).kill(row, version);
+        self.rows += u64::from(is_new);
+        is_new
+    }
+
+    /// Takes back the kills of versions above one: their batches were never durable.
+    pub fn take_back(&mut self, above: Version) {
+        for of_block in &mut self.blocks {
+            let Some(block) = of_block else { continue };
+            let kept = block.count(above);
+            if kept == block.kills.len() {
+                continue;
+            }
+            self.rows -= (block.kills.len() - kept) as u64;
+            let block = Arc::make_mut(block);
+            for (_, row) in block.kills.drain(kept..) {
+                block.mask.remove(row.into());
+            }
+            if block.kills.is_empty() {
+                *of_block = None;
+            }
+        }
+    }
+
+    /// When a row was killed.
+    pub fn killed_at(&self, row: u64) -> Option<Version> {
+        let of_block = self.blocks.get((row / BLOCK_ROWS as u64) as usize)?.as_ref()?;
+        let row = (row % BLOCK_ROWS as u64) as u16;
+        if !of_block.mask.contains(row.into()) {
+            return None;
+        }
+        of_block.kills.iter().find(|kill| kill.1 == row).map(|kill| kill.0)
+    }
+
+    /// Rows that were killed at whatever version.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Every kill: row and version, by block, in the order of versions within one.
+    pub fn kills(&self) -> impl Iterator<Item = (u64, Version)> + '_ {
+        let blocks = self.blocks.iter().enumerate().filter_map(|(at, block)| Some((at, block.as_ref()?)));
+        blocks.flat_map(|(at, block)| {
+            let first = (at * BLOCK_ROWS) as u64;
+            block.kills.iter().map(move |&(version, row)| (first + u64::from(row), version))
+        })
+    }
+
+    /// The kills of versions above one and through another.
+    pub fn kills_between(&self, above: Version, through: Version) -> impl Iterator<Item = (u64, Version)> + '_ {
+        let blocks = self.blocks.iter().enumerate().filter_map(|(at, block)| Some((at, block.as_ref()?)));
+        blocks.flat_map(move |(at, block)| {
+            let first = (at * BLOCK_ROWS) as u64;
+            let kills = &block.kills[block.count(above)..block.count(through).max(block.count(above))];
+            kills.iter().map(move |&(version, row)| (first + u64::from(row), version))
+        })
+    }
+}
+
+/// The kills of a segment as a reader at a version sees them.
+#[derive(Clone, Debug)]
+pub struct DeadRows {
+    dead: Arc<Dead>,
+    at: Version,
+}
+
+impl DeadRows {
+    /// The kills through version `at`; `None` if there are none.
+    pub fn new(dead: &Arc<Dead>, at: Version) -> Option<DeadRows> {
+        let any = dead.blocks.iter().flatten().any(|block| block.count(at) > 0);
+        any.then(|| DeadRows { dead: Arc::clone(dead), at })
+    }
+
+    /// How many rows are dead.
+    pub fn count(&self) -> u64 {
+        self.dead.blocks.iter().flatten().map(|block| block.count(self.at) as u64).sum()
+    }
+
+    /// How many rows of a block are dead.
+    pub fn count_in(&self, block: usize) -> usize {
+        self.block(block).map_or(0, |block| block.count(self.at))
+    }
+
+    /// Whether a row, by its number in the segment, is dead.
+    pub fn contains(&self, row: u64) -> bool {
+        let Some(of_block) = self.block((row / BLOCK_ROWS as u64) as usize) else { return false };
+        let row = (row % BLOCK_ROWS as u64) as u16;
+        of_block.mask.contains(row.into())
+            && of_block.kills[..of_block.count(self.at)].iter().any(|&(_, dead)| dead == row)
+    }
+
+    /// Numbers within their block of the dead rows of a block, ascending.
+    pub fn rows_in(&self, block: usize) -> Vec<u16> {
+        match self.mask(block) {
+            Some(mask) => mask.rows().map(|row| row as u16).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// The dead rows of a block; `None` if there are none.
+    pub(crate) fn mask(&self, block: usize) -> Option<Mask> {
+        let of_block = self.block(block)?;
+        let count = of_block.count(self.at);
+        if count == 0 {
+            return None;
+        }
+        let mut mask = of_block.mask.clone();
+        of_block.kills[count..].iter().for_each(|&(_, row)| mask.remove(row.into()));
+        Some(mask)
+    }
+
+    fn block(&self, block: usize) -> Option<&BlockDead> {
+        self.dead.blocks.get(block)?.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// Against the obvious model: a map from rows to the versions that killed them.
+        #[test]
+        fn readers_see_the_kills_through_their_version(
+            kills in prop::collection::vec((0u64..30_000, 1u64..20), 0..200),
+            at in 0u64..22,
+            taken_back in prop::option::of(0u64..22),
+        ) {
+            let (mut dead, mut model) = (Arc::new(Dead::default()), BTreeMap::new());
+            let mut held = Vec::new();
+            for (step, &(row, version)) in kills.iter().enumerate() {
+                if step % 50 == 0 {
+                    held.push((Arc::clone(&dead), model.clone()));
+                }
+                let is_new = Arc::make_mut(&mut dead).kill(row, Version(version));
+                prop_assert_eq!(is_new, !model.contains_key(&row));
+                model.entry(row).or_insert(Version(version));
+            }
+            if let Some(above) = taken_back {
+                Arc::make_mut(&mut dead).take_back(Version(above));
+                model.retain(|_, version| version.0 <= above);
+            }
+            held.push((dead, model));
+            for (dead, model) in &held {
+                prop_assert_eq!(dead.rows(), model.len() as u64);
+                let mut all: Vec<(u64, Version)> = dead.kills().collect();
+                all.sort();
+                prop_assert_eq!(all, model.iter().map(|(&row, &version)| (row, version)).collect::<Vec<_>>());
+                let seen: Vec<u64> = model.iter().filter(|(_, version)| version.0 <= at).map(|(&row, _)| row).collect();
+                let Some(rows) = DeadRows::new(dead, Version(at)) else {
+                    prop_assert!(seen.is_empty());
+                    continue;
+                };
+                prop_assert_eq!(rows.count(), seen.len() as u64);
+                let blocks = 30_000 / BLOCK_ROWS + 1;
+                let found: Vec<u64> = (0..blocks)
+                    .flat_map(|block| rows.rows_in(block).into_iter().map(move |row| (block * BLOCK_ROWS) as u64 + u64::from(row)))
+                    .collect();
+                prop_assert_eq!(&found, &seen);
+                prop_assert!(seen.iter().all(|&row| rows.contains(row) && dead.killed_at(row) == model.get(&row).copied()));
+            }
+        }
+    }
+}
