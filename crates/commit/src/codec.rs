@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! body    := extras:bytes32 tables:u32 table*
-//! extras  := JSON of {changes, loads, producer, key}; empty when all of them are
+//! extras  := JSON of {changes, loads, producer, key, row_changes}; empty when all of them are
 //! table   := table_id:u32 checked_at:u64 batches:u32 batch*
 //! batch   := message:bytes32 data:bytes64        an Arrow IPC record batch, without its schema
 //! bytesN  := length:uN byte*
@@ -10,13 +10,15 @@
 //!
 //! All integers are little-endian. The schema is not repeated in every batch: it is the table's definition as of
 //! `checked_at`, or as the body's own changes leave it, which the log itself (or the manifest) holds. One-row batches are
-//! the common case, and a schema message is ten times their size.
+//! the common case, and a schema message is ten times their size. Rows that say only which rows go have the columns that
+//! their [`RowChange`] says.
 
-use alluvia_catalog::{Catalog, Change};
-use alluvia_snapshot::{BatchKey, NewBatch, NewRows, StagedLoad};
+use alluvia_catalog::{Catalog, Change, TableEntry};
+use alluvia_snapshot::{BatchKey, NewBatch, NewRows, RowChange, StagedLoad};
+use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version};
 use arrow::buffer::Buffer;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::reader::read_record_batch;
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use arrow::ipc::{MetadataVersion, root_as_message};
@@ -44,6 +46,7 @@ pub struct Body {
 struct EncodedRows {
     table: TableId,
     checked_at: Version,
+    change: RowChange,
     batches: Vec<(Vec<u8>, Buffer)>,
 }
 
@@ -57,16 +60,24 @@ struct Extras {
     producer: Option<ProducerMark>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<BatchKey>,
+    /// Of each table of the body; left out where all rows are inserted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    row_changes: Vec<RowChange>,
 }
 
 /// Encodes a batch. Needs no lock and no version.
 pub fn encode(batch: &NewBatch) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(1024);
     let NewBatch { changes, loads, producer, key, .. } = batch;
-    if changes.is_empty() && loads.is_empty() && producer.is_none() && key.is_none() {
+    let mut row_changes: Vec<RowChange> = batch.rows.iter().map(|rows| rows.change).collect();
+    if row_changes.iter().all(|change| *change == RowChange::Insert) {
+        row_changes.clear();
+    }
+    if changes.is_empty() && loads.is_empty() && producer.is_none() && key.is_none() && row_changes.is_empty() {
         put_bytes32(&mut out, &[]);
     } else {
-        let extras = Extras { changes: changes.clone(), loads: loads.clone(), producer: producer.clone(), key: *key };
+        let (changes, loads, producer) = (changes.clone(), loads.clone(), producer.clone());
+        let extras = Extras { changes, loads, producer, key: *key, row_changes };
         let json = serde_json::to_vec(&extras).map_err(|error| Error::internal(format!("batch body: {error}")))?;
         put_bytes32(&mut out, &json);
     }
@@ -101,7 +112,8 @@ pub fn decode(bytes: &[u8]) -> Result<Body> {
         json => serde_json::from_slice(json).map_err(|error| damaged(&format!("its extras: {error}")))?,
     };
     let mut rows = Vec::new();
-    for _ in 0..input.u32()? {
+    for at in 0..input.u32()? {
+        let change = extras.row_changes.get(at as usize).copied().unwrap_or_default();
         let table = TableId(input.u32()?);
         let checked_at = Version(input.u64()?);
         let mut batches = Vec::new();
@@ -110,12 +122,12 @@ pub fn decode(bytes: &[u8]) -> Result<Body> {
             let len = input.u64()?;
             batches.push((message, Buffer::from(input.take(len)?)));
         }
-        rows.push(EncodedRows { table, checked_at, batches });
+        rows.push(EncodedRows { table, checked_at, change, batches });
     }
     if !input.bytes.is_empty() {
         return Err(damaged("bytes are left over at its end"));
     }
-    let Extras { changes, loads, producer, key } = extras;
+    let Extras { changes, loads, producer, key, row_changes: _ } = extras;
     Ok(Body { changes, loads, producer, key, rows })
 }
 
@@ -124,12 +136,30 @@ impl Body {
     pub fn rows(&self, catalog: &Catalog) -> Result<Vec<NewRows>> {
         let decode = |rows: &EncodedRows| {
             let entry = catalog.by_id(rows.table).ok_or_else(|| damaged("its table does not exist"))?;
-            let schema = entry.storage_schema();
-            let batches = rows.batches.iter().map(|(message, data)| decode_batch(message, data, Arc::clone(schema)));
-            Ok(NewRows::insert(rows.table, rows.checked_at, batches.collect::<Result<_>>()?))
+            let schema = schema_of(rows.change, entry)?;
+            let batches = rows.batches.iter().map(|(message, data)| decode_batch(message, data, Arc::clone(&schema)));
+            let batches = batches.collect::<Result<_>>()?;
+            Ok(NewRows { change: rows.change, ..NewRows::insert(rows.table, rows.checked_at, batches) })
         };
         self.rows.iter().map(decode).collect()
     }
+}
+
+/// The columns of rows that ask for something.
+fn schema_of(change: RowChange, entry: &TableEntry) -> Result<SchemaRef> {
+    let fields: Vec<Field> = match change {
+        RowChange::Insert | RowChange::InsertNew | RowChange::Upsert => return Ok(Arc::clone(entry.storage_schema())),
+        RowChange::Delete => {
+            let key = entry.def.key.as_ref().ok_or_else(|| damaged("its table has no key"))?;
+            let columns = key.columns.iter().map(|id| entry.def.column_by_id(*id));
+            let columns = columns.collect::<Option<Vec<_>>>().ok_or_else(|| damaged("a column of its key is gone"))?;
+            columns.into_iter().map(|column| Field::new(&column.storage_name, column.data_type.to_arrow(), false)).collect()
+        }
+        RowChange::DeleteRows => {
+            [VERSION_COLUMN, ORDINAL_COLUMN].map(|name| Field::new(name, DataType::UInt64, false)).to_vec()
+        }
+    };
+    Ok(Arc::new(Schema::new(fields)))
 }
 
 fn decode_batch(message: &[u8], data: &Buffer, schema: SchemaRef) -> Result<RecordBatch> {

@@ -9,18 +9,20 @@
 //! generation does the rewinding for all. Where what is durable cannot be published then, the log stays in its failure: whoever
 //! comes is told why, and tries again.
 
+use crate::changes::{Changes, Effects, concerns_rows};
 use crate::codec::encode;
+use crate::decide::{Decision, Order};
 use crate::keys::Keys;
 use crate::prepared::{Prepared, tail_bytes};
 use crate::waiting::WaitingBatches;
-use alluvia_catalog::{Catalog, Change};
+use alluvia_catalog::Change;
 use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
-    BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, ProducerState, Published, StagedLoad, TailRoom, Views,
+    BatchKey, Committed, Done, Durability, KeyGuard, KeyRecord, NewBatch, Published, StagedLoad, TailRoom, Views,
 };
-use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Sequences, logs and publishes batches.
@@ -39,11 +41,7 @@ pub struct Committer {
 
 #[derive(Debug)]
 struct Sequencer {
-    next: Version,
-    commit_micros: i64,
-    catalog: Arc<Catalog>,
-    producers: BTreeMap<String, ProducerState>,
-    keys: Keys,
+    order: Order,
     /// In the log's buffer or durable, and not yet visible.
     pending: VecDeque<Published>,
     /// How often the log was rewound.
@@ -76,11 +74,7 @@ impl Committer {
         let (visible, catalog, producers) = views.committed();
         assert_eq!(visible, log.durable(), "what is durable is visible before the first batch");
         let sequencer = Sequencer {
-            next: visible.next(),
-            commit_micros: last_commit_micros,
-            catalog,
-            producers,
-            keys: known,
+            order: Order::new(visible, last_commit_micros, catalog, producers, known),
             pending: VecDeque::new(),
             generation: 0,
         };
@@ -105,7 +99,7 @@ impl Committer {
         // First what is visible: its key cannot be dropped any more, and a version that was given out anew is later.
         let visible = self.views.visible();
         let now_micros = self.views.clock().wall_micros();
-        let known = self.sequencer.lock().keys.get(key, now_micros);
+        let known = self.sequencer.lock().order.keyed(key, now_micros);
         known.filter(|record| record.version <= visible)
     }
 
@@ -149,7 +143,11 @@ impl Committer {
                 None => return Some((batch, done)),
             },
         };
-        // As in `submit`, but whoever must not block does not ask a dictionary, which may be at work or in a file.
+        // As in `submit`, but whoever must not block does not ask a dictionary, which may be at work or in a file; nor for the keys of
+        // a table, which may have to be read.
+        if concerns_rows(&batch, &self.views.catalog()) {
+            return Some((batch, done));
+        }
         if self.views.spaces().bounds().is_any_near() {
             return Some((batch, done));
         }
@@ -207,7 +205,7 @@ impl Committer {
     pub fn flush(&self) -> Result<()> {
         let last = {
             let sequencer = self.sequencer.lock();
-            let version = Version(sequencer.next.0 - 1);
+            let version = sequencer.order.last();
             let ticket = self.log.ticket(version);
             Sequenced { version, duplicate: false, ticket, generation: sequencer.generation, passed_over: 0 }
         };
@@ -230,15 +228,26 @@ impl Committer {
         admitted: Result<()>,
         done: Option<&mut Option<Done>>,
     ) -> Result<Sequenced> {
+        let changes = Changes::new(&batch, &self.views.catalog(), &self.views)?;
         let batch = Prepared::new(batch, body.len() as u64, room)?;
-        let mut sequencer = self.sequencer.lock();
+        let mut keys = self.views.keys().lock(&changes.tables());
+        let (mut sequencer, effects) = loop {
+            let made_in = self.views.keys().generation();
+            let effects = changes.resolve(&self.views, &mut keys, made_in);
+            let sequencer = self.sequencer.lock();
+            // What was found in an index is worth nothing once batches were taken back, and that is done under this lock.
+            if self.views.keys().generation() == made_in {
+                break (sequencer, effects);
+            }
+        };
         // That of the failure: by the time it is handled, another may have handled it, and batches of the next one be on their way.
         let generation = sequencer.generation;
-        let sequenced = self.sequence_locked(&mut sequencer, batch, body, admitted);
+        let sequenced = self.sequence_locked(&mut sequencer, batch, body, (admitted, effects), &mut keys);
         if let (Ok(sequenced), Some(done)) = (&sequenced, done) {
             *done = done.take().and_then(|taken| self.waiting.push(*sequenced, taken));
         }
         drop(sequencer);
+        drop(keys);
         if let Err(error) = &sequenced
             && error.kind() == ErrorKind::DiskFull
         {
@@ -256,60 +265,29 @@ impl Committer {
         sequencer: &mut Sequencer,
         prepared: Prepared,
         body: Vec<u8>,
-        admitted: Result<()>,
+        (admitted, effects): (Result<()>, Result<Effects>),
+        keys: &mut [(TableId, KeyGuard)],
     ) -> Result<Sequenced> {
         let generation = sequencer.generation;
-        if let Some(mark) = &prepared.batch.producer
-            && let Some(version) = sequencer.duplicate_of(mark)?
-        {
-            return Ok(Sequenced {
-                version,
-                duplicate: true,
-                ticket: self.log.ticket(version),
-                generation,
-                passed_over: 0,
-            });
-        }
-        let commit_micros = self.views.clock().wall_micros().max(sequencer.commit_micros);
-        if let Some(key) = prepared.batch.key {
-            if let Some(KeyRecord { version, .. }) = sequencer.keys.get(key, commit_micros) {
-                return Ok(Sequenced {
-                    version,
-                    duplicate: true,
-                    ticket: self.log.ticket(version),
-                    generation,
-                    passed_over: 0,
-                });
+        let place = match sequencer.order.decide(prepared.head(), self.views.clock().wall_micros(), admitted)? {
+            Decision::Next(place) => place,
+            Decision::Duplicate(version) => {
+                let ticket = self.log.ticket(version);
+                return Ok(Sequenced { version, duplicate: true, ticket, generation, passed_over: 0 });
             }
-            sequencer.keys.make_room(commit_micros)?;
-        }
-        // After these: what was sent before need not be taken again.
-        admitted?;
-        let version = sequencer.next;
-        let changed = match prepared.batch.changes.as_slice() {
-            [] => None,
-            changes => Some(Arc::new(sequencer.catalog.apply(version, changes)?)),
         };
-        let current = changed.as_ref().unwrap_or(&sequencer.catalog);
-        prepared.check_definitions(current, version)?;
-        let published = prepared.published(version, commit_micros, current, changed.clone())?;
-        let ticket = self.log.append_owned(version, commit_micros, body)?;
+        // After the definitions: by another one the keys would be others.
+        let effects = effects?;
+        let (version, passed_over) = (place.version, effects.passed_over);
+        let published = prepared.published(&place, sequencer.order.catalog(), passed_over)?;
+        let ticket = self.log.append_owned(version, place.commit_micros, body)?;
 
         // From here on the batch is in the log's buffer: nothing may fail.
-        if let Some(changed) = changed {
-            sequencer.catalog = changed;
-        }
-        if let Some(mark) = &published.info.producer {
-            let state = ProducerState { epoch: mark.epoch, sequence: mark.sequence, version };
-            sequencer.producers.insert(mark.name.clone(), state);
-        }
-        if let Some(key) = published.info.key {
-            sequencer.keys.insert(KeyRecord { key, version, commit_micros, rows: published.info.rows });
-        }
-        sequencer.commit_micros = commit_micros;
-        sequencer.next = version.next();
+        self.views.kill(version, effects.apply(version, keys));
+        let info = &published.info;
+        sequencer.order.accept(place, info.producer.as_ref(), info.key, info.rows);
         sequencer.pending.push_back(published);
-        Ok(Sequenced { version, duplicate: false, ticket, generation, passed_over: 0 })
+        Ok(Sequenced { version, duplicate: false, ticket, generation, passed_over })
     }
 
     /// Waits until the batch is durable, and publishes it if nobody has yet.
@@ -366,10 +344,8 @@ impl Committer {
         if self.log.failure().is_none() {
             self.dropped.lock().extend(taken_back.into_iter().flat_map(|batch| batch.loads));
         }
-        sequencer.next = visible.next();
-        sequencer.catalog = catalog;
-        sequencer.producers = producers;
-        sequencer.keys.forget_above(visible);
+        self.views.take_back(visible);
+        sequencer.order.go_back(visible, catalog, producers);
         sequencer.generation += 1;
         Ok(())
     }
@@ -385,36 +361,5 @@ impl Sequencer {
     /// Gives back what was taken last.
     fn put_back(&mut self, batches: Vec<Published>) {
         batches.into_iter().rev().for_each(|batch| self.pending.push_front(batch));
-    }
-
-    /// C3: the version of the batch that a producer has sent before; `None` if it is its next one.
-    fn duplicate_of(&self, mark: &ProducerMark) -> Result<Option<Version>> {
-        let refused = |what: String| Error::new(ErrorKind::Producer, format!("producer '{}': {what}", mark.name));
-        let first_of_epoch = || match mark.sequence {
-            1 => Ok(None),
-            other => Err(refused(format!("epoch {} starts with sequence {other}", mark.epoch))
-                .with_hint("number the batches of an epoch 1, 2, 3, ...")),
-        };
-        let Some(state) = self.producers.get(&mark.name) else {
-            return first_of_epoch();
-        };
-        if mark.epoch < state.epoch {
-            return Err(refused(format!("epoch {} is over, epoch {} has begun", mark.epoch, state.epoch))
-                .with_hint("another process writes under this name; start with a higher epoch to take over"));
-        }
-        if mark.epoch > state.epoch {
-            return first_of_epoch();
-        }
-        if mark.sequence <= state.sequence {
-            return Ok(Some(state.version));
-        }
-        if mark.sequence != state.sequence + 1 {
-            return Err(refused(format!(
-                "sequence {} follows {}, so batches are missing",
-                mark.sequence, state.sequence
-            ))
-            .with_hint(format!("send again from sequence {}", state.sequence + 1)));
-        }
-        Ok(None)
     }
 }

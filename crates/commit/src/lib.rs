@@ -6,12 +6,17 @@
 //! - C3: a producer's batch is applied at most once, also after a restart: its number travels in the log with it.
 //!   So is one with a client's key, for seven days.
 //! - C4: rows are applied by the definition they were checked against, or not at all.
+//! - C5: what a batch does to rows by their keys is decided under the locks of its tables, and has its version under the
+//!   same: so keys are decided in the order of versions, live as when the log is replayed ([`changes`]).
 //!
 //! The room is synchronous and owns no threads: whoever waits longest leads the group commit, or whichever thread of the
 //! caller's serves those that do not wait themselves ([`Committer::serve`]).
 
+mod changes;
 mod codec;
 mod committer;
+mod decide;
+mod index;
 mod keys;
 mod prepared;
 mod replay;

@@ -4,9 +4,10 @@
 //! - Live batches and those of the log are prepared alike, so what is replayed is what was published.
 //! - What costs time by the row is done before there is a version, so outside of the sequencer's lock.
 
+use crate::decide::{Head, Numbered};
 use alluvia_catalog::{Catalog, TableEntry};
-use alluvia_snapshot::{BatchInfo, NewBatch, NewRows, Published, TailRoom};
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_snapshot::{BatchInfo, NewBatch, NewRows, Published, RowChange, TailRoom};
+use alluvia_types::{Error, Result, TableId, Version};
 use arrow::array::{ArrayRef, AsArray, UInt64Array};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Schema};
@@ -20,6 +21,8 @@ pub(crate) struct Prepared {
     /// Without its rows.
     pub(crate) batch: NewBatch,
     runs: Vec<Run>,
+    /// By which definitions rows were checked, also those that only say which go.
+    checked: Vec<(TableId, Version)>,
     tables: Vec<TableId>,
     rows: u64,
     bytes: u64,
@@ -35,28 +38,28 @@ impl Prepared {
             batch.rows.iter().map(|rows| rows.table).chain(batch.loads.iter().map(|load| load.table)).collect();
         tables.sort();
         tables.dedup();
+        let has_rows = |rows: &&NewRows| rows.batches.iter().any(|batch| batch.num_rows() > 0);
+        let checked = batch.rows.iter().filter(has_rows).map(|rows| (rows.table, rows.checked_at));
+        let loads = batch.loads.iter().map(|load| (load.table, load.checked_at));
+        let checked = checked.chain(loads).collect();
         let tail_bytes = tail_bytes(&batch.rows, bytes);
         let runs = runs(std::mem::take(&mut batch.rows), tail_bytes)?;
-        Ok(Prepared { batch, runs, tables, rows: in_log + staged, bytes, room })
+        Ok(Prepared { batch, runs, checked, tables, rows: in_log + staged, bytes, room })
     }
 
-    /// C4.
-    pub(crate) fn check_definitions(&self, catalog: &Catalog, version: Version) -> Result<()> {
-        let loads = self.batch.loads.iter().map(|load| (load.table, load.checked_at));
-        let mut checked = self.runs.iter().map(|run| (run.table, run.checked_at)).chain(loads);
-        checked.try_for_each(|(table, checked_at)| check_definition(catalog, version, table, checked_at))
+    /// What is known of it without its rows.
+    pub(crate) fn head(&self) -> Head<'_> {
+        let NewBatch { changes, producer, key, .. } = &self.batch;
+        Head { changes, producer: producer.as_ref(), key: *key, checked: &self.checked }
     }
 
-    /// What it is once it has its version. `current` has the definitions as of then, `changed` as well if the batch changed them.
-    pub(crate) fn published(
-        self,
-        version: Version,
-        commit_micros: i64,
-        current: &Catalog,
-        changed: Option<Arc<Catalog>>,
-    ) -> Result<Published> {
-        let Prepared { batch, runs, tables, rows, bytes, room } = self;
+    /// What it is at its place. `before` are the definitions before it, `passed_over` of its rows change nothing.
+    pub(crate) fn published(self, place: &Numbered, before: &Arc<Catalog>, passed_over: u64) -> Result<Published> {
+        let Numbered { version, commit_micros, changed } = place.clone();
+        let current = Arc::clone(changed.as_ref().unwrap_or(before));
+        let Prepared { batch, runs, tables, rows, bytes, room, .. } = self;
         let NewBatch { changes, loads, producer, key, .. } = batch;
+        let rows = rows - passed_over;
         let info = BatchInfo { version, commit_micros, rows, tables, changes: changes.len(), bytes, producer, key };
         let versioned = |run: Run| {
             let entry = current.by_id(run.table).ok_or_else(|| Error::internal("a batch has rows of no table"))?;
@@ -85,35 +88,31 @@ pub(crate) fn tail_bytes(rows: &[NewRows], body_bytes: u64) -> u64 {
     body_bytes.max(texts) + HIDDEN_BYTES * count
 }
 
-/// C4.
-fn check_definition(catalog: &Catalog, version: Version, table: TableId, checked_at: Version) -> Result<()> {
-    match catalog.by_id(table) {
-        Some(entry) if entry.changed_at == checked_at || entry.changed_at == version => Ok(()),
-        Some(entry) => Err(Error::new(
-            ErrorKind::Conflict,
-            format!("table '{}' was altered while the batch was under way", entry.def.name),
-        )
-        .with_hint("run the statement again")),
-        None => Err(Error::new(ErrorKind::Conflict, "the table was dropped while the batch was under way")),
-    }
-}
-
 /// A table's rows of one batch as one run, ready for their version.
 #[derive(Debug)]
 struct Run {
     table: TableId,
-    checked_at: Version,
     rows: RecordBatch,
     ordinals: ArrayRef,
     bytes: u64,
 }
 
-/// Joins each table's rows into one run. `bytes` is what all rows count as, shared out by rows. Tables without rows are passed
-/// over.
+/// Joins each table's rows that come into one run, in order. `bytes` is what all rows count as, shared out by rows. Tables
+/// to which no rows come are passed over.
 fn runs(rows: Vec<NewRows>, bytes: u64) -> Result<Vec<Run>> {
     let total: u64 = rows.iter().flat_map(|rows| &rows.batches).map(|batch| batch.num_rows() as u64).sum();
-    let mut runs = Vec::with_capacity(rows.len());
-    for NewRows { table, checked_at, batches, .. } in rows {
+    let mut coming: Vec<(TableId, Vec<RecordBatch>)> = Vec::with_capacity(rows.len());
+    for NewRows { table, batches, change, .. } in rows {
+        if matches!(change, RowChange::Delete | RowChange::DeleteRows) {
+            continue;
+        }
+        match coming.iter_mut().find(|(known, _)| *known == table) {
+            Some((_, known)) => known.extend(batches),
+            None => coming.push((table, batches)),
+        }
+    }
+    let mut runs = Vec::with_capacity(coming.len());
+    for (table, batches) in coming {
         let rows = match batches.as_slice() {
             [] => continue,
             [one] => one.clone(),
@@ -124,7 +123,7 @@ fn runs(rows: Vec<NewRows>, bytes: u64) -> Result<Vec<Run>> {
             continue;
         }
         let ordinals: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..count));
-        runs.push(Run { table, checked_at, rows, ordinals, bytes: bytes * count / total.max(1) });
+        runs.push(Run { table, rows, ordinals, bytes: bytes * count / total.max(1) });
     }
     Ok(runs)
 }

@@ -1,12 +1,14 @@
 //! Replay of log records into published batches, when a database is opened.
 
+use crate::changes::{Changes, Effects};
 use crate::codec::decode;
 use crate::committer::Committer;
+use crate::decide::Numbered;
 use crate::prepared::Prepared;
 use alluvia_catalog::{Catalog, Change};
 use alluvia_log::Record;
-use alluvia_snapshot::{NewBatch, Published, Spaces};
-use alluvia_types::{Result, TableId};
+use alluvia_snapshot::{NewBatch, Published, Spaces, Views};
+use alluvia_types::{Error, ErrorKind, Result, TableId};
 use std::sync::Arc;
 
 /// What a recovered record brings back.
@@ -19,10 +21,15 @@ pub struct Replayed {
     pub highest_created: Option<TableId>,
 }
 
-impl Committer {
-    /// What a recovered record published. `catalog` is the newest definitions before it; what its staged loads need of
-    /// dictionaries is noted in `spaces`.
-    pub fn replay(record: &Record<'_>, catalog: &Arc<Catalog>, spaces: &Spaces) -> Result<Replayed> {
+/// A batch as the log has it.
+struct Recovered {
+    batch: NewBatch,
+    changed: Option<Arc<Catalog>>,
+    highest_created: Option<TableId>,
+}
+
+impl Recovered {
+    fn new(record: &Record<'_>, catalog: &Arc<Catalog>, spaces: &Spaces) -> Result<Recovered> {
         let body = decode(record.body).map_err(|error| error.at(format_args!("version {}", record.version)))?;
         let changed = match body.changes.as_slice() {
             [] => None,
@@ -40,9 +47,47 @@ impl Committer {
         };
         let highest_created = changes.iter().filter_map(created).max();
         let batch = NewBatch { changes, rows, loads, producer: body.producer, key: body.key };
-        let current = changed.as_ref().unwrap_or(catalog);
+        Ok(Recovered { batch, changed, highest_created })
+    }
+
+    fn published(self, record: &Record<'_>, catalog: &Arc<Catalog>, passed_over: u64) -> Result<Replayed> {
+        let Recovered { batch, changed, highest_created } = self;
         let prepared = Prepared::new(batch, record.body.len() as u64, None)?;
-        let published = prepared.published(record.version, record.commit_micros, current, changed.clone())?;
+        let place = Numbered { version: record.version, commit_micros: record.commit_micros, changed };
+        let published = prepared.published(&place, catalog, passed_over)?;
         Ok(Replayed { published, highest_created })
+    }
+}
+
+impl Committer {
+    /// What a recovered record published, after all records before it were. What its staged loads need of dictionaries is
+    /// noted in the spaces of `views`, and the rows that it kills are dead there.
+    pub fn replay(record: &Record<'_>, views: &Views) -> Result<Replayed> {
+        let catalog = views.catalog();
+        let recovered = Recovered::new(record, &catalog, views.spaces())?;
+        let asked = Changes::new(&recovered.batch, &catalog, views)?;
+        let mut keys = views.keys().lock(&asked.tables());
+        let effects = asked.resolve(views, &mut keys, views.keys().generation()).map_err(not_as_it_was)?;
+        let Effects { passed_over, .. } = effects;
+        let replayed = recovered.published(record, &catalog, passed_over)?;
+        views.kill(record.version, effects.apply(record.version, &mut keys));
+        Ok(replayed)
+    }
+
+    /// What a record says by itself, whatever rows were there: its rows, files and definitions. `catalog` is the newest
+    /// definitions before it.
+    pub fn read(record: &Record<'_>, catalog: &Arc<Catalog>, spaces: &Spaces) -> Result<Replayed> {
+        Recovered::new(record, catalog, spaces)?.published(record, catalog, 0)
+    }
+}
+
+/// A batch that was let in is let in again, or something else than it is damaged.
+fn not_as_it_was(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::UniqueViolation | ErrorKind::Conflict | ErrorKind::NoKey | ErrorKind::NotNull => {
+            Error::new(ErrorKind::Corrupt, format!("a batch of the log does not fit to what was before it: {error}"))
+                .with_hint("run `alluvia check` and restore the data directory from a copy")
+        }
+        _ => error,
     }
 }

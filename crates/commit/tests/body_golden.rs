@@ -8,7 +8,7 @@ use alluvia_catalog::rights::{
 };
 use alluvia_catalog::{Catalog, Change, DictionaryMark, alter};
 use alluvia_commit::{decode, encode};
-use alluvia_snapshot::{BatchKey, NewBatch, NewRows, StagedLoad};
+use alluvia_snapshot::{BatchKey, NewBatch, NewRows, RowChange, StagedLoad};
 use alluvia_space::{Column, DataType, KeyRange, TableDef, TableOptions, dimensions};
 use alluvia_storage::{Disk, FileChecks, RealDisk};
 use alluvia_tree::SegmentMeta;
@@ -179,6 +179,7 @@ fn everything() -> NewBatch {
         dictionary: DictionaryMark { bytes: 512, members: vec![6, 0], crc: 0x0bad_cafe },
         ranges: vec![KeyRange::None, KeyRange::Linear { low: 0.0, high: 1e15 }],
         rows: 5,
+        change: RowChange::Insert,
     };
     let producer = Some(ProducerMark { name: "lädt".to_owned(), epoch: 2, sequence: 41 });
     NewBatch { changes, rows, loads: vec![load], producer, key: None }

@@ -18,7 +18,9 @@ pub(crate) const GROUP_HEADER_BYTES: usize = 64;
 pub(crate) const FRAME_HEADER_BYTES: usize = 40;
 
 /// First bytes of every log file; the last two are the format's version.
-const FILE_MAGIC: [u8; 8] = *b"ALLULG01";
+const FILE_MAGIC: [u8; 8] = *b"ALLULG02";
+/// Read, too: the same file. Who writes it knows no batches that change rows which are there, and would take them for others.
+const FILE_MAGIC_OLDER: [u8; 8] = *b"ALLULG01";
 const FILE_MAGIC_FAMILY: usize = 6;
 const GROUP_TAG: [u8; 4] = *b"GRUP";
 const BODY_TAG: [u8; 4] = *b"BODY";
@@ -132,12 +134,12 @@ impl FileHeader {
     }
 
     pub fn decode(bytes: &[u8; FILE_HEADER_BYTES], salt: u64, path: &Path) -> Result<FileHeader, BadFileHeader> {
-        let ours = bytes[..8] == FILE_MAGIC;
+        let ours = bytes[..8] == FILE_MAGIC || bytes[..8] == FILE_MAGIC_OLDER;
         if !ours && bytes[..FILE_MAGIC_FAMILY] == FILE_MAGIC[..FILE_MAGIC_FAMILY] {
             let version = String::from_utf8_lossy(&bytes[FILE_MAGIC_FAMILY..8]).into_owned();
             let error = Error::new(
                 ErrorKind::IncompatibleFormat,
-                format!("{} is a log file of format version {version}, this Alluvia reads 01", path.display()),
+                format!("{} is a log file of format version {version}, this Alluvia reads 01 and 02", path.display()),
             );
             return Err(BadFileHeader::Refused(error.with_hint("open it with the Alluvia that wrote it")));
         }

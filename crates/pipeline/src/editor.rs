@@ -6,15 +6,20 @@
 //! - Segments that an edit brings are in its manifest or go: at once where it certainly failed, else with the next edit that
 //!   succeeds. Until then the manifest on disk may name them (P3).
 
+use crate::handover::{Edited, Handover, Unnoted};
 use crate::pipeline::Pipeline;
 use alluvia_catalog::Catalog;
-use alluvia_snapshot::{Base, Manifest, ProducerState, Spaces};
+use alluvia_snapshot::{Base, KillsFile, Manifest, ProducerState, Spaces, kills};
 use alluvia_storage::NotReplaced;
-use alluvia_tree::Segment;
-use alluvia_types::{Result, TableId, Version};
+use alluvia_tree::{Dead, Segment};
+use alluvia_types::{Result, SegmentId, TableId, Version};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Files of a table's kills past which they are written anew as one.
+const KILLS_FILES_MAX: usize = 16;
 
 /// What a new manifest says beside the files.
 #[derive(Debug, Clone)]
@@ -51,39 +56,65 @@ impl Pipeline {
     /// Runs `edit` on a copy of the newest base, writes the manifest, and installs it (P1). `brought` are the new segments among
     /// what `edit` adds. Segments that `edit` returns are no longer named; they are retired once the manifest is durable (P3). A
     /// sort brings a new checkpoint; a merge keeps the last one.
+    ///
+    /// `handover` says which rows have moved. Where dead rows have moved without notes, nothing is done, and what was brought is
+    /// retired.
     pub(crate) fn edit(
         &self,
         checkpoint: Option<Checkpoint>,
         brought: Vec<Arc<Segment>>,
+        handover: &Handover,
         edit: impl FnOnce(&mut Base) -> Vec<Arc<Segment>>,
-    ) -> Result<()> {
+    ) -> Result<Edited> {
         let mut editing = self.editing.lock();
+        // Until readers are switched no row is killed by a place that it is about to leave.
+        let keys = self.views.keys().lock(&handover.tables());
+        let has_dead = |unnoted: &Unnoted| unnoted.has_dead(&self.views.kills_of(unnoted.table));
+        if handover.unnoted.iter().any(has_dead) {
+            brought.iter().for_each(|segment| segment.retire());
+            return Ok(Edited::Again);
+        }
         let mut base = Base::clone(&self.views.base());
+        let sorted_through = base.through;
         let mut gone = edit(&mut base);
         let is_sort = checkpoint.is_some();
         let checkpoint = checkpoint.unwrap_or_else(|| editing.checkpoint.clone());
         base.through = checkpoint.through;
+        let mut old_kills: Vec<PathBuf> = Vec::new();
         let is_dropped = |table: TableId| checkpoint.catalog.by_id(table).is_none();
-        for (_, table) in base.tables.extract_if(.., |&table, _| is_dropped(table)) {
+        for (id, table) in base.tables.extract_if(.., |&table, _| is_dropped(table)) {
             gone.extend(table.sorted.iter().chain(table.merged()).cloned());
+            old_kills.extend(table.kills.iter().map(|file| kills::path(&self.dir, id, file.number)));
         }
+        let new_kills = match self.write_kills(&mut base, sorted_through, handover, &mut old_kills) {
+            Ok(written) => written,
+            Err(error) => {
+                brought.iter().for_each(|segment| segment.retire());
+                return Err(error);
+            }
+        };
         let manifest = Manifest {
             database: self.database,
             through: checkpoint.through,
             next_segment: self.next_segment.load(Ordering::Relaxed),
             next_table: self.next_table.load(Ordering::Relaxed),
+            next_kills: self.next_kills.load(Ordering::Relaxed),
             catalog: Catalog::clone(&checkpoint.catalog),
             producers: checkpoint.producers.clone(),
             tables: base.tables.iter().map(|(&id, table)| (id, table.files())).collect(),
         };
         if let Err(NotReplaced { error, is_kept }) = manifest.store(self.tree().disk.as_ref(), &self.dir) {
             match is_kept {
-                true => brought.iter().for_each(|segment| segment.retire()),
+                true => {
+                    brought.iter().for_each(|segment| segment.retire());
+                    self.remove_kills(&new_kills);
+                }
                 false => editing.unsure.extend(brought),
             }
             return Err(error);
         }
-        self.views.install(base);
+        self.views.install(base, &handover.moves, keys);
+        self.remove_kills(&old_kills);
         let known = std::mem::replace(&mut editing.checkpoint, checkpoint).catalog;
         gone.append(&mut editing.unsure);
         gone.iter().for_each(|segment| segment.retire());
@@ -94,7 +125,71 @@ impl Pipeline {
             tables.append(&mut editing.written);
         }
         self.forget_tables(&editing.checkpoint.catalog, tables);
-        Ok(())
+        Ok(Edited::Done)
+    }
+
+    /// Writes the kills that no file of the base tells of yet, through the base's version, and names them there. Where a
+    /// table has too many files, all its kills are written anew, and the old files are added to `old`. Returns the files
+    /// that were written; after an error there are none.
+    fn write_kills(
+        &self,
+        base: &mut Base,
+        sorted_through: Version,
+        handover: &Handover,
+        old: &mut Vec<PathBuf>,
+    ) -> Result<Vec<PathBuf>> {
+        let mut written = Vec::new();
+        let through = base.through;
+        for (&table, files) in &mut base.tables {
+            files.dropped += handover.gone(table);
+            let kills = self.views.kills_of(table);
+            let moves = handover.moves.iter().find(|moves| moves.table == table);
+            if kills.is_empty() && moves.is_none() {
+                continue;
+            }
+            let after = moves.map(|moves| moves.kills_after(&kills));
+            let is_folded = files.kills.len() >= KILLS_FILES_MAX;
+            let mut told: Vec<(SegmentId, Vec<(u64, Version)>)> = Vec::new();
+            let segments: BTreeSet<SegmentId> =
+                files.sorted.iter().chain(files.merged()).map(|segment| segment.meta().id).collect();
+            let current: Vec<(SegmentId, &Arc<Dead>)> = match &after {
+                Some(after) => after.iter().map(|(&segment, dead)| (segment, dead)).collect(),
+                None => kills.segments().collect(),
+            };
+            for (segment, dead) in current.into_iter().filter(|(segment, _)| segments.contains(segment)) {
+                // Of a segment that is new all is; of the others what came since the last sort.
+                let is_new = is_folded || kills.of(segment).is_none_or(|known| !Arc::ptr_eq(known, dead));
+                let above = if is_new { Version(0) } else { sorted_through };
+                let mut rows: Vec<(u64, Version)> = dead.kills_between(above, through).collect();
+                if !rows.is_empty() {
+                    rows.sort_unstable();
+                    told.push((segment, rows));
+                }
+            }
+            if is_folded {
+                old.extend(files.kills.drain(..).map(|file| kills::path(&self.dir, table, file.number)));
+            }
+            if told.is_empty() {
+                continue;
+            }
+            let number = self.next_kills.fetch_add(1, Ordering::Relaxed);
+            match kills::write(self.tree().disk.as_ref(), &self.dir, table, number, &told) {
+                Ok(checks) => files.kills.push(KillsFile { number, checks }),
+                Err(error) => {
+                    self.remove_kills(&written);
+                    return Err(error);
+                }
+            }
+            written.push(kills::path(&self.dir, table, number));
+        }
+        Ok(written)
+    }
+
+    /// Removes files that no manifest names. What is left behind goes when the database is next opened.
+    fn remove_kills(&self, files: &[PathBuf]) {
+        for file in files {
+            let _ = self.tree().disk.remove(file);
+        }
     }
 
     /// Notes tables whose dictionaries a sort is about to write.

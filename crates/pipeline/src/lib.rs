@@ -11,6 +11,7 @@
 
 mod chunk;
 mod editor;
+mod handover;
 mod load;
 mod merge;
 mod open;

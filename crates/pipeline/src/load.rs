@@ -10,7 +10,7 @@
 use crate::chunk::{fixed, staged_chunk};
 use crate::pipeline::Pipeline;
 use crate::workers::Answer;
-use alluvia_snapshot::{Load, Space, StagedLoad};
+use alluvia_snapshot::{Load, RowChange, Space, StagedLoad};
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_tree::{LadderWriter, SegmentMeta, SegmentWriter};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, Stage, TableId, Version};
@@ -117,7 +117,8 @@ impl Load for Loader {
         let mut segments = std::mem::take(&mut self.written);
         segments.sort_by_key(|meta| meta.id);
         let rows = segments.iter().map(|meta| meta.rows).sum();
-        Ok(StagedLoad { table: self.def.id, checked_at: self.checked_at, segments, dictionary, ranges, rows })
+        let (table, checked_at, change) = (self.def.id, self.checked_at, RowChange::of(&self.def));
+        Ok(StagedLoad { table, checked_at, segments, dictionary, ranges, rows, change })
     }
 }
 

@@ -5,10 +5,10 @@
 //! marks) and files that nothing names removed.
 
 use alluvia_catalog::Catalog;
-use alluvia_snapshot::{Base, MANIFEST_NAME, Manifest, Partition, Spaces, TableBase, TableFiles};
+use alluvia_snapshot::{Base, MANIFEST_NAME, Manifest, Partition, Spaces, TableBase, TableFiles, kills};
 use alluvia_storage::Disk;
-use alluvia_tree::{Segment, SegmentMeta, TreeContext};
-use alluvia_types::{Error, Result, SegmentId, TableId, Version};
+use alluvia_tree::{Dead, Segment, SegmentMeta, TreeContext};
+use alluvia_types::{Error, ErrorKind, Result, SegmentId, TableId, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub struct Opened {
     pub manifest: Manifest,
     /// Its segments, open.
     pub base: Base,
+    /// The dead rows of segments that have some.
+    pub dead: BTreeMap<TableId, BTreeMap<SegmentId, Arc<Dead>>>,
 }
 
 /// Reads the manifest of `dir`, or makes the first one, with `new_database` as its random number. Notes in `spaces` what
@@ -34,6 +36,7 @@ pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, ne
                 next_segment: 1,
                 next_table: 1,
                 catalog: Catalog::default(),
+                next_kills: 0,
                 producers: BTreeMap::new(),
                 tables: BTreeMap::new(),
             };
@@ -42,11 +45,48 @@ pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, ne
         }
     };
     let mut base = Base { through: manifest.through, tables: BTreeMap::new() };
+    let mut dead = BTreeMap::new();
     for (&table, files) in &manifest.tables {
         spaces.require(table, files.dictionary.as_ref(), files.ranges.as_deref());
-        base.tables.insert(table, open_table(tree, files)?);
+        let opened = open_table(tree, files)?;
+        let of_table = read_kills(disk, dir, table, &opened, manifest.through)?;
+        if !of_table.is_empty() {
+            dead.insert(table, of_table);
+        }
+        base.tables.insert(table, opened);
     }
-    Ok(Opened { manifest, base })
+    Ok(Opened { manifest, base, dead })
+}
+
+/// The dead rows of a table's segments. What files tell of segments that are there no more is passed over.
+fn read_kills(
+    disk: &dyn Disk,
+    dir: &Path,
+    table: TableId,
+    base: &TableBase,
+    through: Version,
+) -> Result<BTreeMap<SegmentId, Arc<Dead>>> {
+    let segments: BTreeMap<SegmentId, u64> =
+        base.sorted.iter().chain(base.merged()).map(|segment| (segment.meta().id, segment.meta().rows)).collect();
+    let mut dead: BTreeMap<SegmentId, Arc<Dead>> = BTreeMap::new();
+    for file in &base.kills {
+        for (segment, mut rows) in kills::read(disk, dir, table, file)? {
+            let Some(&count) = segments.get(&segment) else { continue };
+            rows.sort_unstable_by_key(|&(row, killed)| (killed, row));
+            let of_segment = Arc::make_mut(dead.entry(segment).or_default());
+            for (row, killed) in rows {
+                // K3.
+                if row >= count || killed > through || !of_segment.kill(row, killed) {
+                    let path = kills::path(dir, table, file.number);
+                    let what = format!("row {row} of segment {segment} is killed by version {killed}");
+                    let message = format!("{}: {what}, which has {count} rows or killed it before", path.display());
+                    return Err(Error::new(ErrorKind::Corrupt, message)
+                        .with_hint("the file is damaged; restore the data directory from a copy"));
+                }
+            }
+        }
+    }
+    Ok(dead)
 }
 
 fn open_table(tree: &TreeContext, files: &TableFiles) -> Result<TableBase> {
@@ -61,21 +101,24 @@ fn open_table(tree: &TreeContext, files: &TableFiles) -> Result<TableBase> {
     Ok(TableBase {
         dictionary: files.dictionary.clone(),
         ranges: files.ranges.clone(),
+        kills: files.kills.clone(),
+        dropped: files.dropped,
         sorted: open(&files.sorted)?,
         buffer: open(&files.buffer)?,
         partitions,
     })
 }
 
-/// Removes files that neither the manifest nor the replayed log names: what a crash left half done (P4). Returns ids above
-/// every one seen, so that no name is used again.
+/// Removes files that neither the manifest nor the replayed log names: what a crash left half done (P4). Returns the
+/// highest id of a segment and number of a file of kills, so that no name is used again.
 pub fn remove_orphans(
     disk: &dyn Disk,
     dir: &Path,
     segments_dir: &Path,
     named: &BTreeSet<SegmentId>,
     tables: &BTreeSet<TableId>,
-) -> Result<SegmentId> {
+    kills_named: &BTreeSet<(TableId, u64)>,
+) -> Result<(SegmentId, u64)> {
     let mut highest = named.iter().next_back().map_or(0, |id| id.0);
     let remove = |path: &Path| disk.remove(path).map_err(|error| Error::io(path, "removing", &error));
     let list = |dir: &Path| disk.read_dir(dir).map_err(|error| Error::io(dir, "listing", &error));
@@ -86,11 +129,18 @@ pub fn remove_orphans(
             remove(&segments_dir.join(&entry.name))?;
         }
     }
+    let mut highest_kills = kills_named.iter().map(|(_, number)| *number).max().unwrap_or(0);
     for entry in list(dir)? {
+        if let Some(file) = kills::table_of_file(&entry.name) {
+            highest_kills = highest_kills.max(file.1);
+            if !kills_named.contains(&file) {
+                remove(&dir.join(&entry.name))?;
+            }
+        }
         let orphan = Spaces::table_of_file(&entry.name).is_some_and(|table| !tables.contains(&table));
         if orphan || entry.name == format!("{MANIFEST_NAME}.tmp") {
             remove(&dir.join(&entry.name))?;
         }
     }
-    Ok(SegmentId(highest))
+    Ok((SegmentId(highest), highest_kills))
 }

@@ -25,6 +25,8 @@ pub struct Pipeline {
     /// Shared with the workers, which name what they write.
     pub(crate) next_segment: Arc<AtomicU64>,
     pub(crate) next_table: AtomicU32,
+    /// The number of the next file of kills.
+    pub(crate) next_kills: AtomicU64,
     pub(crate) keys: Mutex<KeyFiles>,
     /// Held while the manifest is computed, written and installed (P1).
     pub(crate) editing: Mutex<Editing>,
@@ -36,7 +38,8 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// A pipeline over views that were opened by this manifest, which is durable. Ids from `next_segment` and `next_table` on are free.
+    /// A pipeline over views that were opened by this manifest, which is durable. Ids from `next_segment`, `next_table` and
+    /// `next_kills` on are free.
     #[allow(clippy::too_many_arguments)] // called once, by the composition root
     pub fn new(
         dir: PathBuf,
@@ -47,6 +50,7 @@ impl Pipeline {
         options: PipelineOptions,
         next_segment: u64,
         next_table: u32,
+        next_kills: u64,
         keys: KeyFiles,
     ) -> Self {
         Pipeline {
@@ -58,6 +62,7 @@ impl Pipeline {
             options,
             next_segment: Arc::new(AtomicU64::new(next_segment)),
             next_table: AtomicU32::new(next_table),
+            next_kills: AtomicU64::new(next_kills),
             keys: Mutex::new(keys),
             editing: Mutex::new(Editing::new(manifest)),
             abandoned: Mutex::default(),

@@ -2,13 +2,14 @@
 
 use crate::chunk::{fixed, pieces, sorted_chunk};
 use crate::editor::Checkpoint;
+use crate::handover::{Edited, Handover, Noted, Unnoted, is_noted, without_dead};
 use crate::pipeline::Pipeline;
 use crate::workers::scatter;
 use alluvia_catalog::DictionaryMark;
-use alluvia_snapshot::{KEYS_KEPT, Space, TableBase};
+use alluvia_snapshot::{Cut, KEYS_KEPT, Moves, Space, TableBase};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_tree::{Segment, SegmentWriter, TreeContext};
-use alluvia_types::{Result, SegmentId, Stage, TableId};
+use alluvia_types::{Error, Result, SegmentId, Stage, TableId};
 use arrow::record_batch::RecordBatch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ struct Piece {
     def: Arc<TableDef>,
     space: Arc<Space>,
     rows: Vec<RecordBatch>,
+    /// Whether the moves of its rows are noted.
+    is_noted: bool,
 }
 
 /// What the manifest says of a table beside its segments.
@@ -33,22 +36,48 @@ impl Pipeline {
     /// anything to do.
     pub fn sort(&self) -> Result<bool> {
         let _one = self.sorting.lock();
-        let cut = self.views.cut();
-        if cut.through == cut.base.through {
-            return Ok(false);
+        let mut notes_all = false;
+        loop {
+            let cut = self.views.cut();
+            if cut.through == cut.base.through {
+                return Ok(false);
+            }
+            match self.sort_cut(cut, notes_all)? {
+                Edited::Done => return Ok(true),
+                Edited::Again => notes_all = true,
+            }
         }
+    }
+
+    fn sort_cut(&self, cut: Cut, notes_all: bool) -> Result<Edited> {
         // Before the manifest: after it the log gives up the batches that have them.
         let oldest_micros = self.views.clock().wall_micros().saturating_sub(KEYS_KEPT.as_micros() as i64);
         self.keys.lock().add(self.tree().disk.as_ref(), &cut.keys, oldest_micros)?;
         let mut spaces: BTreeMap<TableId, Arc<Space>> = BTreeMap::new();
         let mut work = Vec::new();
+        let mut handover = Handover::default();
         for (table, rows) in cut.tails {
             let Some(entry) = cut.catalog.by_id(table) else { continue };
             let space = self.views.spaces().get(&entry.def)?;
+            let kills = cut.kills.get(&table);
+            let is_noted = notes_all || is_noted(&entry.def, kills);
+            let rows = if is_noted {
+                let mut moves = Moves::new(table, cut.through);
+                let (rows, gone) = match kills {
+                    Some(kills) => without_dead(rows, kills.tail(), &cut.askable, cut.through)?,
+                    None => (rows, 0),
+                };
+                moves.add_gone(gone);
+                handover.moves.push(moves);
+                rows
+            } else {
+                handover.unnoted.push(Unnoted { table, segments: Vec::new(), tail_through: cut.through });
+                rows
+            };
             let def = Arc::new(fixed(&entry.def, &space, &rows));
             for rows in pieces(rows, self.options.segment_rows)? {
                 let (def, space) = (Arc::clone(&def), Arc::clone(&space));
-                work.push(Piece { id: self.new_segment(), def, space, rows });
+                work.push(Piece { id: self.new_segment(), def, space, rows, is_noted });
             }
             spaces.insert(table, space);
         }
@@ -62,13 +91,17 @@ impl Pipeline {
                 None => dropped.extend(segments),
             }
         }
-        let written = self.write_pieces(work)?;
+        let (written, noted) = self.write_pieces(work)?;
+        for (table, Noted { segment, from, codes }) in noted {
+            let moves = handover.moves.iter_mut().find(|moves| moves.table == table);
+            moves.ok_or_else(|| Error::internal("rows were noted of no table"))?.add_output(segment, &from, codes);
+        }
         self.note_written(spaces.keys().copied());
         // What is attached stays: the log names it.
         let durable = persist(spaces).inspect_err(|_| written.iter().for_each(|segment| segment.retire()))?;
         let through = cut.through;
         let checkpoint = Checkpoint { through, catalog: cut.catalog, producers: cut.producers };
-        self.edit(Some(checkpoint), written.clone(), |base| {
+        let edited = self.edit(Some(checkpoint), written.clone(), &handover, |base| {
             for Durable { table, mark, ranges } in durable {
                 let base: &mut TableBase = base.tables.entry(table).or_default();
                 (base.dictionary, base.ranges) = (Some(mark), ranges);
@@ -78,21 +111,27 @@ impl Pipeline {
             }
             dropped
         })?;
+        if edited == Edited::Again {
+            return Ok(Edited::Again);
+        }
         // The rows are where they belong: files of the log that stay longer are no failure of the sort, and the next one removes them.
         if let Err(error) = self.log.remove_through(through) {
             tracing::warn!(%error, "files of the log that are not needed could not be removed; it is tried again");
         }
-        Ok(true)
+        Ok(Edited::Done)
     }
 
-    /// Writes all pieces, or leaves none of them.
-    fn write_pieces(&self, work: Vec<Piece>) -> Result<Vec<Arc<Segment>>> {
+    /// Writes all pieces, or leaves none of them; and where the rows of those that are noted were.
+    fn write_pieces(&self, work: Vec<Piece>) -> Result<(Vec<Arc<Segment>>, Vec<(TableId, Noted)>)> {
         let tree = self.tree().clone();
         let results = scatter(self.workers.as_ref(), work, move |piece| write_piece(&tree, &piece));
-        let (mut written, mut failure) = (Vec::with_capacity(results.len()), None);
+        let (mut written, mut all_noted, mut failure) = (Vec::with_capacity(results.len()), Vec::new(), None);
         for result in results {
             match result {
-                Ok(segment) => written.push(segment),
+                Ok((segment, noted)) => {
+                    all_noted.extend(noted.map(|noted| (segment.meta().table, noted)));
+                    written.push(segment);
+                }
                 Err(error) => failure = Some(error),
             }
         }
@@ -100,7 +139,7 @@ impl Pipeline {
             written.iter().for_each(|segment| segment.retire());
             return Err(error);
         }
-        Ok(written)
+        Ok((written, all_noted))
     }
 }
 
@@ -113,9 +152,10 @@ fn persist(spaces: BTreeMap<TableId, Arc<Space>>) -> Result<Vec<Durable>> {
     spaces.into_iter().map(durable).collect()
 }
 
-fn write_piece(tree: &TreeContext, piece: &Piece) -> Result<Arc<Segment>> {
+fn write_piece(tree: &TreeContext, piece: &Piece) -> Result<(Arc<Segment>, Option<Noted>)> {
     let chunk = sorted_chunk(&piece.def, &piece.space, &piece.rows)?;
+    let noted = piece.is_noted.then(|| Noted::of_tail(piece.id, &piece.def, &chunk)).transpose()?;
     let mut writer = SegmentWriter::create(tree, piece.id, &piece.def, Stage::Sorted, None)?;
     writer.write(&chunk)?;
-    Segment::open_written(tree, writer.finish()?)
+    Ok((Segment::open_written(tree, writer.finish()?)?, noted))
 }

@@ -7,8 +7,11 @@
 //! - Readers never block: they pin `Arc`s; files die with the last of them.
 
 mod freshness;
+mod key_tables;
 mod keys;
 mod manifest;
+mod moves;
+mod pins;
 mod ports;
 mod snapshot;
 mod spaces;
@@ -16,14 +19,17 @@ mod tail;
 mod views;
 
 pub use freshness::VisibleTimes;
+pub use key_tables::{KeyGuard, KeyTable, KeyTables};
 pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
 pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };
+pub use moves::{Moved, Moves};
+pub use pins::Pin;
 pub use ports::{
     Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals, Read,
     RowChange, StageInfo, StagedLoad, StoreInfo, Want,
 };
 pub use snapshot::{Newer, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};
-pub use views::{Cut, Failures, Published, TailRoom, Views};
+pub use views::{Cut, Failures, Published, TableKills, TailDead, TailRoom, Views, WholeTable};

@@ -1,5 +1,6 @@
 //! The snapshot of a statement: everything through one version, pinned.
 
+use crate::pins::Pin;
 use crate::tail::TailRun;
 use alluvia_catalog::{Catalog, Dictionaries, TableEntry};
 use alluvia_tree::SegmentRows;
@@ -22,6 +23,8 @@ pub struct Snapshot {
     pub catalog: Arc<Catalog>,
     /// The tables that were asked for.
     pub tables: BTreeMap<TableId, TableRead>,
+    /// Keeps the version readable: as long as this lives, the version can be asked for again.
+    pub pin: Arc<Pin>,
 }
 
 /// One table in a snapshot.

@@ -9,9 +9,10 @@
 //! like the digits of a counter of radix [`FANOUT`]: each row is copied once per digit, at most
 //! log(RUN_ROWS) / log(FANOUT) times, and a reader meets at most FANOUT runs per digit beside the full ones.
 
+use crate::views::TailDead;
 use alluvia_types::Version;
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::concat_batches;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder};
+use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 use std::sync::{Arc, Weak};
@@ -45,6 +46,15 @@ struct End {
 impl TailRun {
     fn last(&self) -> Version {
         self.ends[self.ends.len() - 1].version
+    }
+
+    /// Where a row stands in the run, if it is there.
+    fn place_of(&self, version: Version, ordinal: u64) -> Option<usize> {
+        let batch = self.ends.binary_search_by_key(&version, |end| end.version).ok()?;
+        let first = batch.checked_sub(1).map_or(0, |before| self.ends[before].rows);
+        let rows = self.ends[batch].rows - first;
+        // A run that was cut has whole batches, whose ordinals count from 0.
+        (ordinal < rows as u64).then_some(first + ordinal as usize)
     }
 
     /// The end of what has versions `<= through`.
@@ -133,6 +143,41 @@ impl TailTable {
             }
         }
         slices
+    }
+
+    /// As [`TailTable::read`], without the rows that are dead at `through`; and whether there were such.
+    pub(crate) fn read_live(
+        &self,
+        above: Version,
+        through: Version,
+        dead: &TailDead,
+    ) -> (Vec<(RecordBatch, Arc<TailRun>)>, bool) {
+        let mut slices = self.read(above, through);
+        let mut is_cut = false;
+        for (rows, run) in &mut slices {
+            let (from, to) = (run.end_of(above).rows, run.end_of(through).rows);
+            let of_run = (run.ends[0].version, 0)..=(run.last(), u64::MAX);
+            let mut live: Option<BooleanBufferBuilder> = None;
+            for (&(version, ordinal), &killed) in dead.range(of_run) {
+                let Some(place) = run.place_of(version, ordinal).filter(|place| (from..to).contains(place)) else {
+                    continue;
+                };
+                if killed <= through {
+                    let all = || {
+                        let mut live = BooleanBufferBuilder::new(to - from);
+                        live.append_n(to - from, true);
+                        live
+                    };
+                    live.get_or_insert_with(all).set_bit(place - from, false);
+                }
+            }
+            let Some(mut live) = live else { continue };
+            is_cut = true;
+            let live = BooleanArray::new(live.finish(), None);
+            *rows = filter_record_batch(rows, &live).expect("a mask of a run's rows is as long as the run");
+        }
+        slices.retain(|(rows, _)| rows.num_rows() > 0);
+        (slices, is_cut)
     }
 
     /// The first version above `above` that has rows here.

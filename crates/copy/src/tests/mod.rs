@@ -11,7 +11,7 @@ use crate::progress::{CancelToken, Progress};
 use crate::testing::{row_texts, table};
 use crate::{CopyPlaces, CopyReport, Fetch, IntoStore, Spool};
 use alluvia_catalog::{DictionaryMark, TableEntry};
-use alluvia_snapshot::{BatchKey, Committed, Done, Durability, Ingest, KeyRecord, Load, NewBatch, StagedLoad};
+use alluvia_snapshot::{BatchKey, Committed, Done, Durability, Ingest, KeyRecord, Load, NewBatch, RowChange, StagedLoad};
 use alluvia_space::TableDef;
 use alluvia_syntax::copy::statement::Source;
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version};
@@ -64,7 +64,8 @@ impl Load for FakeLoad {
         }
         drop(state);
         let (table, dictionary) = (self.table, DictionaryMark::default());
-        Ok(StagedLoad { table, checked_at: Version(3), segments: Vec::new(), dictionary, ranges: Vec::new(), rows })
+        let (segments, ranges, change) = (Vec::new(), Vec::new(), RowChange::Insert);
+        Ok(StagedLoad { table, checked_at: Version(3), segments, dictionary, ranges, rows, change })
     }
 }
 

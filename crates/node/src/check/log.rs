@@ -45,7 +45,7 @@ pub(super) fn replay(
     let mut log_rows: BTreeMap<TableId, u64> = BTreeMap::new();
     let read = Log::read(disk, &dir.join(LOG_DIR), manifest.database, manifest.through, &mut |record| {
         let version = record.version;
-        let published = Committer::replay(&record, &catalog, spaces)?.published;
+        let published = Committer::read(&record, &catalog, spaces)?.published;
         batches.check_next(&published);
         for (table, batch, _) in &published.rows {
             *log_rows.entry(*table).or_default() += batch.num_rows() as u64;
@@ -170,7 +170,7 @@ fn wrong_keys(what: String) -> Error {
 mod tests {
     use super::*;
     use alluvia_catalog::DictionaryMark;
-    use alluvia_snapshot::{BatchInfo, StagedLoad};
+    use alluvia_snapshot::{BatchInfo, RowChange, StagedLoad};
     use alluvia_types::ProducerMark;
 
     fn batch(version: u64, commit_micros: i64, mark: Option<(u64, u64)>) -> Published {
@@ -230,6 +230,7 @@ mod tests {
             dictionary: DictionaryMark::default(),
             ranges: Vec::new(),
             rows: 5,
+            change: RowChange::Insert,
         };
         let wrong = wrong_of(&[Published { loads: vec![load], ..batch(4, 0, None) }]);
         assert!(wrong.len() == 1 && wrong[0].contains("version 4 stages 5 rows of table 1"), "{wrong:?}");

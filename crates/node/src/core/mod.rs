@@ -17,10 +17,10 @@ use alluvia_catalog::LevelBounds;
 use alluvia_commit::{Committer, Replayed};
 use alluvia_log::Log;
 use alluvia_pipeline::{Pipeline, Workers, discard, open, remove_orphans};
-use alluvia_snapshot::{KeyFiles, Spaces, Views};
+use alluvia_snapshot::{KeyFiles, Spaces, TableBase, Views};
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::TreeContext;
-use alluvia_types::{Clock, Error, ErrorKind, Result};
+use alluvia_types::{Clock, Error, ErrorKind, Result, TableId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,6 +88,7 @@ impl Core {
             manifest.catalog.clone(),
             manifest.producers.clone(),
             opened.base,
+            opened.dead,
             options.tail_bytes_max(),
         ));
 
@@ -96,7 +97,7 @@ impl Core {
         let log_options = options.log_options(manifest.database, &clock);
         let log = Log::open(Arc::clone(&disk), &log_dir, log_options, manifest.through, &mut |record| {
             commit_micros = record.commit_micros;
-            let Replayed { published, highest_created } = Committer::replay(&record, &views.catalog(), &spaces)?;
+            let Replayed { published, highest_created } = Committer::replay(&record, &views)?;
             // Also those of tables that were dropped since: keys and files outlive them, and know them by their ids.
             next_table = next_table.max(highest_created.map_or(0, |table| table.0 + 1));
             views.publish(&mut vec![published], true)
@@ -106,8 +107,14 @@ impl Core {
         let named = views.named_segments();
         let named = named.iter().flat_map(|segment| segment.meta().with_rungs()).map(|meta| meta.id).collect();
         let mut next_segment = manifest.next_segment;
-        let highest = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &spaces.required())?;
+        let files = |(&table, base): (&TableId, &TableBase)| {
+            base.kills.iter().map(|file| (table, file.number)).collect::<Vec<_>>()
+        };
+        let kills = views.base().tables.iter().flat_map(files).collect();
+        let tables = spaces.required();
+        let (highest, highest_kills) = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &tables, &kills)?;
         next_segment = next_segment.max(highest.0 + 1);
+        let next_kills = manifest.next_kills.max(highest_kills + 1);
         let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir)?;
         let pipeline = Arc::new(Pipeline::new(
             dir.into(),
@@ -118,6 +125,7 @@ impl Core {
             options.pipeline_options(),
             next_segment,
             next_table,
+            next_kills,
             key_files,
         ));
         let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.batch_bytes_max(), keys);

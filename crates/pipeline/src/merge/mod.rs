@@ -2,24 +2,25 @@
 //!
 //! Invariants:
 //! - M1: a merge reads whole segments of the sorted stage and the buffer, but only whole *runs* of a partition; each row of
-//!   its inputs is in exactly one of its outputs (P2).
+//!   its inputs is in exactly one of its outputs, or was dead for everybody (P2).
 //! - M2: outputs of one partition are independent of those of another, so workers make them in parallel.
 //! - M3: the manifest changes once, at the end; a merge whose table was dropped meanwhile leaves nothing behind.
 
 mod plan;
 mod stream;
 
+use crate::handover::{Edited, Handover, Unnoted, is_noted};
 use crate::pipeline::Pipeline;
 use crate::workers::scatter;
-use alluvia_snapshot::{Partition, Space, TableBase};
+use alluvia_snapshot::{Moves, Partition, Space, TableBase};
 use alluvia_space::TableDef;
 use alluvia_tree::{Segment, TreeContext};
-use alluvia_types::{Result, SegmentId, TableId};
+use alluvia_types::{Result, SegmentId, TableId, Version};
 use plan::{MergePlan, Output, plan};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use stream::merge_runs;
+use stream::{DeadInputs, Merged, merge_runs};
 
 /// One output of a merge, as a worker makes it.
 struct Task {
@@ -33,19 +34,35 @@ impl Pipeline {
     /// Merges one table's sorted segments, if it has any. Returns whether it had.
     pub fn merge(&self, table: TableId) -> Result<bool> {
         let _one = self.merging.lock();
+        let mut notes_all = false;
+        loop {
+            match self.merge_once(table, notes_all)? {
+                None => return Ok(false),
+                Some(Edited::Done) => return Ok(true),
+                Some(Edited::Again) => notes_all = true,
+            }
+        }
+    }
+
+    /// `None` if there is nothing to merge.
+    fn merge_once(&self, table: TableId, notes_all: bool) -> Result<Option<Edited>> {
+        // In this order: what is dead for everybody by then is dead in the base, or comes to be killed there.
+        let horizon = self.views.horizon();
         let base = self.views.base();
+        let kills = self.views.kills_of(table);
         let (Some(files), Some(entry)) = (base.tables.get(&table), self.views.catalog().by_id(table).cloned()) else {
-            return Ok(false);
+            return Ok(None);
         };
         if files.sorted.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         let space = self.views.spaces().get(&entry.def)?;
         let def = Arc::new(crate::chunk::fixed(&entry.def, &space, &[]));
         let plan = plan(&def, files, &self.options)?;
-        let outputs = self.write_outputs(&plan, &def, &space)?;
-        self.replace(table, &plan, outputs)?;
-        Ok(true)
+        let is_noted = notes_all || is_noted(&def, Some(&kills));
+        let dead = is_noted.then(|| Arc::new(DeadInputs { kills, horizon }));
+        let outputs = self.write_outputs(&plan, &def, &space, dead)?;
+        self.replace(table, &plan, outputs, is_noted).map(Some)
     }
 
     /// Tables with sorted segments that are worth merging now: many of them, or `hurry`.
@@ -63,7 +80,8 @@ impl Pipeline {
         plan: &MergePlan,
         def: &Arc<TableDef>,
         space: &Arc<Space>,
-    ) -> Result<Vec<(usize, Arc<Segment>)>> {
+        dead: Option<Arc<DeadInputs>>,
+    ) -> Result<Vec<(usize, Merged)>> {
         let task = |(at, output): (usize, &Output)| Task {
             at,
             output: output.clone(),
@@ -76,7 +94,8 @@ impl Pipeline {
         let results = scatter(self.workers.as_ref(), tasks, move |task| {
             let runs = &task.output.runs;
             let new_id = || SegmentId(ids.fetch_add(1, Ordering::Relaxed));
-            merge_runs(&tree, new_id, &task.def, &task.space, runs, &options).map(|segment| (task.at, segment))
+            let merged = merge_runs(&tree, new_id, &task.def, &task.space, runs, &options, dead.as_deref());
+            merged.map(|merged| (task.at, merged))
         });
         let failed = results.iter().any(Result::is_err);
         let mut outputs = Vec::with_capacity(results.len());
@@ -84,7 +103,7 @@ impl Pipeline {
         for result in results {
             match result {
                 Ok(output) if !failed => outputs.push(output),
-                Ok((_, segment)) => segment.retire(),
+                Ok((_, merged)) => merged.segment.iter().for_each(|segment| segment.retire()),
                 Err(error) => failure = Some(error),
             }
         }
@@ -92,13 +111,43 @@ impl Pipeline {
     }
 
     /// M3: swaps inputs for outputs.
-    fn replace(&self, table: TableId, plan: &MergePlan, outputs: Vec<(usize, Arc<Segment>)>) -> Result<()> {
+    fn replace(
+        &self,
+        table: TableId,
+        plan: &MergePlan,
+        merged: Vec<(usize, Merged)>,
+        is_noted: bool,
+    ) -> Result<Edited> {
         let rows = |segments: &mut dyn Iterator<Item = &Arc<Segment>>| segments.map(|s| s.meta().rows).sum::<u64>();
         let taken = rows(&mut plan.consumed.iter());
+        let gone: u64 = merged.iter().map(|(_, merged)| merged.gone).sum();
+        let mut handover = Handover::default();
+        let promoted: BTreeSet<SegmentId> = plan.promoted.iter().map(|segment| segment.meta().id).collect();
+        let inputs = plan.consumed.iter().map(|segment| segment.meta()).filter(|meta| !promoted.contains(&meta.id));
+        let mut moves = Moves::new(table, Version(0));
+        match is_noted {
+            true => inputs.for_each(|meta| moves.add_input(meta.id, meta.rows)),
+            false => handover.unnoted.push(Unnoted {
+                table,
+                segments: inputs.map(|meta| meta.id).collect(),
+                tail_through: Version(0),
+            }),
+        }
+        let mut outputs: Vec<(usize, Arc<Segment>)> = Vec::with_capacity(merged.len());
+        for (at, Merged { segment, from, codes, .. }) in merged {
+            // One all of whose rows were dead leaves no segment.
+            let Some(segment) = segment else { continue };
+            moves.add_output(segment.meta().id, &from, codes);
+            outputs.push((at, segment));
+        }
+        moves.add_gone(gone);
+        if is_noted {
+            handover.moves.push(moves);
+        }
         let given = rows(&mut outputs.iter().map(|(_, segment)| segment).chain(&plan.promoted));
-        assert_eq!(taken, given, "P2: a merge keeps every row");
+        assert_eq!(taken, given + gone, "P2: a merge keeps every row but the dead");
         let written: Vec<Arc<Segment>> = outputs.iter().map(|(_, segment)| Arc::clone(segment)).collect();
-        self.edit(None, written.clone(), |base| {
+        self.edit(None, written.clone(), &handover, |base| {
             let Some(files) = base.tables.get_mut(&table) else { return written };
             let consumed: BTreeSet<SegmentId> = plan.consumed.iter().map(|segment| segment.meta().id).collect();
             let kept = |segment: &Arc<Segment>| !consumed.contains(&segment.meta().id);
@@ -128,7 +177,6 @@ impl Pipeline {
                 let home = files.partitions.first_mut().expect("a table that promotes has its one partition");
                 home.segments.push(Arc::clone(segment));
             }
-            let promoted: BTreeSet<SegmentId> = plan.promoted.iter().map(|segment| segment.meta().id).collect();
             plan.consumed.iter().filter(|segment| !promoted.contains(&segment.meta().id)).cloned().collect()
         })
     }

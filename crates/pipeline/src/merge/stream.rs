@@ -6,11 +6,14 @@
 
 use super::plan::Run;
 use crate::chunk::internal;
+use crate::handover::{codes_of, is_gone};
 use crate::options::PipelineOptions;
-use alluvia_snapshot::Space;
+use alluvia_keys::Place;
+use alluvia_snapshot::{Space, TableKills};
+use alluvia_space::key_code::KeyCode;
 use alluvia_space::weight::weight;
 use alluvia_space::{LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_tree::{BLOCK_ROWS, LadderWriter, OrderedChunk, RowChunk, Segment, SegmentCursor, TreeContext, by_band};
+use alluvia_tree::{BLOCK_ROWS, Dead, LadderWriter, OrderedChunk, RowChunk, Segment, SegmentCursor, TreeContext, by_band};
 use alluvia_types::{Error, Result, SegmentId, Stage, Version};
 use arrow::array::{Array, AsArray, UInt64Array};
 use arrow::compute::interleave;
@@ -20,9 +23,33 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+/// Rows of the inputs that are dead.
+#[derive(Debug)]
+pub(super) struct DeadInputs {
+    pub(super) kills: TableKills,
+    /// What was killed by then is dead for everybody, and left out.
+    pub(super) horizon: Version,
+}
+
+/// What a merge has made.
+#[derive(Debug)]
+pub(super) struct Merged {
+    /// `None` if all rows were dead.
+    pub(super) segment: Option<Arc<Segment>>,
+    /// Where its rows were, in its order; empty where that is not noted.
+    pub(super) from: Vec<Place>,
+    /// The codes of their keys, of a table with a key.
+    pub(super) codes: Vec<KeyCode>,
+    /// Rows that were left out.
+    pub(super) gone: u64,
+}
+
 /// One input: its current chunk, the next row in it, and what follows.
 struct Input {
     cursor: SegmentCursor,
+    segment: SegmentId,
+    /// Its dead rows, where they are left out.
+    dead: Option<Arc<Dead>>,
     /// Index into the output's list of open chunks.
     chunk: usize,
     next: usize,
@@ -31,6 +58,8 @@ struct Input {
 /// Chunks that rows of the output are taken from, and the rows taken so far.
 struct Gather {
     chunks: Vec<Arc<OrderedChunk>>,
+    /// The segment of each chunk.
+    segments: Vec<SegmentId>,
     /// Chunk, and place in it.
     rows: Vec<(usize, usize)>,
     chunk_rows: usize,
@@ -46,7 +75,8 @@ pub(super) fn merge_runs(
     space: &Space,
     runs: &[Run],
     options: &PipelineOptions,
-) -> Result<Arc<Segment>> {
+    dead: Option<&DeadInputs>,
+) -> Result<Merged> {
     let is_banded = !def.dimensions.is_empty();
     // Bands are of whole blocks.
     let chunk_rows = if is_banded { options.chunk_rows.next_multiple_of(BLOCK_ROWS) } else { options.chunk_rows };
@@ -56,7 +86,10 @@ pub(super) fn merge_runs(
         writer = writer.banded();
     }
     let seed = is_banded.then_some(def.seed);
-    let mut gather = Gather { chunks: Vec::new(), rows: Vec::with_capacity(chunk_rows), chunk_rows, seed };
+    let mut notes = Notes { def, is_noted: dead.is_some(), from: Vec::new(), codes: Vec::new(), written: 0 };
+    let mut gone = 0;
+    let horizon = dead.map_or(Version(0), |dead| dead.horizon);
+    let mut gather = Gather { chunks: Vec::new(), segments: Vec::new(), rows: Vec::with_capacity(chunk_rows), chunk_rows, seed };
     let mut inputs: Vec<Input> = Vec::with_capacity(runs.len());
     // Smallest key first; among equal keys the older input.
     let mut heap: BinaryHeap<Reverse<(u128, usize)>> = BinaryHeap::with_capacity(runs.len());
@@ -64,8 +97,10 @@ pub(super) fn merge_runs(
         let mut cursor = SegmentCursor::new(&run.segment, def, &space.dictionaries, run.rows.clone(), chunk_rows)?;
         if let Some(chunk) = next_of(&mut cursor)? {
             heap.push(Reverse((chunk.key(0), inputs.len())));
-            inputs.push(Input { cursor, chunk: gather.chunks.len(), next: 0 });
-            gather.chunks.push(Arc::new(chunk));
+            let segment = run.segment.meta().id;
+            let dead = dead.and_then(|dead| dead.kills.of(segment)).cloned();
+            inputs.push(Input { cursor, segment, dead, chunk: gather.chunks.len(), next: 0 });
+            gather.push(segment, chunk);
         }
     }
     while let Some(Reverse((_, at))) = heap.pop() {
@@ -80,12 +115,16 @@ pub(super) fn merge_runs(
                 if bound.is_some_and(|bound| (chunk.rows().keys[place], at) > bound) {
                     break;
                 }
-                gather.rows.push((input.chunk, place));
                 row += 1;
+                if input.dead.is_some() && is_gone(input.dead.as_ref(), chunk.first_row() + place as u64, horizon) {
+                    gone += 1;
+                    continue;
+                }
+                gather.rows.push((input.chunk, place));
             }
             input.next = row;
             if gather.rows.len() == gather.chunk_rows {
-                writer.write(&gather.take()?)?;
+                notes.write(&mut writer, gather.take()?)?;
                 gather.forget_finished(&mut inputs);
                 continue;
             }
@@ -97,25 +136,60 @@ pub(super) fn merge_runs(
                 Some(next) => {
                     input.chunk = gather.chunks.len();
                     input.next = 0;
-                    gather.chunks.push(Arc::new(next));
+                    gather.push(input.segment, next);
                 }
                 None => break,
             }
         }
     }
     if !gather.rows.is_empty() {
-        writer.write(&gather.take()?)?;
+        notes.write(&mut writer, gather.take()?)?;
     }
-    Segment::open_written(tree, writer.finish()?)
+    let Notes { from, codes, written, .. } = notes;
+    if written == 0 {
+        return Ok(Merged { segment: None, from, codes, gone });
+    }
+    let segment = Some(Segment::open_written(tree, writer.finish()?)?);
+    Ok(Merged { segment, from, codes, gone })
+}
+
+/// What is noted of rows on their way out.
+struct Notes<'a> {
+    def: &'a TableDef,
+    is_noted: bool,
+    from: Vec<Place>,
+    codes: Vec<KeyCode>,
+    written: usize,
+}
+
+impl Notes<'_> {
+    fn write(&mut self, writer: &mut LadderWriter, (chunk, from): (RowChunk, Vec<Place>)) -> Result<()> {
+        self.written += chunk.len();
+        if self.is_noted {
+            self.from.extend(from);
+            self.codes.extend(codes_of(self.def, &chunk)?);
+        }
+        writer.write(&chunk)
+    }
 }
 
 impl Gather {
-    /// The gathered rows as one chunk.
-    fn take(&mut self) -> Result<RowChunk> {
+    fn push(&mut self, segment: SegmentId, chunk: OrderedChunk) {
+        self.chunks.push(Arc::new(chunk));
+        self.segments.push(segment);
+    }
+
+    /// The gathered rows as one chunk, and where they were.
+    fn take(&mut self) -> Result<(RowChunk, Vec<Place>)> {
         let mut rows = std::mem::take(&mut self.rows);
         if let Some(seed) = self.seed {
             self.bring_into_bands(&mut rows, seed)?;
         }
+        let from = |&(chunk, place): &(usize, usize)| Place::Segment {
+            segment: self.segments[chunk],
+            row: (self.chunks[chunk].first_row() + place as u64) as u32,
+        };
+        let from = rows.iter().map(from).collect();
         let chunks: Vec<&RowChunk> = self.chunks.iter().map(|chunk| chunk.rows()).collect();
         let first = *chunks.first().ok_or_else(|| Error::internal("a merge without chunks"))?;
         // Codes keep their values, so whichever input's these are.
@@ -134,7 +208,7 @@ impl Gather {
         let codes = LevelCodes { levels: (0..first.codes.levels.len()).map(level).collect() };
         let rows = RecordBatch::try_new(first.rows.schema(), columns).map_err(internal)?;
         self.rows = Vec::with_capacity(self.chunk_rows);
-        Ok(RowChunk { rows, keys, codes, coded })
+        Ok((RowChunk { rows, keys, codes, coded }, from))
     }
 
     /// Reorders the rows of each block.
@@ -163,10 +237,12 @@ impl Gather {
     /// After a take: drops chunks that no input reads any more.
     fn forget_finished(&mut self, inputs: &mut [Input]) {
         let mut kept = Vec::with_capacity(inputs.len());
+        self.segments.clear();
         for input in inputs {
             let chunk = Arc::clone(&self.chunks[input.chunk]);
             input.chunk = kept.len();
             kept.push(chunk);
+            self.segments.push(input.segment);
         }
         self.chunks = kept;
     }

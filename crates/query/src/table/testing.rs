@@ -183,6 +183,7 @@ impl Fixture {
             stage: Stage::Ingested,
             catalog: Arc::clone(&catalog),
             tables: BTreeMap::from([(self.now.id, read)]),
+            pin: Pin::detached(self.version),
         });
         let used = UsedCounters::new(&snapshot);
         let context = StatementContext {

@@ -9,7 +9,7 @@
 
 use crate::keys::{BatchKey, KeyRecord};
 use alluvia_catalog::{Change, DictionaryMark};
-use alluvia_space::{KeyRange, TableDef};
+use alluvia_space::{KeyRange, OnConflict, TableDef};
 use alluvia_tree::SegmentMeta;
 use alluvia_types::{ProducerMark, Result, TableId, Version};
 use arrow::record_batch::RecordBatch;
@@ -45,7 +45,8 @@ pub struct NewRows {
 }
 
 /// What rows of a batch do to the rows of their table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RowChange {
     /// They come. In a table with a key, one whose key is there refuses the batch (`UniqueViolation`).
     #[default]
@@ -60,6 +61,21 @@ pub enum RowChange {
     /// These rows go, of a table with or without a key: the batches have `_version` and `_ordinal` alone. Rows that are
     /// not there any more are passed over.
     DeleteRows,
+}
+
+impl RowChange {
+    /// What rows do whose statement does not say.
+    pub fn of(def: &TableDef) -> RowChange {
+        match def.key.as_ref().map(|key| key.on_conflict) {
+            None | Some(OnConflict::Error) => RowChange::Insert,
+            Some(OnConflict::Nothing) => RowChange::InsertNew,
+            Some(OnConflict::Replace) => RowChange::Upsert,
+        }
+    }
+
+    fn is_insert(&self) -> bool {
+        *self == RowChange::Insert
+    }
 }
 
 impl NewRows {
@@ -113,6 +129,9 @@ pub struct StagedLoad {
     pub ranges: Vec<KeyRange>,
     /// Rows in all.
     pub rows: u64,
+    /// What the rows do to those that are there, in a table with a key.
+    #[serde(default, skip_serializing_if = "RowChange::is_insert")]
+    pub change: RowChange,
 }
 
 /// Takes the rows of a large batch. Dropping it before `finish` removes what was staged.

@@ -8,24 +8,30 @@
 //! - Rows in memory are bounded by thrice `tail_bytes_max`: the tail with what is on its way there, what readers held when the
 //!   batch was let in, and what one sort takes from the tail under their hands.
 
+mod kills;
+mod moving;
 mod report;
 mod room;
 mod state;
 mod turns;
 
+pub use kills::{TableKills, TailDead};
+pub use moving::WholeTable;
 pub use room::TailRoom;
 pub use turns::Failures;
 
 use crate::freshness::VisibleTimes;
+use crate::key_tables::KeyTables;
 use crate::keys::KeyRecord;
 use crate::manifest::{Base, ProducerState};
+use crate::pins::Pins;
 use crate::ports::{BatchInfo, PublishedTotals, StagedLoad, Want};
 use crate::snapshot::{Newer, Snapshot, TailRead};
 use crate::spaces::Spaces;
 use crate::tail::{Pinned, TailTable};
 use alluvia_catalog::Catalog;
-use alluvia_tree::{Segment, TreeContext};
-use alluvia_types::{Clock, Error, Freshness, Result, Stage, TableId, Version};
+use alluvia_tree::{Dead, Segment, TreeContext};
+use alluvia_types::{Clock, Error, Freshness, Result, SegmentId, Stage, TableId, Version};
 use arrow::record_batch::RecordBatch;
 use parking_lot::{Condvar, Mutex, RwLock};
 use room::{Lack, pinned_too_much};
@@ -62,6 +68,8 @@ pub struct Views {
     clock: Arc<dyn Clock>,
     tree: TreeContext,
     spaces: Arc<Spaces>,
+    keys: KeyTables,
+    pins: Pins,
     state: RwLock<State>,
     visible: AtomicU64,
     tail_bytes_max: u64,
@@ -81,6 +89,8 @@ struct State {
     catalog: Arc<Catalog>,
     base: Arc<Base>,
     tails: HashMap<TableId, TailTable>,
+    /// Of tables with dead rows, and of those whose kills are above the base's watermark.
+    kills: HashMap<TableId, TableKills>,
     /// Staged loads above the base's watermark, by version.
     attached: BTreeMap<Version, Vec<Attached>>,
     /// The same of tables that were dropped since. Nobody reads them, but the log has the records that name their files, which must be
@@ -114,6 +124,10 @@ pub struct Cut {
     /// Staged loads above the base's watermark, with their versions; also those of tables that were dropped since, whose files may go once
     /// a manifest lets the log give up the records that name them.
     pub attached: Vec<(Version, TableId, Vec<Arc<Segment>>)>,
+    /// The kills of tables that have any, also of versions above the cut.
+    pub kills: HashMap<TableId, TableKills>,
+    /// Versions that may be asked for beside those from the cut on, ascending.
+    pub askable: Vec<Version>,
     /// The base they are above.
     pub base: Arc<Base>,
 }
@@ -127,15 +141,18 @@ impl Views {
         catalog: Catalog,
         producers: BTreeMap<String, ProducerState>,
         base: Base,
+        dead: BTreeMap<TableId, BTreeMap<SegmentId, Arc<Dead>>>,
         tail_bytes_max: u64,
     ) -> Self {
         let visible = base.through;
+        let kills = dead.into_iter().map(|(table, dead)| (table, TableKills::of_segments(dead, visible))).collect();
         let times = VisibleTimes::new(clock.monotonic(), visible);
         let state = State {
             visible,
             catalog: Arc::new(catalog),
             base: Arc::new(base),
             tails: HashMap::new(),
+            kills,
             attached: BTreeMap::new(),
             dropped: BTreeMap::new(),
             producers,
@@ -152,6 +169,8 @@ impl Views {
             clock,
             tree,
             spaces,
+            keys: KeyTables::default(),
+            pins: Pins::default(),
             state: RwLock::new(state),
             visible: AtomicU64::new(visible.0),
             tail_bytes_max,
@@ -175,6 +194,11 @@ impl Views {
     /// The tables' dictionaries and key ranges.
     pub fn spaces(&self) -> &Arc<Spaces> {
         &self.spaces
+    }
+
+    /// The key indexes of tables, and their locks.
+    pub fn keys(&self) -> &KeyTables {
+        &self.keys
     }
 
     /// The newest visible version.
@@ -224,13 +248,15 @@ impl Views {
             opened.push(tables);
         }
         let now = self.clock.monotonic();
+        let mut gone = Vec::new();
         let mut state = self.state.write();
         for (batch, loads) in batches.drain(..).zip(opened) {
             let version = batch.info.version;
             assert_eq!(version, state.visible.next(), "V1: versions are published in order, without gaps");
             if let Some(catalog) = batch.catalog {
+                let known = std::mem::replace(&mut state.catalog, Arc::clone(&catalog));
+                gone.extend(known.tables().map(|entry| entry.def.id).filter(|&table| catalog.by_id(table).is_none()));
                 state.leave_dropped(&catalog, version);
-                state.catalog = catalog;
             }
             for (table, rows, bytes) in batch.rows {
                 let State { tails, tail_bytes, pinned, .. } = &mut *state;
@@ -271,6 +297,7 @@ impl Views {
         }
         self.visible.store(visible.0, Ordering::Release);
         drop(state);
+        gone.into_iter().for_each(|table| self.keys.forget(table));
         self.notify();
         Ok(())
     }
@@ -292,13 +319,15 @@ impl Views {
         }
         let lag = state.times.lag(now, version);
         let catalog = Arc::clone(&state.catalog);
+        // Before the state may change: a merge that begins now keeps what this version has.
+        let pin = self.pins.pin(version);
         drop(state);
         for read in tables.values_mut() {
             if let Some(space) = self.spaces.existing(&read.entry.def)? {
                 read.dictionaries = Some(Arc::clone(&space.dictionaries));
             }
         }
-        Ok(Snapshot { version, lag, stage, catalog, tables })
+        Ok(Snapshot { version, lag, stage, catalog, tables, pin })
     }
 
     /// The least version that an answer of this freshness may be of.
@@ -334,7 +363,9 @@ impl Views {
         let entry = Arc::clone(state.catalog.by_id(table)?);
         let rows = state.tails.get(&table).map(|tail| tail.read(from.max(floor), state.visible));
         let tail = rows.unwrap_or_default().into_iter().map(TailRead::of_run).collect();
-        Some(Newer { through: state.visible, floor, entry, tail, killed_through: Version(0) })
+        let kills = state.kills.get(&table);
+        let killed_through = kills.map_or(Version(0), |kills| kills.killed_through(state.visible));
+        Some(Newer { through: state.visible, floor, entry, tail, killed_through })
     }
 
     /// What a sort cycle starts from.
@@ -355,32 +386,10 @@ impl Views {
             keys: state.keys.clone(),
             tails: tails.filter(|(_, runs)| !runs.is_empty()).collect(),
             attached: attached.collect(),
+            kills: state.kills.clone(),
+            askable: self.askable(&state),
             base: Arc::clone(&state.base),
         }
-    }
-
-    /// Switches readers to a base that the manifest now names (V2). What it holds leaves the tail.
-    pub fn install(&self, base: Base) {
-        let mut state = self.state.write();
-        let through = base.through;
-        assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
-        #[cfg(feature = "paranoid")]
-        let before = state.rows_of(&base);
-        let State { tails, tail_bytes, attached, dropped, pinned, keys, .. } = &mut *state;
-        for tail in tails.values_mut() {
-            let before = tail.bytes();
-            tail.drop_through(through, pinned.get_mut());
-            *tail_bytes -= before - tail.bytes();
-        }
-        tails.retain(|_, tail| tail.rows() > 0);
-        *attached = attached.split_off(&through.next());
-        *dropped = dropped.split_off(&through.next());
-        keys.retain(|record| record.version > through);
-        state.base = Arc::new(base);
-        #[cfg(feature = "paranoid")]
-        assert_eq!(before, state.rows_of(&state.base), "V2: rows moved, none came or went");
-        drop(state);
-        self.notify();
     }
 
     /// Waits until there is room as [`Views::try_room`] says, and takes it. What makes room in the tail is

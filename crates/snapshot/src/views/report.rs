@@ -1,6 +1,6 @@
 //! Reports on the views, for system tables, metrics and the decisions of the pipeline.
 
-use super::Views;
+use super::{TableKills, Views};
 use crate::ports::{BatchInfo, StageInfo};
 use crate::tail::TailTable;
 use alluvia_tree::Segment;
@@ -13,7 +13,9 @@ impl Views {
     /// Bytes of the tail, and how long the oldest batch that a sort would take has waited for it.
     pub fn tail_load(&self) -> (u64, Duration) {
         let state = self.state.read();
-        let oldest = state.tails.values().filter_map(|tail| tail.first_above(state.base.through)).min();
+        let oldest = state.tails.values().filter_map(|tail| tail.first_above(state.base.through));
+        let kills = state.kills.values().filter_map(TableKills::first).filter(|first| *first <= state.visible);
+        let oldest = oldest.chain(kills).min();
         let staged = [&state.attached, &state.dropped].into_iter().filter_map(|loads| loads.keys().next().copied());
         let age = match oldest.into_iter().chain(staged).min() {
             Some(first) => state.times.lag(self.clock.monotonic(), Version(first.0 - 1)),

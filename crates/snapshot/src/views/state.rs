@@ -1,6 +1,6 @@
 //! The state of the views: for each table the version and the stages that answer a statement.
 
-use super::{Attached, State};
+use super::{Attached, State, TableKills};
 use crate::manifest::TableBase;
 use crate::ports::Want;
 use crate::snapshot::{TableRead, TailRead};
@@ -17,6 +17,7 @@ impl State {
     /// loads from readers.
     pub(super) fn leave_dropped(&mut self, catalog: &Catalog, version: Version) {
         let is_gone = |table: TableId| catalog.by_id(table).is_none();
+        self.kills.retain(|&table, _| !is_gone(table));
         for (_, mut tail) in self.tails.extract_if(|&table, _| is_gone(table)) {
             self.tail_bytes -= tail.bytes();
             tail.drop_through(version, self.pinned.get_mut());
@@ -79,6 +80,9 @@ impl State {
     /// The version through which `stage` holds all rows of a table.
     pub(super) fn watermark(&self, table: TableId, stage: Stage) -> Version {
         let first_in_tail = self.tails.get(&table).and_then(|tail| tail.first_above(self.base.through));
+        // A batch that only kills rows is one that a sort has yet to take.
+        let first_kill = self.kills.get(&table).and_then(TableKills::first).filter(|first| *first <= self.visible);
+        let first_in_tail = first_in_tail.into_iter().chain(first_kill).min();
         let sorted = first_in_tail.map_or(self.visible, |first| Version(first.0 - 1));
         match stage {
             Stage::Ingested => self.visible,
@@ -95,12 +99,14 @@ impl State {
 
     pub(super) fn read_table(&self, entry: &Arc<TableEntry>, version: Version, stage: Stage) -> TableRead {
         let table = entry.def.id;
+        let kills = self.kills.get(&table);
         let mut segments = Vec::new();
         let mut add = |segment: &Arc<Segment>| {
             let meta = segment.meta();
             if meta.min_version <= version {
                 let through = (meta.max_version > version).then_some(version);
-                segments.push(SegmentRows { through, ..SegmentRows::all(Arc::clone(segment)) });
+                let dead = kills.and_then(|kills| kills.dead_rows(segment, version));
+                segments.push(SegmentRows { segment: Arc::clone(segment), above: None, through, dead });
             }
         };
         let base: Option<&TableBase> = self.base.tables.get(&table);
@@ -110,12 +116,22 @@ impl State {
             let attached = self.attached.values().flatten().filter(|(owner, _)| *owner == table);
             attached.flat_map(|(_, segments)| segments).for_each(&mut add);
         }
-        let mut tail = Vec::new();
+        let (mut tail, mut is_tail_cut) = (Vec::new(), false);
         if stage == Stage::Ingested
             && let Some(rows) = self.tails.get(&table)
         {
-            tail.extend(rows.read(self.base.through, version).into_iter().map(TailRead::of_run));
+            let above = self.base.through;
+            let slices = match kills.map(TableKills::tail).filter(|dead| !dead.is_empty()) {
+                Some(dead) => {
+                    let (slices, is_cut) = rows.read_live(above, version, dead);
+                    is_tail_cut = is_cut;
+                    slices
+                }
+                None => rows.read(above, version),
+            };
+            tail.extend(slices.into_iter().map(TailRead::of_run));
         }
-        TableRead { segments, tail, ..TableRead::empty(Arc::clone(entry)) }
+        let killed_through = kills.map_or(Version(0), |kills| kills.killed_through(version));
+        TableRead { segments, tail, is_tail_cut, killed_through, ..TableRead::empty(Arc::clone(entry)) }
     }
 }

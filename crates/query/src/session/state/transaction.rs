@@ -15,7 +15,7 @@ use crate::rights::Authoriser;
 use crate::session::state::definitions::{Definer, PendingDefinitions, in_log};
 use crate::settings::Settings;
 use alluvia_catalog::{Catalog, Change, TableEntry};
-use alluvia_snapshot::{NewBatch, NewRows};
+use alluvia_snapshot::{NewBatch, NewRows, Pin};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
@@ -41,6 +41,8 @@ pub(crate) enum Transaction {
 pub(crate) struct OpenTransaction {
     /// What it reads.
     pub(crate) version: Version,
+    /// Keeps that version readable.
+    pin: Arc<Pin>,
     /// The session's settings at BEGIN: SET is undone by ROLLBACK.
     pub(crate) settings_before: Settings,
     /// Settings that SET LOCAL changed, with what they were.
@@ -94,10 +96,11 @@ struct PendingRows {
 }
 
 impl OpenTransaction {
-    /// A transaction that reads `version`.
-    pub(crate) fn new(version: Version, settings_before: Settings) -> OpenTransaction {
+    /// A transaction that reads the version that is pinned.
+    pub(crate) fn new(pin: Arc<Pin>, settings_before: Settings) -> OpenTransaction {
         OpenTransaction {
-            version,
+            version: pin.version(),
+            pin,
             settings_before,
             locals: Vec::new(),
             tables: BTreeMap::new(),
@@ -111,7 +114,7 @@ impl OpenTransaction {
 
     /// What is left of a transaction that nobody went on with: the way back to the settings before it.
     pub(crate) fn abandoned(self) -> OpenTransaction {
-        OpenTransaction { is_abandoned: true, ..OpenTransaction::new(self.version, self.settings_before) }
+        OpenTransaction { is_abandoned: true, ..OpenTransaction::new(self.pin, self.settings_before) }
     }
 
     /// Adds rows, in the table's storage schema. `bytes_max` bounds the whole transaction.

@@ -38,7 +38,7 @@ pub(crate) async fn begin(scope: &Scope, access: Option<Access>) -> Result<Outco
     let snapshot = scope.engine.read().snapshot(&Want { freshness, at_least, exactly: None, tables })?;
     let mut state = scope.state.lock();
     state.seen = state.seen.max(snapshot.version);
-    let open = OpenTransaction::new(snapshot.version, state.settings.clone());
+    let open = OpenTransaction::new(snapshot.pin, state.settings.clone());
     state.transaction = Transaction::Open(Box::new(open));
     let is_read_only = access.map_or(state.settings.default_read_only, |access| access == Access::ReadOnly);
     state.settings.read_only = Some(is_read_only);

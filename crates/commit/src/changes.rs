@@ -1,0 +1,336 @@
+//! What a batch does to rows that are there: which it kills, and where its keys are afterwards.
+//!
+//! Invariants:
+//! - The same function finds the same for a batch that comes, for one that is replayed, and for one that is followed: the
+//!   log has what a batch asked for, by key, and never a place.
+//! - What is found is applied after nothing can fail any more, or not at all.
+//! - A row that is passed over, or replaced within its own batch, is born dead: it is killed at its own version.
+
+use crate::index::{identities_of, key_columns, load_index, locate};
+use alluvia_catalog::{Catalog, Change};
+use alluvia_keys::{KeyIndex, Place};
+use alluvia_snapshot::{KeyGuard, NewBatch, RowChange, Views, WholeTable};
+use alluvia_space::key_code::{KeyCode, KeyCoder};
+use alluvia_space::{ORDINAL_COLUMN, TableDef};
+use alluvia_tree::Segment;
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use arrow::array::{AsArray, RecordBatch, UInt32Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{DataType, UInt64Type};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// The version of places that rows of a batch get in the tail, as long as the batch has none.
+const OWN: Version = Version(u64::MAX);
+
+/// What the rows of a batch ask for that concerns rows that are there.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// In the order of ids.
+    tables: Vec<TableChanges>,
+}
+
+#[derive(Debug)]
+struct TableChanges {
+    table: TableId,
+    name: String,
+    /// Of a table with a key.
+    coder: Option<KeyCoder>,
+    parts: Vec<Part>,
+}
+
+/// Rows that ask for one thing, in order.
+#[derive(Debug)]
+struct Part {
+    change: RowChange,
+    computed_at: Option<Version>,
+    rows: PartRows,
+}
+
+#[derive(Debug)]
+enum PartRows {
+    /// Rows with these codes; where each goes, and `None` where only a key is given. `keys` are for messages.
+    ByKey { codes: Vec<KeyCode>, places: Vec<Option<Place>>, keys: Vec<RecordBatch> },
+    /// Rows with these identities.
+    ByIdentity(Vec<(Version, u64)>),
+}
+
+/// What changes do, once they have a version.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    tables: Vec<TableEffects>,
+    /// Rows that change nothing.
+    pub(crate) passed_over: u64,
+}
+
+#[derive(Debug, Default)]
+struct TableEffects {
+    table: TableId,
+    kills: Vec<Place>,
+    /// Where keys are from then on; `None` for those that are gone.
+    index: HashMap<KeyCode, Option<Place>>,
+}
+
+/// Whether a batch concerns rows that are there.
+pub(crate) fn concerns_rows(batch: &NewBatch, catalog: &Catalog) -> bool {
+    let has_key = |table| definition(batch, catalog, table).is_some_and(|def| def.key.is_some());
+    batch.rows.iter().any(|rows| rows.change != RowChange::Insert || has_key(rows.table))
+        || batch.loads.iter().any(|load| has_key(load.table))
+}
+
+impl Changes {
+    /// What a batch asks for. `catalog` has the definitions as of before it, `views` the files of what it has staged.
+    pub(crate) fn new(batch: &NewBatch, catalog: &Catalog, views: &Views) -> Result<Changes> {
+        let mut changes = Changes::default();
+        for rows in &batch.rows {
+            let Some(def) = definition(batch, catalog, rows.table) else { continue };
+            let coder = KeyCoder::new(&def);
+            let rows_of_part = match (rows.change, &coder) {
+                (RowChange::DeleteRows, _) => {
+                    let identities = rows.batches.iter().map(identities_of).collect::<Result<Vec<_>>>()?;
+                    PartRows::ByIdentity(identities.concat())
+                }
+                (RowChange::Insert, None) => continue,
+                (_, None) => return Err(no_key(&def)),
+                (change, Some(coder)) => {
+                    let codes = rows.batches.iter().map(|rows| coder.codes(rows)).collect::<Result<Vec<_>>>()?.concat();
+                    let first = changes.ordinals(rows.table);
+                    let own = |at: usize| Place::Tail { version: OWN, ordinal: first + at as u64 };
+                    let place = |at| (change != RowChange::Delete).then(|| own(at));
+                    let places = (0..codes.len()).map(place).collect();
+                    PartRows::ByKey { codes, places, keys: rows.batches.clone() }
+                }
+            };
+            let part = Part { change: rows.change, computed_at: rows.computed_at, rows: rows_of_part };
+            changes.table(&def, coder).parts.push(part);
+        }
+        for load in &batch.loads {
+            let Some(def) = definition(batch, catalog, load.table) else { continue };
+            let Some(coder) = KeyCoder::new(&def) else { continue };
+            for meta in &load.segments {
+                let segment = Segment::open(views.tree(), meta.clone().committed_as(Version(0)))?;
+                let rows = staged(&segment, &coder)?;
+                changes.table(&def, KeyCoder::new(&def)).parts.push(Part { change: load.change, computed_at: None, rows });
+            }
+        }
+        changes.tables.sort_by_key(|changes| changes.table);
+        Ok(changes)
+    }
+
+    /// The tables whose rows they concern, in the order of ids.
+    pub(crate) fn tables(&self) -> Vec<TableId> {
+        self.tables.iter().map(|changes| changes.table).collect()
+    }
+
+    fn table(&mut self, def: &TableDef, coder: Option<KeyCoder>) -> &mut TableChanges {
+        if let Some(at) = self.tables.iter().position(|changes| changes.table == def.id) {
+            return &mut self.tables[at];
+        }
+        self.tables.push(TableChanges { table: def.id, name: def.name.clone(), coder, parts: Vec::new() });
+        self.tables.last_mut().expect("one was just added")
+    }
+
+    /// How many rows of a table have ordinals already.
+    fn ordinals(&self, table: TableId) -> u64 {
+        let of_table = self.tables.iter().filter(|changes| changes.table == table).flat_map(|changes| &changes.parts);
+        let rows = |part: &Part| match &part.rows {
+            PartRows::ByKey { places, .. } => places.iter().flatten().count() as u64,
+            PartRows::ByIdentity(_) => 0,
+        };
+        of_table.map(rows).sum()
+    }
+
+    /// What the changes do. `keys` are the locks of their tables, indexes of an older generation are made anew.
+    pub(crate) fn resolve(
+        &self,
+        views: &Views,
+        keys: &mut [(TableId, KeyGuard)],
+        generation: u64,
+    ) -> Result<Effects> {
+        let mut effects = Effects::default();
+        for (changes, (_, keys)) in self.tables.iter().zip(keys) {
+            let mut of_table = TableEffects { table: changes.table, ..TableEffects::default() };
+            for part in &changes.parts {
+                match &part.rows {
+                    PartRows::ByIdentity(identities) => {
+                        let whole = views.whole_table(changes.table);
+                        effects.passed_over += by_identity(changes, part, identities, &whole, &mut of_table)?;
+                    }
+                    PartRows::ByKey { codes, places, keys: shown } => {
+                        let Some(coder) = &changes.coder else { continue };
+                        if keys.index(generation).is_none() {
+                            let index = load_index(coder, &views.whole_table(changes.table))
+                                .map_err(|error| error.at(format_args!("table {}", changes.name)))?;
+                            keys.set_index(index, generation);
+                        }
+                        if let Some(at) = part.computed_at
+                            && let Some(row) = codes.iter().position(|&code| keys.recent.is_written_after(code, at))
+                        {
+                            return Err(written_since(changes, &shown_key(coder, shown, row)));
+                        }
+                        let Some(index) = keys.index(generation) else { continue };
+                        let rows = codes.iter().copied().zip(places.iter().copied());
+                        effects.passed_over += by_key(part.change, rows, index, &mut of_table)
+                            .map_err(|row| duplicate(changes, &shown_key(coder, shown, row)))?;
+                    }
+                }
+            }
+            effects.tables.push(of_table);
+        }
+        Ok(effects)
+    }
+}
+
+impl Effects {
+    /// Brings indexes up to date, and tells what is killed. Nothing of this can fail.
+    pub(crate) fn apply(self, version: Version, keys: &mut [(TableId, KeyGuard)]) -> Vec<(TableId, Vec<Place>)> {
+        let own = |place: Place| match place {
+            Place::Tail { version: OWN, ordinal } => Place::Tail { version, ordinal },
+            place => place,
+        };
+        let mut kills = Vec::with_capacity(self.tables.len());
+        for (of_table, (_, keys)) in self.tables.into_iter().zip(keys) {
+            let written: Vec<KeyCode> = of_table.index.keys().copied().collect();
+            if let Some(index) = keys.any_index() {
+                for (code, place) in of_table.index {
+                    match place {
+                        Some(place) => index.insert(code, own(place)),
+                        None => index.remove(code),
+                    };
+                }
+            }
+            if !written.is_empty() {
+                keys.recent.note(version, written);
+            }
+            kills.push((of_table.table, of_table.kills.into_iter().map(own).collect()));
+        }
+        kills
+    }
+}
+
+/// What rows do by their keys. Tells how many change nothing; the first one whose key is there, where that must not be.
+fn by_key(
+    change: RowChange,
+    rows: impl Iterator<Item = (KeyCode, Option<Place>)>,
+    index: &KeyIndex,
+    effects: &mut TableEffects,
+) -> Result<u64, usize> {
+    let mut passed_over = 0;
+    for (row, (code, place)) in rows.enumerate() {
+        let there = match effects.index.get(&code) {
+            Some(place) => *place,
+            None => index.get(code),
+        };
+        match (change, there, place) {
+            (RowChange::Delete, None, _) => passed_over += 1,
+            (RowChange::Delete, Some(there), _) => {
+                effects.kills.push(there);
+                effects.index.insert(code, None);
+            }
+            (RowChange::Insert, Some(_), _) => return Err(row),
+            (RowChange::InsertNew, Some(_), own) => {
+                passed_over += 1;
+                effects.kills.extend(own);
+            }
+            (_, there, own) => {
+                effects.kills.extend(there);
+                effects.index.insert(code, own);
+            }
+        }
+    }
+    Ok(passed_over)
+}
+
+/// Kills rows by their identities. Tells how many were not there.
+fn by_identity(
+    changes: &TableChanges,
+    part: &Part,
+    identities: &[(Version, u64)],
+    whole: &WholeTable,
+    effects: &mut TableEffects,
+) -> Result<u64> {
+    let mut passed_over = 0;
+    let mut killed: HashSet<Place> = effects.kills.iter().copied().collect();
+    for place in locate(whole, identities)? {
+        match place.filter(|&place| whole.kills.killed_at(place).is_none() && killed.insert(place)) {
+            Some(place) => effects.kills.push(place),
+            // Who has computed new rows from it must look again.
+            None if part.computed_at.is_some() => return Err(written_since(changes, "a row of it")),
+            None => passed_over += 1,
+        }
+    }
+    Ok(passed_over)
+}
+
+/// Rows of a staged segment, in the order in which they came.
+fn staged(segment: &Arc<Segment>, coder: &KeyCoder) -> Result<PartRows> {
+    let id = segment.meta().id;
+    let mut keys = Vec::new();
+    let mut codes = Vec::new();
+    for rows in key_columns(segment, coder)? {
+        let rows = rows?;
+        codes.extend(coder.codes(&rows)?);
+        keys.push(rows);
+    }
+    let mut ordinals = Vec::with_capacity(codes.len());
+    for rows in segment.column_batches(&[(ORDINAL_COLUMN, DataType::UInt64)])? {
+        ordinals.extend_from_slice(rows?.column(0).as_primitive::<UInt64Type>().values());
+    }
+    let mut order: Vec<u32> = (0..codes.len() as u32).collect();
+    order.sort_unstable_by_key(|&row| ordinals[row as usize]);
+    let places = order.iter().map(|&row| Some(Place::Segment { segment: id, row })).collect();
+    let codes = order.iter().map(|&row| codes[row as usize]).collect();
+    let keys = in_order(&keys, &order)?;
+    Ok(PartRows::ByKey { codes, places, keys })
+}
+
+fn in_order(keys: &[RecordBatch], order: &[u32]) -> Result<Vec<RecordBatch>> {
+    let Some(first) = keys.first() else { return Ok(Vec::new()) };
+    let failed = |error| Error::internal(format!("keys of staged rows: {error}"));
+    let joined = concat_batches(first.schema_ref(), keys).map_err(failed)?;
+    let taken = take_record_batch(&joined, &UInt32Array::from(order.to_vec())).map_err(failed)?;
+    Ok(vec![taken])
+}
+
+/// The definition that rows of a table go by.
+fn definition(batch: &NewBatch, catalog: &Catalog, table: TableId) -> Option<Arc<TableDef>> {
+    let own = batch.changes.iter().rev().find_map(|change| match change {
+        Change::CreateTable { def } | Change::AlterTable { def, .. } if def.id == table => Some(Arc::new(def.clone())),
+        _ => None,
+    });
+    own.or_else(|| catalog.by_id(table).map(|entry| Arc::clone(&entry.def)))
+}
+
+fn shown_key(coder: &KeyCoder, keys: &[RecordBatch], row: usize) -> String {
+    let mut row = row;
+    for batch in keys {
+        if row < batch.num_rows() {
+            return coder.show(batch, row);
+        }
+        row -= batch.num_rows();
+    }
+    "of a row".to_owned()
+}
+
+fn duplicate(changes: &TableChanges, key: &str) -> Error {
+    let name = &changes.name;
+    Error::new(
+        ErrorKind::UniqueViolation,
+        format!("duplicate key value violates unique constraint \"{name}_pkey\": key {key} already exists"),
+    )
+    .with_hint("ON CONFLICT DO NOTHING passes such rows over, ON CONFLICT DO UPDATE replaces the row that is there")
+}
+
+fn written_since(changes: &TableChanges, key: &str) -> Error {
+    let name = &changes.name;
+    Error::new(
+        ErrorKind::Conflict,
+        format!("could not serialize access due to concurrent update: key {key} of table {name} was written since"),
+    )
+    .with_hint("run the transaction again: it computed rows from a version that is not the newest any more")
+}
+
+fn no_key(def: &TableDef) -> Error {
+    Error::new(ErrorKind::NoKey, format!("table {} has no primary key", def.name))
+        .with_hint("rows can be replaced or deleted by key only in a table that was created with PRIMARY KEY")
+}

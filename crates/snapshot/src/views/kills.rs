@@ -1,0 +1,130 @@
+//! The kills of a table: which of its rows are dead, and since when.
+//!
+//! Invariants:
+//! - Kills are there from the moment their batch has its version, before it is durable: two batches of one group see each
+//!   other. Readers, whose version is lower, do not.
+//! - A row is killed once (K3), and after it came, or by the batch that brings it: then nobody ever sees it.
+//! - Kills of rows in the tail are known by the rows' identities, kills of rows in segments by their places. A sort takes
+//!   the ones to the others in the step in which it takes the rows ([`super::Views::install`]).
+
+use alluvia_keys::Place;
+use alluvia_tree::{Dead, DeadRows, Segment};
+use alluvia_types::{SegmentId, Version};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Rows of the tail, by version and ordinal, and the versions that killed them.
+pub type TailDead = BTreeMap<(Version, u64), Version>;
+
+/// The kills of one table, of all versions that batches have got.
+#[derive(Clone, Debug, Default)]
+pub struct TableKills {
+    segments: BTreeMap<SegmentId, Arc<Dead>>,
+    tail: Arc<TailDead>,
+    /// Versions that killed rows, above the base's watermark, ascending.
+    versions: VecDeque<Version>,
+    /// The newest version that killed rows and is no more among these.
+    before: Version,
+}
+
+impl TableKills {
+    /// The kills that files tell of.
+    pub(crate) fn of_segments(segments: BTreeMap<SegmentId, Arc<Dead>>, through: Version) -> TableKills {
+        TableKills { segments, before: through, ..TableKills::default() }
+    }
+
+    /// Kills of a segment's rows.
+    pub fn of(&self, segment: SegmentId) -> Option<&Arc<Dead>> {
+        self.segments.get(&segment)
+    }
+
+    /// Segments with dead rows.
+    pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &Arc<Dead>)> {
+        self.segments.iter().map(|(&segment, dead)| (segment, dead))
+    }
+
+    /// Rows of the tail that are dead.
+    pub fn tail(&self) -> &Arc<TailDead> {
+        &self.tail
+    }
+
+    /// Whether nothing is dead.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty() && self.tail.is_empty() && self.versions.is_empty()
+    }
+
+    /// When a row was killed.
+    pub fn killed_at(&self, place: Place) -> Option<Version> {
+        match place {
+            Place::Segment { segment, row } => self.segments.get(&segment)?.killed_at(row.into()),
+            Place::Tail { version, ordinal } => self.tail.get(&(version, ordinal)).copied(),
+        }
+    }
+
+    /// The rows of a segment that are dead at a version.
+    pub(crate) fn dead_rows(&self, segment: &Segment, at: Version) -> Option<DeadRows> {
+        self.segments.get(&segment.meta().id).and_then(|dead| DeadRows::new(dead, at))
+    }
+
+    /// The newest version through `at` at which rows were killed. Never too low; 0 if none is known.
+    pub(crate) fn killed_through(&self, at: Version) -> Version {
+        let known = self.versions.partition_point(|version| *version <= at);
+        match known.checked_sub(1) {
+            Some(last) => self.versions[last],
+            None => self.before.min(at),
+        }
+    }
+
+    /// The first version above the base's watermark that kills rows.
+    pub(crate) fn first(&self) -> Option<Version> {
+        self.versions.front().copied()
+    }
+
+    /// Kills rows at a version that is above all before. Tells how many were alive.
+    pub(crate) fn kill(&mut self, rows: impl IntoIterator<Item = Place>, version: Version) -> u64 {
+        let mut killed = 0;
+        for place in rows {
+            let is_new = match place {
+                Place::Segment { segment, row } => {
+                    Arc::make_mut(self.segments.entry(segment).or_default()).kill(row.into(), version)
+                }
+                Place::Tail { version: came, ordinal } => {
+                    // As in a segment, the first kill stays.
+                    let tail = Arc::make_mut(&mut self.tail);
+                    let is_new = !tail.contains_key(&(came, ordinal));
+                    tail.entry((came, ordinal)).or_insert(version);
+                    is_new
+                }
+            };
+            killed += u64::from(is_new);
+        }
+        if killed > 0 && self.versions.back() != Some(&version) {
+            self.versions.push_back(version);
+        }
+        killed
+    }
+
+    /// Takes back what versions above one have killed: their batches were not durable.
+    pub(crate) fn take_back(&mut self, above: Version) {
+        while self.versions.back().is_some_and(|version| *version > above) {
+            self.versions.pop_back();
+        }
+        for dead in self.segments.values_mut() {
+            Arc::make_mut(dead).take_back(above);
+        }
+        self.segments.retain(|_, dead| dead.rows() > 0);
+        Arc::make_mut(&mut self.tail).retain(|_, killed| *killed <= above);
+    }
+
+    /// The base has everything through a version now: `segments` are all segments that have dead rows, and rows of the
+    /// tail of these versions are in segments.
+    pub(crate) fn rebase(&mut self, segments: BTreeMap<SegmentId, Arc<Dead>>, through: Version) {
+        self.segments = segments;
+        if self.tail.keys().next().is_some_and(|(came, _)| *came <= through) {
+            Arc::make_mut(&mut self.tail).retain(|(came, _), _| *came > through);
+        }
+        while self.versions.front().is_some_and(|version| *version <= through) {
+            self.before = self.versions.pop_front().unwrap_or(self.before);
+        }
+    }
+}

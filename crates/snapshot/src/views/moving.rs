@@ -1,0 +1,161 @@
+//! Rows that change: kills at their versions, and the moves of sorts and merges.
+//!
+//! Invariants:
+//! - [`Views::install`] switches segments, kills and key indexes in one step, under the locks of the tables whose rows
+//!   moved: no kill lands on a segment that readers are just leaving, and an index names places of the newest base.
+//! - K5: what may still be asked for keeps its rows ([`Views::horizon`], [`Cut::askable`](super::Cut)).
+
+use super::{State, TableKills, Views};
+use crate::key_tables::KeyGuard;
+use crate::manifest::Base;
+use crate::moves::{Moved, Moves};
+use alluvia_keys::Place;
+use alluvia_tree::{Dead, Segment};
+use alluvia_types::{SegmentId, Stage, TableId, Version};
+use arrow::record_batch::RecordBatch;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Everything of one table, for who changes rows of it and holds its lock.
+#[derive(Clone, Debug)]
+pub struct WholeTable {
+    /// Its segments, also those that batches above the base's watermark have staged.
+    pub segments: Vec<Arc<Segment>>,
+    /// Its tail, above the base's watermark.
+    pub tail: Vec<RecordBatch>,
+    /// The base's watermark.
+    pub base_through: Version,
+    /// The kills, also of versions that are not visible yet.
+    pub kills: TableKills,
+}
+
+impl Views {
+    /// Everything of a table that is visible.
+    pub fn whole_table(&self, table: TableId) -> WholeTable {
+        let state = self.state.read();
+        let base = state.base.tables.get(&table);
+        let based = base.iter().flat_map(|base| base.sorted.iter().chain(base.merged()));
+        let attached = state.attached.values().flatten().filter(|(owner, _)| *owner == table);
+        let segments = based.chain(attached.flat_map(|(_, segments)| segments)).cloned().collect();
+        let runs = state.tails.get(&table).map(|tail| tail.read(state.base.through, state.visible));
+        WholeTable {
+            segments,
+            tail: runs.unwrap_or_default().into_iter().map(|(rows, _)| rows).collect(),
+            base_through: state.base.through,
+            kills: state.kills.get(&table).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The kills of a table, of all versions that batches have got.
+    pub fn kills_of(&self, table: TableId) -> TableKills {
+        self.state.read().kills.get(&table).cloned().unwrap_or_default()
+    }
+
+    /// Kills rows at a version that a batch has just got. Called under the locks of the tables and of the sequencer.
+    pub fn kill(&self, version: Version, kills: Vec<(TableId, Vec<Place>)>) {
+        if kills.iter().all(|(_, places)| places.is_empty()) {
+            return;
+        }
+        let mut state = self.state.write();
+        for (table, places) in kills.into_iter().filter(|(_, places)| !places.is_empty()) {
+            state.kills.entry(table).or_default().kill(places, version);
+        }
+    }
+
+    /// Takes back what versions above one have done: they will be given to other batches. Called under the lock of the
+    /// sequencer.
+    pub fn take_back(&self, above: Version) {
+        let mut state = self.state.write();
+        state.kills.values_mut().for_each(|kills| kills.take_back(above));
+        state.kills.retain(|_, kills| !kills.is_empty());
+        self.keys.renew();
+    }
+
+    /// The least version that anybody may still ask for: rows that were killed by then are dead for all.
+    pub fn horizon(&self) -> Version {
+        let state = self.state.read();
+        let merged = state.catalog.tables().map(|entry| state.watermark(entry.def.id, Stage::Merged)).min();
+        let pinned = self.pins.versions().first().copied();
+        [merged, pinned].into_iter().flatten().fold(state.base.through, Version::min)
+    }
+
+    /// Versions below the visible one that may be asked for: what is pinned, and where stages of tables end or may come
+    /// to end, since a statement over several tables reads where the least organised of them is complete.
+    pub(super) fn askable(&self, state: &State) -> Vec<Version> {
+        let before = |version: Version| Version(version.0.saturating_sub(1));
+        let mut askable = self.pins.versions();
+        for base in state.base.tables.values() {
+            askable.extend(base.sorted.iter().map(|segment| before(segment.meta().min_version)));
+        }
+        askable.extend(state.attached.keys().map(|&version| before(version)));
+        for (table, tail) in &state.tails {
+            askable.extend(tail.first_above(state.base.through).map(before));
+            askable.extend(state.kills.get(table).and_then(TableKills::first).map(before));
+        }
+        askable.push(state.base.through);
+        askable.sort_unstable();
+        askable.dedup();
+        askable
+    }
+
+    /// Switches readers to a base that the manifest now names (V2). What it holds leaves the tail, and what names rows by
+    /// their places follows their moves. `keys` are the locks of all tables of which rows have moved: while they are
+    /// held, no row of these is killed, and none gets a version by its key. Of a table without moves no dead row may have
+    /// moved.
+    pub fn install(&self, base: Base, moves: &[Moves], mut keys: Vec<(TableId, KeyGuard)>) {
+        let mut after: BTreeMap<TableId, BTreeMap<SegmentId, Arc<Dead>>> = BTreeMap::new();
+        for moves in moves {
+            after.insert(moves.table, moves.kills_after(&self.kills_of(moves.table)));
+        }
+        let mut state = self.state.write();
+        let through = base.through;
+        assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
+        #[cfg(feature = "paranoid")]
+        let before = state.rows_of(&base);
+        let State { tails, tail_bytes, attached, dropped, pinned, keys: records, kills, .. } = &mut *state;
+        for tail in tails.values_mut() {
+            let before = tail.bytes();
+            tail.drop_through(through, pinned.get_mut());
+            *tail_bytes -= before - tail.bytes();
+        }
+        tails.retain(|_, tail| tail.rows() > 0);
+        *attached = attached.split_off(&through.next());
+        *dropped = dropped.split_off(&through.next());
+        records.retain(|record| record.version > through);
+        for (table, of_table) in kills.iter_mut() {
+            let segments = after.remove(table).unwrap_or_else(|| {
+                let unmoved = of_table.segments().map(|(segment, dead)| (segment, Arc::clone(dead)));
+                unmoved.collect()
+            });
+            of_table.rebase(segments, through);
+        }
+        state.base = Arc::new(base);
+        #[cfg(feature = "paranoid")]
+        {
+            let gone = |table: TableId| moves.iter().filter(|m| m.table == table).map(Moves::gone).sum::<u64>();
+            let mut kept = state.rows_of(&state.base);
+            kept.iter_mut().for_each(|(&table, rows)| *rows += gone(table));
+            assert_eq!(before, kept, "V2: rows moved, none came or went but the dead");
+        }
+        drop(state);
+        follow(&mut keys, moves);
+        drop(keys);
+        self.notify();
+    }
+}
+
+/// Brings the places of rows that moved up to date.
+fn follow(keys: &mut [(TableId, KeyGuard)], moves: &[Moves]) {
+    for (table, keys) in keys {
+        let Some(index) = keys.any_index() else { continue };
+        for moves in moves.iter().filter(|moves| moves.table == *table) {
+            for &code in moves.codes() {
+                // The key's row may be another one by now, which stays.
+                let Some(place) = index.get(code) else { continue };
+                if let Moved::To(place) = moves.of(place) {
+                    index.insert(code, place);
+                }
+            }
+        }
+    }
+}
