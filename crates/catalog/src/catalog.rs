@@ -4,7 +4,7 @@
 //! - A [`Catalog`] never changes; [`Catalog::apply`] makes the next one. Readers hold an `Arc` of theirs for as long as
 //!   they like.
 //! - Table ids are unique for ever, names are unique within a version.
-//! - What files depend on (dimensions, seed, curve, the storage name and type of a column) is the same in every
+//! - What files depend on (dimensions, seed, curve, key, the storage name and type of a column) is the same in every
 //!   definition of a table, whatever is altered.
 //!
 //! `apply` is a pure function of its arguments, so that recovery repeats from the log exactly what was committed. It
@@ -234,6 +234,10 @@ fn check_kept(old: &TableDef, new: &TableDef) -> Result<()> {
     };
     if sources(new) != sources(old) {
         return refuse("its dimensions".to_owned());
+    }
+    let key = |def: &TableDef| def.key.as_ref().map(|key| (key.columns.clone(), key.secret));
+    if key(new) != key(old) {
+        return refuse("its primary key".to_owned());
     }
     let files = |column: &Column| (column.storage_name.clone(), column.data_type);
     for column in &new.columns {

@@ -4,6 +4,7 @@
 //! - Nothing here does I/O, asks the time or draws random numbers.
 //! - A curve key depends only on a row's dimension values and the table's key layout, which never changes.
 //! - A weight depends only on a row's identity and the table's seed, never on its dimensions.
+//! - A key's code depends only on its values and the table's secret, never on how columns are encoded (`key_code`).
 //! - A level's members are ordered within their dimension as `codes` says; code 0 is always the NULL member.
 
 pub mod keywords;
@@ -21,12 +22,14 @@ pub mod codes;
 pub mod curve;
 pub mod dimensions;
 pub mod key;
+pub mod key_code;
 pub mod learn;
 pub mod weight;
 
 pub use codes::LevelCodes;
 pub use data_type::CHARS_MAX;
 pub use key::KeyLayout;
+pub use key_code::{KeyCode, KeyCoder};
 pub use ladder::Ladder;
 pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,

@@ -1,7 +1,9 @@
 //! Definitions through their versions: changes applied, refused, stored; columns altered.
 
 use alluvia_catalog::{Catalog, Change, alter};
-use alluvia_space::{Column, ColumnType, Curve, DataType, Ladder, TableDef, TableOptions, dimensions};
+use alluvia_space::{
+    Column, ColumnType, Curve, DataType, Ladder, OnConflict, PrimaryKey, TableDef, TableOptions, dimensions,
+};
 use alluvia_types::{ColumnId, ErrorKind, Result, TableId, Version};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
@@ -33,6 +35,16 @@ fn table(id: u32, name: &str, names: &[&str], declared: &str) -> TableDef {
 
 fn sales() -> TableDef {
     table(1, "sales", &["country", "city", "price", "note"], "store(country, city)")
+}
+
+/// `sales` with a key of country and note.
+fn keyed() -> TableDef {
+    let mut def = sales();
+    let columns = vec![ColumnId(0), ColumnId(3)];
+    columns.iter().for_each(|id| def.columns[id.0 as usize].nullable = false);
+    def.key = Some(PrimaryKey { columns, secret: [1, 2], on_conflict: OnConflict::Error });
+    def.validate().unwrap();
+    def
 }
 
 fn create(def: &TableDef) -> Change {
@@ -125,6 +137,8 @@ fn an_alter_that_would_misread_files_is_refused() {
     assert_eq!(kind(try_it(&|def| def.dimensions.clear())), ErrorKind::Internal);
     assert_eq!(kind(try_it(&|def| def.columns[3].storage_name = "other".into())), ErrorKind::Internal);
     assert_eq!(kind(try_it(&|def| def.columns[3].data_type = DataType::Int32)), ErrorKind::Internal);
+    let other_key = PrimaryKey { columns: vec![ColumnId(0)], secret: [1, 2], on_conflict: OnConflict::Error };
+    assert_eq!(kind(try_it(&|def| def.key = Some(other_key.clone()))), ErrorKind::Internal);
     let mut narrow = alter::drop_column(&sales(), "note").unwrap();
     let second = first.apply(Version(2), &[Change::AlterTable { def: narrow.clone(), was: Version(1) }]).unwrap();
     narrow.columns.push(sales().columns[3].clone());
@@ -206,6 +220,27 @@ fn a_renamed_column_keeps_its_file_name_and_its_levels_follow() {
     // The old name is free in SQL, but not in files.
     let both = alter::add_column(&table, "city", DataType::Text, true).unwrap();
     assert_eq!(both.columns[4].storage_name, "city~4");
+}
+
+#[test]
+fn a_key_keeps_its_columns_whatever_they_are_called() {
+    let refused = alter::drop_column(&keyed(), "note").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::DependentObjects);
+    assert_eq!(refused.message(), "column 'note' of table 'sales' is part of its primary key (country, note)");
+    let renamed = alter::rename_column(&keyed(), "note", "remark").unwrap();
+    assert_eq!(renamed.key, keyed().key);
+    assert_eq!(kind(alter::drop_column(&renamed, "remark")), ErrorKind::DependentObjects);
+    assert_eq!(alter::drop_column(&renamed, "price").unwrap().key, keyed().key);
+    let first = Catalog::default().apply(Version(1), &[create(&keyed())]).unwrap();
+    first.apply(Version(2), &[Change::AlterTable { def: renamed.clone(), was: Version(1) }]).unwrap();
+    let other = |change: &dyn Fn(&mut PrimaryKey)| {
+        let mut def = renamed.clone();
+        def.key.as_mut().into_iter().for_each(change);
+        first.apply(Version(2), &[Change::AlterTable { def, was: Version(1) }])
+    };
+    other(&|key| key.on_conflict = OnConflict::Replace).unwrap();
+    assert_eq!(kind(other(&|key| key.secret[0] += 1)), ErrorKind::Internal);
+    assert_eq!(kind(other(&|key| key.columns.reverse())), ErrorKind::Internal);
 }
 
 #[test]
