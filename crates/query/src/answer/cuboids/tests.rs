@@ -29,7 +29,7 @@ impl Store {
         Store { clock: Arc::new(ManualClock::default()), snapshot: fixture.snapshot(), newer: None, old: Version(old) }
     }
 
-    fn newer(through: u64, killed_through: u64, fixture: &Fixture) -> Store {
+    fn with_newer(through: u64, killed_through: u64, fixture: &Fixture) -> Store {
         let newer = Newer {
             through: Version(through),
             floor: Version(0),
@@ -126,7 +126,7 @@ fn a_cuboid_catches_up_only_where_nothing_was_killed_since() {
 fn a_cuboid_follows_the_log_up_to_a_kill() {
     let (fixture, kept) = (fixture(), Kept::default());
     let follow = |resident: &Resident, through: u64, killed_through: u64, kept: &Kept| {
-        let store = Store::newer(through, killed_through, &fixture);
+        let store = Store::with_newer(through, killed_through, &fixture);
         resident.follow(&store, Version(through), &kept.tails).expect("follows")
     };
     // With what the tail has in codes, and without.
