@@ -55,7 +55,7 @@ impl<'a> Asking<'a> {
     /// Adds up the tail; `None` where the general way must answer.
     pub(super) fn begin(&self) -> Result<Option<Begun<'a>>> {
         let Asking { bound, read, version, kept, .. } = *self;
-        let tail = kept.tails.read(&read.entry, &bound.dictionaries, &read.tail, version)?;
+        let tail = kept.tails.read(read, &bound.dictionaries, version)?;
         let segments = segment_rows(read, None);
         let Some(Now { questions, maps }) = bound.now() else { return Ok(None) };
         // Now that all rows have their codes.

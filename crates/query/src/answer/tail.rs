@@ -3,12 +3,15 @@
 //! Invariants:
 //! - A row gets its codes once, by the statement that meets it first: LazyBase's ID remapping, ahead of the sort, which
 //!   finds the members in the dictionaries then.
-//! - Chunks are of consecutive versions, without a gap; what a snapshot reads of them follows from versions alone.
+//! - Chunks are of consecutive versions, without a gap, and have all rows of these, those that died since, too; what a snapshot reads of
+//!   them follows from versions alone. A snapshot whose tail lacks dead rows neither reads chunks nor adds to them: its rows get their
+//!   codes for it alone.
+//! - Who follows the log gets what came as long as no row of the table was killed; then he must begin anew.
 //! - Small neighbours are joined as long as the first is not more than twice the next: so a statement meets few chunks however small the
 //!   batches were, and a row is copied a few times at most until it is one of [`JOINED_ROWS`].
 
 use alluvia_catalog::{Dictionaries, TableEntry};
-use alluvia_snapshot::{Newer, Read, TailRead};
+use alluvia_snapshot::{Newer, Read, TableRead};
 use alluvia_space::{Dimension, LevelCodes, LevelSource, VERSION_COLUMN};
 use alluvia_types::{Error, Result, TableId, Version};
 use arrow::array::{Array, AsArray, RecordBatch, UInt64Array};
@@ -34,6 +37,17 @@ pub(crate) struct CodedRows {
 
 /// Some of the rows of a chunk.
 pub(crate) type TailRows = (Arc<CodedRows>, Range<usize>);
+
+/// What came to a table since a version.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// These rows, through this version, and no row was killed.
+    Rows(Version, Vec<TailRows>),
+    /// Rows were killed.
+    Kills,
+    /// Only a snapshot can tell: rows have left the tail meanwhile, or the table was changed.
+    Unknown,
+}
 
 /// What tables' tails look like in codes.
 #[derive(Debug, Default)]
@@ -95,16 +109,24 @@ pub(crate) fn has_codes(dimension: &Dimension) -> bool {
 }
 
 impl CodedTails {
-    /// The tail rows of a snapshot at `version`, with their codes: pieces of chunks.
+    /// The tail rows of a table in a snapshot at `version`, with their codes: pieces of chunks.
     pub(crate) fn read(
         &self,
-        entry: &TableEntry,
+        read: &TableRead,
         dictionaries: &Dictionaries,
-        tail: &[TailRead],
         version: Version,
     ) -> Result<Vec<TailRows>> {
-        let tail: Vec<&RecordBatch> = tail.iter().map(|run| &run.rows).filter(|rows| rows.num_rows() > 0).collect();
+        let entry = &read.entry;
+        let runs = read.tail.iter().map(|run| &run.rows);
+        let tail: Vec<&RecordBatch> = runs.filter(|rows| rows.num_rows() > 0).collect();
         let Some(first) = tail.first() else { return Ok(Vec::new()) };
+        let anew = || {
+            let code = |rows: &&RecordBatch| code(entry, dictionaries, rows).map(|chunk| (chunk, 0..rows.num_rows()));
+            tail.iter().map(code).collect()
+        };
+        if read.is_tail_cut {
+            return anew();
+        }
         let oldest = Version(versions(first)?[0]);
         let coded = {
             let mut tables = self.tables.lock();
@@ -122,8 +144,7 @@ impl CodedTails {
         let known = coded.chunks.front().map(|chunk| chunk.versions()[0]);
         if known.is_some_and(|known| known > oldest.0) {
             // An old snapshot, whose rows have left the chunks.
-            let code = |rows: &&RecordBatch| code(entry, dictionaries, rows).map(|chunk| (chunk, 0..rows.num_rows()));
-            return tail.iter().map(code).collect();
+            return anew();
         }
         // Runs ascend, and all but the last few have their codes.
         let mut fresh_runs = tail.len();
@@ -153,19 +174,22 @@ impl CodedTails {
 }
 
 impl CodedTails {
-    /// What came to a table above version `above`, with its codes, and the version through which it came. `None` where only a
-    /// snapshot can tell: rows have left the tail meanwhile, or the table was changed.
+    /// What came to a table above version `above`, with its codes.
     pub(crate) fn newer(
         &self,
         store: &dyn Read,
         entry: &TableEntry,
         dictionaries: &Dictionaries,
         above: Version,
-    ) -> Result<Option<(Version, Vec<TailRows>)>> {
-        let nothing = || {
-            let newer = store.newer(entry.def.id, above, above)?;
-            let is_nothing = newer.entry.changed_at == entry.changed_at && newer.tail.is_empty();
-            is_nothing.then(|| (newer.through, Vec::new()))
+    ) -> Result<Came> {
+        let newer = |from: Version| {
+            let newer = store.newer(entry.def.id, above, from);
+            newer.filter(|newer| newer.entry.changed_at == entry.changed_at)
+        };
+        let nothing = || match newer(above) {
+            Some(newer) if newer.killed_through > above => Came::Kills,
+            Some(newer) if newer.tail.is_empty() => Came::Rows(newer.through, Vec::new()),
+            _ => Came::Unknown,
         };
         let Some(coded) = self.tables.lock().get(&entry.def.id).map(Arc::clone) else { return Ok(nothing()) };
         let mut coded = coded.lock();
@@ -176,9 +200,12 @@ impl CodedTails {
         if coded.changed_at != entry.changed_at || above < covered {
             return Ok(nothing());
         }
-        let newer = store.newer(entry.def.id, above, coded.through);
-        let Some(newer) = newer.filter(|newer| newer.entry.changed_at == entry.changed_at) else { return Ok(None) };
-        let Newer { through, floor, tail, .. } = newer;
+        let Some(Newer { through, floor, tail, killed_through, .. }) = newer(coded.through) else {
+            return Ok(Came::Unknown);
+        };
+        if killed_through > above {
+            return Ok(Came::Kills);
+        }
         if floor > coded.through {
             coded.chunks.clear();
         }
@@ -203,7 +230,7 @@ impl CodedTails {
             }
         }
         pieces.reverse();
-        Ok(Some((through, pieces)))
+        Ok(Came::Rows(through, pieces))
     }
 
     /// Drops what is kept of a table's tail.
@@ -255,6 +282,9 @@ fn code(entry: &TableEntry, dictionaries: &Dictionaries, rows: &RecordBatch) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::testing::{Fixture, table, texts};
+    use alluvia_space::DataType;
+    use alluvia_types::ColumnId;
     use arrow::array::{ArrayRef, Int64Array};
     use arrow::datatypes::Int64Type;
     use proptest::prelude::*;
@@ -298,5 +328,39 @@ mod tests {
             let few = 14 * (2 + rows as usize / 3_000);
             prop_assert!(tail.chunks.len() <= few, "{} chunks of {} batches", tail.chunks.len(), sizes.len());
         }
+    }
+
+    /// Values of the measure.
+    fn measures(pieces: &[TailRows]) -> Vec<i64> {
+        let of =
+            |(chunk, rows): &TailRows| chunk.rows.column(0).as_primitive::<Int64Type>().values()[rows.clone()].to_vec();
+        pieces.iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn readers_of_all_versions_get_their_rows_and_only_whole_tails_are_kept() {
+        let mut def = table("t", &[("m", DataType::Int64), ("country", DataType::Text)]);
+        def.measures = vec![ColumnId(0)];
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10));
+        let countries = texts((0..10).map(|row| Some(format!("country{row}"))).collect());
+        let rows = RecordBatch::try_new(def.storage_schema(), vec![numbers, countries]).expect("two columns");
+        let mut fixture = Fixture::new(def, "store(country)", &rows);
+        fixture.add_tail(&rows.slice(0, 4));
+        fixture.add_tail(&rows.slice(4, 6));
+        fixture.kill_in_tail(0, 3, Version(60));
+        fixture.kill_in_tail(1, 0, Version(70));
+        let mut read = |tails: &CodedTails, version: u64| {
+            fixture.version = Version(version);
+            let read = fixture.read();
+            let dictionaries = read.dictionaries.as_ref().expect("dictionaries");
+            measures(&tails.read(&read, dictionaries, fixture.version).expect("codes"))
+        };
+        let tails = CodedTails::default();
+        assert_eq!(read(&tails, 65), [0, 1, 2, 4, 5, 6, 7, 8, 9]);
+        assert!(tails.tables().is_empty(), "the next reader may need row 3");
+        assert_eq!(read(&tails, 55), (0..10).collect::<Vec<_>>());
+        assert_eq!(tails.tables(), [TableId(1)]);
+        assert_eq!(read(&tails, 100), [0, 1, 2, 5, 6, 7, 8, 9]);
+        assert_eq!(read(&tails, 56), (0..10).collect::<Vec<_>>());
     }
 }

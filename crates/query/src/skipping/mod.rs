@@ -4,7 +4,8 @@
 //! Invariants:
 //! - A block is spared only if no row of it can make the statement's predicate TRUE: every one of its rows was evaluated once, for a
 //!   predicate that the statement's implies, and none was TRUE. Rows were evaluated whatever their version, so that holds for every
-//!   reader; segments never change, so it holds for ever.
+//!   reader; segments never change, and rows that die do not match more, so it holds for ever. Of a block with dead rows, which are
+//!   not evaluated, that is not learnt.
 //! - Only predicates that depend on the row alone are remembered: no volatile or stable functions, nothing that reads settings.
 //!
 //! A scan with filters brings them to a [`form`] (what is asked of each column, and texts of what is not understood), lets the

@@ -4,10 +4,12 @@
 //! - A block counts as looked at only when every one of its rows has been evaluated in this stream: what a LIMIT, a cancelled
 //!   statement or a dynamic filter leaves out is not known.
 //! - Rows are told by segment and row number, which the reader gives, never by the order in which batches come.
+//! - Dead rows are not read, and a reader of an older version, for whom they live, may find matches among them: a block with dead rows
+//!   never counts as one without a match. It counts as looked at where a live row matched.
 
 use super::cache::PredicateCache;
 use super::form::Form;
-use alluvia_tree::{BLOCK_ROWS, Segment};
+use alluvia_tree::{BLOCK_ROWS, DeadRows, Segment};
 use alluvia_types::TableId;
 use arrow::array::{BooleanArray, Int64Array};
 use std::collections::HashMap;
@@ -21,8 +23,8 @@ const PARTS_MAX: usize = 16;
 pub(crate) struct Observer {
     pub(crate) cache: Arc<PredicateCache>,
     pub(crate) table: TableId,
-    /// By the number under which the scan's rows name them.
-    pub(crate) segments: Vec<Arc<Segment>>,
+    /// By the number under which the scan's rows name them; and their dead rows, which are not among those.
+    pub(crate) segments: Vec<(Arc<Segment>, Option<DeadRows>)>,
     /// As [`super::predicate::Parts::forms`] gives them: those of parts, and that of all of them at the end.
     pub(crate) forms: Vec<Arc<Form>>,
 }
@@ -54,7 +56,7 @@ impl Observation {
         if form >= PARTS_MAX && form + 1 != self.observer.forms.len() {
             return;
         }
-        let Some(of) = self.observer.segments.get(segment as usize) else { return };
+        let Some((of, _)) = self.observer.segments.get(segment as usize) else { return };
         let blocks = self.seen.entry((segment, form)).or_insert_with(|| vec![Block::default(); of.blocks()]);
         let numbers = numbers.values();
         let mut at = 0;
@@ -80,10 +82,11 @@ impl Drop for Observation {
         let observer = &self.observer;
         let whole = observer.forms.len() - 1;
         for ((segment, form), blocks) in &self.seen {
-            let of = &observer.segments[*segment as usize];
+            let (of, dead) = &observer.segments[*segment as usize];
             let is_whole = |(at, block): (usize, &Block)| {
                 let rows = of.block_rows(at);
-                u64::from(block.rows) == rows.end - rows.start
+                let dead = dead.as_ref().map_or(0, |dead| dead.count_in(at) as u64);
+                u64::from(block.rows) + dead == rows.end - rows.start && (dead == 0 || block.matches)
             };
             let seen: Vec<bool> = blocks.iter().enumerate().map(is_whole).collect();
             let empty: Vec<bool> = seen.iter().zip(blocks).map(|(&seen, block)| seen && !block.matches).collect();

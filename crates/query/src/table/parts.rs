@@ -3,13 +3,14 @@
 //! Invariants:
 //! - Every chosen block is in exactly one part, and no other block is in any. Of a sample only some rows of a block may be read: those in
 //!   the bands that hold it, or, where the rows of these are split in two, those of each half.
+//! - Dead rows are in no part, and are counted in none: the Parquet reader passes them over as it does blocks.
 //! - A part is a piece of one segment, a few times smaller than a partition's share, so that partitions that finish early
 //!   take over parts from the others; but not so small that opening parts costs more than reading them.
 //! - Row groups are cut only where that is needed for balance: each part that touches a row group decodes its dictionaries.
 
 use super::reader::SegmentPart;
 use crate::skipping::chosen::Chosen;
-use alluvia_tree::{BLOCK_ROWS, Bands, BlockSummaries, Segment, band_limit, rung_limit, whole_bands_limit};
+use alluvia_tree::{BLOCK_ROWS, Bands, BlockSummaries, DeadRows, Segment, band_limit, rung_limit, whole_bands_limit};
 use alluvia_types::Error;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
@@ -43,6 +44,8 @@ pub(crate) struct ChosenSegment {
     pub rung: u32,
     /// Of a sample: what tells which of a block's rows hold it.
     pub light: Option<LightRows>,
+    /// Its dead rows, which are not read.
+    pub dead: Option<DeadRows>,
 }
 
 /// Rows of a banded segment in the bands of some weights, which lie beside one another in each block.
@@ -109,25 +112,54 @@ impl ChosenSegment {
     }
 
     fn rows_of(&self, blocks: Range<usize>) -> u64 {
-        match &self.light {
-            Some(light) => blocks.map(|block| light.of_block(block)).map(|rows| rows.end - rows.start).sum(),
-            None => rows_of(&self.segment, blocks),
+        if self.light.is_none() {
+            let all = rows_of(&self.segment, blocks.clone());
+            return self
+                .dead
+                .as_ref()
+                .map_or(all, |dead| all - blocks.map(|block| dead.count_in(block) as u64).sum::<u64>());
         }
+        self.runs(blocks).into_iter().map(|run| run.end - run.start).sum()
     }
 
-    /// Runs of rows that are read of a run of blocks.
+    /// Runs of rows that are read of a run of blocks, ascending; none is empty.
     fn runs(&self, blocks: Range<usize>) -> Vec<Range<u64>> {
-        let Some(light) = &self.light else {
+        if self.light.is_none() && self.dead.is_none() {
             let first = self.segment.block_rows(blocks.start).start;
             return std::iter::once(first..first + rows_of(&self.segment, blocks)).collect();
+        }
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        let mut add = |rows: Range<u64>| match runs.last_mut() {
+            _ if rows.is_empty() => {}
+            Some(run) if run.end == rows.start => run.end = rows.end,
+            _ => runs.push(rows),
         };
-        let of_block = |block| {
-            let first = self.segment.block_rows(block).start;
-            let rows = light.of_block(block);
-            first + rows.start..first + rows.end
-        };
-        blocks.map(of_block).collect()
+        for block in blocks {
+            let of_block = self.segment.block_rows(block);
+            let mut rows = match &self.light {
+                Some(light) => {
+                    let rows = light.of_block(block);
+                    of_block.start + rows.start..of_block.start + rows.end
+                }
+                None => of_block.clone(),
+            };
+            for row in self.dead.as_ref().map_or_else(Vec::new, |dead| dead.rows_in(block)) {
+                let row = of_block.start + u64::from(row);
+                if rows.contains(&row) {
+                    add(rows.start..row);
+                    rows.start = row + 1;
+                }
+            }
+            add(rows);
+        }
+        runs
     }
+}
+
+/// Rows of a block that are not dead.
+pub(crate) fn live_rows(segment: &Segment, dead: Option<&DeadRows>, block: usize) -> u64 {
+    let rows = segment.block_rows(block);
+    rows.end - rows.start - dead.map_or(0, |dead| dead.count_in(block) as u64)
 }
 
 fn rows_of(segment: &Segment, blocks: Range<usize>) -> u64 {
@@ -191,7 +223,7 @@ impl<'a> Part<'a> {
     fn add(&mut self, row_group: usize, group: &Range<u64>, runs: &[Range<usize>]) {
         let mut selectors = Vec::with_capacity(2 * runs.len() + 1);
         let mut at = group.start;
-        for rows in runs.iter().flat_map(|run| self.of.runs(run.clone())).filter(|rows| !rows.is_empty()) {
+        for rows in runs.iter().flat_map(|run| self.of.runs(run.clone())) {
             if rows.start > at {
                 selectors.push(RowSelector::skip((rows.start - at) as usize));
             }

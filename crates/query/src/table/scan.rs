@@ -7,6 +7,8 @@
 //! - In the place of a segment its thinnest rung that holds the sample is read; of a banded segment without such a rung, the first rows of
 //!   each block, which hold it. A filter on weights leaves out what else these have: identities, by which it goes, are read of the rows
 //!   of the one band that may have others, and not of those before it, unless they are wanted.
+//! - Rows that are dead for the snapshot are never read ([`super::parts`]): neither filters nor a LIMIT see them, and no statistics
+//!   count them. Rungs do not know which of their rows are dead, so a segment with dead rows is drawn from by itself.
 //! - Filters are used to leave out blocks, and evaluated on the rows of those that are left: the scan knows of each block whether a
 //!   row of it matched, which the predicate cache remembers. Only whole segments all of whose rows are read are watched.
 //! - Rows above the snapshot's version, and rows that are not drawn, are left out before filters see them.
@@ -18,7 +20,7 @@ use super::columns::{Projected, unused_name};
 use super::context::StatementContext;
 use super::draw::{Draw, Part, Sample, Unit, identified, lighter, share, weight_of};
 use super::metrics::{count, describe};
-use super::parts::{ChosenSegment, LightRows, spread};
+use super::parts::{ChosenSegment, LightRows, live_rows, spread};
 use super::reader::SegmentReaderFactory;
 use super::statistics::{count_members, of_chosen, of_rows, project};
 use super::tail::TailSource;
@@ -29,7 +31,7 @@ use crate::skipping::{Observer, Parts, Predicate, ScanFilterExec, Spared, Watch}
 use crate::table::prune::prune;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::TableRead;
-use alluvia_tree::{BlockSummaries, Segment, SegmentRows};
+use alluvia_tree::{BlockSummaries, DeadRows, Segment, SegmentRows};
 use alluvia_types::{Error, Version};
 use alluvia_values::errors::wrap;
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -84,6 +86,14 @@ struct Piece {
     segment: Arc<Segment>,
     /// 0 for the segment itself.
     rung: u32,
+    /// Of the segment; a rung is read in the place of none that has dead rows.
+    dead: Option<DeadRows>,
+}
+
+impl Piece {
+    fn live_rows(&self, block: usize) -> u64 {
+        live_rows(&self.segment, self.dead.as_ref(), block)
+    }
 }
 
 /// Segments to read, and what is known of them.
@@ -208,25 +218,25 @@ impl Scan<'_> {
 
     /// What to read of the segments: of those with a ladder a rung, if one holds all that is drawn.
     fn pieces(&self, reads: &[&SegmentRows]) -> Vec<Piece> {
-        let has_ladder = |segment: &Segment| !segment.rungs().is_empty();
-        let piece = |segment: &Arc<Segment>| {
+        let has_ladder = |read: &SegmentRows| !read.segment.rungs().is_empty();
+        let piece = |read: &SegmentRows| {
+            let SegmentRows { segment, dead, .. } = read;
             let rung = match self.draw.below {
                 // Blocks are drawn of segments, whatever ladders these have.
-                Some(below) if self.draw.blocks().is_none() => segment.rung_for(below),
+                Some(below) if self.draw.blocks().is_none() && dead.is_none() => segment.rung_for(below),
                 _ => None,
             };
             match rung {
-                Some(rung) => Piece { segment: Arc::clone(&rung.segment), rung: rung.rung },
-                None => Piece { segment: Arc::clone(segment), rung: 0 },
+                Some(rung) => Piece { segment: Arc::clone(&rung.segment), rung: rung.rung, dead: None },
+                None => Piece { segment: Arc::clone(segment), rung: 0, dead: dead.clone() },
             }
         };
-        let segments = reads.iter().map(|read| &read.segment);
-        let segments = segments.filter(|segment| match self.draw.part {
+        let reads = reads.iter().copied().filter(|read| match self.draw.part {
             Part::All => true,
-            Part::Laddered => has_ladder(segment),
-            Part::Loose => !has_ladder(segment),
+            Part::Laddered => has_ladder(read),
+            Part::Loose => !has_ladder(read),
         });
-        segments.map(piece).collect()
+        reads.map(piece).collect()
     }
 
     /// Leaves out blocks of the segments.
@@ -242,6 +252,9 @@ impl Scan<'_> {
             Some(predicate) => prune(&self.entry.def, self.schema, predicate, codes, &summaries),
             None => all.iter().map(|segment| Chosen::all(segment.blocks())).collect(),
         };
+        for (blocks, piece) in blocks.iter_mut().zip(pieces).filter(|(_, piece)| piece.dead.is_some()) {
+            blocks.retain(|block| piece.live_rows(block) > 0);
+        }
         if let Some(through) = through {
             for (blocks, summaries) in blocks.iter_mut().zip(&summaries) {
                 let oldest = summaries.versions().mins.as_primitive_opt::<UInt64Type>();
@@ -251,9 +264,8 @@ impl Scan<'_> {
             }
         } else if let Some(limit) = self.limit {
             let mut rows = limit as u64;
-            for (blocks, segment) in blocks.iter_mut().zip(&all) {
-                let rows_of = |block| segment.block_rows(block).end - segment.block_rows(block).start;
-                blocks.keep_rows(&mut rows, rows_of);
+            for (blocks, piece) in blocks.iter_mut().zip(pieces) {
+                blocks.keep_rows(&mut rows, |block| piece.live_rows(block));
             }
         }
         let drawn = self.draw.blocks();
@@ -277,17 +289,20 @@ impl Scan<'_> {
                     (0, Some(below)) => LightRows::of(&segment, below).map_err(wrap)?,
                     _ => None,
                 };
-                segments.push(ChosenSegment { segment, metadata, blocks, summaries, rung: piece.rung, light });
+                let (rung, dead) = (piece.rung, piece.dead.clone());
+                segments.push(ChosenSegment { segment, metadata, blocks, summaries, rung, light, dead });
             }
         }
-        let reads_first_rows = segments.iter().any(|chosen| chosen.light.is_some());
+        // Of segments whose rows are not all read nothing is known exactly: count(*) and min(x) would be answered by it.
+        let reads_some =
+            segments.iter().any(|chosen| chosen.light.is_some()) || pieces.iter().any(|piece| piece.dead.is_some());
         let mut statistics = match &self.predicate {
-            Some(predicate) if blocks_skipped > 0 || reads_first_rows => {
+            Some(predicate) if blocks_skipped > 0 || reads_some => {
                 let mut filtered: Vec<usize> = collect_columns(predicate).iter().map(Column::index).collect();
                 filtered.sort_unstable();
                 of_chosen(&whole, &self.entry.def, &filtered, &segments)?
             }
-            None if drawn.is_some() || reads_first_rows => of_chosen(&whole, &self.entry.def, &[], &segments)?,
+            None if drawn.is_some() || reads_some => of_chosen(&whole, &self.entry.def, &[], &segments)?,
             _ if self.filter.is_some() || self.limit.is_some() || through.is_some() => {
                 whole.as_ref().clone().to_inexact()
             }
@@ -410,7 +425,7 @@ impl Scan<'_> {
         Some(Arc::new(Observer {
             cache: Arc::clone(cache),
             table: self.entry.def.id,
-            segments: group.segments.iter().map(|chosen| Arc::clone(&chosen.segment)).collect(),
+            segments: group.segments.iter().map(|chosen| (Arc::clone(&chosen.segment), chosen.dead.clone())).collect(),
             forms: self.parts.forms(),
         }))
     }

@@ -4,7 +4,8 @@
 //! - `Exact` is exact: DataFusion answers `count(*)` and `min(x)` from it. Whatever is cut, widened or not known of every
 //!   row is `Inexact` or absent: bounds of text, of floats (NaN has no place in Parquet's), and of columns without values.
 //! - Statistics of a segment never change, so they are kept between statements; the sum over a table's segments is kept
-//!   for the segments it was made of.
+//!   for the segments it was made of. They are of all of its rows: of a scan that reads some, dead rows left out, they are estimates
+//!   ([`of_rows`]).
 
 use super::parts::ChosenSegment;
 use alluvia_catalog::{Dictionaries, TableEntry};

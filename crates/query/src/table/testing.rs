@@ -1,4 +1,5 @@
-//! A table with segments, a tail and pending rows, made by hand, and the same rows in a plain in-memory table beside it.
+//! A table with segments, some of whose rows are dead, a tail and pending rows, made by hand, and the live rows in a plain in-memory table
+//! beside it.
 
 use super::statistics::ScanCache;
 use crate::namespace::tables::{PUBLIC_SCHEMA, SnapshotCatalog};
@@ -9,18 +10,22 @@ use crate::table::context::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_plan::rules::configure;
-use alluvia_snapshot::{Admin, BatchInfo, Memo, Snapshot, StageInfo, StoreInfo, TableRead, TailRead};
+use alluvia_snapshot::{Admin, BatchInfo, Memo, Pin, Snapshot, StageInfo, StoreInfo, TableRead, TailRead};
+use alluvia_space::weight::weight;
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
 use alluvia_storage::{Cache, Disk, FaultDisk};
-use alluvia_tree::{RowChunk, Segment, SegmentMeta, SegmentWriter, TreeContext};
+use alluvia_tree::{
+    BLOCK_ROWS, Dead, DeadRows, LadderWriter, RowChunk, Segment, SegmentMeta, SegmentRows, SegmentWriter, TreeContext,
+    by_band,
+};
 use alluvia_types::{ColumnId, Error, ManualClock, ProducerMark, Result, SegmentId, Stage, TableId, Version};
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use arrow::compute::{concat_batches, take_record_batch};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType as ArrowType, Field, Int64Type, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,9 +85,14 @@ pub(crate) struct Fixture {
     pub now: TableDef,
     context: TreeContext,
     dictionaries: Arc<Dictionaries>,
-    pub segments: Vec<SegmentRows>,
+    pub segments: Vec<Arc<Segment>>,
+    /// Kills of each segment.
+    kills: BTreeMap<usize, Arc<Dead>>,
     pub tail: Vec<TailRead>,
+    /// Kills of each run: version and row.
+    tail_kills: BTreeMap<usize, BTreeSet<(Version, usize)>>,
     pub pending: Vec<RecordBatch>,
+    /// The reader's.
     pub version: Version,
     next_segment: AtomicU64,
     scans: Arc<ScanCache>,
@@ -109,7 +119,9 @@ impl Fixture {
             context,
             dictionaries: Arc::new(dictionaries),
             segments: Vec::new(),
+            kills: BTreeMap::new(),
             tail: Vec::new(),
+            tail_kills: BTreeMap::new(),
             pending: Vec::new(),
             version: Version(100),
             next_segment: AtomicU64::new(1),
@@ -121,23 +133,59 @@ impl Fixture {
 
     /// Writes a segment of rows in the storage schema, at these versions.
     pub(crate) fn segment(&self, rows: &RecordBatch, versions: &[u64]) -> Arc<Segment> {
+        let mut writer =
+            SegmentWriter::create(&self.context, self.new_id(), &self.def, Stage::Merged, None).expect("creates");
+        writer.write(&self.chunk(rows, versions, false)).expect("writes");
+        Segment::open(&self.context, writer.finish().expect("finishes")).expect("opens")
+    }
+
+    fn new_id(&self) -> SegmentId {
+        SegmentId(self.next_segment.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Rows as they lie in a segment: in key order, or block by block in bands.
+    fn chunk(&self, rows: &RecordBatch, versions: &[u64], is_banded: bool) -> RowChunk {
         let keys = KeyLayout::new(&self.def).keys(rows).expect("keys");
         let mut order: Vec<u32> = (0..rows.num_rows() as u32).collect();
         order.sort_by_key(|&row| keys[row as usize]);
+        let weight = |&row: &u32| weight(Version(versions[row as usize]), row.into(), self.def.seed);
+        for block in order.chunks_mut(BLOCK_ROWS).filter(|_| is_banded) {
+            let weights: Vec<u64> = block.iter().map(weight).collect();
+            let banded: Vec<u32> = by_band(&weights).into_iter().map(|place| block[place as usize]).collect();
+            block.copy_from_slice(&banded);
+        }
         let keys = order.iter().map(|&row| keys[row as usize]).collect();
         let hidden = with_versions(rows, versions);
         let rows = take_record_batch(&hidden, &UInt32Array::from(order)).expect("takes");
         let codes = self.dictionaries.remap(&self.def, &rows).expect("codes");
-        let id = SegmentId(self.next_segment.fetch_add(1, Ordering::Relaxed));
-        let mut writer = SegmentWriter::create(&self.context, id, &self.def, Stage::Merged, None).expect("creates");
-        writer.write(&RowChunk::new(rows, keys, codes)).expect("writes");
-        Segment::open(&self.context, writer.finish().expect("finishes")).expect("opens")
+        RowChunk::new(rows, keys, codes)
     }
 
     /// A segment all of whose rows are visible.
     pub(crate) fn add_segment(&mut self, rows: &RecordBatch) {
-        let segment = self.segment(rows, &vec![1; rows.num_rows()]);
-        self.segments.push(SegmentRows::all(segment));
+        self.segments.push(self.segment(rows, &vec![1; rows.num_rows()]));
+    }
+
+    /// The same with a ladder.
+    pub(crate) fn add_laddered_segment(&mut self, rows: &RecordBatch, is_banded: bool) {
+        const RUNG_ROWS_MIN: u64 = 300;
+        let (context, count) = (&self.context, rows.num_rows());
+        let writer = LadderWriter::create(
+            context,
+            || self.new_id(),
+            &self.def,
+            Stage::Merged,
+            None,
+            count as u64,
+            RUNG_ROWS_MIN,
+        );
+        let mut writer = writer.expect("creates");
+        if is_banded {
+            writer = writer.banded();
+        }
+        writer.write(&self.chunk(rows, &vec![1; count], is_banded)).expect("writes");
+        let segment = Segment::open(context, writer.finish().expect("finishes")).expect("opens");
+        self.segments.push(segment);
     }
 
     /// A segment that also holds rows of a later version.
@@ -146,8 +194,67 @@ impl Fixture {
         let all = concat_batches(&schema, [rows, later]).expect("one schema");
         let mut versions = vec![1; rows.num_rows()];
         versions.resize(all.num_rows(), self.version.0 + 1);
-        let segment = self.segment(&all, &versions);
-        self.segments.push(SegmentRows { through: Some(self.version), ..SegmentRows::all(segment) });
+        self.segments.push(self.segment(&all, &versions));
+    }
+
+    /// Kills a row of a segment, by its number there.
+    pub(crate) fn kill(&mut self, segment: usize, row: u64, version: Version) {
+        Arc::make_mut(self.kills.entry(segment).or_default()).kill(row, version);
+    }
+
+    /// Kills a row of a run of the tail.
+    pub(crate) fn kill_in_tail(&mut self, run: usize, row: usize, version: Version) {
+        self.tail_kills.entry(run).or_default().insert((version, row));
+    }
+
+    /// Of a segment's rows, by number, the places among the rows that it was made of.
+    pub(crate) fn places(&self, segment: usize) -> Vec<u64> {
+        let segment = &self.segments[segment];
+        let identities = segment.identities(0..segment.meta().rows).expect("identities");
+        identities.into_iter().map(|(_, ordinal)| ordinal).collect()
+    }
+
+    /// What the reader's snapshot has of the table.
+    pub(crate) fn read(&self) -> TableRead {
+        let rows = |(at, segment): (usize, &Arc<Segment>)| SegmentRows {
+            through: (segment.meta().max_version > self.version).then_some(self.version),
+            dead: self.kills.get(&at).and_then(|dead| DeadRows::new(dead, self.version)),
+            ..SegmentRows::all(Arc::clone(segment))
+        };
+        let is_seen = |version: &Version| *version <= self.version;
+        let mut is_tail_cut = false;
+        let mut live = |(at, run): (usize, &TailRead)| {
+            let Some(kills) = self.tail_kills.get(&at) else { return run.clone() };
+            let dead: BTreeSet<usize> =
+                kills.iter().filter(|(version, _)| is_seen(version)).map(|&(_, row)| row).collect();
+            is_tail_cut |= !dead.is_empty();
+            let live: BooleanArray = (0..run.rows.num_rows()).map(|row| Some(!dead.contains(&row))).collect();
+            TailRead::new(filter_record_batch(&run.rows, &live).expect("filters"))
+        };
+        let tail = self.tail.iter().enumerate().map(&mut live).collect();
+        let in_segments = self.kills.values().flat_map(|dead| dead.kills()).map(|(_, version)| version);
+        let in_tail = self.tail_kills.values().flatten().map(|&(version, _)| version);
+        TableRead {
+            entry: self.entry(),
+            dictionaries: Some(Arc::clone(&self.dictionaries)),
+            segments: self.segments.iter().enumerate().map(rows).collect(),
+            tail,
+            is_tail_cut,
+            killed_through: in_segments.chain(in_tail).filter(is_seen).max().unwrap_or(Version(0)),
+        }
+    }
+
+    /// The reader's snapshot.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let created = Change::CreateTable { def: self.now.clone() };
+        Snapshot {
+            version: self.version,
+            lag: Duration::from_millis(250),
+            stage: Stage::Ingested,
+            catalog: Arc::new(Catalog::default().apply(Version(1), &[created]).expect("creates")),
+            tables: BTreeMap::from([(self.now.id, self.read())]),
+            pin: Pin::detached(self.version),
+        }
     }
 
     pub(crate) fn add_tail(&mut self, rows: &RecordBatch) {
@@ -167,24 +274,8 @@ impl Fixture {
 
     /// A session whose statement reads this table, with `plain` beside it: the visible rows, without segments.
     pub(crate) fn session(&self, plain: &RecordBatch) -> (SessionContext, Arc<UsedCounters>) {
-        let created = Change::CreateTable { def: self.now.clone() };
-        let catalog = Arc::new(Catalog::default().apply(Version(1), &[created]).expect("creates"));
-        let read = TableRead {
-            entry: self.entry(),
-            dictionaries: Some(Arc::clone(&self.dictionaries)),
-            segments: self.segments.clone(),
-            tail: self.tail.clone(),
-            is_tail_cut: false,
-            killed_through: Version(0),
-        };
-        let snapshot = Arc::new(Snapshot {
-            version: self.version,
-            lag: Duration::from_millis(250),
-            stage: Stage::Ingested,
-            catalog: Arc::clone(&catalog),
-            tables: BTreeMap::from([(self.now.id, read)]),
-            pin: Pin::detached(self.version),
-        });
+        let snapshot = Arc::new(self.snapshot());
+        let catalog = Arc::clone(&snapshot.catalog);
         let used = UsedCounters::new(&snapshot);
         let context = StatementContext {
             snapshot,
@@ -275,7 +366,7 @@ impl SettingsView for FixedSettings {
 
 /// A database that always tells the same, and keeps nothing.
 #[derive(Debug)]
-struct FixedAdmin;
+pub(crate) struct FixedAdmin;
 
 fn refused<T>() -> Result<T> {
     Err(Error::internal("the database of scan tests takes nothing"))

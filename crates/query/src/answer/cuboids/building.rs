@@ -2,7 +2,7 @@
 
 use super::resident::{Plan, Resident};
 use super::shape::Shape;
-use super::{Built, CELLS_FREE, CELLS_MAX, Cuboids, Refusal, newest};
+use super::{Built, CELLS_FREE, CELLS_MAX, Cuboids, Refusal, is_quiet, newest};
 use crate::answer::Kept;
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::{Admin, Read};
@@ -15,8 +15,12 @@ impl Cuboids {
     /// Builds the shape whose turn it is. The caller holds [`Cuboids::building`].
     pub(super) fn build_next(&self, store: &dyn Read, admin: &dyn Admin, kept: &Kept, threads: usize) -> Result<bool> {
         let catalog = store.catalog();
-        let Some((shape, asked)) = self.next(admin, &catalog) else { return Ok(false) };
-        let built = self.build(&shape, asked, store, kept, threads);
+        let Some((shape, asked)) = self.next(store, admin, &catalog) else { return Ok(false) };
+        let built = match is_quiet(store, shape.table) {
+            Ok(true) => self.build(&shape, asked, store, kept, threads),
+            Ok(false) => Ok(Built::No(Refusal::UntilQuiet)),
+            Err(error) => Err(error),
+        };
         let refusal = match &built {
             Ok(Built::Yes | Built::Never) => None,
             Ok(Built::No(refusal)) => Some(*refusal),
@@ -26,7 +30,7 @@ impl Cuboids {
         let mut demand = self.demand.lock();
         match (refusal, demand.pins.get_mut(&shape)) {
             (Some(refusal), Some(pin)) => {
-                if refusal != *pin && refusal != Refusal::AtRows(0) {
+                if refusal != *pin && !matches!(refusal, Refusal::AtRows(0) | Refusal::UntilQuiet) {
                     tracing::warn!(table = shape.table.0, levels = ?shape.levels, "a pinned cuboid could not be built");
                 }
                 *pin = refusal;
@@ -48,11 +52,12 @@ impl Cuboids {
     }
 
     /// The shape to build next, and how often it was asked for: `None` for a pinned one.
-    fn next(&self, admin: &dyn Admin, catalog: &Catalog) -> Option<(Shape, Option<u64>)> {
+    fn next(&self, store: &dyn Read, admin: &dyn Admin, catalog: &Catalog) -> Option<(Shape, Option<u64>)> {
         self.follow_definitions(catalog);
         let missing = self.pins_missing();
         let demand = self.demand.lock();
         let mut rows: HashMap<TableId, u64> = HashMap::new();
+        let mut quiet: HashMap<TableId, bool> = HashMap::new();
         let mut may = |shape: &Shape, asked: u64, refusal: Refusal| match refusal {
             Refusal::None => true,
             Refusal::AtRows(then) => {
@@ -60,6 +65,10 @@ impl Cuboids {
                 now / 2 > then || then == 0 && now > 0
             }
             Refusal::UntilAsked(count) => asked >= count,
+            // What fails here fails again where it is built.
+            Refusal::UntilQuiet => {
+                *quiet.entry(shape.table).or_insert_with(|| is_quiet(store, shape.table).unwrap_or(true))
+            }
         };
         let pin = missing.into_iter().find(|shape| demand.pins.get(shape).is_some_and(|&pin| may(shape, 0, pin)));
         if let Some(pin) = pin {

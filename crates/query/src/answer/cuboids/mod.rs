@@ -2,7 +2,10 @@
 //!
 //! Invariants:
 //! - A [`resident`] cuboid follows the log by version; it is dropped when the table's definition changes, when a code finds no
-//!   place in it, or when catching up would cost as much as building it anew, and is then built anew if it is wanted.
+//!   place in it, when a row of the table is killed, or when catching up would cost as much as building it anew, and is then built anew
+//!   if it is wanted.
+//! - Only of a table that is at rest, of which no row was killed for [`QUIET`], is a cuboid built, unless somebody pins it now: one that is
+//!   updated all the time would cost a cuboid for each update, and have none.
 //! - What all cuboids hold is bounded. For one that is asked for more, those that are used less for their size are evicted;
 //!   pinned ones never are.
 //! - A cuboid is built after its [`shape`] was asked for, by whoever calls [`Cuboids::tend`], or when it is pinned; never by a
@@ -17,6 +20,8 @@ mod pinning;
 mod resident;
 mod selected;
 mod shape;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use memory::{MEMO, check as check_memo};
 pub(crate) use pinning::Pinned;
@@ -36,6 +41,8 @@ use std::time::Duration;
 const CELLS_MAX: u64 = 4 << 20;
 /// Cells that are always worth it, however few rows there are.
 const CELLS_FREE: u64 = 1 << 16;
+/// For so long no row of a table was killed before a cuboid of it is built.
+const QUIET: Duration = Duration::from_secs(60);
 /// Shapes asked for and not yet built that are remembered.
 const WANTED_MAX: usize = 1_000;
 
@@ -74,6 +81,8 @@ enum Refusal {
     AtRows(u64),
     /// Others were used more; asked for so often, it is tried again.
     UntilAsked(u64),
+    /// Rows of the table were killed lately.
+    UntilQuiet,
 }
 
 /// What became of a shape.
@@ -162,6 +171,14 @@ impl Cuboids {
         self.memorise(admin, false)?;
         Ok(any)
     }
+}
+
+/// Whether no row of a table was killed lately.
+fn is_quiet(store: &dyn Read, table: TableId) -> Result<bool> {
+    let snapshot = newest(store, table)?;
+    let read = snapshot.as_ref().and_then(|snapshot| snapshot.tables.get(&table));
+    let killed_through = read.map_or(Version(0), |read| read.killed_through);
+    Ok(killed_through <= store.required(Freshness::Within(QUIET), Version(0)))
 }
 
 fn newest(store: &dyn Read, table: TableId) -> Result<Option<Snapshot>> {

@@ -1,10 +1,11 @@
 //! One cuboid in memory: how it is built, and how it follows the log.
 //!
 //! Invariant: a resident cuboid holds exactly the rows of its table through its version, whatever stage they are in: sorting
-//! and merging do not touch it. It only moves forward, by the rows that came since; once it cannot, it is stale for ever.
+//! and merging do not touch it. It only moves forward, by the rows that came since; once it cannot, it is stale for ever. A row that was
+//! killed since is in its cells, and cannot be taken out of them (a minimum does not tell what is next): then it cannot.
 
 use super::super::run::{code_bounds, measure_columns, segment_rows};
-use super::super::tail::{CodedRows, CodedTails, TailRows};
+use super::super::tail::{Came, CodedRows, CodedTails, TailRows};
 use super::selected::Ancestors;
 use super::shape::Shape;
 use alluvia_catalog::{Dictionaries, TableEntry};
@@ -80,7 +81,7 @@ impl Plan {
     /// What a cuboid of a shape would hold of a table. `None` before the table has dictionaries, or where codes span too much.
     pub(super) fn new(shape: &Shape, read: &TableRead, version: Version, tails: &CodedTails) -> Result<Option<Plan>> {
         let Some(dictionaries) = &read.dictionaries else { return Ok(None) };
-        let tail = tails.read(&read.entry, dictionaries, &read.tail, version)?;
+        let tail = tails.read(read, dictionaries, version)?;
         let segments = segment_rows(read, None);
         let mut spans = Vec::with_capacity(shape.levels.len());
         for &level in &shape.levels {
@@ -219,12 +220,13 @@ impl Resident {
             .filter(|rows| rows.segment.meta().max_version > above)
             .collect();
         if read.entry.changed_at != self.entry.changed_at
+            || read.killed_through > above
             || newer.iter().map(|rows| rows.segment.meta().rows).sum::<u64>() > CATCH_UP_ROWS_MAX
             || !state.cuboid.add_segments(&newer, 1)?
         {
             return Ok(false);
         }
-        for (chunk, rows) in tails.read(&read.entry, dictionaries, &read.tail, version)? {
+        for (chunk, rows) in tails.read(read, dictionaries, version)? {
             let first = chunk.versions().partition_point(|&version| version <= above.0).max(rows.start);
             if first < rows.end && !self.add(&mut state.cuboid, &chunk, first..rows.end)? {
                 return Ok(false);
@@ -240,8 +242,14 @@ impl Resident {
         if state.is_stale || state.version >= version {
             return Ok(if state.is_stale { Followed::Never } else { Followed::Yes });
         }
-        let newer = tails.newer(store, &self.entry, &self.dictionaries, state.version)?;
-        let Some((through, pieces)) = newer else { return Ok(Followed::BySnapshot) };
+        let (through, pieces) = match tails.newer(store, &self.entry, &self.dictionaries, state.version)? {
+            Came::Rows(through, pieces) => (through, pieces),
+            Came::Kills => {
+                state.is_stale = true;
+                return Ok(Followed::Never);
+            }
+            Came::Unknown => return Ok(Followed::BySnapshot),
+        };
         state.is_stale = true;
         for (chunk, rows) in pieces {
             if !self.add(&mut state.cuboid, &chunk, rows)? {

@@ -4,7 +4,7 @@ use super::LIMIT_COLUMN;
 use super::exec::{Level, Shown, ThinExec};
 use crate::table::{AlluviaTable, Draw, Part, StatementContext, least, sql_schema};
 use alluvia_space::weight::weight_limit;
-use alluvia_tree::{rung_limit, rung_rate};
+use alluvia_tree::{DeadRows, SegmentRows, rung_limit, rung_rate};
 use alluvia_types::Error;
 use alluvia_values::errors::wrap;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -74,21 +74,23 @@ pub(in crate::sample) fn levels(table: &AlluviaTable, statement: &StatementConte
     let def = &table.entry().def;
     let Some(read) = statement.snapshot.tables.get(&def.id) else { return Vec::new() };
     let mut levels = Vec::new();
-    let laddered = || read.segments.iter().map(|read| &read.segment).filter(|segment| !segment.rungs().is_empty());
+    let laddered = || read.segments.iter().filter(|read| !read.segment.rungs().is_empty());
     let is_loose = read.segments.len() > laddered().count() || !read.tail.is_empty();
     if is_loose || statement.pending.contains_key(&def.id) || laddered().count() == 0 {
         levels.push(Level { part: Part::Loose, below: all });
     }
-    let laddered_rows: u64 = laddered().map(|segment| segment.meta().rows).sum();
-    let mut rungs: Vec<u32> = laddered().flat_map(|segment| segment.rungs()).map(|rung| rung.rung).chain([0]).collect();
+    let live = |read: &SegmentRows| read.segment.meta().rows - read.dead.as_ref().map_or(0, DeadRows::count);
+    let laddered_rows: u64 = laddered().map(live).sum();
+    let mut rungs: Vec<u32> =
+        laddered().flat_map(|read| read.segment.rungs()).map(|rung| rung.rung).chain([0]).collect();
     // What cannot be opened fails where it is read.
-    if laddered().all(|segment| segment.bands().is_ok_and(|bands| bands.is_some())) {
+    if laddered().all(|read| read.segment.bands().is_ok_and(|bands| bands.is_some())) {
         rungs.extend(BANDED_RUNGS);
     }
     rungs.sort_unstable_by(|a, b| b.cmp(a));
     rungs.dedup();
     let may_hold = |rung: &u32| *rung == 0 || laddered_rows as f64 * rung_rate(*rung) >= rows as f64;
-    if laddered_rows > 0 {
+    if laddered().count() > 0 {
         for rung in rungs.into_iter().skip_while(|rung| !may_hold(rung)) {
             let below = least(rung_limit(rung), all);
             levels.push(Level { part: Part::Laddered, below });
@@ -191,5 +193,79 @@ impl TableProvider for ThinTable {
             inputs.push(planned(session, &plan).await?);
         }
         Ok(Arc::new(ThinExec::new(inputs, self.levels.clone(), shown, schema, rows, self.fraction)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::testing::{Fixture, table};
+    use alluvia_space::DataType as ColumnType;
+    use alluvia_space::weight::weight;
+    use alluvia_types::Version;
+    use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+    use arrow::datatypes::{Float64Type, Int64Type};
+    use datafusion::prelude::{SessionContext, col};
+
+    /// The rows that a call shows, and their limit.
+    async fn shown(session: &SessionContext, table: AlluviaTable, bound: u64) -> (Vec<i64>, Option<f64>) {
+        let rows = session.table("t").await.expect("a table");
+        let rows = rows.filter((col("n") % lit(3)).eq(lit(0))).expect("filters").logical_plan().clone();
+        let statement = session.state().config().get_extension::<StatementContext>().expect("a statement");
+        let thin = ThinTable::new(rows, table, Bound::Rows(bound), &statement);
+        let found = session.read_table(Arc::new(thin)).expect("a table").collect().await.expect("runs");
+        let mut numbers: Vec<i64> =
+            found.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec()).collect();
+        numbers.sort_unstable();
+        let limits = found.iter().flat_map(|batch| batch.column(1).as_primitive::<Float64Type>().values().to_vec());
+        (numbers, limits.reduce(f64::max))
+    }
+
+    #[tokio::test]
+    async fn the_lightest_live_rows_are_shown() {
+        const ROWS: u64 = 30_000;
+        let def = table("t", &[("n", ColumnType::Int64)]);
+        let rows = |first: u64, count: u64| {
+            let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((first..first + count).map(|n| n as i64)));
+            RecordBatch::try_new(def.storage_schema(), vec![numbers]).expect("one column")
+        };
+        let mut fixture = Fixture::new(def.clone(), "number(n: linear 0..100000)", &rows(0, ROWS));
+        fixture.add_laddered_segment(&rows(0, ROWS), true);
+        fixture.add_laddered_segment(&rows(ROWS, ROWS), false);
+        fixture.add_laddered_segment(&rows(2 * ROWS, ROWS), true);
+        fixture.add_tail(&rows(3 * ROWS, 100));
+        // One segment has no dead rows, and is read by rungs.
+        let dies = |segment: usize, n: u64| match segment {
+            0 => n % 5 < 4,
+            1 => n % 1_000 == 0,
+            _ => false,
+        };
+        let in_tail = |at: u64| (weight(Version(50), at, def.seed), (3 * ROWS + at) as i64);
+        let mut live: Vec<(u64, i64)> = (0..100).map(in_tail).collect();
+        for segment in 0..3 {
+            for (row, place) in fixture.places(segment).into_iter().enumerate() {
+                let n = segment as u64 * ROWS + place;
+                match dies(segment, n) {
+                    true => fixture.kill(segment, row as u64, Version(60)),
+                    false => live.push((weight(Version(1), place, def.seed), n as i64)),
+                }
+            }
+        }
+        live.retain(|(_, n)| n % 3 == 0);
+        live.sort_unstable();
+        let (session, _) = fixture.session(&rows(0, 1));
+        for bound in [10, 100, 1_000, 10_000, 19_000, 50_000] {
+            let (found, limit) = shown(&session, AlluviaTable::new(fixture.entry()), bound as u64).await;
+            assert!(found.len() <= bound);
+            let below = limit.and_then(weight_limit);
+            let lighter = live.iter().filter(|(weight, _)| below.is_none_or(|below| *weight < below));
+            let mut wanted: Vec<i64> = lighter.map(|&(_, n)| n).collect();
+            wanted.sort_unstable();
+            assert_eq!(found, wanted, "{bound}");
+            // The limit is the weight of the first row that does not fit, rounded down to a double.
+            let next = live.get(bound).map(|(weight, _)| *weight);
+            assert_eq!(next.is_some(), below.is_some(), "{bound}");
+            assert!(next.zip(below).is_none_or(|(next, below)| below <= next && next - below <= 1 << 11), "{bound}");
+        }
     }
 }
