@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("syntax", &["types", "space", "values", "catalog"]),
     ("functions", &["types", "space", "values"]),
     ("plan", &["types", "values", "functions"]),
+    ("change", &["types", "space", "values", "syntax"]),
     ("copy", &["types", "space", "storage", "catalog", "snapshot", "values", "syntax"]),
     (
         "query",
@@ -40,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "syntax",
             "functions",
             "plan",
+            "change",
             "copy",
         ],
     ),
@@ -309,6 +311,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "settings",
             "select",
             "insert",
+            "change",
             "define",
             "copy",
             "statement",

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - Two columns that the table ever had never share a storage name, so files written before a column was dropped never
 //!   show through under a column added later.
-//! - A level keeps its column: what a dimension is made of cannot be dropped.
+//! - A level keeps its column, and so does a key: what a dimension or the primary key is made of cannot be dropped. Renaming
+//!   changes neither, since both name columns by their ids.
 //!
 //! A definition does not remember dropped columns; their number shows in `next_column_id`. So a column added after any
 //! was dropped is stored as `name~id`, and ids skip whatever number a dropped column's own name ended in.
@@ -50,7 +51,7 @@ pub fn add_column(
     Ok(table)
 }
 
-/// ALTER TABLE DROP COLUMN. Refused for the column of a level, and for the last one; a measure ceases to be one.
+/// ALTER TABLE DROP COLUMN. Refused for the column of a level or of the key, and for the last one; a measure ceases to be one.
 pub fn drop_column(table: &TableDef, name: &str) -> Result<TableDef> {
     let column = table.column(name)?;
     let id = column.id;
@@ -62,6 +63,16 @@ pub fn drop_column(table: &TableDef, name: &str) -> Result<TableDef> {
             format!("column '{name}' of table '{}' is part of dimension '{}'", table.name, dimension.name),
         )
         .with_hint("dimensions stay as they were created; create the table anew with CREATE TABLE ... AS"));
+    }
+    if let Some(key) = table.key.as_ref().filter(|key| key.columns.contains(&id)) {
+        let names: Vec<&str> =
+            key.columns.iter().filter_map(|&id| Some(table.column_by_id(id)?.name.as_str())).collect();
+        let names = names.join(", ");
+        return Err(Error::new(
+            ErrorKind::DependentObjects,
+            format!("column '{name}' of table '{}' is part of its primary key ({names})", table.name),
+        )
+        .with_hint("a key stays as it was created; create the table anew with another one"));
     }
     if table.columns.len() == 1 {
         return Err(Error::new(

@@ -9,12 +9,16 @@ use crate::dimensions::{
     DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, LEVELS_MAX, QUANTILE_HALVINGS_MAX, example_of,
 };
 use crate::mend::mended;
-use crate::schema::{Column, DataType, Dimension, KeyRange, LevelSource, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use crate::schema::{
+    Column, DataType, Dimension, KeyRange, LevelSource, ORDINAL_COLUMN, PrimaryKey, TableDef, VERSION_COLUMN,
+};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 use std::collections::HashSet;
 
 /// Most columns of a table.
 const COLUMNS_MAX: usize = 1600;
+/// Most columns of a key.
+const KEY_COLUMNS_MAX: usize = 32;
 
 impl TableDef {
     /// Refuses a definition that the rest of the engine must not meet.
@@ -27,6 +31,9 @@ impl TableDef {
             return Err(invalid("a table needs a name"));
         }
         columns(&self.columns, self.next_column_id)?;
+        if let Some(key) = &self.key {
+            primary_key(key, &self.columns)?;
+        }
         dimensions(&self.dimensions, &self.columns)?;
         for (at, &id) in self.measures.iter().enumerate() {
             let Some(column) = self.column_by_id(id) else {
@@ -84,6 +91,31 @@ fn columns(columns: &[Column], next_column_id: u32) -> Result<()> {
                     .with_hint(format!("a length is 1 to {CHARS_MAX} characters; TEXT takes any")));
             }
             _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn primary_key(key: &PrimaryKey, columns: &[Column]) -> Result<()> {
+    let ids = &key.columns;
+    if ids.is_empty() {
+        return Err(invalid("a primary key needs at least one column"));
+    }
+    if ids.len() > KEY_COLUMNS_MAX {
+        let message = format!("{} columns are too many for a primary key; it has at most {KEY_COLUMNS_MAX}", ids.len());
+        return Err(invalid(message));
+    }
+    for (at, &id) in ids.iter().enumerate() {
+        let Some(column) = columns.iter().find(|column| column.id == id) else {
+            return Err(invalid(format!("part {} of the primary key is column {id}, which does not exist", at + 1)));
+        };
+        if ids[..at].contains(&id) {
+            return Err(invalid(format!("column {} is named twice in the primary key", column.name))
+                .with_hint("name each column once"));
+        }
+        if column.nullable {
+            return Err(invalid(format!("column {} is part of the primary key, and may be NULL", column.name))
+                .with_hint("declare it NOT NULL"));
         }
     }
     Ok(())

@@ -9,7 +9,7 @@
 
 use crate::keys::{BatchKey, KeyRecord};
 use alluvia_catalog::{Change, DictionaryMark};
-use alluvia_space::{KeyRange, TableDef};
+use alluvia_space::{KeyRange, OnConflict, TableDef};
 use alluvia_tree::SegmentMeta;
 use alluvia_types::{ProducerMark, Result, TableId, Version};
 use arrow::record_batch::RecordBatch;
@@ -62,7 +62,23 @@ pub enum RowChange {
     DeleteRows,
 }
 
+impl RowChange {
+    /// What rows that come do where nobody says it but their table's definition.
+    pub fn of_table(def: &TableDef) -> RowChange {
+        match def.key.as_ref().map(|key| key.on_conflict).unwrap_or_default() {
+            OnConflict::Error => RowChange::Insert,
+            OnConflict::Nothing => RowChange::InsertNew,
+            OnConflict::Replace => RowChange::Upsert,
+        }
+    }
+}
+
 impl NewRows {
+    /// Rows that come, and do what their table's definition says.
+    pub fn of_table(def: &TableDef, checked_at: Version, batches: Vec<RecordBatch>) -> NewRows {
+        NewRows { change: RowChange::of_table(def), ..NewRows::insert(def.id, checked_at, batches) }
+    }
+
     /// Rows that come.
     pub fn insert(table: TableId, checked_at: Version, batches: Vec<RecordBatch>) -> NewRows {
         NewRows { table, checked_at, batches, change: RowChange::Insert, computed_at: None }
