@@ -76,7 +76,7 @@ ROWID = _Type()
 
 _INSERT = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*INSERT\b", re.IGNORECASE | re.DOTALL)
 _DECIMAL = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
-_COUNT = re.compile(r"(?:INSERT 0|COPY|SELECT|FETCH) (\d+)\Z")
+_COUNT = re.compile(r"(?:INSERT 0|UPDATE|DELETE|COPY|SELECT|FETCH) (\d+)\Z")
 
 Description = tuple[str, str, None, None, Optional[int], Optional[int], bool]
 

@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("syntax", &["types", "space", "values", "catalog"]),
     ("functions", &["types", "space", "values"]),
     ("plan", &["types", "values", "functions"]),
+    ("change", &["types", "space", "values", "syntax"]),
     ("copy", &["types", "space", "storage", "catalog", "snapshot", "values", "syntax"]),
     (
         "query",
@@ -41,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "syntax",
             "functions",
             "plan",
+            "change",
             "copy",
         ],
     ),
@@ -310,6 +312,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "settings",
             "select",
             "insert",
+            "change",
             "define",
             "copy",
             "statement",

@@ -164,7 +164,7 @@ impl Changes {
                             keys.set_index(index, generation);
                         }
                         if let Some(at) = part.computed_at
-                            && let Some(row) = codes.iter().position(|&code| keys.recent.is_written_after(code, at))
+                            && let Some(row) = codes.iter().position(|&code| keys.recent.written_after(code, at) != Some(false))
                         {
                             return Err(written_since(changes, &shown_key(coder, shown, row)));
                         }

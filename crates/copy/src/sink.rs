@@ -92,7 +92,7 @@ impl Sink {
             return Ok(SinkRows::Nothing);
         }
         let batches = self.held.iter().map(compact).collect::<Result<Vec<RecordBatch>>>()?;
-        Ok(SinkRows::Inline(NewRows::insert(self.table.id, self.checked_at, batches)))
+        Ok(SinkRows::Inline(NewRows::of_table(&self.table, self.checked_at, batches)))
     }
 }
 

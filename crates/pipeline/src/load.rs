@@ -117,7 +117,7 @@ impl Load for Loader {
         let mut segments = std::mem::take(&mut self.written);
         segments.sort_by_key(|meta| meta.id);
         let rows = segments.iter().map(|meta| meta.rows).sum();
-        let (table, checked_at, change) = (self.def.id, self.checked_at, RowChange::of(&self.def));
+        let (table, checked_at, change) = (self.def.id, self.checked_at, RowChange::of_table(&self.def));
         Ok(StagedLoad { table, checked_at, segments, dictionary, ranges, rows, change })
     }
 }

@@ -35,7 +35,7 @@ use alluvia_snapshot::{Admin, Ingest, Ports, Read};
 use alluvia_syntax::names::{PUBLIC, SYSTEM};
 use alluvia_syntax::statements::definitions::data_type_of;
 use alluvia_syntax::units::show_bytes;
-use alluvia_types::{Error, Result, Version};
+use alluvia_types::{Error, Result, TableId, Version};
 use alluvia_values::errors::wrap;
 use arrow::datatypes::FieldRef;
 use chrono::DateTime;
@@ -55,6 +55,9 @@ use std::time::Duration;
 
 /// Statements that `alluvia.queries` remembers.
 const QUERIES_REMEMBERED: usize = 1_000;
+
+/// Turns that tables share.
+const CHANGE_TURNS: usize = 64;
 
 /// What an engine may use.
 #[derive(Clone, Debug)]
@@ -115,6 +118,8 @@ pub struct Engine {
     log_ins: LogIns,
     refusals: Refusals,
     statements: Statements,
+    /// Turns of statements that change what they read, by tables.
+    change_turns: [Arc<tokio::sync::Mutex<()>>; CHANGE_TURNS],
     /// Statements that take longer are logged; zero is never. Microseconds.
     slow_micros: AtomicU64,
 }
@@ -161,6 +166,7 @@ impl Engine {
             log_ins: LogIns::default(),
             refusals: Refusals::default(),
             statements: Statements::default(),
+            change_turns: std::array::from_fn(|_| Arc::default()),
             slow_micros: AtomicU64::new(0),
             ports,
             options,
@@ -192,6 +198,12 @@ impl Engine {
     /// Which refusals have lines in the audit log.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
+    }
+
+    /// The turn for which those statements wait that change a table by what they have read of it, and that others were in the
+    /// way of.
+    pub(crate) fn change_turn(&self, table: TableId) -> &Arc<tokio::sync::Mutex<()>> {
+        &self.change_turns[table.0 as usize % CHANGE_TURNS]
     }
 
     /// Counters of statements.

@@ -153,7 +153,15 @@ mod tests {
 
     #[test]
     fn tags_say_how_many_rows_were_changed() {
-        for (tag, rows) in [("INSERT 0 5", 5), ("COPY 100", 100), ("CREATE TABLE", -1), ("SET", -1), ("SELECT 7", 7)] {
+        for (tag, rows) in [
+            ("INSERT 0 5", 5),
+            ("UPDATE 3", 3),
+            ("DELETE 0", 0),
+            ("COPY 100", 100),
+            ("CREATE TABLE", -1),
+            ("SET", -1),
+            ("SELECT 7", 7),
+        ] {
             assert_eq!(count(tag), rows, "{tag}");
         }
     }

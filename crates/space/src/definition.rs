@@ -35,6 +35,12 @@ impl TableDef {
         self.columns.iter().find(|column| column.id == id)
     }
 
+    /// Where the columns of the key stand among the table's, in the key's order; `None` of a table without a key.
+    pub fn key_columns(&self) -> Option<Vec<usize>> {
+        let place = |id: &ColumnId| self.columns.iter().position(|column| column.id == *id);
+        self.key.as_ref().and_then(|key| key.columns.iter().map(place).collect())
+    }
+
     /// All levels in the order of dimensions and, within one, coarse to fine: (dimension, level within it, the level).
     /// Codes, dictionaries and summaries all follow this order.
     pub fn levels(&self) -> impl Iterator<Item = (usize, usize, &Level)> {

@@ -187,6 +187,22 @@ pub enum OnConflict {
     Replace,
 }
 
+impl OnConflict {
+    /// As WITH (on_conflict = '...') has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            OnConflict::Error => "error",
+            OnConflict::Nothing => "nothing",
+            OnConflict::Replace => "replace",
+        }
+    }
+
+    /// The one of a name, in small letters.
+    pub fn named(name: &str) -> Option<OnConflict> {
+        [OnConflict::Error, OnConflict::Nothing, OnConflict::Replace].into_iter().find(|known| known.name() == name)
+    }
+}
+
 /// The columns that tell a table's rows apart: at any version no two rows have the same values in all of them, and none
 /// is NULL.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

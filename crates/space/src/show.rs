@@ -3,20 +3,26 @@
 use crate::dimensions::{show, show_names};
 use crate::keywords::quoted;
 use crate::ladder::Ladder;
-use crate::schema::{Curve, TableDef};
+use crate::schema::{Column, Curve, OnConflict, TableDef};
 use std::fmt::Write;
 
 impl TableDef {
     /// The CREATE TABLE statement that makes such a table.
     pub fn show_create(&self) -> String {
-        let columns: Vec<String> = self
-            .columns
-            .iter()
-            .map(|column| {
-                let constraint = if column.nullable { "" } else { " NOT NULL" };
-                format!("  {} {}{constraint}", quoted(&column.name), column.sql_type())
-            })
-            .collect();
+        let key = self.key_columns().unwrap_or_default();
+        let column = |(at, column): (usize, &Column)| {
+            let constraint = match column.nullable {
+                _ if key == [at] => " PRIMARY KEY",
+                true => "",
+                false => " NOT NULL",
+            };
+            format!("  {} {}{constraint}", quoted(&column.name), column.sql_type())
+        };
+        let mut columns: Vec<String> = self.columns.iter().enumerate().map(column).collect();
+        if key.len() > 1 {
+            let names: Vec<_> = key.iter().map(|&at| quoted(&self.columns[at].name)).collect();
+            columns.push(format!("  PRIMARY KEY ({})", names.join(", ")));
+        }
         let mut text = format!("CREATE TABLE {} (\n{}\n)", quoted(&self.name), columns.join(",\n"));
         let mut options = Vec::new();
         if !self.dimensions.is_empty() {
@@ -30,6 +36,9 @@ impl TableDef {
         }
         if let Some(freshness) = &self.options.freshness {
             options.push(("freshness", freshness.clone()));
+        }
+        if let Some(key) = self.key.as_ref().filter(|key| key.on_conflict != OnConflict::default()) {
+            options.push(("on_conflict", key.on_conflict.name().to_owned()));
         }
         if self.options.ladder != Ladder::default() {
             options.push(("ladder", self.options.ladder.name().to_owned()));
@@ -52,7 +61,7 @@ mod tests {
     use super::*;
     use crate::data_type::CHARS_MAX;
     use crate::dimensions;
-    use crate::schema::{Column, DataType, TableOptions};
+    use crate::schema::{DataType, PrimaryKey, TableOptions};
     use alluvia_types::{ColumnId, ErrorKind, TableId};
 
     fn table(names: &[(&str, DataType, bool)]) -> TableDef {
@@ -98,6 +107,23 @@ mod tests {
         def.columns[1].chars_max = Some(255);
         def.validate().unwrap();
         assert!(def.show_create().contains("  \"order\" VARCHAR(255),\n"), "{}", def.show_create());
+    }
+
+    #[test]
+    fn keys_are_shown_beside_their_column_or_behind_all_columns() {
+        let mut def = table(&[("Id", DataType::Int64, false), ("b", DataType::Text, false)]);
+        let key = |columns: &[u32], on_conflict| {
+            let columns = columns.iter().copied().map(ColumnId).collect();
+            Some(PrimaryKey { columns, secret: [1, 2], on_conflict })
+        };
+        def.key = key(&[0], OnConflict::Error);
+        def.validate().unwrap();
+        assert_eq!(def.show_create(), "CREATE TABLE sales (\n  \"Id\" BIGINT PRIMARY KEY,\n  b TEXT NOT NULL\n)");
+        def.key = key(&[1, 0], OnConflict::Replace);
+        def.validate().unwrap();
+        let of_two =
+            "CREATE TABLE sales (\n  \"Id\" BIGINT NOT NULL,\n  b TEXT NOT NULL,\n  PRIMARY KEY (b, \"Id\")\n)";
+        assert_eq!(def.show_create(), format!("{of_two} WITH (\n  on_conflict = 'replace'\n)"));
     }
 
     #[test]

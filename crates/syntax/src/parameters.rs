@@ -12,6 +12,7 @@ use crate::copy::statement::{CopyStatement, CopyWhat};
 use crate::names::parts_of;
 use crate::sample::number::{bind_seed, parameters_of};
 use crate::statement::{Insert, InsertSource, Kind};
+use crate::statements::changes::ConflictAction;
 use crate::statements::definitions::{data_type_of, length_of};
 use crate::trees::rewriting::name_items;
 use crate::trees::visit::visit_mut;
@@ -56,34 +57,51 @@ fn number_of(name: &str) -> Result<usize> {
     }
 }
 
-/// The query that a statement is or holds; parameters stand nowhere else.
+/// The query that a statement is or holds, or the first of them.
 pub fn query_of(kind: &mut Kind) -> Option<&mut Query> {
+    queries_of(kind).into_iter().next()
+}
+
+/// All queries that a statement is or holds; parameters stand nowhere else.
+pub fn queries_of(kind: &mut Kind) -> Vec<&mut Query> {
     match kind {
-        Kind::Query(query)
-        | Kind::Explain { query, .. }
-        | Kind::Insert(Insert { source: InsertSource::Query(query), .. }) => Some(query),
-        Kind::CreateTable(create) => create.query.as_deref_mut(),
-        Kind::Declare(declare) => Some(&mut declare.query),
+        Kind::Query(query) | Kind::Explain { query, .. } => vec![query],
+        Kind::Insert(Insert { source, conflict, returning, .. }) => {
+            let source = match source {
+                InsertSource::Query(query) => Some(query.as_mut()),
+                InsertSource::Literals(_) => None,
+            };
+            let update = conflict.as_deref_mut().and_then(|conflict| match &mut conflict.action {
+                ConflictAction::Update { query, .. } => Some(query.as_mut()),
+                ConflictAction::Nothing => None,
+            });
+            source.into_iter().chain(update).chain(returning.as_deref_mut()).collect()
+        }
+        Kind::Update(update) => std::iter::once(update.query.as_mut()).chain(update.returning.as_deref_mut()).collect(),
+        Kind::Delete(delete) => std::iter::once(delete.query.as_mut()).chain(delete.returning.as_deref_mut()).collect(),
+        Kind::CreateTable(create) => create.query.as_deref_mut().into_iter().collect(),
+        Kind::Declare(declare) => vec![&mut declare.query],
         Kind::Copy(copy) => match copy.as_mut() {
-            CopyStatement::To { what: CopyWhat::Query(query), .. } => Some(query),
-            _ => None,
+            CopyStatement::To { what: CopyWhat::Query(query), .. } => vec![query],
+            _ => Vec::new(),
         },
-        _ => None,
+        _ => Vec::new(),
     }
 }
 
 /// Puts values in the place of parameters; `names_catalog` says whether the statement names something of PostgreSQL's
 /// catalog.
 pub fn bind(kind: &mut Kind, values: &[ScalarValue], names_catalog: bool) -> Result<()> {
-    let Some(query) = query_of(kind) else { return Ok(()) };
-    // A tree as deep as `depth` lets through is walked in less than what is left, or on a stack of its own.
-    let bound = stacker::maybe_grow(1 << 20, BIND_STACK_BYTES, || {
-        visit_mut(query, &mut Bind { values, names_catalog, rounding: 0, outer: Vec::new() })
-    });
-    match bound {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
+    for query in queries_of(kind) {
+        // A tree as deep as `depth` lets through is walked in less than what is left, or on a stack of its own.
+        let bound = stacker::maybe_grow(1 << 20, BIND_STACK_BYTES, || {
+            visit_mut(query, &mut Bind { values, names_catalog, rounding: 0, outer: Vec::new() })
+        });
+        if let ControlFlow::Break(error) = bound {
+            return Err(error);
+        }
     }
+    Ok(())
 }
 
 struct Bind<'a> {
@@ -310,7 +328,7 @@ pub fn sql_type(data_type: &ArrowType) -> Option<ast::DataType> {
 /// Types that the text of a statement states for its parameters: by a cast, as a LIMIT, or as a number of a sample.
 pub fn stated(kind: &mut Kind) -> BTreeMap<usize, ArrowType> {
     let mut stated = Stated::default();
-    if let Some(query) = query_of(kind) {
+    for query in queries_of(kind) {
         let _ = visit_mut(query, &mut stated);
     }
     stated.types

@@ -22,12 +22,9 @@ use std::ops::ControlFlow;
 
 /// Statements by their first word: what is refused before it is parsed, and what to do instead.
 const STATEMENTS: &[(&str, &str)] = &[
-    ("UPDATE", "tables are append-only for now; CREATE TABLE u AS SELECT ... makes a changed copy"),
-    ("DELETE", "tables are append-only for now; CREATE TABLE u AS SELECT ... WHERE ... makes a copy of what stays"),
-    ("MERGE", "tables are append-only for now"),
-    ("REPLACE", "tables are append-only for now; use INSERT"),
-    ("UPSERT", "tables are append-only for now; use INSERT"),
-    ("TRUNCATE", "drop the table and create it again"),
+    ("MERGE", "use INSERT ... ON CONFLICT, UPDATE ... FROM and DELETE ... USING"),
+    ("REPLACE", "use INSERT ... ON CONFLICT (key) DO UPDATE SET a = excluded.a"),
+    ("UPSERT", "use INSERT ... ON CONFLICT (key) DO UPDATE SET a = excluded.a"),
     ("TABLE", "write SELECT * FROM the table"),
     ("VACUUM", "merging runs by itself; CALL alluvia.merge() hurries it"),
     ("ANALYZE", "statistics are kept by themselves"),

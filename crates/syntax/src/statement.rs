@@ -3,6 +3,7 @@
 use crate::copy::options::{CopyOptions, Direction, Format};
 use crate::copy::statement::{CopyStatement, CopyWhat, Source, Target};
 use crate::parameters;
+use crate::statements::changes::{Conflict, Delete, Update};
 use crate::statements::cuboid_name::CuboidName;
 use crate::statements::definitions::{AlterTable, CreateTable};
 use crate::statements::parse::query_of_table;
@@ -90,7 +91,9 @@ impl Statement {
             | Kind::ShowTables
             | Kind::ShowCreate(_)
             | Kind::Setting(SettingCommand::Show(_) | SettingCommand::ShowAll) => Command::Show,
-            Kind::Insert(_) => Command::Insert,
+            // What reads the table that it writes is no part of another's transaction.
+            Kind::Insert(Insert { conflict: None, returning: None, .. }) => Command::Insert,
+            Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) => Command::Change,
             Kind::Begin(_) => Command::Begin,
             Kind::Commit => Command::Commit,
             Kind::Rollback => Command::Rollback,
@@ -164,8 +167,10 @@ pub enum Command {
     Query,
     /// SHOW, DESCRIBE, EXPLAIN: rows, and nothing changes.
     Show,
-    /// INSERT.
+    /// INSERT of rows that come beside those that are there.
     Insert,
+    /// UPDATE, DELETE, TRUNCATE, and INSERT with ON CONFLICT or RETURNING; it gives rows if it has RETURNING.
+    Change,
     /// BEGIN.
     Begin,
     /// COMMIT.
@@ -207,6 +212,10 @@ pub enum Kind {
     },
     /// INSERT.
     Insert(Insert),
+    /// UPDATE.
+    Update(Box<Update>),
+    /// DELETE, TRUNCATE.
+    Delete(Box<Delete>),
     /// CREATE TABLE, with or without AS.
     CreateTable(Box<CreateTable>),
     /// DROP TABLE.
@@ -283,6 +292,8 @@ impl Kind {
     pub fn writes(&self) -> Option<&'static str> {
         match self {
             Kind::Insert(_) => Some("INSERT"),
+            Kind::Update(_) => Some("UPDATE"),
+            Kind::Delete(delete) => Some(if delete.is_truncate { "TRUNCATE" } else { "DELETE" }),
             Kind::CreateTable(create) if create.query.is_some() => Some("CREATE TABLE AS"),
             Kind::CreateTable(_) => Some("CREATE TABLE"),
             Kind::DropTable { .. } => Some("DROP TABLE"),
@@ -341,6 +352,10 @@ pub struct Insert {
     pub columns: Option<Vec<Ident>>,
     /// Where the rows come from.
     pub source: InsertSource,
+    /// What becomes of rows whose key is there; `None` for what their table says.
+    pub conflict: Option<Box<Conflict>>,
+    /// `SELECT ... FROM table AS alias`, of the rows as they are then.
+    pub returning: Option<Box<Query>>,
 }
 
 /// Where INSERT has its rows from.

@@ -159,7 +159,7 @@ impl Remote {
             ));
         }
         // What a statement does beside its rows may be to set something, or to take back what was set.
-        if !matches!(statement.command(), Command::Query | Command::Show | Command::Insert) {
+        if !matches!(statement.command(), Command::Query | Command::Show | Command::Insert | Command::Change) {
             *self.progressive() = None;
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod tables;
 use crate::namespace::tables::SnapshotCatalog;
 use crate::pg_catalog::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
 use alluvia_catalog::Catalog;
+use alluvia_change::GIVEN;
 use alluvia_syntax::names::PUBLIC;
 use alluvia_syntax::sample::thin::THIN;
 use async_trait::async_trait;
@@ -17,18 +18,52 @@ use datafusion::execution::session_state::SessionState;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// Tables that only one statement has, by their names in schema [`GIVEN`]: other statements know of no such schema.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GivenTables(Vec<(&'static str, Arc<dyn TableProvider>)>);
+
+impl GivenTables {
+    /// With one more.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &'static str, table: Arc<dyn TableProvider>) -> GivenTables {
+        self.0.push((name, table));
+        self
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for GivenTables {
+    fn table_names(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| (*name).to_owned()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        Ok(self.0.iter().find(|(known, _)| *known == name).map(|(_, table)| Arc::clone(table)))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| *known == name)
+    }
+}
+
 /// Tables of a snapshot and the engine's table functions.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     tables: SnapshotCatalog,
     functions: Arc<HashSet<String>>,
+    given: Option<Arc<GivenTables>>,
 }
 
 impl Namespace {
     /// The names of `catalog`, and of the functions that `state` knows.
     pub(crate) fn new(catalog: &Arc<Catalog>, state: &SessionState) -> Namespace {
         let functions = state.table_functions().keys().cloned().chain([THIN.to_owned()]).collect();
-        Namespace { tables: SnapshotCatalog::new(Arc::clone(catalog)), functions: Arc::new(functions) }
+        Namespace { tables: SnapshotCatalog::new(Arc::clone(catalog)), functions: Arc::new(functions), given: None }
+    }
+
+    /// And of tables that only its statement has.
+    pub(crate) fn and(self, given: GivenTables) -> Namespace {
+        Namespace { given: Some(Arc::new(given)), ..self }
     }
 }
 
@@ -40,6 +75,9 @@ impl CatalogProvider for Namespace {
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         if let Some(name) = [PG_CATALOG, INFORMATION_SCHEMA].into_iter().find(|known| *known == name) {
             return Some(Arc::new(CatalogSchema { name }));
+        }
+        if name == GIVEN {
+            return self.given.clone().map(|given| given as Arc<dyn SchemaProvider>);
         }
         let tables = self.tables.schema(name)?;
         if name != PUBLIC {

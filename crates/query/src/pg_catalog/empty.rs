@@ -2,6 +2,7 @@
 
 use super::constants::{Constant, number_expr};
 use super::definitions;
+use super::keys::is_of_keys;
 use super::rewrite::{Rewrite, cast, catalog_table, item_name, parts};
 use super::tables::is_always_empty;
 use alluvia_syntax::names::name_of;
@@ -148,7 +149,9 @@ impl Rewrite<'_> {
     fn is_empty(&self, factor: &TableFactor) -> bool {
         match factor {
             TableFactor::Table { name, args: None, .. } => {
-                catalog_table(name, self.catalog).is_some_and(|(schema, table)| is_always_empty(schema, &table))
+                catalog_table(name, self.catalog).is_some_and(|(schema, table)| {
+                    is_always_empty(schema, &table) || !self.shows_keys && is_of_keys(schema, &table)
+                })
             }
             TableFactor::Derived { subquery, .. } => self.is_empty_query(subquery),
             TableFactor::NestedJoin { table_with_joins, .. } => self.is_empty_from(table_with_joins),

@@ -2,7 +2,7 @@
 
 use super::relations::text_of;
 use super::tables::{is_visible, schema_name};
-use super::{procedures, rights, types};
+use super::{keys, procedures, rights, types};
 use crate::rights::Authoriser;
 use alluvia_catalog::Catalog;
 use alluvia_functions::text::format::literal;
@@ -87,6 +87,25 @@ pub(crate) fn register(
     ] {
         add(name, vec![int()], text(), of_oid(Arc::new(told)))?;
     }
+    let definitions = Arc::clone(catalog);
+    add(
+        keys::CONSTRAINT_TEXT,
+        vec![int()],
+        text(),
+        of_oid(Arc::new(move |oid| keys::constraint_text(&definitions, oid))),
+    )?;
+    let definitions = Arc::clone(catalog);
+    add(
+        keys::INDEX_TEXT,
+        vec![int(), int()],
+        text(),
+        Arc::new(move |arguments| {
+            let (oids, columns) = (ints(&arguments[0])?, ints(&arguments[1])?);
+            let told = oids.iter().zip(&columns);
+            let told = told.map(|(oid, column)| keys::index_text(&definitions, oid?, column.unwrap_or(0)));
+            Ok(Arc::new(StringViewArray::from_iter(told)))
+        }),
+    )?;
     let definitions = Arc::clone(catalog);
     add(
         "pg_table_is_visible",

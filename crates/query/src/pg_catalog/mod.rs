@@ -3,7 +3,8 @@
 //! Invariants:
 //! - Only statements that name something of it get it: [`prepare`] leaves every other tree as it is, and adds no functions.
 //! - Its tables are made when they are scanned, of the statement's snapshot. Columns are those of PostgreSQL 16 (`columns.txt`), so
-//!   that a tool's query plans whatever it asks; what Alluvia does not have (indexes, triggers, policies, ...) is empty.
+//!   that a tool's query plans whatever it asks; what Alluvia does not have (triggers, policies, ...) is empty, and of indexes there are those of keys
+//!   ([`keys`]).
 //! - What a tool could take for a fact is one: sizes, definitions, settings. What there is no fact for is NULL.
 //!
 //! Tools write these queries in PostgreSQL's full language. [`rewrite`] brings them to what is planned here: names without their
@@ -18,6 +19,7 @@ mod facts;
 mod fold;
 mod functions;
 mod information;
+mod keys;
 mod parameters;
 mod procedures;
 mod relations;

@@ -40,6 +40,7 @@ pub(crate) struct Relation {
     pub(crate) rows: i64,
     /// The number of its owner.
     pub(crate) owner: i64,
+    pub(crate) has_key: bool,
 }
 
 /// What PostgreSQL says of a table whose rows nobody has counted.
@@ -73,6 +74,7 @@ pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, i64>) -> Vec<Relat
             columns: entry.def.columns.iter().map(attribute).collect(),
             rows: rows.get(&entry.def.id.0).copied().unwrap_or(0),
             owner: catalog.rights().owner(entry.def.id).0.into(),
+            has_key: entry.def.key.is_some(),
         }
     };
     catalog.tables().map(relation).collect()
@@ -95,6 +97,7 @@ pub(crate) fn of_system() -> Vec<Relation> {
             columns: schema.iter().flat_map(|schema| schema.fields().iter().map(attribute)).collect(),
             rows: 0,
             owner: ROLE_OID,
+            has_key: false,
         }
     });
     // What has no number is a function there.
@@ -115,6 +118,7 @@ pub(crate) fn of_system() -> Vec<Relation> {
             columns: definition.columns.iter().map(attribute).collect(),
             rows: 0,
             owner: ROLE_OID,
+            has_key: false,
         }
     });
     system.chain(catalog).collect()

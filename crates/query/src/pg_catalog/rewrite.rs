@@ -10,7 +10,7 @@ use super::empty::one_row;
 use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
 use super::relations::{SCHEMAS, by_text};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
-use super::{definitions, distinct, factors, facts, fold, rights, types, versions};
+use super::{definitions, distinct, factors, facts, fold, keys, rights, types, versions};
 use crate::rights::Authoriser;
 use crate::settings::SettingsNow;
 use alluvia_catalog::Catalog;
@@ -40,7 +40,8 @@ pub(crate) fn prepare(
         return Ok(false);
     }
     let has_xmin = !versions::is_named(query);
-    match visit_mut(query, &mut Rewrite { catalog, authoriser, settings: &settings(), has_xmin }) {
+    let shows_keys = keys::are_shown(query, catalog);
+    match visit_mut(query, &mut Rewrite { catalog, authoriser, settings: &settings(), has_xmin, shows_keys }) {
         ControlFlow::Continue(()) => Ok(true),
         ControlFlow::Break(error) => Err(error),
     }
@@ -127,6 +128,8 @@ pub(super) struct Rewrite<'a> {
     settings: &'a SettingsNow,
     /// Whether `xmin` is the hidden column.
     has_xmin: bool,
+    /// Whether keys are seen.
+    pub(super) shows_keys: bool,
 }
 
 impl VisitorMut for Rewrite<'_> {
@@ -333,6 +336,9 @@ impl Rewrite<'_> {
         }
         if let Some(replaced) = rights::replaced(&name, function, self.authoriser) {
             return Ok(Some(replaced));
+        }
+        if let Some(call) = keys::definition(&name, function).filter(|_| self.shows_keys) {
+            return Ok(Some(call));
         }
         if let Some(constant) = constant(&name) {
             return Ok(Some(constant.expr()));

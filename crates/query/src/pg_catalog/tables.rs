@@ -3,7 +3,7 @@
 use super::definitions::{self, Definition};
 use super::information;
 use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, SCHEMAS, of_system, of_users};
-use crate::pg_catalog::{procedures, rights, types};
+use crate::pg_catalog::{keys, procedures, rights, types};
 use crate::system::SystemContext;
 use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, near_names};
@@ -76,6 +76,9 @@ pub(crate) fn is_always_empty(schema: &str, table: &str) -> bool {
 type Rows = fn(&SystemContext) -> Vec<Row>;
 
 fn rows_of(schema: &str, table: &str) -> Option<Rows> {
+    if let Some(rows) = keys::rows_of(schema, table) {
+        return Some(rows);
+    }
     if schema == INFORMATION_SCHEMA {
         return information::rows_of(table);
     }
@@ -175,13 +178,13 @@ fn classes(context: &SystemContext) -> Vec<Row> {
         let mut row = row! {
             oid: relation.oid, relname: relation.name, relnamespace: relation.schema.0, relowner: relation.owner, relam: of_heap,
             relfilenode: relation.oid, reltuples: relation.rows, relkind: relation.kind, relpersistence: "p",
-            relnatts: relation.columns.len() as i64, relispopulated: true, relreplident: "n",
+            relnatts: relation.columns.len() as i64, relispopulated: true, relreplident: "n", relhasindex: relation.has_key,
         };
         // NULL says that nothing was granted.
         row.extend(acl.map(|acl| ("relacl", Value::from(acl))));
         row
     };
-    relations(context).into_iter().map(class).collect()
+    relations(context).into_iter().map(class).chain(keys::classes(context)).collect()
 }
 
 fn attributes(context: &SystemContext) -> Vec<Row> {
@@ -232,7 +235,10 @@ impl SchemaProvider for CatalogSchema {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         match definitions::find(self.name, name) {
-            Some(definition) => Ok(Some(Arc::new(CatalogTable { definition, rows: rows_of(self.name, name) }))),
+            Some(definition) => {
+                let is_of_keys = keys::is_of_keys(self.name, name);
+                Ok(Some(Arc::new(CatalogTable { definition, rows: rows_of(self.name, name), is_of_keys })))
+            }
             None => {
                 let error = Error::new(ErrorKind::UndefinedTable, format!("there is no table {}.{name}", self.name));
                 let names = self.table_names();
@@ -254,6 +260,8 @@ struct CatalogTable {
     definition: &'static Definition,
     /// `None` for one that never has rows.
     rows: Option<Rows>,
+    /// Whether its rows are keys, of which who asks for lists sees none.
+    is_of_keys: bool,
 }
 
 impl std::fmt::Debug for CatalogTable {
@@ -280,8 +288,11 @@ impl TableProvider for CatalogTable {
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = SystemContext::of(session)?;
-        let rows = self.rows.map(|rows| rows(&context)).unwrap_or_default();
         let schema = self.schema();
+        let fields = schema.fields().iter().enumerate();
+        let read = fields.filter(|(at, _)| projection.is_none_or(|read| read.contains(at)));
+        let is_seen = !self.is_of_keys || !keys::has_lists(read.map(|(_, field)| field.name().as_str()));
+        let rows = self.rows.filter(|_| is_seen).map(|rows| rows(&context)).unwrap_or_default();
         let columns: Vec<ArrayRef> =
             schema.fields().iter().map(|field| column(field.name(), field.data_type(), &rows)).collect();
         let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;

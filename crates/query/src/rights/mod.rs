@@ -248,6 +248,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         Kind::Query(_)
         | Kind::Explain { .. }
         | Kind::Insert(_)
+        | Kind::Update(_)
+        | Kind::Delete(_)
         | Kind::DropTable { .. }
         | Kind::DropNone { .. }
         | Kind::AlterTable(_)

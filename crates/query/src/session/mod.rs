@@ -9,6 +9,7 @@
 //! | `statement` | from a text to an outcome: parsing, answers known by their texts, which part does what |
 //! | `copy` | COPY, and rows that programs hand in |
 //! | `define` | tables, roles and cuboids; what shows them; CALL |
+//! | `change` | UPDATE, DELETE, TRUNCATE; INSERT with ON CONFLICT or RETURNING |
 //! | `insert` | INSERT, and rows on their way into a transaction or a batch |
 //! | `select` | queries, from a tree to rows, on one snapshot; EXPLAIN, cursors |
 //! | `settings` | SET, SHOW, RESET, DISCARD |
@@ -20,6 +21,7 @@
 //! without one takes what all statements of a session work with, [`state::scope::Scope`]; what runs a statement takes
 //! [`run::runner::Runner`]. None takes a [`Session`].
 
+mod change;
 mod copy;
 mod define;
 mod door;

@@ -13,7 +13,7 @@ pub const LATENCY_SECONDS: [f64; 14] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 const BUCKETS: usize = LATENCY_SECONDS.len() + 1;
 
-const KINDS: [&str; 7] = ["query", "insert", "ingest", "copy", "definition", "session", "other"];
+const KINDS: [&str; 8] = ["query", "insert", "change", "ingest", "copy", "definition", "session", "other"];
 const OUTCOMES: [&str; 5] = ["done", "cancelled", "timeout", "refused", "failed"];
 
 /// The kind of a statement, by how its text begins.
@@ -24,6 +24,7 @@ pub(crate) fn kind_of(text: &str) -> usize {
     let name = match () {
         () if text.starts_with('(') || is(&["select", "with", "values", "table", "explain", "fetch"]) => "query",
         () if is(&["insert"]) => "insert",
+        () if is(&["update", "delete", "truncate"]) => "change",
         () if is(&["append", "ingest"]) => "ingest",
         () if is(&["copy"]) => "copy",
         () if is(&["create", "drop", "alter"]) => "definition",
@@ -180,6 +181,6 @@ mod tests {
         let figures = statements.figures();
         assert_eq!(figures[0].outcomes, [("done", 1), ("cancelled", 0), ("timeout", 0), ("refused", 1), ("failed", 0)]);
         assert_eq!((figures[0].latency[0], figures[0].latency[14]), (1, 1));
-        assert_eq!((figures[6].kind, figures[6].latency[0]), ("other", 1));
+        assert_eq!((figures[7].kind, figures[7].latency[0]), ("other", 1));
     }
 }

@@ -61,6 +61,18 @@ pub(crate) enum Part {
     Loose,
 }
 
+/// What a table shows of its rows behind its columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Behind {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Their weights, in [`WEIGHT_COLUMN`].
+    Weights,
+    /// What they are known by: their versions, and behind these their ordinals.
+    Identities,
+}
+
 /// The rows that a scan gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Draw {
@@ -70,8 +82,8 @@ pub(crate) struct Draw {
     pub sample: Option<Sample>,
     /// Of these, those that lie here.
     pub part: Part,
-    /// Whether the table shows its rows' weights in [`WEIGHT_COLUMN`].
-    pub weighed: bool,
+    /// What the table shows of them.
+    pub behind: Behind,
 }
 
 impl Draw {

@@ -8,11 +8,12 @@
 
 use super::columns::{Projected, sql_schema, unused_name};
 use super::context::StatementContext;
-use super::draw::{Draw, WEIGHT_COLUMN};
+use super::draw::{Behind, Draw, WEIGHT_COLUMN};
 use super::scan::Scan;
 use super::traced::ScanSpan;
 use crate::skipping::{Parts, Predicate};
 use alluvia_catalog::TableEntry;
+use alluvia_change::identity_names;
 use alluvia_functions::operators::has_operator;
 use alluvia_types::Error;
 use alluvia_values::errors::wrap;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct AlluviaTable {
     entry: Arc<TableEntry>,
-    /// The columns, and rows' weights behind them if it shows these.
+    /// The columns, and behind them what it shows of rows.
     schema: SchemaRef,
     draw: Draw,
 }
@@ -59,10 +60,21 @@ impl AlluviaTable {
     pub(crate) fn drawn(&self, draw: Draw) -> AlluviaTable {
         let sql = sql_schema(&self.entry.def);
         let mut fields = sql.fields().to_vec();
-        if draw.weighed {
-            fields.push(Arc::new(Field::new(unused_name(WEIGHT_COLUMN, [&sql, &sql]), DataType::UInt64, false)));
+        let behind = |name: String, nullable: bool| Arc::new(Field::new(name, DataType::UInt64, nullable));
+        match draw.behind {
+            Behind::Nothing => {}
+            Behind::Weights => fields.push(behind(unused_name(WEIGHT_COLUMN, [&sql, &sql]), false)),
+            Behind::Identities => {
+                let [version, ordinal] = identity_names(&self.entry.def);
+                fields.extend([behind(version, true), behind(ordinal, false)]);
+            }
         }
         AlluviaTable { entry: Arc::clone(&self.entry), schema: Arc::new(Schema::new(fields)), draw }
+    }
+
+    /// All of its rows, with what they are known by.
+    pub(crate) fn identified(&self) -> AlluviaTable {
+        self.drawn(Draw { behind: Behind::Identities, ..Draw::default() })
     }
 
     /// The filters over the whole table; `None` if there is none.
@@ -128,12 +140,12 @@ impl AlluviaTable {
         })?;
         let parts = Parts::new(filters, table);
         let planned = self.predicate(session, &parts)?;
-        let weight_index = table.columns.len();
-        let mut columns: Vec<usize> = asked.iter().copied().filter(|&index| index != weight_index).collect();
+        let first_behind = table.columns.len();
+        let mut columns: Vec<usize> = asked.iter().copied().filter(|&index| index < first_behind).collect();
         let wanted = columns.len();
         for column in planned.iter().flat_map(|predicate| collect_columns(&predicate.whole())) {
-            if column.index() == weight_index {
-                return Err(wrap(Error::internal("a filter on rows' weights was pushed into a scan")));
+            if column.index() >= first_behind {
+                return Err(wrap(Error::internal("a filter on rows' weights or identities was pushed into a scan")));
             }
             if !columns.contains(&column.index()) {
                 columns.push(column.index());
@@ -145,7 +157,7 @@ impl AlluviaTable {
             schema: &self.schema,
             projected: Projected::new(table, &self.schema, Some(&columns))?,
             wanted,
-            weight_at: asked.iter().position(|&index| index == weight_index),
+            behind: (0..).zip(asked).filter_map(|(at, &index)| Some((at, index.checked_sub(first_behind)?))).collect(),
             draw,
             predicate: planned.as_ref().map(Predicate::whole),
             filter: planned.map(|predicate| predicate.over(&columns)).transpose()?,

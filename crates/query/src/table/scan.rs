@@ -18,7 +18,7 @@
 
 use super::columns::{Projected, unused_name};
 use super::context::StatementContext;
-use super::draw::{Draw, Part, Sample, Unit, identified, lighter, share, weight_of};
+use super::draw::{Behind, Draw, Part, Sample, Unit, identified, lighter, share, weight_of};
 use super::metrics::{count, describe};
 use super::parts::{ChosenSegment, LightRows, live_rows, spread};
 use super::reader::SegmentReaderFactory;
@@ -51,6 +51,7 @@ use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 use parquet::arrow::RowNumber;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Of samples of at most this share, the other columns are read for the drawn rows alone.
@@ -60,12 +61,12 @@ const LATE_SHARE_MAX: f64 = 0.125;
 pub(super) struct Scan<'a> {
     pub(super) entry: &'a TableEntry,
     pub(super) schema: &'a SchemaRef,
-    /// What the statement wants beside weights, then what only its filters need.
+    /// What the statement wants of the table's columns, then what only its filters need.
     pub(super) projected: Projected,
-    /// How many columns the statement wants beside weights.
+    /// How many of the table's columns the statement wants.
     pub(super) wanted: usize,
-    /// Where among the columns rows' weights stand.
-    pub(super) weight_at: Option<usize>,
+    /// Where among the columns that it wants those stand that are behind the table's, and which of these they are.
+    pub(super) behind: Vec<(usize, usize)>,
     pub(super) draw: Draw,
     /// The filters over the whole table, for choosing blocks.
     pub(super) predicate: Option<Arc<dyn PhysicalExpr>>,
@@ -213,7 +214,8 @@ impl Scan<'_> {
             TailSource::new(&self.projected, tail.chain(pending.iter().copied()), self.partitions, columns, used)?
         };
         describe(source.metrics_set(), &self.context.snapshot, self.draw.leaves_out(), &skipped.counters());
-        self.sift(DataSourceExec::from_data_source(source.limited(self.limit).traced(self.span.clone())), &sieve, None)
+        let source = source.limited(self.limit).traced(self.span.clone());
+        self.sift(DataSourceExec::from_data_source(source), &sieve, None, None)
     }
 
     /// What to read of the segments: of those with a ladder a rung, if one holds all that is drawn.
@@ -326,6 +328,9 @@ impl Scan<'_> {
 
     /// Splits a group in two, where a sample is drawn of it and this spares identities: rows that are all in the sample, and those that may be.
     fn split(&self, group: Group) -> Vec<Group> {
+        if self.draw.behind == Behind::Identities {
+            return self.by_version(group);
+        }
         let Some(below) = self.draw.below else { return vec![group] };
         if self.identifies(&Sieve { below: None, ..self.sieve(&group, None) }) {
             return vec![group];
@@ -342,6 +347,23 @@ impl Scan<'_> {
             (true, _) => vec![Group { statistics, skipped, ..some }],
             (false, false) => vec![all, some],
         }
+    }
+
+    /// Splits a group by the versions that its segments do not know of their rows: each such version is one for a scan.
+    fn by_version(&self, group: Group) -> Vec<Group> {
+        let Group { segments, statistics, mut skipped, is_known } = group;
+        let mut versions: BTreeMap<Option<Version>, Vec<ChosenSegment>> = BTreeMap::new();
+        for chosen in segments {
+            versions.entry(chosen.segment.meta().fixed_version).or_default().push(chosen);
+        }
+        if versions.is_empty() {
+            return vec![Group { segments: Vec::new(), statistics, skipped, is_known }];
+        }
+        let of = |segments: Vec<ChosenSegment>| {
+            let statistics = of_rows(&statistics, &segments);
+            Group { segments, statistics, skipped: std::mem::take(&mut skipped), is_known }
+        };
+        versions.into_values().map(of).collect()
     }
 
     /// What rows of a group must pass.
@@ -369,6 +391,7 @@ impl Scan<'_> {
             return Ok(());
         }
         let sieve = self.sieve(&group, through);
+        let fixed = group.segments.first().and_then(|chosen| chosen.segment.meta().fixed_version);
         let version = self.projected.version_index();
         let observer = self.observer(&group).filter(|_| through.is_none());
         let file = &self.projected.file_schema;
@@ -409,13 +432,13 @@ impl Scan<'_> {
             .build();
         let behind = self.projected.indices.len();
         let watch = observer.map(|observer| Watch { observer, segment: behind, number: behind + 1 });
-        plans.push(self.sift(DataSourceExec::from_data_source(config), &sieve, watch)?);
+        plans.push(self.sift(DataSourceExec::from_data_source(config), &sieve, watch, fixed)?);
         Ok(())
     }
 
     /// Whether the scan reads all rows of whole segments, so that the predicate cache may serve it and learn of it.
     fn reads_all(&self) -> bool {
-        !self.draw.leaves_out() && self.weight_at.is_none()
+        !self.draw.leaves_out() && self.behind.is_empty()
     }
 
     /// Who is told what the filters match in these segments; `None` if it is known, or cannot be remembered.
@@ -447,16 +470,17 @@ impl Scan<'_> {
 
     /// Whether rows' identities must be read.
     fn identifies(&self, sieve: &Sieve) -> bool {
-        sieve.below.is_some() || sieve.sample.is_some() || self.weight_at.is_some()
+        sieve.below.is_some() || sieve.sample.is_some() || !self.behind.is_empty()
     }
 
     /// From a source that gives the columns of `projected`, and behind them `_version` and `_ordinal` as far as they are needed or
-    /// what is watched, to the scan.
+    /// what is watched, to the scan. All its rows are of version `fixed`, if it does not know their versions.
     fn sift(
         &self,
         source: Arc<dyn ExecutionPlan>,
         sieve: &Sieve,
         watch: Option<Watch>,
+        fixed: Option<Version>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let columns = self.projected.indices.len();
         let schema = source.schema();
@@ -481,23 +505,35 @@ impl Scan<'_> {
             if sieve.share < 1.0 {
                 filter = filter.with_default_selectivity((sieve.share * 100.0).ceil().clamp(1.0, 100.0) as u8);
             }
-            if self.weight_at.is_none() {
+            if self.behind.is_empty() {
                 filter = filter.apply_projection(Some((0..columns).collect()))?;
             }
             plan = Arc::new(filter.build()?);
         }
         if let Some(filter) = &self.filter {
-            let kept = if self.weight_at.is_some() { plan.schema().fields().len() } else { self.wanted };
+            let kept = if self.behind.is_empty() { self.wanted } else { plan.schema().fields().len() };
             plan = Arc::new(ScanFilterExec::new(filter.clone(), watch, plan, kept)?);
         }
-        let Some(at) = self.weight_at else { return Ok(plan) };
+        if self.behind.is_empty() {
+            return Ok(plan);
+        }
         let named = |index: usize| {
             let name = schema.field(index).name();
             (Arc::new(Column::new(name, index)) as Arc<dyn PhysicalExpr>, name.clone())
         };
         let mut shown: Vec<_> = (0..self.wanted).map(named).collect();
-        let weight = self.schema.field(self.entry.def.columns.len()).name().clone();
-        shown.insert(at, (weight_of(&schema, columns, Unit::Row, seed)?, weight));
+        for &(at, which) in &self.behind {
+            let name = self.schema.field(self.entry.def.columns.len() + which).name().clone();
+            let expr = match (self.draw.behind, which) {
+                (Behind::Identities, 0) => match fixed {
+                    Some(version) => lit(ScalarValue::UInt64(Some(version.0))),
+                    None => named(columns).0,
+                },
+                (Behind::Identities, _) => named(columns + 1).0,
+                _ => weight_of(&schema, columns, Unit::Row, seed)?,
+            };
+            shown.insert(at, (expr, name));
+        }
         Ok(Arc::new(ProjectionExec::try_new(shown, plan)?))
     }
 }

@@ -64,12 +64,12 @@ pub enum RowChange {
 }
 
 impl RowChange {
-    /// What rows do whose statement does not say.
-    pub fn of(def: &TableDef) -> RowChange {
-        match def.key.as_ref().map(|key| key.on_conflict) {
-            None | Some(OnConflict::Error) => RowChange::Insert,
-            Some(OnConflict::Nothing) => RowChange::InsertNew,
-            Some(OnConflict::Replace) => RowChange::Upsert,
+    /// What rows that come do where nobody says it but their table's definition.
+    pub fn of_table(def: &TableDef) -> RowChange {
+        match def.key.as_ref().map(|key| key.on_conflict).unwrap_or_default() {
+            OnConflict::Error => RowChange::Insert,
+            OnConflict::Nothing => RowChange::InsertNew,
+            OnConflict::Replace => RowChange::Upsert,
         }
     }
 
@@ -79,6 +79,11 @@ impl RowChange {
 }
 
 impl NewRows {
+    /// Rows that come, and do what their table's definition says.
+    pub fn of_table(def: &TableDef, checked_at: Version, batches: Vec<RecordBatch>) -> NewRows {
+        NewRows { change: RowChange::of_table(def), ..NewRows::insert(def.id, checked_at, batches) }
+    }
+
     /// Rows that come.
     pub fn insert(table: TableId, checked_at: Version, batches: Vec<RecordBatch>) -> NewRows {
         NewRows { table, checked_at, batches, change: RowChange::Insert, computed_at: None }

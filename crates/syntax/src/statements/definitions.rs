@@ -4,6 +4,7 @@
 
 use crate::names::{name_of, new_table, user_table};
 use crate::statement::literal_text;
+use crate::statements::keys;
 use crate::statements::roles::{RoleName, owner_of};
 use alluvia_space::{CHARS_MAX, Column, ColumnType, Curve, DataType, Ladder, TableDef, TableOptions, dimensions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
@@ -25,6 +26,8 @@ pub struct CreateTable {
     pub if_not_exists: bool,
     /// With AS: the names of the query's columns, or empty for the query's own.
     pub columns: Vec<ColumnSpec>,
+    /// The columns of the key, in its order; empty for a table without one.
+    pub key: Vec<String>,
     /// The options of the table.
     pub with: WithOptions,
     /// The query after AS; `None` without AS.
@@ -55,6 +58,8 @@ pub struct WithOptions {
     pub freshness: Option<String>,
     /// The thickest rung that merges write, as a share of the rows: `1/2`, `1/4` or `1/8`.
     pub ladder: Option<String>,
+    /// What becomes of a row whose key is there: `error`, `nothing` or `replace`.
+    pub on_conflict: Option<String>,
 }
 
 /// A parsed ALTER TABLE: one change.
@@ -138,7 +143,9 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         return Err(not_supported("a clause of this CREATE TABLE")
             .with_hint("write CREATE TABLE t (column type [NOT NULL], ...) [WITH (...)] [AS query]"));
     }
-    if let Some(constraint) = create.constraints.first() {
+    let key = keys::key_of(&create)?;
+    let is_other = |constraint: &&TableConstraint| !matches!(constraint, TableConstraint::PrimaryKey(_));
+    if let Some(constraint) = create.constraints.iter().find(is_other) {
         return Err(constraint_error(constraint));
     }
     let with = match create.table_options {
@@ -149,6 +156,10 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     };
     let columns = create.columns.iter().map(column).collect::<Result<Vec<ColumnSpec>>>()?;
     if create.query.is_some() {
+        if !key.is_empty() {
+            return Err(not_supported("PRIMARY KEY in CREATE TABLE ... AS")
+                .with_hint("create the table with its key, and INSERT INTO it the query's rows"));
+        }
         if let Some(typed) = columns.iter().find(|column| column.column_type.is_some()) {
             return Err(not_supported(format!("a type for column {} in CREATE TABLE ... AS", typed.name))
                 .with_hint("cast in the query: SELECT CAST(x AS ...)"));
@@ -160,6 +171,7 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         name: new_table(&create.name)?,
         if_not_exists: create.if_not_exists,
         columns,
+        key,
         with,
         query: create.query,
     })
@@ -191,6 +203,9 @@ pub fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
     };
     let change = match operation {
         AlterTableOperation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
+            if keys::is_key(column_def) {
+                return Err(not_supported("PRIMARY KEY in ADD COLUMN").with_hint(KEY_HINT));
+            }
             let column = column(column_def)?;
             if column.column_type.is_none() {
                 return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", column.name)));
@@ -241,8 +256,16 @@ fn constraint_error(constraint: &TableConstraint) -> Error {
         TableConstraint::Check(_) => "CHECK",
         _ => "this table constraint",
     };
-    not_supported(name).with_hint("NOT NULL is the only constraint that is kept")
+    not_supported(name).with_hint(match constraint {
+        TableConstraint::PrimaryKey(_) => KEY_HINT,
+        _ => KEPT_HINT,
+    })
 }
+
+/// Which constraints there are.
+const KEPT_HINT: &str = "NOT NULL and PRIMARY KEY are the constraints that are kept";
+/// What to do where a key cannot be declared.
+const KEY_HINT: &str = "a key is declared when its table is created: CREATE TABLE t (id BIGINT PRIMARY KEY, ...)";
 
 fn column(column: &ColumnDef) -> Result<ColumnSpec> {
     let name = name_of(&column.name);
@@ -258,9 +281,16 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
                 nullable = false;
                 continue;
             }
+            ColumnOption::PrimaryKey(_) if says(&ColumnOption::Null) => {
+                let message = format!("column {name} is declared both NULL and PRIMARY KEY");
+                return Err(Error::new(ErrorKind::InvalidDefinition, message).with_hint("a key is never NULL"));
+            }
+            ColumnOption::PrimaryKey(_) => {
+                nullable = false;
+                continue;
+            }
             ColumnOption::Null => continue,
             ColumnOption::Default(_) => "DEFAULT",
-            ColumnOption::PrimaryKey(_) => "PRIMARY KEY",
             ColumnOption::Unique(_) => "UNIQUE",
             ColumnOption::ForeignKey(_) => "REFERENCES",
             ColumnOption::Check(_) => "CHECK",
@@ -274,7 +304,7 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
             "DEFAULT" | "GENERATED" | "IDENTITY" => "leave it out, and write the value in the INSERT",
             "COLLATE" => "leave it out: text is compared by its bytes, as COLLATE \"C\" does",
             "COMMENT" => "leave it out: no words are kept about columns",
-            _ => "NOT NULL is the only constraint that is kept",
+            _ => KEPT_HINT,
         }));
     }
     let column_type = match &column.data_type {
@@ -313,7 +343,7 @@ pub(crate) fn refuse_dropped(tokens: &[TokenWithSpan]) -> Result<()> {
             && let Some(dropped) = DROPPED.iter().find(|dropped| word.value.eq_ignore_ascii_case(dropped))
         {
             return Err(not_supported(format!("{dropped} on a column"))
-                .with_hint("NOT NULL is the only constraint that is kept; rows are numbered by who inserts them"));
+                .with_hint("NOT NULL and PRIMARY KEY alone are kept; rows are numbered by who inserts them"));
         }
         before = Some(token);
     }
@@ -424,7 +454,7 @@ fn type_error(written: &ast::DataType) -> Error {
 }
 
 fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
-    const KNOWN: [&str; 5] = ["dimensions", "measures", "curve", "freshness", "ladder"];
+    const KNOWN: [&str; 6] = ["dimensions", "measures", "curve", "freshness", "ladder", "on_conflict"];
     let mut with = WithOptions::default();
     for option in options {
         let SqlOption::KeyValue { key, value } = option else {
@@ -438,6 +468,7 @@ fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
             "curve" => &mut with.curve,
             "freshness" => &mut with.freshness,
             "ladder" => &mut with.ladder,
+            "on_conflict" => &mut with.on_conflict,
             _ => {
                 let near = near_names(&name, KNOWN);
                 let hint = match near.first() {
@@ -475,7 +506,7 @@ pub fn checked_freshness(written: &str) -> Result<String> {
     Ok(written.trim().to_ascii_lowercase())
 }
 
-/// The definition of a new table.
+/// The definition of a new table without a key; [`with_key`](keys::with_key) gives it one.
 pub fn define(
     id: TableId,
     name: &str,

@@ -1,8 +1,10 @@
 //! Statements of each kind, from the parser's trees.
 
+pub mod changes;
 pub(crate) mod commands;
 pub(crate) mod cuboid_name;
 pub mod definitions;
+pub mod keys;
 pub mod parse;
 pub mod plain_insert;
 pub mod roles;

@@ -8,6 +8,7 @@ use crate::copy::statement::{CopyStatement, CopyWhat, parse_copy};
 use crate::grammar::Grammar;
 use crate::names::{SYSTEM, parts_of, shown_table, unknown_schema, user_table, within_database};
 use crate::statement::{CREATE_SCHEMA, FetchCount, Insert, InsertSource, Kind, SettingCommand, TableName};
+use crate::statements::changes::{conflict_of, delete_of, inserted_returning, truncate_of, update_of};
 use crate::statements::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
     transaction_access,
@@ -46,9 +47,9 @@ pub fn syntax(error: ParserError) -> Error {
 
 /// What to do where the parser's words do not tell it.
 fn hint_of(message: &str) -> Option<String> {
-    const FIRST: [&str; 20] = [
+    const FIRST: [&str; 23] = [
         "select", "insert", "with", "values", "create", "alter", "drop", "copy", "explain", "describe", "show", "set",
-        "reset", "begin", "commit", "rollback", "call", "declare", "grant", "revoke",
+        "reset", "begin", "commit", "rollback", "call", "declare", "grant", "revoke", "update", "delete", "truncate",
     ];
     if message.starts_with("Expecting number or byte length") {
         let hint = "a sample is TABLESAMPLE BERNOULLI (10), the percentage without its sign, or FROM thin(table, max_rows => 1000)";
@@ -251,11 +252,16 @@ fn command_of(kind: ObjectType) -> Option<&'static str> {
 fn of_tree(tree: ast::Statement) -> Result<Kind> {
     use ast::Statement as Tree;
     match tree {
-        Tree::Query(query) if matches!(query.body.as_ref(), ast::SetExpr::Insert(_)) => {
-            Ok(Kind::Insert(insert_of(with_within(*query)?)?))
-        }
-        Tree::Query(query) => Ok(Kind::Query(prepare(query)?)),
+        Tree::Query(query) => match *query.body {
+            ast::SetExpr::Insert(_) => Ok(Kind::Insert(insert_of(with_within(*query)?)?)),
+            ast::SetExpr::Update(Tree::Update(update)) => Ok(Kind::Update(Box::new(update_of(update, query.with)?))),
+            ast::SetExpr::Delete(Tree::Delete(delete)) => Ok(Kind::Delete(Box::new(delete_of(delete, query.with)?))),
+            _ => Ok(Kind::Query(prepare(query)?)),
+        },
         Tree::Insert(insert) => Ok(Kind::Insert(insert_of(insert)?)),
+        Tree::Update(update) => Ok(Kind::Update(Box::new(update_of(update, None)?))),
+        Tree::Delete(delete) => Ok(Kind::Delete(Box::new(delete_of(delete, None)?))),
+        Tree::Truncate(truncate) => Ok(Kind::Delete(Box::new(truncate_of(truncate)?))),
         Tree::CreateTable(create) => {
             let mut create = create_table(create)?;
             create.query = create.query.map(prepare).transpose()?;
@@ -376,8 +382,6 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
         (insert.or.is_some(), "INSERT OR ..."),
         (insert.ignore, "INSERT IGNORE"),
         (insert.overwrite, "INSERT OVERWRITE"),
-        (insert.on.is_some(), "ON CONFLICT"),
-        (insert.returning.is_some(), "RETURNING"),
         (insert.output.is_some(), "OUTPUT"),
         (insert.replace_into, "REPLACE INTO"),
         (!insert.assignments.is_empty(), "INSERT ... SET"),
@@ -396,14 +400,7 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
         ),
     ];
     if let Some((_, clause)) = clauses.iter().find(|(found, _)| *found) {
-        let error = not_supported(clause);
-        return Err(match *clause {
-            "ON CONFLICT" => error.with_hint(
-                "no key is checked; a batch that a producer sends again is applied once: SET producer and producer_sequence",
-            ),
-            "RETURNING" => error.with_hint("a table gives its rows no values of its own: they are the ones inserted"),
-            _ => error,
-        });
+        return Err(not_supported(clause));
     }
     let TableObject::TableName(name) = &insert.table else {
         return Err(not_supported("INSERT into a function or a query"));
@@ -419,8 +416,11 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
     };
     let mut source = prepare(source)?;
     repeated_names::tell_apart(&mut source);
-    let source = InsertSource::Query(source);
-    Ok(Insert { table: user_table(name)?, columns: (!columns.is_empty()).then_some(columns), source })
+    let alias = insert.table_alias.map(|alias| alias.alias);
+    let conflict = insert.on.map(|on| conflict_of(on, name, alias.clone())).transpose()?.map(Box::new);
+    let returning = insert.returning.map(|items| inserted_returning(items, name, alias)).transpose()?;
+    let (source, columns) = (InsertSource::Query(source), (!columns.is_empty()).then_some(columns));
+    Ok(Insert { table: user_table(name)?, columns, source, conflict, returning })
 }
 
 /// The query that reads some or all columns of a table, for COPY t TO.

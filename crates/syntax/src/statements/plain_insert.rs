@@ -108,7 +108,8 @@ pub fn read(sql: &str) -> Option<(Arc<str>, Kind)> {
     let (literals, width) = scan.rows()?;
     let text: Arc<str> = Arc::from(trimmed);
     let rows = LiteralRows { text: Arc::clone(&text), literals, width };
-    Some((text, Kind::Insert(Insert { table: name_of(&table), columns, source: InsertSource::Literals(rows) })))
+    let source = InsertSource::Literals(rows);
+    Some((text, Kind::Insert(Insert { table: name_of(&table), columns, source, conflict: None, returning: None })))
 }
 
 fn is_space(c: char) -> bool {

@@ -96,17 +96,18 @@ const PASSES: [(MayHave, WriteOut); 26] = [
 pub(crate) fn rewrite(tokens: &[TokenWithSpan], kind: &mut Kind) {
     for (may_have, write_out) in PASSES {
         if may_have(tokens)
-            && let Some(query) = parameters::query_of(kind)
-            && let Err(error) = write_out(query)
+            && let Err(error) = parameters::queries_of(kind).into_iter().try_for_each(write_out)
         {
             *kind = Kind::Refused(error);
         }
     }
+    if !value_rows::may_have(tokens) {
+        return;
+    }
     let is_insert = matches!(kind, Kind::Insert(_));
-    if value_rows::may_have(tokens)
-        && let Some(query) = parameters::query_of(kind)
-        && let Err(error) = value_rows::write_out(query, is_insert)
-    {
+    // The first query of an INSERT is what its rows come from.
+    let mut queries = parameters::queries_of(kind).into_iter().enumerate();
+    if let Err(error) = queries.try_for_each(|(at, query)| value_rows::write_out(query, is_insert && at == 0)) {
         *kind = Kind::Refused(error);
     }
 }

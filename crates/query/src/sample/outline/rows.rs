@@ -2,7 +2,7 @@
 
 use super::super::thin::{Bound, LIMIT_COLUMN, LevelScan, Shown, ThinExec, levels, shown_of};
 use crate::sample::outline::drawn_query::Rows;
-use crate::table::{AlluviaTable, Draw, StatementContext, share};
+use crate::table::{AlluviaTable, Behind, Draw, StatementContext, share};
 use alluvia_space::weight::weight_limit;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
@@ -83,7 +83,7 @@ impl DrawnRows {
         columns.push(limit_at);
         let of = self.clone();
         let scan = LevelScan::new(move |level| {
-            let draw = Draw { below: level.below, part: level.part, weighed: true, ..Draw::default() };
+            let draw = Draw { below: level.below, part: level.part, behind: Behind::Weights, ..Draw::default() };
             of.draw(draw, &columns)
         });
         let fraction = self.context.sample_fraction;

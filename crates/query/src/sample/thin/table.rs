@@ -2,7 +2,7 @@
 
 use super::LIMIT_COLUMN;
 use super::exec::{Level, Shown, ThinExec};
-use crate::table::{AlluviaTable, Draw, Part, StatementContext, least, sql_schema};
+use crate::table::{AlluviaTable, Behind, Draw, Part, StatementContext, least, sql_schema};
 use alluvia_space::weight::weight_limit;
 use alluvia_tree::{DeadRows, SegmentRows, rung_limit, rung_rate};
 use alluvia_types::Error;
@@ -56,7 +56,7 @@ impl ThinTable {
 
     /// The rows of one draw: these columns, and the weight behind.
     fn drawn(&self, draw: Draw, columns: &[usize]) -> Result<LogicalPlanBuilder> {
-        let rows = redraw(&self.rows, &self.table.drawn(Draw { weighed: true, ..draw }))?;
+        let rows = redraw(&self.rows, &self.table.drawn(Draw { behind: Behind::Weights, ..draw }))?;
         let weight = rows.schema().fields().len() - 1;
         let column = |index: &usize| Expr::Column(Column::from(rows.schema().qualified_field(*index)));
         let shown: Vec<Expr> = columns.iter().chain([&weight]).map(column).collect();

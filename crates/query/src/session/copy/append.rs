@@ -72,7 +72,7 @@ async fn commit_rows(
                 return Err(Error::new(ErrorKind::Conflict, format!("table '{table}' was changed by another session"))
                     .with_hint("append again"));
             }
-            None => rows.push(NewRows::insert(entry.def.id, entry.changed_at, bound)),
+            None => rows.push(NewRows::of_table(&entry.def, entry.changed_at, bound)),
         }
     }
     submit(run, NewBatch { rows, producer, ..NewBatch::default() }).await

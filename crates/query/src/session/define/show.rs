@@ -61,13 +61,16 @@ fn yes(nullable: bool) -> String {
     if nullable { "YES" } else { "NO" }.to_owned()
 }
 
-/// What a column is to its table: levels of dimensions, measure.
+/// What a column is to its table: part of its key, levels of dimensions, measure.
 fn role(def: &TableDef, id: alluvia_types::ColumnId) -> Option<String> {
     let mut roles: Vec<String> = Vec::new();
     for (dimension, _, level) in def.levels() {
         if level.source.column() == id {
             roles.push(format!("level {}.{}", def.dimensions[dimension].name, level.name));
         }
+    }
+    if def.key.as_ref().is_some_and(|key| key.columns.contains(&id)) {
+        roles.insert(0, "primary key".to_owned());
     }
     if def.measures.contains(&id) {
         roles.push("measure".to_owned());

@@ -23,9 +23,11 @@ use alluvia_syntax::Hints;
 use alluvia_syntax::statements::definitions::{
     AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define,
 };
+use alluvia_syntax::statements::keys::{with_key, with_on_conflict};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 /// CREATE TABLE, with or without AS.
@@ -47,6 +49,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let def = define(id, &create.name, &columns, &create.with, seed)?;
+        let def = with_key(def, &create.key, create.with.on_conflict.as_deref(), secret())?;
         change(run, creating(&run.scope, def)?).await?;
         return Ok(Outcome::done("CREATE TABLE"));
     };
@@ -54,6 +57,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
     let names: Vec<String> = create.columns.into_iter().map(|column| column.name).collect();
     let columns = columns_of(&planned.schema(), &names)?;
     let def = define(id, &create.name, &columns, &create.with, seed)?;
+    let def = with_key(def, &create.key, create.with.on_conflict.as_deref(), secret())?;
     let all: Vec<usize> = (0..def.columns.len()).collect();
     let mapping = mapping(&def, &all);
     if run.state().is_open()? {
@@ -96,6 +100,12 @@ pub(crate) fn seed(engine: &Engine, id: TableId) -> u64 {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
+}
+
+/// The secret of a new key: nobody who chooses keys may know it. A hasher of the standard library has the system's randomness.
+fn secret() -> [u64; 2] {
+    let random = || RandomState::new().build_hasher().finish();
+    [random(), random()]
 }
 
 /// DROP TABLE, all in one batch.
@@ -222,7 +232,14 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
         }
         TableChange::RenameColumn { from, to } => alter::rename_column(def, &from, &to)?,
         TableChange::Rename(name) => alter::rename_table(def, &name)?,
-        TableChange::Set(WithOptions { dimensions: None, measures: None, curve: None, freshness, ladder }) => {
+        TableChange::Set(WithOptions {
+            dimensions: None,
+            measures: None,
+            curve: None,
+            freshness,
+            ladder,
+            on_conflict,
+        }) => {
             let mut options = def.options.clone();
             if let Some(freshness) = freshness {
                 options.freshness = Some(checked_freshness(&freshness)?);
@@ -230,7 +247,11 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             if let Some(ladder) = ladder {
                 options.ladder = Ladder::parse(&ladder)?;
             }
-            alter::set_options(def, options)?
+            let def = alter::set_options(def, options)?;
+            match on_conflict {
+                Some(on_conflict) => with_on_conflict(def, &on_conflict)?,
+                None => def,
+            }
         }
         TableChange::Owner(_) => return Err(Error::internal("a table's owner is no part of its definition")),
         TableChange::Set(_) => {

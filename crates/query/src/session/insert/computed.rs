@@ -10,11 +10,10 @@
 //! - An expression that gives the same wherever it stands in a statement is computed once.
 
 use crate::errors::from_datafusion;
-use crate::session::insert::rows::write_rows;
 use crate::session::insert::values::{batch, literals_among};
 use crate::session::run::Run;
-use crate::session::run::outcome::Outcome;
 use crate::session::select::planning::plan;
+use crate::used::UsedCounters;
 use alluvia_catalog::TableEntry;
 use alluvia_copy::Assigner;
 use alluvia_copy::progress::Phase;
@@ -70,17 +69,18 @@ struct Part {
     cells: Vec<(usize, usize)>,
 }
 
-/// INSERT of `VALUES` that are not all literals; all rows have as many as there are `targets`.
-pub(crate) async fn insert_computed(
+/// The rows of `VALUES` that are not all literals, and what was read for them; all have as many values as there are
+/// `targets`.
+pub(crate) async fn computed_rows(
     run: &Arc<Run>,
     values: &Values,
     entry: &Arc<TableEntry>,
     targets: &[usize],
     hints: &Hints,
-) -> Result<Outcome> {
+) -> Result<(RecordBatch, Arc<UsedCounters>)> {
     let (mut arrays, computed) = literals_among(values, entry, targets)?;
     for &(row, place) in &computed {
-        refuse_of_rows(expr_at(values, row, place)?, run.engine().functions())?;
+        refuse_of_rows(expr_at(values, row, place)?, "VALUES", run.engine().functions())?;
     }
     let wanted = computed_query(values, &computed, &entry.def, targets)?;
     let planned = plan(run, wanted.query, hints).await?;
@@ -100,8 +100,7 @@ pub(crate) async fn insert_computed(
     }
     let order = if wanted.is_numbered { Some(order_of(&found)?) } else { None };
     put_in(&mut arrays, &found, order.as_deref(), &wanted.parts, &entry.def, targets)?;
-    let rows = tight_batch(batch(entry, arrays, values.rows.len())?);
-    Ok(write_rows(run, entry, rows).await?.with_used(used))
+    Ok((tight_batch(batch(entry, arrays, values.rows.len())?), used))
 }
 
 fn internal(error: ArrowError) -> Error {
@@ -260,13 +259,13 @@ fn put_in(
     Ok(())
 }
 
-/// Refuses what would make another thing of the other values of a row: aggregates, windows, and functions that give
-/// several rows.
-fn refuse_of_rows(expr: &Expr, state: &SessionState) -> Result<()> {
+/// Refuses what would make another thing of the other values of a row in this place: aggregates, windows, and functions
+/// that give several rows.
+pub(crate) fn refuse_of_rows(expr: &Expr, place: &str, state: &SessionState) -> Result<()> {
     match visit(expr, &mut OfRows { state, queries: 0 }) {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(name) => Err(not_supported(format!("{name} in VALUES"))
-            .with_hint("write a subquery, or INSERT INTO t SELECT ... FROM where its rows come from")),
+        ControlFlow::Break(name) => Err(not_supported(format!("{name} in {place}"))
+            .with_hint("write a subquery, or a query in FROM where its rows come from")),
     }
 }
 

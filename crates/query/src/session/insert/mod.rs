@@ -11,32 +11,91 @@ pub(crate) mod rows;
 pub(crate) mod values;
 
 use crate::rights::INSERT;
-use crate::session::insert::computed::insert_computed;
-use crate::session::insert::rows::{inserted, mapping, read_all, stream_into, write};
+use crate::session::insert::computed::computed_rows;
+use crate::session::insert::rows::{inserted, mapping, read_all, stream_into, write, write_rows};
 use crate::session::insert::values::{literal_rows, values_rows};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::planning::plan;
+use crate::session::select::planning::{Planned, plan};
 use crate::session::transaction::submit::{submit, submit_empty};
-use alluvia_snapshot::NewBatch;
-use alluvia_space::{DataType, TableDef};
+use crate::used::UsedCounters;
+use alluvia_catalog::TableEntry;
+use alluvia_change::has_digits;
+use alluvia_snapshot::{NewBatch, RowChange};
+use alluvia_space::TableDef;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::statement::{Insert, InsertSource};
 use alluvia_syntax::trees::value_rows::values_of;
 use alluvia_syntax::{Hints, keep_columns};
 use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Ident;
 use std::sync::Arc;
 
-/// INSERT INTO.
+/// INSERT INTO, of rows that do to those that are there what the table says.
 pub(crate) async fn insert(run: &Arc<Run>, insert: Insert, hints: &Hints) -> Result<Outcome> {
     let entry = run.scope.table_for(INSERT, &insert.table)?;
-    let listed = insert.columns.as_deref();
-    let mut source = match insert.source {
+    let change = RowChange::of_table(&entry.def);
+    let (planned, mapping) = match source_of(run, &entry, insert.columns.as_deref(), insert.source, hints).await? {
+        Source::Literals(rows) => return write(run, &entry, change, vec![rows]).await,
+        Source::Computed(rows, used) => return Ok(write_rows(run, &entry, rows).await?.with_used(used)),
+        Source::Query(planned, mapping) => (planned, mapping),
+    };
+    if run.state().is_open()? {
+        let rows = read_all(run, &planned, &entry.def, &mapping).await?;
+        return Ok(write(run, &entry, change, rows).await?.with_used(planned.used()));
+    }
+    let mut batch = NewBatch::default();
+    let rows = stream_into(run, &planned, &entry.def, entry.changed_at, &mapping, &mut batch).await?;
+    // A batch may have to wait until what statements hold is given back: not for its own.
+    let used = planned.used();
+    drop(planned);
+    let committed = match rows {
+        0 => submit_empty(run).await?,
+        _ => Some(submit(run, batch).await?),
+    };
+    let passed_over = committed.map_or(0, |committed| committed.passed_over);
+    Ok(inserted(rows.saturating_sub(passed_over)).with_used(used))
+}
+
+/// The rows of an INSERT in memory, in the storage schema of `entry`, and what was read for them.
+pub(crate) async fn rows_of(
+    run: &Arc<Run>,
+    entry: &Arc<TableEntry>,
+    insert: &Insert,
+    hints: &Hints,
+) -> Result<(Vec<RecordBatch>, Option<Arc<UsedCounters>>)> {
+    match source_of(run, entry, insert.columns.as_deref(), insert.source.clone(), hints).await? {
+        Source::Literals(rows) => Ok((vec![rows], None)),
+        Source::Computed(rows, used) => Ok((vec![rows], Some(used))),
+        Source::Query(planned, mapping) => {
+            let rows = read_all(run, &planned, &entry.def, &mapping).await?;
+            Ok((rows, Some(planned.used())))
+        }
+    }
+}
+
+/// Where the rows of an INSERT come from, bound to its table.
+enum Source {
+    /// Rows of literals.
+    Literals(RecordBatch),
+    /// Rows of which something was computed, and what was read for that.
+    Computed(RecordBatch, Arc<UsedCounters>),
+    /// A query, and for each column of the table the index of its source.
+    Query(Planned, Vec<Option<usize>>),
+}
+
+async fn source_of(
+    run: &Arc<Run>,
+    entry: &Arc<TableEntry>,
+    listed: Option<&[Ident]>,
+    source: InsertSource,
+    hints: &Hints,
+) -> Result<Source> {
+    let mut source = match source {
         InsertSource::Literals(literals) => {
             let targets = targets(&entry.def, listed, literals.width())?;
-            let rows = literal_rows(&literals, &entry, &targets)?;
-            return write(run, &entry, vec![rows]).await;
+            return Ok(Source::Literals(literal_rows(&literals, entry, &targets)?));
         }
         InsertSource::Query(source) => source,
     };
@@ -44,10 +103,11 @@ pub(crate) async fn insert(run: &Arc<Run>, insert: Insert, hints: &Hints) -> Res
         && let Some(first) = values.rows.first()
     {
         let targets = targets(&entry.def, listed, first.content.len())?;
-        if let Some(rows) = values_rows(values, &entry, &targets)? {
-            return write(run, &entry, vec![rows]).await;
+        if let Some(rows) = values_rows(values, entry, &targets)? {
+            return Ok(Source::Literals(rows));
         }
-        return insert_computed(run, values, &entry, &targets, hints).await;
+        let (rows, used) = computed_rows(run, values, entry, &targets, hints).await?;
+        return Ok(Source::Computed(rows, used));
     }
     let into = listed.map(|listed| targets(&entry.def, Some(listed), listed.len())).transpose()?;
     keep_columns(&mut source, &|place: usize| {
@@ -61,26 +121,7 @@ pub(crate) async fn insert(run: &Arc<Run>, insert: Insert, hints: &Hints) -> Res
         return Err(too_many(&entry.def, width, targets.len()));
     }
     let mapping = mapping(&entry.def, &targets);
-    if run.state().is_open()? {
-        let rows = read_all(run, &planned, &entry.def, &mapping).await?;
-        return Ok(write(run, &entry, rows).await?.with_used(planned.used()));
-    }
-    let mut batch = NewBatch::default();
-    let rows = stream_into(run, &planned, &entry.def, entry.changed_at, &mapping, &mut batch).await?;
-    // A batch may have to wait until what statements hold is given back: not for its own.
-    let used = planned.used();
-    drop(planned);
-    match rows {
-        0 => submit_empty(run).await?,
-        _ => Some(submit(run, batch).await?),
-    };
-    Ok(inserted(rows).with_used(used))
-}
-
-/// Whether values of a type have all the digits that numbers are written with: not the nearest double's.
-fn has_digits(data_type: DataType) -> bool {
-    use DataType::{Decimal, Int16, Int32, Int64, Text};
-    matches!(data_type, Int16 | Int32 | Int64 | Decimal { .. } | Text)
+    Ok(Source::Query(planned, mapping))
 }
 
 /// The columns that the values of a row go to, as indices into the table's columns.

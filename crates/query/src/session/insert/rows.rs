@@ -20,7 +20,7 @@ use crate::session::transaction::submit::submit;
 use alluvia_catalog::TableEntry;
 use alluvia_copy::progress::{CancelToken, Phase};
 use alluvia_copy::{Assigner, Sink};
-use alluvia_snapshot::{NewBatch, NewRows};
+use alluvia_snapshot::{NewBatch, NewRows, RowChange};
 use alluvia_space::TableDef;
 use alluvia_types::{Error, Result, Version};
 use alluvia_values::builders::TextAs;
@@ -33,8 +33,13 @@ use tokio::runtime::Handle;
 /// Rows that travel in the log; more are staged as segments.
 const INLINE_BYTES_MAX: u64 = 32 << 20;
 
-/// Rows of one table into the open transaction, or as a batch of their own.
-pub(crate) async fn write(run: &Arc<Run>, entry: &Arc<TableEntry>, batches: Vec<RecordBatch>) -> Result<Outcome> {
+/// Rows of one table, which come as `change` says, into the open transaction, or as a batch of their own.
+pub(crate) async fn write(
+    run: &Arc<Run>,
+    entry: &Arc<TableEntry>,
+    change: RowChange,
+    batches: Vec<RecordBatch>,
+) -> Result<Outcome> {
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     run.progress.add_rows(rows as u64);
     let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
@@ -46,21 +51,21 @@ pub(crate) async fn write(run: &Arc<Run>, entry: &Arc<TableEntry>, batches: Vec<
         match &mut state.transaction {
             Transaction::None => {}
             Transaction::Open(open) => {
-                open.push(entry, batches, run.scope.pending_bytes_max())?;
+                open.push(entry, change, batches, run.scope.pending_bytes_max())?;
                 return Ok(inserted(rows as u64));
             }
             Transaction::Failed(_) => return Err(failed_transaction()),
         }
     }
-    let new_rows = NewRows::insert(entry.def.id, entry.changed_at, batches);
-    submit(run, NewBatch { rows: vec![new_rows], ..NewBatch::default() }).await?;
-    Ok(inserted(rows as u64))
+    let new_rows = NewRows { change, ..NewRows::insert(entry.def.id, entry.changed_at, batches) };
+    let committed = submit(run, NewBatch { rows: vec![new_rows], ..NewBatch::default() }).await?;
+    Ok(inserted((rows as u64).saturating_sub(committed.passed_over)))
 }
 
-/// The same for rows that may be too many for the log.
+/// The same for rows that may be too many for the log, and come as their table says.
 pub(crate) async fn write_rows(run: &Arc<Run>, entry: &Arc<TableEntry>, rows: RecordBatch) -> Result<Outcome> {
     if run.state().is_open()? {
-        return write(run, entry, vec![rows]).await;
+        return write(run, entry, RowChange::of_table(&entry.def), vec![rows]).await;
     }
     let count = rows.num_rows() as u64;
     run.progress.add_rows(count);
@@ -71,8 +76,8 @@ pub(crate) async fn write_rows(run: &Arc<Run>, entry: &Arc<TableEntry>, rows: Re
         sink.finish()
     });
     finished.await?.add_to(&mut batch);
-    submit(run, batch).await?;
-    Ok(inserted(count))
+    let committed = submit(run, batch).await?;
+    Ok(inserted(count.saturating_sub(committed.passed_over)))
 }
 
 /// What takes rows for a batch of their own.
@@ -86,7 +91,9 @@ pub(crate) fn sink(run: &Run, def: &Arc<TableDef>, checked_at: Version) -> Sink 
 pub(crate) fn hold(run: &Run, entry: &Arc<TableEntry>, batches: Vec<RecordBatch>) -> Result<()> {
     match &mut run.state().transaction {
         Transaction::Open(_) if batches.is_empty() => Ok(()),
-        Transaction::Open(open) => open.push(entry, batches, run.scope.pending_bytes_max()),
+        Transaction::Open(open) => {
+            open.push(entry, RowChange::of_table(&entry.def), batches, run.scope.pending_bytes_max())
+        }
         _ => Err(failed_transaction()),
     }
 }

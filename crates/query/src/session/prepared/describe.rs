@@ -19,7 +19,7 @@
 //! - The index and outlines read constants of the tree, and blocks are chosen by them.
 
 use crate::pg_catalog;
-use crate::rights::INSERT;
+use crate::rights::Need;
 use crate::session::define::show::{describe_table, show_create, show_tables};
 use crate::session::insert::targets;
 use crate::session::run::Run;
@@ -28,6 +28,7 @@ use crate::session::run::runner::Runner;
 use crate::session::select::shown_names::{PlannedColumns, columns_of, plan_by_distinct_names};
 use crate::session::settings::setting;
 use alluvia_syntax::statement::{Insert, InsertSource, SettingCommand};
+use alluvia_syntax::statements::changes::ConflictAction;
 use alluvia_syntax::trees::like_escape;
 use alluvia_syntax::{Hints, Kind, Statement, parameter_places, parameters};
 use alluvia_types::{Error, Result};
@@ -36,7 +37,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::Query;
+use datafusion::sql::sqlparser::ast::{Ident, Query};
 use std::sync::Arc;
 
 /// What [`Session::describe`](crate::Session::describe) tells.
@@ -103,9 +104,20 @@ async fn describe_here(
         Kind::ShowTables => show_tables(scope).rows.map(|rows| rows.schema()),
         Kind::ShowCreate(table) => show_create(scope, &table)?.rows.map(|rows| rows.schema()),
         Kind::Refused(error) => return Err(error),
+        Kind::Insert(Insert { returning, .. }) => returned_columns(run, returning, &bound.hints).await?,
+        Kind::Update(update) => returned_columns(run, update.returning, &bound.hints).await?,
+        Kind::Delete(delete) => returned_columns(run, delete.returning, &bound.hints).await?,
         _ => None,
     };
     Ok((Described { parameters, columns }, None))
+}
+
+/// The columns of RETURNING, if there is one.
+async fn returned_columns(run: &Run, returning: Option<Box<Query>>, hints: &Hints) -> Result<Option<SchemaRef>> {
+    match returning {
+        Some(query) => Ok(Some(columns_of(run, *query, hints).await?.schema)),
+        None => Ok(None),
+    }
 }
 
 async fn parameter_types(
@@ -124,25 +136,53 @@ async fn parameter_types(
             place.get_or_insert(data_type);
         }
     }
-    if let Kind::Insert(Insert { table, columns, source: InsertSource::Query(source) }) = &kind {
-        let entry = run.scope.table_for(INSERT, table)?;
-        let whole = parameters::whole_values(source);
+    for (table, columns, query) in whole_values_of(&kind) {
+        let entry = run.scope.table_for(Need::Definition, table)?;
+        let whole = parameters::whole_values(query);
         let width = whole.iter().map(|(_, place)| place + 1).max().unwrap_or(0);
-        let targets = targets(&entry.def, columns.as_deref(), width)?;
+        let targets = targets(&entry.def, columns, width)?;
         for (number, place) in whole {
             if let (Some(known), Some(&column)) = (types.get_mut(number - 1), targets.get(place)) {
                 known.get_or_insert(entry.def.columns[column].data_type.to_arrow());
             }
         }
     }
-    let Some(query) = parameters::query_of(&mut kind) else { return Ok(types) };
+    for query in parameters::queries_of(&mut kind) {
+        infer(run, query, &statement.hints, &mut types).await?;
+    }
+    Ok(types)
+}
+
+/// The queries of a statement whose values are of a table's columns: of these, or of the first.
+fn whole_values_of(kind: &Kind) -> Vec<(&str, Option<&[Ident]>, &Query)> {
+    match kind {
+        Kind::Insert(Insert { table, columns, source, conflict, .. }) => {
+            let source = match source {
+                InsertSource::Query(source) => Some((table.as_str(), columns.as_deref(), source.as_ref())),
+                InsertSource::Literals(_) => None,
+            };
+            let set = conflict.as_deref().and_then(|conflict| match &conflict.action {
+                ConflictAction::Update { columns, query, .. } => {
+                    Some((table.as_str(), Some(columns.as_slice()), query.as_ref()))
+                }
+                ConflictAction::Nothing => None,
+            });
+            source.into_iter().chain(set).collect()
+        }
+        Kind::Update(update) => vec![(update.table.as_str(), Some(update.columns.as_slice()), update.query.as_ref())],
+        _ => Vec::new(),
+    }
+}
+
+/// Finds the types of those parameters of a query that nothing is known of yet.
+async fn infer(run: &Run, query: &Query, hints: &Hints, types: &mut [Option<DataType>]) -> Result<()> {
     for (number, data_type) in pg_catalog::compared(query).into_iter().chain(parameter_places::stated(query)) {
         if let Some(place) = types.get_mut(number - 1) {
             place.get_or_insert(data_type);
         }
     }
     if types.iter().all(Option::is_some) {
-        return Ok(types);
+        return Ok(());
     }
     let mut query = query.clone();
     let lists = parameters::unlist(&mut query);
@@ -150,9 +190,9 @@ async fn parameter_types(
     let list_of = |element| DataType::List(Arc::new(Field::new("item", element, true)));
     let mut with_types = query.clone();
     let compared = parameter_places::compare(&mut with_types);
-    let inferred = match inferred(run, with_types, &statement.hints).await {
+    let inferred = match inferred(run, with_types, hints).await {
         // It is the statement as it was written that may be wrong.
-        Err(_) if compared.is_changed() => inferred(run, query, &statement.hints).await?,
+        Err(_) if compared.is_changed() => inferred(run, query, hints).await?,
         inferred => inferred?,
     };
     for (number, data_type) in inferred {
@@ -166,7 +206,7 @@ async fn parameter_types(
             place.get_or_insert(list_of(DataType::Utf8View));
         }
     }
-    Ok(types)
+    Ok(())
 }
 
 /// The types that planning finds for parameters, by their numbers; for one that meets several, all of them.

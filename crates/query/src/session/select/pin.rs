@@ -39,8 +39,28 @@ pub(crate) fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Re
     Ok(snapshot)
 }
 
+/// The same for a statement that changes what it reads, which has not looked before: the newest version that is visible,
+/// whatever freshness is asked for.
+pub(crate) fn pin_newest(run: &Run, references: &[TableReference]) -> Result<Arc<Snapshot>> {
+    let newest = |_: &[TableId], _: &Catalog| Ok(Freshness::Within(Duration::ZERO));
+    let snapshot = Arc::new(pin_as_fresh(run, references, &Hints::default(), None, newest)?);
+    run.pin(&snapshot);
+    Ok(snapshot)
+}
+
 /// Pins a snapshot of these tables, at this version if one is given.
 fn pin_new(run: &Run, references: &[TableReference], hints: &Hints, version: Option<Version>) -> Result<Snapshot> {
+    let asked = |tables: &[TableId], catalog: &Catalog| freshness_of(tables, catalog, &run.settings, hints);
+    pin_as_fresh(run, references, hints, version, asked)
+}
+
+fn pin_as_fresh(
+    run: &Run,
+    references: &[TableReference],
+    hints: &Hints,
+    version: Option<Version>,
+    freshness: impl Fn(&[TableId], &Catalog) -> Result<Freshness>,
+) -> Result<Snapshot> {
     let store = run.engine().read();
     let authoriser = run.scope.resolver()?;
     let mut catalog = Arc::clone(authoriser.catalog());
@@ -49,7 +69,7 @@ fn pin_new(run: &Run, references: &[TableReference], hints: &Hints, version: Opt
         for entry in tables.iter().filter_map(|id| catalog.by_id(*id)) {
             authoriser.table(Need::Privilege(Privilege::Select), entry)?;
         }
-        let freshness = freshness_of(&tables, &catalog, &run.settings, hints)?;
+        let freshness = freshness(&tables, &catalog)?;
         let (at_least, exactly) = {
             let state = run.state();
             match &state.transaction {

@@ -9,7 +9,7 @@ use crate::answer::Accuracy;
 use crate::errors::{error_of, planning_error};
 use crate::execution::planning::plan_apart;
 use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS};
-use crate::namespace::Namespace;
+use crate::namespace::{GivenTables, Namespace};
 use crate::pg_catalog;
 use crate::sample::SamplePlanner;
 use crate::session::run::Run;
@@ -135,6 +135,26 @@ pub(crate) fn plan_later(run: &Run, query: Box<Query>, snapshot: &Arc<Snapshot>,
     let mut tree = Tree::Statement(Box::new(ast::Statement::Query(query)));
     let Brought { of_catalog, .. } = catalog_query(run, &mut tree, hints)?;
     unplanned(run, Source::Tree(Box::new(tree)), of_catalog, Arc::clone(snapshot), hints, None)
+}
+
+/// Plans a query of a statement that changes rows, on a snapshot that is pinned, beside tables that only it has.
+pub(crate) async fn plan_given(
+    run: &Run,
+    query: Box<Query>,
+    snapshot: &Arc<Snapshot>,
+    given: GivenTables,
+) -> Result<Planned> {
+    let mut unplanned = plan_later(run, query, snapshot, &Hints::default())?;
+    let state = &mut unplanned.state;
+    let namespace = Namespace::new(&snapshot.catalog, state).and(given);
+    state.register_catalog_list(catalog_list(namespace));
+    unplanned.plan().await
+}
+
+fn catalog_list(namespace: Namespace) -> Arc<dyn CatalogProviderList> {
+    let catalogs = MemoryCatalogProviderList::new();
+    catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(namespace));
+    Arc::new(catalogs)
 }
 
 fn unplanned(
@@ -290,9 +310,8 @@ pub(crate) fn planning_state(
     state.register_relation_planner(Arc::new(samples)).map_err(|error| error_of(&error))?;
     state.config_mut().set_extension(system_context(run, &context));
     state.config_mut().set_extension(context);
-    let catalogs = MemoryCatalogProviderList::new();
-    catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(Namespace::new(&catalog, &state)));
-    state.register_catalog_list(Arc::new(catalogs));
+    let namespace = Namespace::new(&catalog, &state);
+    state.register_catalog_list(catalog_list(namespace));
     Ok((state, runtime))
 }
 

@@ -9,13 +9,14 @@
 //! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, definitions, settings, savepoints before it, and itself.
 //! - Rows wait as they came. ALTER TABLE after them leaves them so, and they are read and committed by the definition
 //!   that it makes.
+//! - Rows that change others wait unseen: a table that has such is not read again before COMMIT.
 //! - What waits is bounded: rows, the columns that they get when they are read, and definitions.
 
 use crate::rights::Authoriser;
 use crate::session::state::definitions::{Definer, PendingDefinitions, in_log};
 use crate::settings::Settings;
 use alluvia_catalog::{Catalog, Change, TableEntry};
-use alluvia_snapshot::{NewBatch, NewRows, Pin};
+use alluvia_snapshot::{NewBatch, NewRows, Pin, RowChange};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
@@ -92,7 +93,15 @@ struct PendingRows {
     /// The definition that they are read by: the one they were checked against, or what the transaction has made of it
     /// since.
     entry: Arc<TableEntry>,
-    batches: Vec<RecordBatch>,
+    batches: Vec<WaitingRows>,
+}
+
+/// Rows that wait, and what they do to those that are there.
+#[derive(Debug)]
+struct WaitingRows {
+    rows: RecordBatch,
+    change: RowChange,
+    computed_at: Option<Version>,
 }
 
 impl OpenTransaction {
@@ -117,9 +126,33 @@ impl OpenTransaction {
         OpenTransaction { is_abandoned: true, ..OpenTransaction::new(self.pin, self.settings_before) }
     }
 
-    /// Adds rows, in the table's storage schema. `bytes_max` bounds the whole transaction.
-    pub(crate) fn push(&mut self, entry: &Arc<TableEntry>, batches: Vec<RecordBatch>, bytes_max: u64) -> Result<()> {
-        let added: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+    /// Adds rows of one table, which come as `change` says. `bytes_max` bounds the whole transaction.
+    pub(crate) fn push(
+        &mut self,
+        entry: &Arc<TableEntry>,
+        change: RowChange,
+        batches: Vec<RecordBatch>,
+        bytes_max: u64,
+    ) -> Result<()> {
+        if change == RowChange::InsertNew {
+            // How many of them are passed over is known at COMMIT, and their statement would have to tell it.
+            return Err(Error::new(
+                ErrorKind::NotSupported,
+                "ON CONFLICT DO NOTHING inside a transaction is not supported",
+            )
+            .with_hint(format!("COMMIT first; of table {} on_conflict = 'nothing' is the same", entry.def.name)));
+        }
+        self.push_all(
+            entry,
+            vec![NewRows { change, ..NewRows::insert(entry.def.id, entry.changed_at, batches) }],
+            bytes_max,
+        )
+    }
+
+    /// Adds all that a statement changes of one table.
+    pub(crate) fn push_all(&mut self, entry: &Arc<TableEntry>, changes: Vec<NewRows>, bytes_max: u64) -> Result<()> {
+        let batches = changes.iter().flat_map(|rows| &rows.batches);
+        let added: usize = batches.map(RecordBatch::get_array_memory_size).sum();
         let bytes = self.grown(added as u64, bytes_max)?;
         let pending = self
             .tables
@@ -128,7 +161,9 @@ impl OpenTransaction {
         if pending.entry.changed_at != entry.changed_at {
             return Err(changed(&entry.def.name));
         }
-        pending.batches.extend(batches);
+        for NewRows { batches, change, computed_at, .. } in changes {
+            pending.batches.extend(batches.into_iter().map(|rows| WaitingRows { rows, change, computed_at }));
+        }
         self.bytes = bytes;
         Ok(())
     }
@@ -154,7 +189,7 @@ impl OpenTransaction {
     ) -> Result<BTreeMap<TableId, Vec<RecordBatch>>> {
         self.check_current(catalog)?;
         let read = self.kept().filter(|kept| reads(kept.0));
-        read.map(|(table, rows)| Ok((*table, rows.fitted()?))).collect()
+        read.map(|(table, rows)| Ok((*table, rows.readable()?))).collect()
     }
 
     /// Whether rows of the table wait.
@@ -295,11 +330,8 @@ impl OpenTransaction {
 
     /// What COMMIT submits, and the statements that have changed definitions.
     pub(crate) fn into_batch(self) -> Result<(NewBatch, Vec<Definer>)> {
-        let new_rows = |(table, pending): (&TableId, &PendingRows)| {
-            let checked_at = in_log(pending.entry.changed_at);
-            Ok(NewRows::insert(*table, checked_at, pending.fitted()?))
-        };
-        let rows = self.kept().map(new_rows).collect::<Result<_>>()?;
+        let new_rows = |(table, pending): (&TableId, &PendingRows)| pending.new_rows(*table);
+        let rows = self.kept().map(new_rows).collect::<Result<Vec<_>>>()?.concat();
         let (changes, definers) = self.definitions.into_parts();
         Ok((NewBatch { changes, rows, ..NewBatch::default() }, definers))
     }
@@ -312,13 +344,47 @@ impl PendingRows {
         let known = self.entry.storage_schema();
         let added = schema.fields().iter().filter(|field| known.column_with_name(field.name()).is_none());
         let width: u64 = added.map(|field| width(field.data_type())).sum();
-        let rows: u64 = self.batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        let rows: u64 = self.batches.iter().map(|batch| batch.rows.num_rows() as u64).sum();
         rows.saturating_mul(width)
     }
 
-    /// The rows in the storage schema of the definition that they are read by.
-    fn fitted(&self) -> Result<Vec<RecordBatch>> {
-        self.batches.iter().map(|batch| fitted(batch, self.entry.storage_schema())).collect()
+    /// The rows in the storage schema of the definition that they are read by, if nothing but them is read otherwise.
+    fn readable(&self) -> Result<Vec<RecordBatch>> {
+        if self.batches.iter().any(|waiting| waiting.change != RowChange::Insert) {
+            let message = format!(
+                "reading table {}, whose rows the transaction has changed, is not supported",
+                self.entry.def.name
+            );
+            return Err(
+                Error::new(ErrorKind::NotSupported, message).with_hint("COMMIT first, or read it before it is changed")
+            );
+        }
+        self.batches.iter().map(|waiting| self.fitted(waiting)).collect()
+    }
+
+    /// What COMMIT submits of the table: rows that do the same together, in the order in which they came.
+    fn new_rows(&self, table: TableId) -> Result<Vec<NewRows>> {
+        let checked_at = in_log(self.entry.changed_at);
+        let mut all: Vec<NewRows> = Vec::new();
+        for waiting in &self.batches {
+            let &WaitingRows { change, computed_at, .. } = waiting;
+            let rows = self.fitted(waiting)?;
+            match all.last_mut().filter(|last| (last.change, last.computed_at) == (change, computed_at)) {
+                Some(last) => last.batches.push(rows),
+                None => all.push(NewRows { change, computed_at, ..NewRows::insert(table, checked_at, vec![rows]) }),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Rows in the storage schema of the definition that they are read by. What tells rows that go has its own.
+    fn fitted(&self, waiting: &WaitingRows) -> Result<RecordBatch> {
+        match waiting.change {
+            RowChange::Insert | RowChange::InsertNew | RowChange::Upsert => {
+                fitted(&waiting.rows, self.entry.storage_schema())
+            }
+            RowChange::Delete | RowChange::DeleteRows => Ok(waiting.rows.clone()),
+        }
     }
 }
 

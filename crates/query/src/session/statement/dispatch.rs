@@ -3,6 +3,7 @@
 //! Invariant: nothing is done before the transaction can hold it and the session may do it.
 
 use crate::rights::of_statement;
+use crate::session::change::{Change, change};
 use crate::session::copy::copy;
 use crate::session::define::procedures::call;
 use crate::session::define::roles::role_statement;
@@ -37,7 +38,12 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
     match kind {
         Kind::Query(query) => answer(run, query, &hints).await,
         Kind::Explain { query, options } => explain(run, query, options, &hints).await,
-        Kind::Insert(statement) => insert(run, statement, &hints).await,
+        Kind::Insert(statement) if statement.conflict.is_none() && statement.returning.is_none() => {
+            insert(run, statement, &hints).await
+        }
+        Kind::Insert(statement) => change(run, Change::Insert(statement), &hints).await,
+        Kind::Update(statement) => change(run, Change::Update(statement), &hints).await,
+        Kind::Delete(statement) => change(run, Change::Delete(statement), &hints).await,
         Kind::CreateTable(create) => create_table(run, *create, &hints).await,
         Kind::DropTable { names, if_exists } => drop_tables(run, names, if_exists).await,
         Kind::DropNone { command, names } => drop_none(scope, command, &names),

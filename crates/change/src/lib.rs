@@ -1,0 +1,67 @@
+//! Statements that change rows, as the queries that find the rows and what becomes of what these give.
+//!
+//! Invariants:
+//! - Nothing here plans, reads or writes: trees and definitions go in, trees and columns come out.
+//! - A query reads what is changed as `given.target`, and rows that only its statement has as `given.rows`, whatever
+//!   names are hidden by those of WITH. Its columns are known by their places, never by their names.
+//! - A key is found once in what a statement changes, or the statement is refused.
+
+pub mod conflict;
+pub mod queries;
+pub mod repeated;
+
+pub use conflict::{Resolved, check_target, resolve};
+pub use queries::{Gone, UpdateQuery, delete_query, insert_or_update, returning_query, update_query};
+pub use repeated::Seen;
+
+use alluvia_space::{DataType, TableDef};
+
+/// The schema of tables that only one statement has.
+pub const GIVEN: &str = "given";
+/// The table that a statement changes, in schema [`GIVEN`].
+pub const TARGET: &str = "target";
+/// Rows that a statement has made, in schema [`GIVEN`].
+pub const ROWS: &str = "rows";
+
+/// What the target calls the version and the ordinal of its rows, where these are asked for: names that no column has.
+pub fn identity_names(def: &TableDef) -> [String; 2] {
+    ["row version", "row ordinal"].map(|name| {
+        let mut name = name.to_owned();
+        while def.columns.iter().any(|column| column.name == name) {
+            name.push('_');
+        }
+        name
+    })
+}
+
+/// Whether values of a type have all the digits that numbers are written with: not the nearest double's.
+pub fn has_digits(data_type: DataType) -> bool {
+    use DataType::{Decimal, Int16, Int32, Int64, Text};
+    matches!(data_type, Int16 | Int32 | Int64 | Decimal { .. } | Text)
+}
+
+#[cfg(test)]
+mod testing {
+    use alluvia_space::TableDef;
+    use alluvia_syntax::statements::definitions::define;
+    use alluvia_syntax::statements::keys::with_key;
+    use alluvia_syntax::{Kind, parse};
+    use alluvia_types::TableId;
+
+    /// The kind of the one statement of a text.
+    pub(crate) fn kind(sql: &str) -> Kind {
+        parse(sql).unwrap().remove(0).kind
+    }
+
+    /// The definition of a CREATE TABLE.
+    pub(crate) fn table(sql: &str) -> TableDef {
+        let Kind::CreateTable(create) = kind(sql) else { panic!("a CREATE TABLE") };
+        let columns: Vec<_> = create
+            .columns
+            .into_iter()
+            .map(|column| (column.name, column.column_type.expect("a type"), column.nullable))
+            .collect();
+        let def = define(TableId(1), &create.name, &columns, &create.with, 0).unwrap();
+        with_key(def, &create.key, create.with.on_conflict.as_deref(), [1, 2]).unwrap()
+    }
+}

@@ -1,0 +1,117 @@
+//! Statements that change rows that are there: UPDATE, DELETE, TRUNCATE, and INSERT with ON CONFLICT or RETURNING.
+//!
+//! Invariants:
+//! - What a statement changes is computed from one snapshot: the newest visible version, whatever freshness the session
+//!   asks for, and all rows of it, whatever its sample. In a transaction it is the transaction's.
+//! - The store refuses what was computed from rows that others have changed since. Outside of a transaction the statement
+//!   is then run again, on a newer snapshot: nothing of it has happened.
+//! - Everything that may refuse a statement, RETURNING included, comes before its batch is handed over.
+//! - Within a transaction rows that are changed wait unseen, and their table is not read again: who would read it is
+//!   refused.
+
+mod existing;
+mod reading;
+mod returning;
+mod upsert;
+mod written;
+
+use crate::rights::Need;
+use crate::session::change::existing::{delete, update};
+use crate::session::change::upsert::insert;
+use crate::session::run::Run;
+use crate::session::run::outcome::Outcome;
+use crate::session::select::pin::sample_fraction_of;
+use alluvia_syntax::Hints;
+use alluvia_syntax::statement::Insert;
+use alluvia_syntax::statements::changes::{Delete, Update};
+use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::errors::not_supported;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a statement is run while others are in its way.
+const TRIES_MAX: u32 = 10;
+/// What is waited before the second try; before each further one it is twice as long. What was in the way is durable then.
+const FIRST_WAIT: Duration = Duration::from_millis(1);
+
+/// A statement that changes rows.
+pub(crate) enum Change {
+    /// UPDATE.
+    Update(Box<Update>),
+    /// DELETE, TRUNCATE.
+    Delete(Box<Delete>),
+    /// INSERT with ON CONFLICT or RETURNING.
+    Insert(Insert),
+}
+
+impl Change {
+    fn table(&self) -> &str {
+        match self {
+            Change::Update(update) => &update.table,
+            Change::Delete(delete) => &delete.table,
+            Change::Insert(insert) => &insert.table,
+        }
+    }
+
+    async fn run(&self, run: &Arc<Run>, hints: &Hints) -> Result<Outcome> {
+        match self {
+            Change::Update(statement) => update(run, statement).await,
+            Change::Delete(statement) => delete(run, statement).await,
+            Change::Insert(statement) => insert(run, statement, hints).await,
+        }
+    }
+}
+
+/// Runs a statement that changes rows, again where others have changed what it was computed from.
+pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> Result<Outcome> {
+    refuse_inexact(run, hints)?;
+    let entry = run.scope.table_for(Need::Definition, statement.table())?;
+    let is_alone = !run.state().is_open()?;
+    let waits_first = entry.def.key.is_none() && !matches!(statement, Change::Insert(_));
+    // What the store knows rows without a key by tells it nothing of others that change them, too: they go one by one.
+    let mut turn = match waits_first {
+        true => Some(run.engine().change_turn(entry.def.id).lock().await),
+        false => None,
+    };
+    let mut wait = FIRST_WAIT;
+    for _ in 1..TRIES_MAX {
+        match statement.run(run, hints).await {
+            Err(error) if error.kind() == ErrorKind::Conflict && is_alone => {}
+            done => return done,
+        }
+        run.unpin();
+        // Of several that are in each other's way, one goes on.
+        if turn.is_none() {
+            turn = Some(run.engine().change_turn(entry.def.id).lock().await);
+        }
+        tokio::time::sleep(wait).await;
+        run.token.check()?;
+        wait *= 2;
+    }
+    let done = statement.run(run, hints).await;
+    drop(turn);
+    done.map_err(|error| match error.kind() {
+        ErrorKind::Conflict if is_alone => {
+            let message = format!("{}, each of {TRIES_MAX} times that the statement was run", error.message());
+            Error::new(ErrorKind::Conflict, message).with_hint("run it again when fewer others change these rows")
+        }
+        _ => error,
+    })
+}
+
+/// Refuses what would have a statement change what it has not read, or read what is no longer so.
+fn refuse_inexact(run: &Run, hints: &Hints) -> Result<()> {
+    const WHOLE: &str = "a statement that changes rows reads all of them, as they are now";
+    if hints.freshness.is_some() {
+        return Err(not_supported("the hint freshness in a statement that changes rows").with_hint(WHOLE));
+    }
+    if hints.sample_fraction.is_some() {
+        return Err(not_supported("the hint sample_fraction in a statement that changes rows").with_hint(WHOLE));
+    }
+    if sample_fraction_of(&run.settings, hints)? < 1.0 {
+        return Err(
+            not_supported("changing rows by a sample of them").with_hint(format!("RESET sample_fraction: {WHOLE}"))
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,459 @@
+//! UPDATE, DELETE, TRUNCATE, ON CONFLICT and RETURNING: from the parser's trees to the queries that they are made of.
+//!
+//! Invariants:
+//! - All expressions of such a statement are those of queries, so that whatever passes over queries, and binds their
+//!   parameters, has passed over these.
+//! - The first table in a query's FROM stands for the rows that are changed: of UPDATE and DELETE it is the table
+//!   itself, of RETURNING the rows as they were written. Of ON CONFLICT it is the rows that come, `excluded`, and the
+//!   second is the table.
+//! - Values that are set are the query's columns, in the order of the columns that they are for.
+
+use crate::names::{name_of, parts_of, user_table};
+use crate::trees::prepare;
+use crate::trees::rewriting::call_of;
+use crate::trees::value_rows::query_of_row;
+use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::errors::not_supported;
+use sqlparser::ast::{
+    self, Assignment, AssignmentTarget, Expr, FromTable, Ident, ObjectName, OnConflictAction, OnInsert, Query,
+    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, UpdateTableFromKind, Value, With,
+};
+
+/// What rows that come are called where keys that are there are dealt with.
+pub const EXCLUDED: &str = "excluded";
+
+/// UPDATE of a user table.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// The user table, without its schema.
+    pub table: String,
+    /// What the statement calls it.
+    pub alias: Ident,
+    /// The columns that are set.
+    pub columns: Vec<Ident>,
+    /// `SELECT values FROM table AS alias, ... WHERE condition`.
+    pub query: Box<Query>,
+    /// `SELECT ... FROM table AS alias`, of the rows as they are then.
+    pub returning: Option<Box<Query>>,
+}
+
+/// DELETE from a user table, or TRUNCATE of one.
+#[derive(Clone, Debug)]
+pub struct Delete {
+    /// The user table, without its schema.
+    pub table: String,
+    /// What the statement calls it.
+    pub alias: Ident,
+    /// `SELECT 1 FROM table AS alias, ... WHERE condition`.
+    pub query: Box<Query>,
+    /// `SELECT ... FROM table AS alias`, of the rows as they were.
+    pub returning: Option<Box<Query>>,
+    /// Whether it is a TRUNCATE.
+    pub is_truncate: bool,
+}
+
+/// ON CONFLICT of an INSERT.
+#[derive(Clone, Debug)]
+pub struct Conflict {
+    /// The key that is meant; `None` where DO NOTHING leaves it out.
+    pub target: Option<ConflictTarget>,
+    /// What is done with rows whose key is there.
+    pub action: ConflictAction,
+}
+
+/// The key that ON CONFLICT means.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ConflictTarget {
+    /// By its columns.
+    Columns(Vec<String>),
+    /// By its name.
+    Constraint(String),
+}
+
+/// What ON CONFLICT does.
+#[derive(Clone, Debug)]
+pub enum ConflictAction {
+    /// DO NOTHING.
+    Nothing,
+    /// DO UPDATE SET.
+    Update {
+        /// The columns that are set.
+        columns: Vec<Ident>,
+        /// What the statement calls the table.
+        alias: Ident,
+        /// `SELECT values FROM table AS excluded, table AS alias WHERE condition`.
+        query: Box<Query>,
+    },
+}
+
+/// Takes over an UPDATE, behind the queries of its WITH.
+pub(crate) fn update_of(update: ast::Update, with: Option<With>) -> Result<Update> {
+    refuse(&[
+        (!update.optimizer_hints.is_empty(), "an optimizer hint", ""),
+        (update.or.is_some(), "UPDATE OR ...", ""),
+        (update.output.is_some(), "OUTPUT", "write RETURNING"),
+        (!update.order_by.is_empty(), "ORDER BY in UPDATE", CHOSEN_HINT),
+        (update.limit.is_some(), "LIMIT in UPDATE", CHOSEN_HINT),
+        (!update.table.joins.is_empty(), "UPDATE of a join", "write UPDATE t SET ... FROM u WHERE ..."),
+    ])?;
+    let target = Target::of(&update.table.relation, "UPDATE")?;
+    let others = match update.from {
+        None => Vec::new(),
+        Some(UpdateTableFromKind::AfterSet(from)) => from,
+        Some(UpdateTableFromKind::BeforeSet(_)) => {
+            return Err(not_supported("FROM before SET").with_hint("write UPDATE t SET ... FROM u WHERE ..."));
+        }
+    };
+    let (columns, values) = assigned(update.assignments)?;
+    let from = std::iter::once(target.under(target.alias.clone())).chain(others).collect();
+    let query = query(with, values, from, update.selection)?;
+    let returning = update.returning.map(|items| target.returning(items)).transpose()?;
+    Ok(Update { table: target.table, alias: target.alias, columns, query, returning })
+}
+
+/// Takes over a DELETE, behind the queries of its WITH.
+pub(crate) fn delete_of(delete: ast::Delete, with: Option<With>) -> Result<Delete> {
+    let several = "write one DELETE for each table, and USING for tables that rows are compared with";
+    let from = match delete.from {
+        FromTable::WithFromKeyword(from) if delete.tables.is_empty() => from,
+        _ => return Err(not_supported("DELETE of several tables").with_hint(several)),
+    };
+    refuse(&[
+        (!delete.optimizer_hints.is_empty(), "an optimizer hint", ""),
+        (delete.output.is_some(), "OUTPUT", "write RETURNING"),
+        (!delete.order_by.is_empty(), "ORDER BY in DELETE", CHOSEN_HINT),
+        (delete.limit.is_some(), "LIMIT in DELETE", CHOSEN_HINT),
+    ])?;
+    let [TableWithJoins { relation, joins }] = from.as_slice() else {
+        return Err(not_supported("DELETE of several tables").with_hint(several));
+    };
+    if !joins.is_empty() {
+        return Err(not_supported("DELETE of a join").with_hint("write DELETE FROM t USING u WHERE ..."));
+    }
+    let target = Target::of(relation, "DELETE")?;
+    let own = std::iter::once(target.under(target.alias.clone()));
+    let from = own.chain(delete.using.into_iter().flatten()).collect();
+    let query = query(with, vec![number("1")], from, delete.selection)?;
+    let returning = delete.returning.map(|items| target.returning(items)).transpose()?;
+    Ok(Delete { table: target.table, alias: target.alias, query, returning, is_truncate: false })
+}
+
+/// Takes over a TRUNCATE.
+pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Delete> {
+    let one = "write one TRUNCATE for each table";
+    let [ast::TruncateTableTarget { name, .. }] = truncate.table_names.as_slice() else {
+        return Err(not_supported("TRUNCATE of several tables").with_hint(one));
+    };
+    refuse(&[
+        (truncate.if_exists, "TRUNCATE IF EXISTS", ""),
+        (truncate.partitions.is_some(), "PARTITION in TRUNCATE", "write DELETE FROM t WHERE ..."),
+        (truncate.on_cluster.is_some(), "ON CLUSTER", ""),
+    ])?;
+    // Nothing depends on a table and none numbers its rows: CASCADE, RESTRICT and IDENTITY mean nothing.
+    let target = Target::named(name)?;
+    let query = query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
+    Ok(Delete { table: target.table, alias: target.alias, query, returning: None, is_truncate: true })
+}
+
+/// Takes over the ON CONFLICT of an INSERT into a table that is called `alias` there.
+pub(crate) fn conflict_of(on: OnInsert, table: &ObjectName, alias: Option<Ident>) -> Result<Conflict> {
+    let OnInsert::OnConflict(conflict) = on else {
+        return Err(
+            not_supported("ON DUPLICATE KEY UPDATE").with_hint("write ON CONFLICT (key) DO UPDATE SET a = excluded.a")
+        );
+    };
+    let target = match conflict.conflict_target {
+        None => None,
+        Some(ast::ConflictTarget::Columns(columns)) => {
+            Some(ConflictTarget::Columns(columns.iter().map(name_of).collect()))
+        }
+        Some(ast::ConflictTarget::OnConstraint(name)) => {
+            Some(ConflictTarget::Constraint(parts_of(&name)?.pop().unwrap_or_default()))
+        }
+    };
+    let action = match conflict.action {
+        OnConflictAction::DoNothing => ConflictAction::Nothing,
+        OnConflictAction::DoUpdate(_) if target.is_none() => {
+            return Err(Error::new(ErrorKind::Syntax, "ON CONFLICT DO UPDATE needs the columns of the key")
+                .with_hint("write ON CONFLICT (id) DO UPDATE SET ..."));
+        }
+        OnConflictAction::DoUpdate(update) => {
+            let own = Target::named(table)?;
+            let alias = alias.unwrap_or_else(|| own.alias.clone());
+            let (columns, values) = assigned(update.assignments)?;
+            let from = vec![own.under(Ident::new(EXCLUDED)), own.under(alias.clone())];
+            ConflictAction::Update { columns, alias, query: query(None, values, from, update.selection)? }
+        }
+    };
+    Ok(Conflict { target, action })
+}
+
+/// Takes over the RETURNING of an INSERT into a table that is called `alias` there.
+pub(crate) fn inserted_returning(
+    items: Vec<SelectItem>,
+    table: &ObjectName,
+    alias: Option<Ident>,
+) -> Result<Box<Query>> {
+    let mut target = Target::named(table)?;
+    target.alias = alias.unwrap_or(target.alias);
+    target.returning(items)
+}
+
+/// What to do where rows are to be changed by their order.
+const CHOSEN_HINT: &str = "choose the rows in a subquery: WHERE id IN (SELECT id FROM t ORDER BY ... LIMIT ...)";
+
+/// The error for the first clause that is there, with its hint if it has one.
+fn refuse(clauses: &[(bool, &str, &str)]) -> Result<()> {
+    match clauses.iter().find(|(found, ..)| *found) {
+        None => Ok(()),
+        Some((_, clause, "")) => Err(not_supported(clause)),
+        Some((_, clause, hint)) => Err(not_supported(clause).with_hint(*hint)),
+    }
+}
+
+/// The table that a statement changes.
+struct Target {
+    name: ObjectName,
+    table: String,
+    alias: Ident,
+}
+
+impl Target {
+    fn named(name: &ObjectName) -> Result<Target> {
+        let last = name.0.last().and_then(|part| part.as_ident());
+        let alias = last.cloned().ok_or_else(|| Error::internal("a table has no name"))?;
+        Ok(Target { name: name.clone(), table: user_table(name)?, alias })
+    }
+
+    fn of(factor: &TableFactor, command: &str) -> Result<Target> {
+        let TableFactor::Table { name, alias, args: None, sample, .. } = factor else {
+            return Err(not_supported(format!("{command} of what is no table")));
+        };
+        if sample.is_some() {
+            return Err(not_supported(format!("TABLESAMPLE in {command}"))
+                .with_hint("a statement that changes rows reads all of them"));
+        }
+        let own = Target::named(name)?;
+        // Other clauses of a table are refused with those of the query.
+        if *factor != table_factor(name.clone(), alias.clone()) {
+            return Err(not_supported(format!("a clause of the table in {command}")));
+        }
+        match alias {
+            None => Ok(own),
+            Some(TableAlias { name, columns, at: None, .. }) if columns.is_empty() => {
+                Ok(Target { alias: name.clone(), ..own })
+            }
+            Some(_) => Err(not_supported(format!("names of columns in the alias of {command}"))),
+        }
+    }
+
+    fn under(&self, alias: Ident) -> TableWithJoins {
+        let alias = TableAlias { explicit: true, name: alias, columns: Vec::new(), at: None };
+        TableWithJoins { relation: table_factor(self.name.clone(), Some(alias)), joins: Vec::new() }
+    }
+
+    /// The query of RETURNING.
+    fn returning(&self, items: Vec<SelectItem>) -> Result<Box<Query>> {
+        let mut query = query_of_row(Vec::new())?;
+        let SetExpr::Select(select) = query.body.as_mut() else { return Err(no_select()) };
+        select.projection = items;
+        select.from = vec![self.under(self.alias.clone())];
+        prepare(query)
+    }
+}
+
+fn no_select() -> Error {
+    Error::internal("a query of a row is no SELECT")
+}
+
+fn table_factor(name: ObjectName, alias: Option<TableAlias>) -> TableFactor {
+    TableFactor::Table {
+        name,
+        alias,
+        args: None,
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: false,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_hints: Vec::new(),
+    }
+}
+
+fn number(digits: &str) -> Expr {
+    Expr::Value(Value::Number(digits.to_owned(), false).into())
+}
+
+/// `WITH ... SELECT values FROM ... WHERE condition`.
+fn query(
+    with: Option<With>,
+    values: Vec<Expr>,
+    from: Vec<TableWithJoins>,
+    selection: Option<Expr>,
+) -> Result<Box<Query>> {
+    let mut query = query_of_row(values)?;
+    query.with = with;
+    let SetExpr::Select(select) = query.body.as_mut() else { return Err(no_select()) };
+    select.from = from;
+    select.selection = selection;
+    prepare(query)
+}
+
+/// The columns of SET, and a value for each.
+fn assigned(assignments: Vec<Assignment>) -> Result<(Vec<Ident>, Vec<Expr>)> {
+    let mut columns = Vec::with_capacity(assignments.len());
+    let mut values = Vec::with_capacity(assignments.len());
+    for Assignment { target, value } in assignments {
+        match target {
+            AssignmentTarget::ColumnName(name) => {
+                columns.push(column_of(&name)?);
+                values.push(or_null(value));
+            }
+            AssignmentTarget::Tuple(names) => {
+                let row = row_of(value)?;
+                if row.len() != names.len() {
+                    let message = format!("{} columns are set to {} values", names.len(), row.len());
+                    return Err(Error::new(ErrorKind::Syntax, message));
+                }
+                for (name, value) in names.iter().zip(row) {
+                    columns.push(column_of(name)?);
+                    values.push(or_null(value));
+                }
+            }
+        }
+    }
+    Ok((columns, values))
+}
+
+/// A column that is set.
+fn column_of(name: &ObjectName) -> Result<Ident> {
+    match name.0.as_slice() {
+        [part] => part.as_ident().cloned().ok_or_else(|| not_supported(format!("{name} in SET"))),
+        _ => Err(Error::new(ErrorKind::Syntax, format!("{name} cannot be set"))
+            .with_hint("in SET a column stands by itself: write SET a = 1, not SET t.a = 1")),
+    }
+}
+
+/// The values of a row.
+fn row_of(value: Expr) -> Result<Vec<Expr>> {
+    match value {
+        Expr::Tuple(values) => Ok(values),
+        Expr::Nested(value) => Ok(vec![*value]),
+        Expr::Subquery(_) => Err(not_supported("several columns set to one subquery")
+            .with_hint("write a subquery for each column, or UPDATE t SET a = u.a, b = u.b FROM u WHERE ...")),
+        other => match of_row_call(&other) {
+            Some(values) => Ok(values),
+            None => Err(Error::new(ErrorKind::Syntax, format!("several columns are set to {other}, which is no row"))
+                .with_hint("write SET (a, b) = (1, 2)")),
+        },
+    }
+}
+
+/// The values of `ROW(...)`.
+fn of_row_call(expr: &Expr) -> Option<Vec<Expr>> {
+    let Expr::Function(function) = expr else { return None };
+    let (_, values) = call_of(function).filter(|(name, _)| name == "row")?;
+    Some(values.into_iter().cloned().collect())
+}
+
+/// DEFAULT is NULL: columns have no defaults.
+fn or_null(value: Expr) -> Expr {
+    match &value {
+        Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
+            Expr::Value(Value::Null.into())
+        }
+        _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Kind;
+    use crate::script::parse;
+    use crate::script::tests::one;
+    use crate::statement::Insert;
+    use crate::statements::changes::{ConflictAction, Update};
+
+    fn shown(sql: &str) -> String {
+        match one(sql).kind {
+            Kind::Update(update) => {
+                let Update { table, alias, columns, query, returning } = *update;
+                let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
+                let returning = returning.map(|query| format!(" returning {query}")).unwrap_or_default();
+                format!("{table} as {alias} set {}: {query}{returning}", columns.join(", "))
+            }
+            Kind::Delete(delete) => format!("{} as {}: {}", delete.table, delete.alias, delete.query),
+            Kind::Insert(Insert { conflict: Some(conflict), .. }) => match conflict.action {
+                ConflictAction::Nothing => format!("{:?}: nothing", conflict.target),
+                ConflictAction::Update { columns, alias, query } => {
+                    let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
+                    format!("as {alias} set {}: {query}", columns.join(", "))
+                }
+            },
+            Kind::Refused(error) => format!("refused {}", error.message()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn changes_are_queries() {
+        for (sql, wanted) in [
+            (
+                "UPDATE t SET a = 1, (b, c) = (x + 1, DEFAULT) WHERE d = 2",
+                "t as t set a, b, c: SELECT 1 AS column1, x + 1 AS column2, NULL AS column3 FROM t AS t WHERE d = 2",
+            ),
+            (
+                "UPDATE public.t AS s SET a = u.a FROM u JOIN v ON u.b = v.b WHERE s.id = u.id RETURNING s.a, *",
+                "t as s set a: SELECT u.a AS column1 FROM public.t AS s, u JOIN v ON u.b = v.b WHERE s.id = u.id \
+                 returning SELECT s.a, * FROM public.t AS s",
+            ),
+            (
+                "WITH w AS (SELECT 1 AS x) UPDATE \"T\" SET a = (SELECT x FROM w)",
+                "T as \"T\" set a: WITH w AS (SELECT 1 AS x) SELECT (SELECT x FROM w) AS column1 FROM \"T\" AS \"T\"",
+            ),
+            ("DELETE FROM t", "t as t: SELECT 1 AS column1 FROM t AS t"),
+            ("DELETE FROM ONLY t", "t as t: SELECT 1 AS column1 FROM t AS t"),
+            (
+                "DELETE FROM t a USING u WHERE a.id = u.id AND u.b IN (SELECT 1)",
+                "t as a: SELECT 1 AS column1 FROM t AS a, u WHERE a.id = u.id AND u.b IN (SELECT 1)",
+            ),
+            ("TRUNCATE TABLE t", "t as t: SELECT 1 AS column1 FROM t AS t"),
+            (
+                "INSERT INTO t AS s VALUES (1) ON CONFLICT (id) DO UPDATE SET a = excluded.a + s.a WHERE s.b > 1",
+                "as s set a: SELECT excluded.a + s.a AS column1 FROM t AS excluded, t AS s WHERE s.b > 1",
+            ),
+            ("INSERT INTO t SELECT 1 ON CONFLICT (id, \"B\") DO NOTHING", "Some(Columns([\"id\", \"B\"])): nothing"),
+            ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", "None: nothing"),
+        ] {
+            assert_eq!(shown(sql), wanted, "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_done_is_refused_by_name() {
+        for (sql, words) in [
+            ("UPDATE t TABLESAMPLE BERNOULLI (10) SET a = 1", "TABLESAMPLE in UPDATE"),
+            ("UPDATE t SET (a, b) = (SELECT 1, 2)", "several columns set to one subquery"),
+            ("UPDATE t JOIN u ON true SET a = 1", "UPDATE of a join"),
+            ("DELETE FROM t ORDER BY a LIMIT 1", "ORDER BY in DELETE"),
+            ("DELETE FROM t, u", "several tables"),
+            ("DELETE FROM t USING (INSERT INTO u VALUES (1)) AS s", "INSERT inside a query"),
+            ("INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = 1", "ON DUPLICATE KEY UPDATE"),
+            ("UPDATE alluvia.tables SET a = 1", "a system table"),
+            ("TRUNCATE t, u", "several tables"),
+        ] {
+            let refused = shown(sql);
+            assert!(refused.starts_with("refused") && refused.contains(words), "{sql}: {refused}");
+        }
+        for wrong in [
+            "INSERT INTO t VALUES (1) ON CONFLICT DO UPDATE SET a = 1",
+            "UPDATE t SET (a, b) = (1, 2, 3)",
+            "UPDATE t SET t.a = 1",
+            "UPDATE t SET",
+            "DELETE t",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
