@@ -158,19 +158,21 @@ impl Changes {
                     }
                     PartRows::ByKey { codes, places, keys: shown } => {
                         let Some(coder) = &changes.coder else { continue };
-                        if keys.index(generation).is_none() {
+                        if keys.of(generation).is_none() {
+                            // Nobody else has a version for rows of this table that is not visible.
+                            let through = views.visible();
                             let index = load_index(coder, &views.whole_table(changes.table))
                                 .map_err(|error| error.at(format_args!("table {}", changes.name)))?;
-                            keys.set_index(index, generation);
+                            keys.set(index, generation, through);
                         }
+                        let Some(known) = keys.of(generation) else { continue };
                         if let Some(at) = part.computed_at
-                            && let Some(row) = codes.iter().position(|&code| keys.recent.written_after(code, at) != Some(false))
+                            && let Some(row) = codes.iter().position(|&code| known.recent.written_after(code, at) != Some(false))
                         {
                             return Err(written_since(changes, &shown_key(coder, shown, row)));
                         }
-                        let Some(index) = keys.index(generation) else { continue };
                         let rows = codes.iter().copied().zip(places.iter().copied());
-                        effects.passed_over += by_key(part.change, rows, index, &mut of_table)
+                        effects.passed_over += by_key(part.change, rows, &known.index, &mut of_table)
                             .map_err(|row| duplicate(changes, &shown_key(coder, shown, row)))?;
                     }
                 }
@@ -190,17 +192,14 @@ impl Effects {
         };
         let mut kills = Vec::with_capacity(self.tables.len());
         for (of_table, (_, keys)) in self.tables.into_iter().zip(keys) {
-            let written: Vec<KeyCode> = of_table.index.keys().copied().collect();
-            if let Some(index) = keys.any_index() {
+            if let Some(known) = keys.any().filter(|_| !of_table.index.is_empty()) {
+                known.recent.note(version, of_table.index.keys().copied());
                 for (code, place) in of_table.index {
                     match place {
-                        Some(place) => index.insert(code, own(place)),
-                        None => index.remove(code),
+                        Some(place) => known.index.insert(code, own(place)),
+                        None => known.index.remove(code),
                     };
                 }
-            }
-            if !written.is_empty() {
-                keys.recent.note(version, written);
             }
             kills.push((of_table.table, of_table.kills.into_iter().map(own).collect()));
         }

@@ -9,19 +9,25 @@
 //! - Batches that a full disk takes back leave no trace in an index: all indexes are made anew ([`KeyTables::renew`]).
 
 use alluvia_keys::{KeyIndex, Recent};
-use alluvia_types::TableId;
+use alluvia_types::{TableId, Version};
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is known of the keys of one table.
+/// What is known of the keys of one table: nothing, until it is needed.
 #[derive(Debug, Default)]
 pub struct KeyTable {
+    known: Option<KnownKeys>,
+}
+
+/// The keys of one table.
+#[derive(Debug)]
+pub struct KnownKeys {
     /// As of [`KeyTables::generation`].
     generation: u64,
-    /// `None` until it is needed.
-    index: Option<KeyIndex>,
+    /// Where each key's row is.
+    pub index: KeyIndex,
     /// When keys were written last.
     pub recent: Recent,
 }
@@ -64,23 +70,18 @@ impl KeyTables {
 }
 
 impl KeyTable {
-    /// The index, if it is there and of this generation.
-    pub fn index(&mut self, generation: u64) -> Option<&mut KeyIndex> {
-        let is_current = self.generation == generation;
-        self.index.as_mut().filter(|_| is_current)
+    /// The keys, if they are known and of this generation.
+    pub fn of(&mut self, generation: u64) -> Option<&mut KnownKeys> {
+        self.known.as_mut().filter(|known| known.generation == generation)
     }
 
-    /// Whatever index there is: for who moves rows.
-    pub fn any_index(&mut self) -> Option<&mut KeyIndex> {
-        self.index.as_mut()
+    /// Whatever is known: for who moves rows.
+    pub fn any(&mut self) -> Option<&mut KnownKeys> {
+        self.known.as_mut()
     }
 
-    /// Sets the index that was made in a generation.
-    pub fn set_index(&mut self, index: KeyIndex, generation: u64) {
-        if self.generation != generation {
-            // What was written may have been taken back.
-            self.recent = Recent::default();
-        }
-        (self.index, self.generation) = (Some(index), generation);
+    /// Sets the index that was made in a generation, of everything through a version.
+    pub fn set(&mut self, index: KeyIndex, generation: u64, through: Version) {
+        self.known = Some(KnownKeys { generation, index, recent: Recent::new(through) });
     }
 }

@@ -19,7 +19,7 @@ mod tail;
 mod views;
 
 pub use freshness::VisibleTimes;
-pub use key_tables::{KeyGuard, KeyTable, KeyTables};
+pub use key_tables::{KeyGuard, KeyTable, KeyTables, KnownKeys};
 pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
 pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,

@@ -147,7 +147,8 @@ impl Views {
 /// Brings the places of rows that moved up to date.
 fn follow(keys: &mut [(TableId, KeyGuard)], moves: &[Moves]) {
     for (table, keys) in keys {
-        let Some(index) = keys.any_index() else { continue };
+        let Some(known) = keys.any() else { continue };
+        let index = &mut known.index;
         for moves in moves.iter().filter(|moves| moves.table == *table) {
             for &code in moves.codes() {
                 // The key's row may be another one by now, which stays.
