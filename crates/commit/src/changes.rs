@@ -144,7 +144,7 @@ impl Changes {
     pub(crate) fn resolve(
         &self,
         views: &Views,
-        keys: &mut [(TableId, KeyGuard)],
+        keys: &mut [KeyGuard<'_>],
         generation: u64,
     ) -> Result<Effects> {
         let mut effects = Effects::default();
@@ -185,7 +185,7 @@ impl Changes {
 
 impl Effects {
     /// Brings indexes up to date, and tells what is killed. Nothing of this can fail.
-    pub(crate) fn apply(self, version: Version, keys: &mut [(TableId, KeyGuard)]) -> Vec<(TableId, Vec<Place>)> {
+    pub(crate) fn apply(self, version: Version, keys: &mut [KeyGuard<'_>]) -> Vec<(TableId, Vec<Place>)> {
         let own = |place: Place| match place {
             Place::Tail { version: OWN, ordinal } => Place::Tail { version, ordinal },
             place => place,

@@ -20,7 +20,7 @@ use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
     BatchKey, Committed, Done, Durability, KeyGuard, KeyRecord, NewBatch, Published, StagedLoad, TailRoom, Views,
 };
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -230,7 +230,8 @@ impl Committer {
     ) -> Result<Sequenced> {
         let changes = Changes::new(&batch, &self.views.catalog(), &self.views)?;
         let batch = Prepared::new(batch, body.len() as u64, room)?;
-        let mut keys = self.views.keys().lock(&changes.tables());
+        let locks = self.views.keys().locks(&changes.tables());
+        let mut keys = locks.lock();
         let (mut sequencer, effects) = loop {
             let made_in = self.views.keys().generation();
             let effects = changes.resolve(&self.views, &mut keys, made_in);
@@ -266,7 +267,7 @@ impl Committer {
         prepared: Prepared,
         body: Vec<u8>,
         (admitted, effects): (Result<()>, Result<Effects>),
-        keys: &mut [(TableId, KeyGuard)],
+        keys: &mut [KeyGuard<'_>],
     ) -> Result<Sequenced> {
         let generation = sequencer.generation;
         let place = match sequencer.order.decide(prepared.head(), self.views.clock().wall_micros(), admitted)? {

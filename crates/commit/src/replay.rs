@@ -66,7 +66,8 @@ impl Committer {
         let catalog = views.catalog();
         let recovered = Recovered::new(record, &catalog, views.spaces())?;
         let asked = Changes::new(&recovered.batch, &catalog, views)?;
-        let mut keys = views.keys().lock(&asked.tables());
+        let locks = views.keys().locks(&asked.tables());
+        let mut keys = locks.lock();
         let effects = asked.resolve(views, &mut keys, views.keys().generation()).map_err(not_as_it_was)?;
         let Effects { passed_over, .. } = effects;
         let replayed = recovered.published(record, &catalog, passed_over)?;

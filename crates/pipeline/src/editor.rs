@@ -68,7 +68,8 @@ impl Pipeline {
     ) -> Result<Edited> {
         let mut editing = self.editing.lock();
         // Until readers are switched no row is killed by a place that it is about to leave.
-        let keys = self.views.keys().lock(&handover.tables());
+        let locks = self.views.keys().locks(&handover.tables());
+        let keys = locks.lock();
         let has_dead = |unnoted: &Unnoted| unnoted.has_dead(&self.views.kills_of(unnoted.table));
         if handover.unnoted.iter().any(has_dead) {
             brought.iter().for_each(|segment| segment.retire());

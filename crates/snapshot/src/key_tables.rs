@@ -10,7 +10,7 @@
 
 use alluvia_keys::{KeyIndex, Recent};
 use alluvia_types::{TableId, Version};
-use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +32,12 @@ pub struct KnownKeys {
     pub recent: Recent,
 }
 
+/// The locks of some tables, in the order of their ids.
+#[derive(Debug)]
+pub struct KeyLocks(Vec<(TableId, Arc<Mutex<KeyTable>>)>);
+
 /// A table's keys, locked.
-pub type KeyGuard = ArcMutexGuard<RawMutex, KeyTable>;
+pub type KeyGuard<'a> = (TableId, MutexGuard<'a, KeyTable>);
 
 /// The key indexes of all tables.
 #[derive(Debug, Default)]
@@ -43,14 +47,12 @@ pub struct KeyTables {
 }
 
 impl KeyTables {
-    /// Locks tables, whose ids ascend.
-    pub fn lock(&self, tables: &[TableId]) -> Vec<(TableId, KeyGuard)> {
+    /// The locks of tables, whose ids ascend.
+    pub fn locks(&self, tables: &[TableId]) -> KeyLocks {
         debug_assert!(tables.is_sorted(), "tables are locked in the order of their ids");
-        let found: Vec<(TableId, Arc<Mutex<KeyTable>>)> = {
-            let mut known = self.tables.lock();
-            tables.iter().map(|&table| (table, Arc::clone(known.entry(table).or_default()))).collect()
-        };
-        found.into_iter().map(|(table, keys)| (table, keys.lock_arc())).collect()
+        let mut known = self.tables.lock();
+        let lock = |&table: &TableId| (table, Arc::clone(known.entry(table).or_default()));
+        KeyLocks(tables.iter().map(lock).collect())
     }
 
     /// How often indexes had to be made anew.
@@ -66,6 +68,13 @@ impl KeyTables {
     /// Forgets a table that is gone.
     pub fn forget(&self, table: TableId) {
         self.tables.lock().remove(&table);
+    }
+}
+
+impl KeyLocks {
+    /// Locks them all.
+    pub fn lock(&self) -> Vec<KeyGuard<'_>> {
+        self.0.iter().map(|(table, keys)| (*table, keys.lock())).collect()
     }
 }
 

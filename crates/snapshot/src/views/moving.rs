@@ -102,7 +102,7 @@ impl Views {
     /// their places follows their moves. `keys` are the locks of all tables of which rows have moved: while they are
     /// held, no row of these is killed, and none gets a version by its key. Of a table without moves no dead row may have
     /// moved.
-    pub fn install(&self, base: Base, moves: &[Moves], mut keys: Vec<(TableId, KeyGuard)>) {
+    pub fn install(&self, base: Base, moves: &[Moves], mut keys: Vec<KeyGuard<'_>>) {
         let mut after: BTreeMap<TableId, BTreeMap<SegmentId, Arc<Dead>>> = BTreeMap::new();
         for moves in moves {
             after.insert(moves.table, moves.kills_after(&self.kills_of(moves.table)));
@@ -145,7 +145,7 @@ impl Views {
 }
 
 /// Brings the places of rows that moved up to date.
-fn follow(keys: &mut [(TableId, KeyGuard)], moves: &[Moves]) {
+fn follow(keys: &mut [KeyGuard<'_>], moves: &[Moves]) {
     for (table, keys) in keys {
         let Some(known) = keys.any() else { continue };
         let index = &mut known.index;
