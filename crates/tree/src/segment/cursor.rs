@@ -7,6 +7,7 @@
 //! are all that is read of them. The other columns, `_version` and `_ordinal` are read from Parquet. Columns that the
 //! definition has and the segment lacks are NULL; columns that were dropped since are left out.
 
+use super::columns::Source;
 use super::{BlockIndex, Segment};
 use crate::chunk::{CodedColumn, RowChunk};
 use crate::layout::BLOCK_ROWS;
@@ -14,7 +15,7 @@ use crate::parquet_file::RowReader;
 use alluvia_catalog::Dictionaries;
 use alluvia_space::{LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_null_array};
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct OrderedChunk {
     chunk: RowChunk,
+    /// Of the chunk, in the segment.
+    first: u64,
     /// Places of the rows that are asked for, in key order; `None` where these are all rows as they lie.
     places: Option<Vec<u32>>,
 }
@@ -41,16 +44,6 @@ pub struct SegmentCursor {
     wanted: Range<u64>,
     /// What is still to be read, as it lies.
     rows: Range<u64>,
-}
-
-/// Where a column of a chunk comes from.
-enum Source {
-    /// The Parquet file.
-    Parquet(String),
-    /// One version for all rows.
-    Version(u64),
-    /// NULL.
-    Absent(DataType),
 }
 
 impl SegmentCursor {
@@ -131,7 +124,7 @@ impl SegmentCursor {
         let next = self.next_chunk().and_then(|chunk| {
             let Some((first, chunk)) = chunk else { return Ok(None) };
             let places = if self.is_banded { Some(self.places(first, &chunk.keys)?) } else { None };
-            Ok(Some(OrderedChunk { chunk, places }))
+            Ok(Some(OrderedChunk { chunk, first, places }))
         });
         if next.is_err() {
             self.rows.start = self.rows.end;
@@ -189,7 +182,7 @@ impl SegmentCursor {
         }
         self.rows.start = end;
         self.check_codes(&codes)?;
-        let columns = self.columns.iter().map(|source| self.column(source, &batch));
+        let columns = self.columns.iter().map(|source| source.values(&batch));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .map_err(|error| Error::internal(format!("rows of segment {}: {error}", self.segment.meta().id)))?;
@@ -205,24 +198,18 @@ impl SegmentCursor {
         let message = format!("segment {} has codes that the table's dictionary does not", self.segment.meta().id);
         Err(Error::new(ErrorKind::Corrupt, message).with_hint("the dictionary file is damaged or of another database"))
     }
-
-    fn column(&self, source: &Source, batch: &RecordBatch) -> Result<ArrayRef> {
-        let rows = batch.num_rows();
-        Ok(match source {
-            Source::Parquet(name) => {
-                let column = batch.column_by_name(name);
-                Arc::clone(column.ok_or_else(|| Error::internal(format!("the column {name} was not read")))?)
-            }
-            Source::Version(version) => Arc::new(UInt64Array::from_value(*version, rows)),
-            Source::Absent(data_type) => new_null_array(data_type, rows),
-        })
-    }
 }
 
 impl OrderedChunk {
     /// The rows, as they lie.
     pub fn rows(&self) -> &RowChunk {
         &self.chunk
+    }
+
+    /// The number in the segment, as they lie, of the first of [`Self::rows`]: the row at place `p` of them is row
+    /// `first_row() + p`.
+    pub fn first_row(&self) -> u64 {
+        self.first
     }
 
     /// How many rows are asked for.

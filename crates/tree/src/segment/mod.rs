@@ -5,6 +5,7 @@
 //! of open segments cost little. Rooms above keep what they compute of a segment beside it ([`Segment::derived`]), and
 //! the segment knows none of them.
 
+mod columns;
 mod cursor;
 mod derived;
 mod packed;

@@ -1,0 +1,109 @@
+//! Columns of chunks and batches: values from the Parquet file, and what stands for those that it does not have.
+
+use super::Segment;
+use crate::layout::BLOCK_ROWS;
+use crate::parquet_file::RowReader;
+use alluvia_space::VERSION_COLUMN;
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use std::sync::Arc;
+
+/// Where a column of a chunk comes from.
+pub(super) enum Source {
+    /// The Parquet file.
+    Parquet(String),
+    /// One version for all rows.
+    Version(u64),
+    /// NULL.
+    Absent(DataType),
+}
+
+impl Source {
+    /// Its values in the rows of a batch of the Parquet file.
+    pub(super) fn values(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        let rows = batch.num_rows();
+        Ok(match self {
+            Source::Parquet(name) => {
+                let column = batch.column_by_name(name);
+                Arc::clone(column.ok_or_else(|| Error::internal(format!("the column {name} was not read")))?)
+            }
+            Source::Version(version) => Arc::new(UInt64Array::from_value(*version, rows)),
+            Source::Absent(data_type) => new_null_array(data_type, rows),
+        })
+    }
+}
+
+/// Columns of all rows of a segment.
+struct Columns {
+    segment: Arc<Segment>,
+    reader: RowReader,
+    schema: SchemaRef,
+    sources: Vec<Source>,
+    rows_left: u64,
+}
+
+impl Segment {
+    /// The values of some columns, by storage names and Arrow types, of all rows in the order in which they lie in the
+    /// file: row `i` of batch `b` is the segment's row `b * BLOCK_ROWS + i`. `_version` and `_ordinal` may be asked for;
+    /// the version is the one that all rows have, where the segment has such. A column that the segment lacks is NULL.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged; after an error there are no more batches.
+    pub fn column_batches(
+        self: &Arc<Segment>,
+        columns: &[(&str, DataType)],
+    ) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
+        let metadata = self.parquet_metadata()?;
+        let in_file = metadata.file_metadata().schema().get_fields();
+        let source = |(name, data_type): &(&str, DataType)| match self.meta.fixed_version {
+            Some(version) if *name == VERSION_COLUMN => Source::Version(version.0),
+            _ if in_file.iter().any(|field| field.name() == *name) => Source::Parquet((*name).to_owned()),
+            _ => Source::Absent(data_type.clone()),
+        };
+        let sources: Vec<Source> = columns.iter().map(source).collect();
+        let is_read = |source: &Source| matches!(source, Source::Parquet(_));
+        let read = columns.iter().zip(&sources).filter(|(_, source)| is_read(source)).map(|(column, _)| column.clone());
+        let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
+        Ok(Columns {
+            reader: self.read_rows(&read.collect::<Vec<_>>(), 0..self.meta.rows, BLOCK_ROWS)?,
+            segment: Arc::clone(self),
+            schema: Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>())),
+            sources,
+            rows_left: self.meta.rows,
+        })
+    }
+}
+
+impl Columns {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.rows_left == 0 {
+            return Ok(None);
+        }
+        let id = self.segment.meta.id;
+        let batch = self.reader.next_batch()?;
+        let expected = self.rows_left.min(BLOCK_ROWS as u64);
+        let batch = batch.filter(|batch| batch.num_rows() as u64 == expected).ok_or_else(|| {
+            let message = format!("the Parquet file of segment {id} ends within its last {} rows", self.rows_left);
+            Error::new(ErrorKind::Corrupt, message)
+        })?;
+        self.rows_left -= expected;
+        let columns = self.sources.iter().map(|source| source.values(&batch)).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            .map_err(|error| Error::internal(format!("columns of segment {id}: {error}")))?;
+        Ok(Some(batch))
+    }
+}
+
+impl Iterator for Columns {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Result<RecordBatch>> {
+        let next = self.next_batch();
+        if next.is_err() {
+            self.rows_left = 0;
+        }
+        next.transpose()
+    }
+}
