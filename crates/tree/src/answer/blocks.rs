@@ -8,7 +8,7 @@ use crate::layout::BLOCK_ROWS;
 use crate::nodes::{CodeSet, Overlap};
 use crate::packed::{CodeBounds, Encoding, PackedStream, Value, code_at, value_at};
 use crate::segment::{BlockIndex, Segment, values_of};
-use crate::visible::Versions;
+use crate::visible::{DeadRows, SegmentRows, Versions};
 use alluvia_types::{Error, Result};
 use std::sync::Arc;
 
@@ -27,9 +27,17 @@ pub(crate) struct Reading {
     pub(crate) measures: Vec<Option<(usize, Arc<PackedStream>)>>,
     /// By range of times, codes of its level; `None` where no cut block needs them.
     pub(crate) times: Vec<Option<Arc<PackedStream>>>,
+    /// Rows that do not count, as of who asks: of a pass that questions share each has its own.
+    pub(crate) dead: Option<DeadRows>,
 }
 
 impl Reading {
+    /// Of the rows of a segment, for tests that are open in any of the blocks that are read.
+    pub(super) fn of_rows(query: &BoxQuery, rows: &SegmentRows, open: u64) -> Result<Reading> {
+        Ok(Reading { dead: rows.dead.clone(), ..Reading::new(query, &rows.segment, open)? })
+    }
+
+    /// The same of a segment, or of a rung, all of whose rows count.
     pub(crate) fn new(query: &BoxQuery, segment: &Arc<Segment>, open: u64) -> Result<Reading> {
         let index = segment.index()?;
         let mut filters = Vec::with_capacity(query.filters.len());
@@ -58,11 +66,11 @@ impl Reading {
                 None => None,
             });
         }
-        Ok(Reading { segment: Arc::clone(segment), index, filters, groups, measures, times })
+        Ok(Reading { segment: Arc::clone(segment), index, filters, groups, measures, times, dead: None })
     }
 }
 
-/// Reads cut blocks.
+/// Reads cut blocks, but for their dead rows.
 pub(super) fn read(
     query: &BoxQuery,
     readings: &[Option<Reading>],
@@ -82,6 +90,9 @@ pub(super) fn read(
         into.counters.cut += 1;
         into.counters.rows_filtered += rows as u64;
         let mut mask = Mask::all(rows);
+        if let Some(dead) = reading.dead.as_ref().and_then(|dead| dead.mask(cut.block)) {
+            mask.and_not_with(&dead);
+        }
         filter_block(query, reading, cut, &mut mask, scratch)?;
         if mask.is_empty() {
             continue;

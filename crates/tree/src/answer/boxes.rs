@@ -7,6 +7,7 @@
 //!   bits are open. So whoever tests a box's open filters on rows of several nodes learns the truth about each row,
 //!   wherever the box ends.
 //! - A cut node comes once, however many boxes cut it.
+//! - No row of a segment that is walked is dead: of what a sample is drawn of, rungs and facts tell of all rows.
 //!
 //! An exact answer adds up box by box ([`super::answer`]), for then a box tests no filter but its own open ones. A
 //! sample may not: a node that two boxes cut is one stratum, whose rows were drawn once.
@@ -15,7 +16,7 @@ use super::question::BoxQuery;
 use super::segments::{Answer, CutBlock};
 use super::walk::{add_covered, all_tests, visible, walk_below};
 use crate::nodes::{FANOUT, Overlap};
-use crate::visible::{SegmentRows, Versions};
+use crate::visible::{Unkilled, Versions};
 use alluvia_types::Result;
 
 /// Boxes and filters that have a bit each.
@@ -118,7 +119,7 @@ impl Boxes {
     pub(crate) fn walk(
         &self,
         at: usize,
-        rows: &SegmentRows,
+        rows: &Unkilled,
         stop: usize,
         into: &mut Answer,
         cut: &mut Vec<CutNode>,
@@ -142,7 +143,7 @@ impl Boxes {
     /// Looks into a node that a walk stopped at: lists what is cut below it, at a height.
     pub(crate) fn walk_below(
         &self,
-        rows: &SegmentRows,
+        rows: &Unkilled,
         from: CutNode,
         stop: usize,
         into: &mut Answer,
@@ -159,7 +160,7 @@ impl Boxes {
     pub(crate) fn blocks_of_box(
         &self,
         of_box: usize,
-        rows: &SegmentRows,
+        rows: &Unkilled,
         from: CutNode,
         into: &mut Answer,
         cut: &mut Vec<CutBlock>,
@@ -176,7 +177,7 @@ impl Boxes {
 
     fn descend(
         &self,
-        rows: &SegmentRows,
+        rows: &Unkilled,
         start: CutNode,
         stop: usize,
         into: &mut Answer,

@@ -4,6 +4,7 @@
 //! - An answer is exact: it is what adding up every matching row gives (docs/SQL.md says what that means for floats).
 //! - A node that no row of which can match is not read; a node all of whose rows match, and which lies in one group, is
 //!   answered from summaries; only *cut* blocks are read, and of them only the levels that the block does not cover.
+//! - A dead row matches nothing. Summaries do not know of it, so a node with one below it is never answered from them.
 //!
 //! VOLAP's query algorithm (Dehne et al., IEEE Cluster 2016, section III) over packed nodes: [`walk`] finds disjoint,
 //! covered and cut nodes (`crate::nodes`), [`blocks`] reads what is cut, in passes that questions share ([`pass`]),
@@ -34,6 +35,6 @@ pub use groups::{GroupKeys, GroupSpan};
 pub use question::{BoxQuery, Counters, LevelFilter, TESTS_MAX};
 pub use rows::{add_rows, add_rows_with_times};
 pub use segments::{Answer, answer, rows_cut};
-pub(crate) use segments::{BLOCKS_PER_THREAD, CutBlock, can_answer, read_cut};
+pub(crate) use segments::{BLOCKS_PER_THREAD, CutBlock, can_answer, cut_blocks, read_cut};
 pub(crate) use totals::LARGE;
 pub use totals::{MeasureTotals, Totals, Wanted, WantedMeasure};

@@ -9,6 +9,7 @@ use super::walk::walk;
 use crate::segment::Segment;
 use crate::visible::{SegmentRows, Versions};
 use alluvia_types::Result;
+use std::borrow::Borrow;
 
 /// Blocks below which a second thread costs more than it saves.
 pub(crate) const BLOCKS_PER_THREAD: usize = 64;
@@ -82,14 +83,14 @@ pub(crate) struct CutBlock {
 /// threads. `false`, with the answer as it was, if a segment cannot answer: a column was no measure when it was
 /// written.
 pub fn answer(query: &BoxQuery, segments: &[SegmentRows], threads: usize, into: &mut Answer) -> Result<bool> {
-    let Some(cut) = walk_all(query, segments, into)? else { return Ok(false) };
+    let Some(cut) = cut_blocks(query, segments, into)? else { return Ok(false) };
     read_cut(query, segments, &cut, threads, into).map(|()| true)
 }
 
 /// Rows of the blocks that answering by groups reads, those among them that hold several groups; none is read.
 pub fn rows_cut(query: &BoxQuery, segments: &[SegmentRows], keys: GroupKeys) -> Result<u64> {
     let question = BoxQuery { measures: Vec::new(), ..query.clone() };
-    let cut = walk_all(&question, segments, &mut Answer::new(&question, keys))?.unwrap_or_default();
+    let cut = cut_blocks(&question, segments, &mut Answer::new(&question, keys))?.unwrap_or_default();
     let rows = |cut: &CutBlock| {
         let rows = segments[cut.segment].segment.block_rows(cut.block);
         rows.end - rows.start
@@ -104,13 +105,17 @@ pub(crate) fn answer_apart(
     threads: usize,
     into: &mut Answer,
 ) -> Result<bool> {
-    let Some(cut) = walk_all(query, segments, into)? else { return Ok(false) };
+    let Some(cut) = cut_blocks(query, segments, into)? else { return Ok(false) };
     let readings = readings(query, segments, &cut)?;
     Passes::default().read(query, readings, &cut, threads, into).map(|()| true)
 }
 
 /// Answers what summaries can; the blocks that are cut. `None`, with the answer as it was, if a segment cannot answer.
-fn walk_all(query: &BoxQuery, segments: &[SegmentRows], into: &mut Answer) -> Result<Option<Vec<CutBlock>>> {
+pub(crate) fn cut_blocks(
+    query: &BoxQuery,
+    segments: &[SegmentRows],
+    into: &mut Answer,
+) -> Result<Option<Vec<CutBlock>>> {
     assert!(query.tests() <= TESTS_MAX, "a bit for each test");
     for rows in segments {
         if !can_answer(query, &rows.segment)? {
@@ -125,9 +130,9 @@ fn walk_all(query: &BoxQuery, segments: &[SegmentRows], into: &mut Answer) -> Re
 }
 
 /// Adds the rows of cut blocks, together with whoever asks of the same blocks. An error leaves no answer.
-pub(crate) fn read_cut(
+pub(crate) fn read_cut<R: Borrow<SegmentRows>>(
     query: &BoxQuery,
-    segments: &[SegmentRows],
+    segments: &[R],
     cut: &[CutBlock],
     threads: usize,
     into: &mut Answer,
@@ -135,22 +140,26 @@ pub(crate) fn read_cut(
     let readings = readings(query, segments, cut)?;
     match cut {
         [first, ..] if cut.len() > ALONE_MAX => {
-            segments[first.segment].segment.context().shared::<Passes>().read(query, readings, cut, threads, into)
+            let passes = segments[first.segment].borrow().segment.context().shared::<Passes>();
+            passes.read(query, readings, cut, threads, into)
         }
         _ => read(query, &readings, cut, &mut Scratch::default(), into),
     }
 }
 
 /// What is read of each segment that has cut blocks.
-fn readings(query: &BoxQuery, segments: &[SegmentRows], cut: &[CutBlock]) -> Result<Vec<Option<Reading>>> {
+fn readings<R: Borrow<SegmentRows>>(
+    query: &BoxQuery,
+    segments: &[R],
+    cut: &[CutBlock],
+) -> Result<Vec<Option<Reading>>> {
     // Of each segment with cut blocks, the tests that any of them needs.
     let mut opens: Vec<Option<u64>> = vec![None; segments.len()];
     for block in cut {
         *opens[block.segment].get_or_insert(0) |= block.open;
     }
-    let reading = |(rows, open): (&SegmentRows, Option<u64>)| {
-        open.map(|open| Reading::new(query, &rows.segment, open)).transpose()
-    };
+    let reading =
+        |(rows, open): (&R, Option<u64>)| open.map(|open| Reading::of_rows(query, rows.borrow(), open)).transpose();
     segments.iter().zip(opens).map(reading).collect()
 }
 

@@ -42,6 +42,7 @@ pub(super) fn all_tests(query: &BoxQuery) -> u64 {
 }
 
 /// The same of what lies below a node: its height, its number, and the tests that not all its rows are known to pass.
+/// Blocks with dead rows are cut, whatever covers them, and nodes above them are looked into.
 pub(crate) fn walk_below(
     query: &BoxQuery,
     at: usize,
@@ -86,7 +87,13 @@ pub(crate) fn walk_below(
                 Overlap::Cut => cut_at = versions,
             }
         }
-        let is_whole = open == 0 && cut_at == Versions::ALL && (is_whole_segment || height == 0);
+        let has_dead = rows.dead.as_ref().is_some_and(|dead| dead.any_below(height, node));
+        if has_dead && height == 0 && rows.is_block_dead(node) {
+            into.counters.disjoint += 1;
+            into.counters.blocks_skipped += 1;
+            continue;
+        }
+        let is_whole = open == 0 && !has_dead && cut_at == Versions::ALL && (is_whole_segment || height == 0);
         if is_whole && add_covered(query, segment, &index, &nodes, (height, node), into) {
             continue;
         }

@@ -19,7 +19,7 @@ use crate::heavy::{Heavy, heavy_rows};
 use crate::layout::{BLOCK_ROWS, rung_limit};
 use crate::packed::{Value, code_at, value_at};
 use crate::segment::{Segment, values_of};
-use crate::visible::SegmentRows;
+use crate::visible::Unkilled;
 use alluvia_space::weight::weight;
 use alluvia_types::{Error, Result, Version};
 use std::ops::Range;
@@ -39,7 +39,8 @@ struct Piece {
 
 /// What is drawn from one rung of one segment.
 struct OfRung {
-    segment: usize,
+    /// Of its segment among those that were asked for.
+    place: usize,
     rung: u32,
     /// Boxes that any of the strata may have rows of.
     boxes: u16,
@@ -71,7 +72,7 @@ impl Apart {
 /// Draws runs at the rungs that they stand at; gives how many rows were drawn.
 pub(super) fn draw(
     asked: &SampleRequest<'_>,
-    segments: &[SegmentRows],
+    segments: &[Unkilled],
     runs: &[Run],
     which: &[usize],
     tally: &mut Tally,
@@ -90,7 +91,7 @@ pub(super) fn draw(
         if let Source::Ladder = asked.source {
             drawn += draw_all(&source, &apart, runs, of_rung, tally)?;
         }
-        rungs.push(of_rung_of(asked, &question, source, apart, runs, of_rung)?);
+        rungs.push(of_rung_of(asked, &question, segments, (source, apart), runs, of_rung)?);
     }
     let drawing = Drawing { asked, question: &question, keys: &into.keys, frames: tally.strata.len() };
     for part in in_threads(&drawing, &rungs, asked.threads)? {
@@ -108,7 +109,7 @@ pub(super) fn draw(
 }
 
 /// The segment that a run's rows are read from.
-fn source_of(asked: &SampleRequest<'_>, segments: &[SegmentRows], run: &Run) -> Result<Arc<Segment>> {
+fn source_of(asked: &SampleRequest<'_>, segments: &[Unkilled], run: &Run) -> Result<Arc<Segment>> {
     let segment = &segments[run.segment].segment;
     if let Source::Seeded { .. } = asked.source {
         return Ok(Arc::clone(segment));
@@ -121,7 +122,7 @@ fn source_of(asked: &SampleRequest<'_>, segments: &[SegmentRows], run: &Run) -> 
 /// Which rows of a segment's rung, or of itself, are not drawn, by measure of the question.
 fn apart_of(
     asked: &SampleRequest<'_>,
-    segments: &[SegmentRows],
+    segments: &[Unkilled],
     source: &Arc<Segment>,
     segment: usize,
 ) -> Result<Vec<Apart>> {
@@ -169,8 +170,8 @@ fn draw_all(rung: &Arc<Segment>, apart: &[Apart], runs: &[Run], which: &[usize],
 fn of_rung_of(
     asked: &SampleRequest<'_>,
     question: &BoxQuery,
-    source: Arc<Segment>,
-    apart: Vec<Apart>,
+    segments: &[Unkilled],
+    (source, apart): (Arc<Segment>, Vec<Apart>),
     runs: &[Run],
     which: &[usize],
 ) -> Result<OfRung> {
@@ -199,7 +200,8 @@ fn of_rung_of(
     // Filters of boxes that no row is of are not tested.
     let open = asked.boxes.among(boxes).fold(0, |tested, (_, bits)| tested | bits & open);
     let Run { segment, rung, .. } = runs[which[0]];
-    Ok(OfRung { segment, rung, boxes, reading: Reading::new(question, &source, open)?, apart, pieces })
+    let place = segments[segment].place;
+    Ok(OfRung { place, rung, boxes, reading: Reading::new(question, &source, open)?, apart, pieces })
 }
 
 /// What one thread drew.
@@ -291,7 +293,7 @@ impl Drawing<'_> {
             Source::Seeded { seed, identities } => {
                 let start = reading.segment.block_rows(block).start as usize + low;
                 let limit = rung_limit(of.rung).unwrap_or(u64::MAX);
-                let identities = &identities[of.segment][start..];
+                let identities = &identities[of.place][start..];
                 mask.retain(|row| {
                     let (version, ordinal) = identities[row];
                     weight(Version(version), ordinal, seed) < limit

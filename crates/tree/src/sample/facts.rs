@@ -9,7 +9,7 @@ use super::possible::Possible;
 use crate::answer::{Answer, BoxQuery, Boxes, CutNode};
 use crate::estimate::Known;
 use crate::nodes::{CodeSet, NodeTree};
-use crate::visible::SegmentRows;
+use crate::visible::Unkilled;
 use alluvia_types::Result;
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,13 +56,13 @@ const SHARE_MIN: f64 = 1e-6;
 
 /// What summaries say of a segment, looked up once for many of its nodes.
 pub(super) struct Summaries<'a> {
-    rows: &'a SegmentRows,
+    rows: &'a Unkilled,
     nodes: Arc<NodeTree>,
     knowns: Vec<Arc<NodeKnowns>>,
 }
 
 impl<'a> Summaries<'a> {
-    pub(super) fn new(question: &BoxQuery, rows: &'a SegmentRows) -> Result<Summaries<'a>> {
+    pub(super) fn new(question: &BoxQuery, rows: &'a Unkilled) -> Result<Summaries<'a>> {
         let knowns = question
             .measures
             .iter()
@@ -76,7 +76,7 @@ impl<'a> Summaries<'a> {
 /// worth looking for.
 pub(super) fn gather(
     asked: &SampleRequest<'_>,
-    segments: &[SegmentRows],
+    segments: &[Unkilled],
     cut: &[CutNode],
     mut cells_left: usize,
     into: &mut Answer,
@@ -127,7 +127,7 @@ pub(super) fn gather(
 /// Looks into those nodes of which so many rows are drawn at a rate that this costs less than what it spares.
 pub(super) fn refine(
     asked: &SampleRequest<'_>,
-    segments: &[SegmentRows],
+    segments: &[Unkilled],
     facts: Vec<Facts>,
     rate: f64,
     into: &mut Answer,

@@ -5,6 +5,8 @@
 //! - Covered nodes, the tail, rows of some versions only, and segments without a ladder are counted exactly; only cut
 //!   blocks all of whose rows are visible become strata. What may be spoilt by NaN, infinities or sums that are not
 //!   known is read exactly, too.
+//! - Rungs, heavy rows and facts are of all rows of a segment, dead ones among them. So a segment that has dead rows, as
+//!   of who asks, is answered exactly at the door; behind it there are [`Unkilled`] ones alone.
 //! - Rows whose values outweigh all others are apart: each stratum has a second one of its heavy rows, by measure, all
 //!   of which are read (`heavy`).
 //! - A rung is chosen before anything is drawn, by summaries alone (`foresee`); there are [`LOOKS`] looks at samples,
@@ -41,12 +43,12 @@ mod rung_sums;
 mod strata;
 mod tally;
 
-use crate::answer::{Answer, BoxQuery, Boxes, CutNode, can_answer};
+use crate::answer::{Answer, BoxQuery, Boxes, CutNode, answer, can_answer};
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
 use crate::layout::rung_rate;
 use crate::nodes::CodeSet;
-use crate::visible::SegmentRows;
-use alluvia_types::Result;
+use crate::visible::{SegmentRows, Unkilled};
+use alluvia_types::{Error, Result};
 pub use descend::STRATA_MIN;
 use descend::walk_all;
 use facts::Facts;
@@ -189,6 +191,17 @@ pub fn sample(asked: &SampleRequest<'_>, segments: &[SegmentRows], into: &mut An
             return Ok(Sampled::Cannot);
         }
     }
+    let (segments, killed) = Unkilled::split(segments);
+    for question in asked.boxes.each() {
+        if !answer(question, &killed, asked.threads, into)? {
+            return Err(Error::internal("a segment that can answer did not"));
+        }
+    }
+    of_unkilled(asked, &segments, into)
+}
+
+/// The same of segments that have no dead rows and can answer.
+fn of_unkilled(asked: &SampleRequest<'_>, segments: &[Unkilled], into: &mut Answer) -> Result<Sampled> {
     let cut = walk_all(asked, segments, into)?;
     let Some((reading, cells_max)) = first_glance(asked, segments, &cut, into)? else {
         strata::read_nodes(asked, segments, cut.iter(), into)?;
@@ -219,7 +232,7 @@ pub fn sample(asked: &SampleRequest<'_>, segments: &[SegmentRows], into: &mut An
 /// everything is better read at once.
 fn first_glance(
     asked: &SampleRequest<'_>,
-    segments: &[SegmentRows],
+    segments: &[Unkilled],
     cut: &[CutNode],
     into: &Answer,
 ) -> Result<Option<(Reading, usize)>> {
@@ -254,7 +267,7 @@ fn first_glance(
 /// expected to cost less than a share `pays` of that.
 fn foreseen_of(
     asked: &SampleRequest<'_>,
-    segments: &[SegmentRows],
+    segments: &[Unkilled],
     (facts, weight): (&[Facts], f64),
     reading: &Reading,
     pays: f64,
@@ -269,7 +282,7 @@ fn foreseen_of(
 /// Looks as often as planned, reading more between the looks.
 fn look_on(
     asked: &SampleRequest<'_>,
-    segments: &[SegmentRows],
+    segments: &[Unkilled],
     mut strata: Strata,
     (foreseen, reading): (&Foreseen, &Reading),
     into: &mut Answer,

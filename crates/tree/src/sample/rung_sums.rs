@@ -52,6 +52,7 @@ impl RungSums {
             groups: Vec::new(),
             measures: vec![Some((measure, stream))],
             times: Vec::new(),
+            dead: None,
         };
         let is_float = reading.index.table.measures[measure].1.floats.is_some();
         let of_block = |rows: &[u32]| {

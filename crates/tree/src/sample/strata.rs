@@ -18,7 +18,7 @@ use crate::heavy::{Heavy, heavy_rows};
 use crate::layout::rung_rate;
 use crate::nodes::CodeSet;
 use crate::segment::Segment;
-use crate::visible::SegmentRows;
+use crate::visible::Unkilled;
 use alluvia_types::{ColumnId, Error, Result};
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -84,7 +84,7 @@ pub(super) fn runs_of(drawn: f64) -> f64 {
 /// Adds what is below cut nodes to an answer, box by box.
 pub(super) fn read_nodes<'a>(
     asked: &SampleRequest<'_>,
-    segments: &[SegmentRows],
+    segments: &[Unkilled],
     nodes: impl Iterator<Item = &'a CutNode> + Clone,
     into: &mut Answer,
 ) -> Result<()> {
@@ -105,7 +105,7 @@ impl Strata {
     /// whose rows tell that there are no values: these are to be read.
     pub(super) fn new(
         asked: &SampleRequest<'_>,
-        segments: &[SegmentRows],
+        segments: &[Unkilled],
         facts: Vec<Facts>,
         rung: u32,
     ) -> Result<(Strata, Vec<CutNode>)> {
@@ -139,7 +139,7 @@ impl Strata {
     }
 
     /// The strata of one frame: of a measure, or of rows.
-    fn strata_of(&self, segments: &[SegmentRows], measure: Option<(usize, ColumnId)>) -> Result<Vec<Stratum>> {
+    fn strata_of(&self, segments: &[Unkilled], measure: Option<(usize, ColumnId)>) -> Result<Vec<Stratum>> {
         let (mut light, mut heavy) = (Vec::with_capacity(2 * self.runs.len()), Vec::with_capacity(self.runs.len()));
         let whole = self.ladder.len() as u32 - 1;
         let mut heavy_rows = measure.map(|(_, column)| HeavyRows { segments, column, last: None });
@@ -173,7 +173,7 @@ impl Strata {
     pub(super) fn add_heavy(
         &mut self,
         asked: &SampleRequest<'_>,
-        segments: &[SegmentRows],
+        segments: &[Unkilled],
         into: &mut Answer,
     ) -> Result<()> {
         let question = asked.shape();
@@ -247,7 +247,7 @@ impl Strata {
     pub(super) fn draw_first(
         &mut self,
         asked: &SampleRequest<'_>,
-        segments: &[SegmentRows],
+        segments: &[Unkilled],
         into: &mut Answer,
     ) -> Result<()> {
         let all: Vec<usize> = (0..self.runs.len()).collect();
@@ -259,7 +259,7 @@ impl Strata {
     pub(super) fn draw(
         &mut self,
         asked: &SampleRequest<'_>,
-        segments: &[SegmentRows],
+        segments: &[Unkilled],
         runs: &[usize],
         into: &mut Answer,
     ) -> Result<()> {
@@ -272,7 +272,7 @@ impl Strata {
     pub(super) fn read_on(
         &mut self,
         asked: &SampleRequest<'_>,
-        segments: &[SegmentRows],
+        segments: &[Unkilled],
         reads: &[(usize, u32)],
         into: &mut Answer,
     ) -> Result<()> {
@@ -322,12 +322,7 @@ impl Strata {
     }
 
     /// Reads all that was not read in full.
-    pub(super) fn read_rest(
-        &self,
-        asked: &SampleRequest<'_>,
-        segments: &[SegmentRows],
-        into: &mut Answer,
-    ) -> Result<()> {
+    pub(super) fn read_rest(&self, asked: &SampleRequest<'_>, segments: &[Unkilled], into: &mut Answer) -> Result<()> {
         let rest = self.runs.iter().filter(|run| run.rung > 0).flat_map(|run| &run.cut);
         read_nodes(asked, segments, rest, into)
     }
@@ -423,7 +418,7 @@ fn at_most(available: &[Vec<u32>], rung: u32) -> impl Fn(usize) -> u32 {
 
 /// The heavy rows of a column, looked up once for neighbours of a segment.
 struct HeavyRows<'a> {
-    segments: &'a [SegmentRows],
+    segments: &'a [Unkilled],
     column: ColumnId,
     last: Option<(usize, Option<Arc<Heavy>>)>,
 }

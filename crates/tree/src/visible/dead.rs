@@ -8,17 +8,27 @@
 //! - A [`Dead`] that a reader holds never changes: who kills rows copies what readers hold (`Arc::make_mut`).
 //! - A reader at version `v` sees the kills of versions `<= v` and no other, so that one `Dead` serves all readers, also
 //!   those of versions that are not durable yet.
+//! - Whether a node has dead rows below it is one look, whoever reads at whatever version: walks ask it of node after node.
 
 use crate::filter::Mask;
 use crate::layout::BLOCK_ROWS;
+use crate::nodes::FANOUT;
 use alluvia_types::Version;
 use std::sync::Arc;
+
+/// Heights of nodes that kills are known of: so many are above the blocks of 2^32 rows, which no segment has.
+const HEIGHTS: usize = 6;
+/// Before the first kill.
+const NEVER: Version = Version(u64::MAX);
 
 /// The kills of one segment.
 #[derive(Clone, Debug, Default)]
 pub struct Dead {
     /// By block; `None` where no row was killed. Blocks behind the last one that has kills are left out.
     blocks: Vec<Option<Arc<BlockDead>>>,
+    /// By height above the blocks and by node the version of the first kill below it, [`NEVER`] where there is none. As
+    /// blocks, nodes behind the last one that has kills are left out.
+    firsts: [Vec<Version>; HEIGHTS],
     /// Of all blocks.
     rows: u64,
 }
@@ -72,7 +82,22 @@ impl Dead {
         let row = (row % BLOCK_ROWS as u64) as u16;
         let is_new = !of_block.mask.contains(row.into()) && Arc::make_mut(of_block).kill(row, version);
         self.rows += u64::from(is_new);
+        if is_new {
+            self.lower_firsts(block, version);
+        }
         is_new
+    }
+
+    /// Takes in a kill of a block, for all nodes above it.
+    fn lower_firsts(&mut self, block: usize, version: Version) {
+        let mut node = block;
+        for firsts in &mut self.firsts {
+            if firsts.len() <= node {
+                firsts.resize(node + 1, NEVER);
+            }
+            firsts[node] = firsts[node].min(version);
+            node /= FANOUT;
+        }
     }
 
     /// Takes back the kills of versions above one: their batches were never durable.
@@ -92,6 +117,8 @@ impl Dead {
                 *of_block = None;
             }
         }
+        // What is left of a node is known of its first kill alone.
+        self.firsts.iter_mut().flatten().filter(|first| **first > above).for_each(|first| *first = NEVER);
     }
 
     /// When a row was killed.
@@ -139,8 +166,14 @@ pub struct DeadRows {
 impl DeadRows {
     /// The kills through version `at`; `None` if there are none.
     pub fn new(dead: &Arc<Dead>, at: Version) -> Option<DeadRows> {
-        let any = dead.blocks.iter().flatten().any(|block| block.count(at) > 0);
+        let any = dead.firsts[HEIGHTS - 1].first().is_some_and(|first| *first <= at);
         any.then(|| DeadRows { dead: Arc::clone(dead), at })
+    }
+
+    /// Whether any row below a node is dead.
+    #[inline]
+    pub(crate) fn any_below(&self, height: usize, node: usize) -> bool {
+        self.dead.firsts[height].get(node).is_some_and(|first| *first <= self.at)
     }
 
     /// How many rows are dead.
@@ -196,7 +229,7 @@ mod tests {
         /// Against the obvious model: a map from rows to the versions that killed them.
         #[test]
         fn readers_see_the_kills_through_their_version(
-            kills in prop::collection::vec((0u64..30_000, 1u64..20), 0..200),
+            kills in prop::collection::vec((prop_oneof![0u64..30_000, 0u64..5_000_000], 1u64..20), 0..200),
             at in 0u64..22,
             taken_back in prop::option::of(0u64..22),
         ) {
@@ -226,11 +259,18 @@ mod tests {
                     continue;
                 };
                 prop_assert_eq!(rows.count(), seen.len() as u64);
-                let blocks = 30_000 / BLOCK_ROWS + 1;
+                let blocks = 5_000_000 / BLOCK_ROWS + 1;
                 let found: Vec<u64> = (0..blocks)
                     .flat_map(|block| rows.rows_in(block).into_iter().map(move |row| (block * BLOCK_ROWS) as u64 + u64::from(row)))
                     .collect();
                 prop_assert_eq!(&found, &seen);
+                for height in 0..HEIGHTS {
+                    let size = (BLOCK_ROWS * FANOUT.pow(height as u32)) as u64;
+                    for node in 0..=5_000_000 / size + 1 {
+                        let is_below = |row: &u64| (node * size..(node + 1) * size).contains(row);
+                        prop_assert_eq!(rows.any_below(height, node as usize), seen.iter().any(is_below));
+                    }
+                }
                 prop_assert!(seen.iter().all(|&row| rows.contains(row) && dead.killed_at(row) == model.get(&row).copied()));
             }
         }

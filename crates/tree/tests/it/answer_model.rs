@@ -30,30 +30,71 @@ pub type Groups = BTreeMap<Vec<u32>, (u64, Vec<Expected>)>;
 /// For each group's level the digits of codes, if it has a map.
 pub type Digits = Vec<Option<BTreeMap<u32, u32>>>;
 
+/// Which rows of a chunk count: those of versions above one and through another that nobody has killed through a third.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    pub above: u64,
+    pub through: u64,
+    /// The versions of the kills, by row.
+    pub kills: Arc<BTreeMap<u64, u64>>,
+    pub at: u64,
+}
+
+impl Counted {
+    /// All rows.
+    pub fn all() -> Counted {
+        Counted { above: 0, through: u64::MAX, kills: Arc::default(), at: 0 }
+    }
+
+    /// Whether a row of the chunk counts.
+    pub fn has(&self, chunk: &RowChunk, row: usize) -> bool {
+        let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>();
+        let is_dead = self.kills.get(&(row as u64)).is_some_and(|killed| *killed <= self.at);
+        versions.value(row) > self.above && versions.value(row) <= self.through && !is_dead
+    }
+
+    /// The rows of the chunk's segment that count.
+    pub fn of_segment(&self, segment: &Arc<Segment>) -> SegmentRows {
+        SegmentRows {
+            segment: Arc::clone(segment),
+            above: (self.above > 0).then_some(Version(self.above)),
+            through: (self.through < u64::MAX).then_some(Version(self.through)),
+            dead: dead_rows(&self.kills, self.at),
+        }
+    }
+}
+
 /// A row's own value of a range's column.
 fn time_of(chunk: &RowChunk, range: &TimeRange, row: usize) -> Option<i64> {
     let times = chunk.rows.column_by_name(&range.storage_name).expect("a column");
     times.is_valid(row).then(|| times.as_primitive::<TimestampMicrosecondType>().value(row))
 }
 
-/// The slow way: rows of chunks, each of the versions above one and through another.
-pub fn model(table: &TableDef, query: &BoxQuery, digits: &Digits, chunks: &[(RowChunk, (u64, u64))]) -> Groups {
+/// The slow way: those rows of chunks that count.
+pub fn model(table: &TableDef, query: &BoxQuery, digits: &Digits, chunks: &[(RowChunk, Counted)]) -> Groups {
+    model_of(table, query, digits, chunks.iter().map(|(chunk, counted)| (chunk, counted)))
+}
+
+pub fn model_of<'a>(
+    table: &TableDef,
+    query: &BoxQuery,
+    digits: &Digits,
+    chunks: impl Iterator<Item = (&'a RowChunk, &'a Counted)>,
+) -> Groups {
     let mut groups = Groups::new();
-    for (chunk, (above, through)) in chunks {
+    for (chunk, counted) in chunks {
         let column = |measure: &WantedMeasure| {
             let name = &table.column_by_id(measure.column).expect("a column").storage_name;
             chunk.rows.column_by_name(name).expect("a column")
         };
         let columns: Vec<&ArrayRef> = query.measures.iter().map(column).collect();
-        let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>();
         for row in 0..chunk.len() {
-            let seen = versions.value(row) > *above && versions.value(row) <= *through;
             let matches = |filter: &LevelFilter| filter.codes.contains(chunk.codes.levels[filter.level][row]);
             let lies = |range: &TimeRange| {
                 let is_edge = range.edges.contains(chunk.codes.levels[range.level][row]);
                 !is_edge || time_of(chunk, range, row).is_some_and(|time| range.contains(time))
             };
-            if !seen || !query.filters.iter().all(matches) || !query.times.iter().all(lies) {
+            if !query.filters.iter().all(matches) || !query.times.iter().all(lies) || !counted.has(chunk, row) {
                 continue;
             }
             let of_level = |(&level, digits): (&usize, &Option<BTreeMap<u32, u32>>)| {
@@ -179,7 +220,7 @@ pub fn set(random: &mut Random, codes: &[u32]) -> CodeSet {
 }
 
 /// The codes that rows have at a level.
-pub fn span(level: usize, chunks: &[(RowChunk, (u64, u64))]) -> GroupSpan {
+pub fn span(level: usize, chunks: &[(RowChunk, Counted)]) -> GroupSpan {
     let codes =
         || chunks.iter().flat_map(|(chunk, _)| chunk.codes.levels[level].iter().copied()).filter(|&code| code > 0);
     let first = codes().min().unwrap_or(1);
@@ -213,7 +254,7 @@ pub fn keys(data: &Data, query: &BoxQuery, digits: &Digits) -> Option<GroupKeys>
 
 pub struct Data {
     pub table: TableDef,
-    pub chunks: Vec<(RowChunk, (u64, u64))>,
+    pub chunks: Vec<(RowChunk, Counted)>,
     pub segments: Vec<SegmentRows>,
     pub dictionaries: Dictionaries,
 }
@@ -232,10 +273,12 @@ pub fn data(seed: u64, sizes: &[usize], distinct: u64, nulls: u64) -> Data {
         let mut writer = SegmentWriter::create(&context, id, &table, Stage::Merged, None).expect("creates");
         writer.write(&chunk).expect("writes");
         let segment = Segment::open(&context, writer.finish().expect("finishes")).expect("opens");
-        let through = (random.below(2) == 0).then(|| 7 + random.below(10));
-        let above = (random.below(3) == 0).then(|| 5 + random.below(8));
-        segments.push(SegmentRows { segment, above: above.map(Version), through: through.map(Version), dead: None });
-        chunks.push((chunk, (above.unwrap_or(0), through.unwrap_or(u64::MAX))));
+        let through = if random.below(2) == 0 { 7 + random.below(10) } else { u64::MAX };
+        let above = if random.below(3) == 0 { 5 + random.below(8) } else { 0 };
+        let kills = if random.below(3) > 0 { kills(&mut random, size as u64, 7..19) } else { BTreeMap::new() };
+        let counted = Counted { above, through, kills: Arc::new(kills), at: 6 + random.below(14) };
+        segments.push(counted.of_segment(&segment));
+        chunks.push((chunk, counted));
     }
     Data { table, chunks, segments, dictionaries }
 }
@@ -296,15 +339,13 @@ fn by_cuboid(random: &mut Random, data: &Data, query: &BoxQuery, keys: GroupKeys
     if !cuboid.add_segments(early, 2).expect("adds") {
         return;
     }
-    for (segment, (chunk, (above, through))) in late.iter().zip(&data.chunks[first..]) {
+    for (segment, (chunk, counted)) in late.iter().zip(&data.chunks[first..]) {
         let is_added = match chunk.len() < 400 {
             false => cuboid.add_segments(std::slice::from_ref(segment), 1).expect("adds"),
             true => {
-                let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>().values();
-                let seen = |row: &usize| versions[*row] > *above && versions[*row] <= *through;
                 let measures: Vec<Option<ArrayRef>> =
                     cuboid.measures().iter().map(|of| values(data, chunk, of)).collect();
-                let mut rows = (0..chunk.len()).filter(seen);
+                let mut rows = (0..chunk.len()).filter(|&row| counted.has(chunk, row));
                 rows.all(|row| cuboid.add_rows(&chunk.codes, &measures, row..row + 1).expect("adds"))
             }
         };
@@ -353,11 +394,10 @@ proptest! {
             check(&by_segments, &query, &expected);
 
             let mut by_rows = Answer::new(&query, keys.clone());
-            for (chunk, (above, through)) in &data.chunks {
-                let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>();
+            for (chunk, counted) in &data.chunks {
                 let measures: Vec<Option<ArrayRef>> =
                     query.measures.iter().map(|measure| values(&data, chunk, measure)).collect();
-                for row in (0..chunk.len()).filter(|&row| versions.value(row) > *above && versions.value(row) <= *through) {
+                for row in (0..chunk.len()).filter(|&row| counted.has(chunk, row)) {
                     add_rows(&query, &chunk.codes, &measures, row..row + 1, &mut by_rows).expect("adds");
                 }
             }

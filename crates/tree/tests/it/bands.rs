@@ -2,9 +2,11 @@
 
 use crate::common::*;
 use alluvia_space::weight::weight_limit;
-use alluvia_space::{Ladder, TableDef, TableOptions};
+use alluvia_space::{Ladder, ORDINAL_COLUMN, TableDef, TableOptions};
 use alluvia_tree::{BLOCK_ROWS, LadderWriter, RowChunk, Segment, SegmentCursor, TreeContext};
 use alluvia_types::{ErrorKind, SegmentId, Stage};
+use arrow::array::*;
+use arrow::datatypes::{DataType, UInt64Type};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -75,6 +77,25 @@ proptest! {
                 prop_assert_eq!(&read.codes, &expected.codes);
             }
         }
+
+        // Each row has its number, wherever it lies.
+        let ordinals = |rows: &RecordBatch| {
+            rows.column_by_name(ORDINAL_COLUMN).expect("hidden").as_primitive::<UInt64Type>().values().to_vec()
+        };
+        let as_they_lie = ordinals(&lying.rows);
+        let range = from.min(to)..from.max(to);
+        let mut cursor = SegmentCursor::new(&segment, &table, &dictionaries, range.clone(), chunk_rows).expect("a cursor");
+        let mut numbers = Vec::new();
+        while let Some(chunk) = cursor.next_ordered().expect("a chunk") {
+            let first = chunk.first_row() as usize;
+            prop_assert_eq!(ordinals(&chunk.rows().rows), &as_they_lie[first..first + chunk.rows().len()]);
+            numbers.extend((0..chunk.len()).map(|at| first + chunk.place(at)));
+        }
+        prop_assert_eq!(numbers.len() as u64, range.end - range.start);
+        prop_assert!(numbers.iter().zip(&ordered.keys[range.start as usize..]).all(|(&row, &key)| lying.keys[row] == key));
+        let batches = segment.column_batches(&[(ORDINAL_COLUMN, DataType::UInt64)]).expect("reads");
+        let read: Vec<u64> = batches.flat_map(|batch| ordinals(&batch.expect("a batch"))).collect();
+        prop_assert_eq!(read, as_they_lie);
 
         // Ranges of keys, counted in key order.
         for _ in 0..4 {

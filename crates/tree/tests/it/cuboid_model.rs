@@ -1,6 +1,8 @@
 //! A cuboid answers what adding up row by row gives, whatever is asked of it: dense and sparse sets, which are taken off totals or
 //! added up, groups at its levels and coarser ones, sums that pass 64 bits, NULLs, floats of both kinds, bounds.
 
+use crate::common::{self, kills};
+use crate::sample_model::{self, CITY, COUNTRY, ITEM, Row, assert_is_the_rows};
 use alluvia_space::LevelCodes;
 use alluvia_tree::{Answer, BoxQuery, CodeSet, Cuboid, GroupKeys, GroupSpan, LevelFilter, Wanted, WantedMeasure};
 use alluvia_types::ColumnId;
@@ -234,6 +236,43 @@ proptest! {
             let mut answer = Answer::new(&query, keys);
             prop_assert!(cuboid.answer(&query, &dimension_of, &ancestor, &mut answer).is_some(), "{:?}", query);
             check(&answer, &query, &model(&query, &parts));
+        }
+    }
+}
+
+/// Of segments what counts is added, at first and later; dead rows are in no cell.
+#[test]
+fn cuboids_of_segments_have_no_dead_rows() {
+    // The last ones have more cells than are filled at a time.
+    for (seed, distinct, levels) in [(5, 20, [CITY, ITEM]), (6, 60, [CITY, ITEM]), (7, 2_100, [ITEM, COUNTRY])] {
+        let mut data = sample_model::data(seed, &[60_000, 20_000, 700], distinct);
+        let mut random = common::Random(seed * 11);
+        for _ in 0..if distinct > 100 { 2 } else { 12 } {
+            sample_model::any_question(&mut data, &mut random);
+            for segment in 0..data.segments.len() {
+                let rows = data.rows[segment].len() as u64;
+                data.kill(segment, &kills(&mut random, rows, 7..19), 6 + random.below(14));
+            }
+            let whole = sample_model::question(&data, &[], &levels);
+            let spans = sample_model::keys(&data, &whole).spans().to_vec();
+            let mut cuboid = Cuboid::new(spans.clone(), whole.measures.clone(), 6_000_000).expect("few cells");
+            let first = random.below(data.segments.len() as u64 + 1) as usize;
+            for segments in [&data.segments[..first], &data.segments[first..]] {
+                assert!(cuboid.add_segments(segments, 2).expect("adds"));
+            }
+            for groups in [vec![], vec![0], vec![0, 1]] {
+                let some = |random: &mut common::Random| (0..distinct as u32).filter(|_| random.below(3) > 0).collect();
+                let filters = [(levels[0], some(&mut random)), (levels[1], some(&mut random))];
+                let filters = &filters[..random.below(3) as usize];
+                let of_groups: Vec<usize> = groups.iter().map(|&at| levels[at]).collect();
+                let query = sample_model::question(&data, filters, &of_groups);
+                let keys = GroupKeys::new(groups.iter().map(|&at| spans[at]).collect()).expect("counts");
+                let mut found = Answer::new(&query, keys);
+                assert!(cuboid.answer(&query, &|level| level, &|_, _, _| None, &mut found).is_some());
+                let is_in =
+                    |row: &&Row| query.filters.iter().all(|filter| filter.codes.contains(row.codes[filter.level]));
+                assert_is_the_rows(&found, &query, data.counted().filter(is_in));
+            }
         }
     }
 }

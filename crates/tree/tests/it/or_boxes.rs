@@ -1,29 +1,26 @@
 //! `A OR B` as boxes that share no row, A and what of B is not in A, added to one answer: what a scan of all codes finds, and what
 //! inclusion and exclusion give. Estimates of all boxes at once are held against that.
 
-use crate::common::Random;
+use crate::common::{Random, kills};
 use crate::refine_model::{looks_of, refine};
 use crate::sample_model::*;
 use alluvia_tree::sample::{Otherwise, Refine, Sampled};
-use alluvia_tree::{Answer, BoxQuery, Boxes, CodeSet, LevelFilter, SegmentRows, answer};
+use alluvia_tree::{Answer, BoxQuery, Boxes, CodeSet, LevelFilter, answer};
 
 /// Rows of which a code is in the first set, or another in the second.
 fn scan(data: &Data, first: (usize, &CodeSet), second: (usize, &CodeSet)) -> u64 {
-    let mut rows = 0;
-    for SegmentRows { segment, .. } in &data.segments {
-        for block in 0..segment.blocks() {
-            let codes = |level| segment.codes(level, block).expect("reads");
-            let either = |(a, b): &(u32, u32)| first.1.contains(*a) || second.1.contains(*b);
-            rows += codes(first.0).into_iter().zip(codes(second.0)).filter(either).count() as u64;
-        }
-    }
-    rows
+    let either = |row: &&Row| first.1.contains(row.codes[first.0]) || second.1.contains(row.codes[second.0]);
+    data.counted().filter(either).count() as u64
 }
 
 #[test]
 fn a_or_b_is_a_and_what_of_b_is_not_in_a() {
-    let data = data(23, &[150_000, 30_000, 700], 60);
+    let mut data = data(23, &[150_000, 30_000, 700], 60);
     let mut random = Random(231);
+    for segment in 0..2 {
+        let rows = data.rows[segment].len() as u64;
+        data.kill(segment, &kills(&mut random, rows, 7..19), 15);
+    }
     let mut some = || {
         let share = 1 + random.below(9);
         CodeSet::of_codes((0..60).filter(|_| random.below(10) < share).collect())
@@ -126,17 +123,9 @@ fn exact_of(data: &Data, boxes: &Boxes) -> Answer {
     all
 }
 
-/// Rows for which any of the conditions hold, one by one; of all versions.
+/// Rows for which any of the conditions hold, one by one.
 fn rows_of(data: &Data, any: &[Conditions]) -> u64 {
-    let mut rows = 0;
-    for SegmentRows { segment, .. } in &data.segments {
-        for block in 0..segment.blocks() {
-            let codes = [COUNTRY, CITY, ITEM].map(|level| segment.codes(level, block).expect("reads"));
-            let row = |row: usize| [codes[0][row], codes[1][row], codes[2][row]];
-            rows += (0..codes[0].len()).filter(|&at| any.iter().any(|one| is_in(one, &row(at)))).count() as u64;
-        }
-    }
-    rows
+    data.counted().filter(|row| any.iter().any(|one| is_in(one, &row.codes))).count() as u64
 }
 
 /// As `what_is_read_in_full_is_the_exact_answer` of one box.
@@ -146,15 +135,13 @@ fn unions_that_are_read_in_full_are_exact() {
     let mut random = Random(411);
     let mut estimated = 0;
     for round in 0..60 {
-        // Versions, too.
+        // Versions and kills, too.
         any_question(&mut data, &mut random);
         let groups: Vec<usize> = [COUNTRY, CITY, ITEM].into_iter().filter(|_| random.below(4) == 0).collect();
         let (any, boxes) = any_union(&data, &mut random, &groups);
         let expected = exact_of(&data, &boxes);
-        if data.segments.iter().all(|rows| rows.above.is_none() && rows.through.is_none()) {
-            let all: u64 = (0..expected.totals.groups()).map(|group| expected.totals.rows(group)).sum();
-            assert_eq!(all, rows_of(&data, &any), "round {round}");
-        }
+        let in_any = |row: &&Row| any.iter().any(|one| is_in(one, &row.codes));
+        assert_is_the_rows(&expected, &boxes.each()[0], data.counted().filter(in_any));
         let keys = keys(&data, &boxes.each()[0]);
         let how = How { goals: &GOALS, max_error: 0.0, otherwise: Otherwise::Exact, seed: None };
         let (found, into) = ask_boxes(&data, &boxes, &keys, &how);
@@ -183,8 +170,11 @@ fn intervals_of_unions_hold_and_their_middle_is_the_truth() {
     let trials = std::env::var("SAMPLE_TRIALS").ok().and_then(|trials| trials.parse().ok()).unwrap_or(60u64);
     let mut random = Random(43);
     let (mut held, mut values, mut sampled) = (0, 0, 0);
-    for (seed, sigma) in [(45, 1.0), (47, 2.5)] {
-        let data = data_of(seed, &[150_000, 50_000, 900], 60, sigma);
+    for (seed, sigma, killed) in [(45, 1.0, false), (47, 2.5, false), (45, 1.0, true)] {
+        let mut data = data_of(seed, &[150_000, 50_000, 900], 60, sigma);
+        if killed {
+            data.kill(1, &(0..50_000).step_by(4).map(|row| (row, 9)).collect(), 10);
+        }
         let mut unions = 0;
         while unions < 5 {
             let (any, boxes) = any_union(&data, &mut random, &[]);
@@ -262,8 +252,13 @@ fn refinements_of_unions_end_as_the_exact_answer() {
     let mut random = Random(53);
     let mut looked = 0;
     for (seed, sizes) in [(55, [150_000, 30_000, 700]), (57, [280_000, 20_000, 500])] {
-        let data = data(seed, &sizes, 60);
+        let mut data = data(seed, &sizes, 60);
         for round in 0..8 {
+            if round % 2 == 1 {
+                let segment = 1 + random.below(2) as usize;
+                let kills = kills(&mut random, sizes[segment] as u64, 7..19);
+                data.kill(segment, &kills, 6 + random.below(14));
+            }
             let groups = if round % 4 == 3 { vec![COUNTRY] } else { vec![] };
             let (_, boxes) = any_union(&data, &mut random, &groups);
             let expected = exact_of(&data, &boxes);

@@ -1,7 +1,7 @@
 //! Refinements against the exact answer: all looks of one run hold as often as the confidence says, bounds never widen, no group is lost
 //! unsaid, and what comes last is the exact answer bit for bit.
 
-use crate::common::Random;
+use crate::common::{Random, kills};
 use crate::sample_model::*;
 use alluvia_space::Ladder;
 use alluvia_tree::sample::{Estimated, Estimates, Refine, Refiner, Reseeded, Step};
@@ -140,6 +140,33 @@ fn bounds_never_widen_and_the_end_is_the_exact_answer() {
     }
     assert!(with_looks > 10 && compared > 1_000, "{with_looks} rounds, {compared} values");
     assert!(contradicted * 50 < compared, "{contradicted} of {compared} looks contradict the one before");
+}
+
+/// What lies in segments with dead rows is exact from the first look on, and in the answer once.
+#[test]
+fn all_looks_hold_beside_segments_with_dead_rows() {
+    let mut data = data(8, &[110_000, 30_000, 50_000], 30);
+    let mut random = Random(81);
+    let identities = Arc::new(data.identities.clone());
+    let (mut held, mut runs, mut with_looks) = (0, 0, 0);
+    for round in 0..6 {
+        data.kill(1, &kills(&mut random, 30_000, 7..12), 6 + 2 * round);
+        let question = question(&data, &[(ITEM, codes(1..20))], &[]);
+        let expected = exact(&data, &question);
+        for seed in 0..20 {
+            let reseeded = Reseeded { seed, identities: Arc::clone(&identities) };
+            let (looks, found, _) = looks_of(refine(&question, Some(reseeded)), &data);
+            assert_same(&found, &expected);
+            with_looks += usize::from(looks.len() > 1);
+            for (at, goal) in GOALS.iter().enumerate() {
+                runs += 1;
+                held += u64::from(all_hold(&looks, at, truth(&expected, 0, goal)).0);
+            }
+        }
+    }
+    let least = CONFIDENCE - 4.0 * (CONFIDENCE * (1.0 - CONFIDENCE) / 120.0f64).sqrt();
+    assert!(with_looks > 100, "{with_looks} runs have looks");
+    assert!(held as f64 >= least * runs as f64, "{held} of {runs}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What goes into a segment comes out of it, whatever the types, the pieces and the ranges.
 
 use crate::common::*;
-use alluvia_space::{Column, DataType, TableDef};
+use alluvia_space::{Column, DataType, TableDef, VERSION_COLUMN};
 use alluvia_tree::{BLOCK_ROWS, RowChunk, Segment, SegmentCursor, SegmentWriter};
 use alluvia_types::{ColumnId, SegmentId, Stage, Version};
 use arrow::array::*;
@@ -168,6 +168,29 @@ proptest! {
             prop_assert_eq!(&read.keys, &wanted.keys);
             prop_assert_eq!(&read.codes, &wanted.codes);
             prop_assert_eq!(&read.rows, &plain(&wanted.rows));
+        }
+
+        // Some columns, and one that the segment never had.
+        let mut asked: Vec<(&str, Arrow)> =
+            table.columns.iter().map(|column| (&*column.storage_name, column.data_type.to_arrow())).collect();
+        asked.extend([(VERSION_COLUMN, Arrow::UInt64), ("later", Arrow::Int32)]);
+        let (turn, all_columns) = (which as usize % asked.len(), plain(&expected.rows));
+        asked.rotate_left(turn);
+        for asked in [&asked[..1 + turn], &[("later", Arrow::Int32)], &[]] {
+            let batches: Vec<RecordBatch> =
+                segment.column_batches(asked).expect("reads").map(|batch| batch.expect("a batch")).collect();
+            let mut first = 0;
+            for batch in &batches {
+                prop_assert_eq!(batch.num_rows(), BLOCK_ROWS.min(count - first));
+                for ((name, data_type), values) in asked.iter().zip(batch.columns()) {
+                    match all_columns.column_by_name(name) {
+                        Some(all) => prop_assert_eq!(values, &all.slice(first, batch.num_rows())),
+                        None => prop_assert_eq!((values.null_count(), values.data_type()), (batch.num_rows(), data_type)),
+                    }
+                }
+                first += batch.num_rows();
+            }
+            prop_assert_eq!(first, count);
         }
 
         // Blocks, and rows by key.

@@ -3,15 +3,15 @@
 //!
 //! Every world is made from its seed: `ALLUVIA_TEST_SEED=n` begins at that one, `ALLUVIA_TEST_SECONDS` goes on for so long.
 
-use crate::answer_model::{Groups, check, model, set, span};
+use crate::answer_model::{Counted, Groups, check, model, set, span};
 use crate::common::*;
 use crate::schemas::{Found, Rows, Schema, rows, schema};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar;
 use alluvia_space::{DataType, KeyLayout, LevelSource, TableDef, learn};
 use alluvia_tree::{
-    Answer, BLOCK_ROWS, BoxQuery, CodeSet, Counters, Cuboid, GroupKeys, LadderWriter, LevelFilter, RowChunk, Segment,
-    SegmentCursor, SegmentRows, TreeContext, Wanted, WantedMeasure, add_rows, answer, rung_limit,
+    Answer, BLOCK_ROWS, BoxQuery, CodeSet, Counters, Cuboid, Dead, DeadRows, GroupKeys, LadderWriter, LevelFilter,
+    RowChunk, Segment, SegmentCursor, SegmentRows, TreeContext, Wanted, WantedMeasure, add_rows, answer, rung_limit,
 };
 use alluvia_types::{SegmentId, Stage, Version};
 use arrow::array::*;
@@ -41,13 +41,13 @@ enum Lie {
     Mixed,
 }
 
-/// One table, its rows in the order of arrival, and the segments that hold the first of them.
+/// One table, its rows in the order of arrival, and the segments that hold the first of them, with their kills.
 struct World {
     schema: Schema,
     lie: Lie,
     dictionaries: Dictionaries,
-    chunks: Vec<(RowChunk, (u64, u64))>,
-    segments: Vec<Arc<Segment>>,
+    chunks: Vec<(RowChunk, Counted)>,
+    segments: Vec<(Arc<Segment>, Arc<Dead>)>,
     /// The chunks from here on are in no segment.
     tail: usize,
     versions: u64,
@@ -59,6 +59,9 @@ struct Seen {
     questions: u64,
     cuboids: u64,
     caught_up: u64,
+    /// Segments that were read, and those of which rows were dead.
+    read: u64,
+    killed: u64,
     refused: u64,
     widest: usize,
     nodes: Counters,
@@ -90,6 +93,7 @@ fn world(random: &mut Random, dimensions: usize, is_tall: bool) -> World {
     let (context, dictionaries) = (context(&disk), dictionaries(&disk, &schema.table));
     let layout = KeyLayout::new(&schema.table);
     let mut found = Found::default();
+    let has_kills = random.below(2) == 0;
     let mut chunks = Vec::new();
     for part in &parts {
         let keys = layout.keys(&part.batch).expect("keys");
@@ -98,7 +102,12 @@ fn world(random: &mut Random, dimensions: usize, is_tall: bool) -> World {
         // Not yet in order: rows of the tail have no keys.
         let chunk = chunk(&schema.table, &dictionaries, part.batch.clone(), keys);
         found.check(&schema, part, &chunk.codes);
-        chunks.push((chunk, (0, u64::MAX)));
+        let is_killed = has_kills && random.below(3) > 0;
+        let kills = if is_killed { kills(random, chunk.len() as u64, 1..versions + 2) } else { BTreeMap::new() };
+        // No row is killed before it is there.
+        let own = versions_of(&chunk);
+        let kills = kills.into_iter().map(|(row, killed)| (row, killed.max(own.value(row as usize)))).collect();
+        chunks.push((chunk, Counted { kills: Arc::new(kills), ..Counted::all() }));
     }
     found.check_order(&schema);
 
@@ -125,7 +134,29 @@ fn world(random: &mut Random, dimensions: usize, is_tall: bool) -> World {
     if !sorted.is_empty() {
         segments.extend(merge(&context, &schema.table, &dictionaries, &mut ids, &sorted, random));
     }
+    let segments = with_kills(segments, &chunks);
     World { schema, lie, dictionaries, chunks, segments, tail, versions }
+}
+
+fn versions_of(chunk: &RowChunk) -> &UInt64Array {
+    chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>()
+}
+
+/// The kills of rows of chunks as those of the rows of segments that they have become, wherever they lie.
+fn with_kills(segments: Vec<Arc<Segment>>, chunks: &[(RowChunk, Counted)]) -> Vec<(Arc<Segment>, Arc<Dead>)> {
+    let mut killed: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for (chunk, counted) in chunks {
+        let ordinals = chunk.rows.column(chunk.rows.num_columns() - 1).as_primitive::<UInt64Type>();
+        let identity = |row: u64| (versions_of(chunk).value(row as usize), ordinals.value(row as usize));
+        killed.extend(counted.kills.iter().map(|(&row, &version)| (identity(row), version)));
+    }
+    let with_kills = |segment: Arc<Segment>| {
+        let identities = segment.identities(0..segment.meta().rows).expect("identities");
+        let kills = (0..).zip(&identities).filter_map(|(row, identity)| Some((row, Version(*killed.get(identity)?))));
+        let dead = Arc::new(Dead::new(kills));
+        (segment, dead)
+    };
+    segments.into_iter().map(with_kills).collect()
 }
 
 /// Rows in the order of their keys; those of one key stay as they are.
@@ -219,22 +250,28 @@ impl World {
         let bound = |version: u64| Some(Version(version));
         self.segments
             .iter()
-            .map(|segment| SegmentRows {
+            .map(|(segment, dead)| SegmentRows {
                 segment: Arc::clone(segment),
                 above: if above == 0 && random.below(2) == 0 { None } else { bound(above) },
                 through: if through >= self.versions && random.below(2) == 0 { None } else { bound(through) },
+                dead: DeadRows::new(dead, Version(through)),
             })
             .collect()
     }
 
     /// Adds rows of the chunks from `first` on by themselves.
     fn each_row(&self, first: usize, above: u64, through: u64, mut add: impl FnMut(&RowChunk, Range<usize>)) {
-        for (chunk, _) in &self.chunks[first..] {
-            let versions = chunk.rows.column(chunk.rows.num_columns() - 2).as_primitive::<UInt64Type>().values();
-            let start = versions.partition_point(|&version| version <= above);
+        for (chunk, counted) in &self.chunks[first..] {
+            let versions = versions_of(chunk).values();
+            let mut start = versions.partition_point(|&version| version <= above);
             let end = versions.partition_point(|&version| version <= through);
-            if start < end {
-                add(chunk, start..end);
+            let dead = counted.kills.iter().filter(|(_, killed)| **killed <= through).map(|(&row, _)| row as usize);
+            // Between the dead ones.
+            for row in dead.filter(|row| (start..end).contains(row)).chain([end]).collect::<Vec<_>>() {
+                if start < row {
+                    add(chunk, start..row);
+                }
+                start = row + 1;
             }
         }
     }
@@ -280,7 +317,12 @@ impl World {
         let of = |measure: &WantedMeasure| WantedMeasure { wanted: Wanted { sum: true, ..measure.wanted }, ..*measure };
         let measures = question.measures.iter().rev().map(of).collect();
         let mut cuboid = Cuboid::new(spans, measures, CELLS_MAX)?;
-        let middle = random.below(through + 1);
+        let mut middle = random.below(through + 1);
+        let killed = self.chunks.iter().flat_map(|(_, counted)| counted.kills.values());
+        if killed.clone().any(|killed| (middle + 1..=through).contains(killed)) {
+            // Rows are only ever added: who has some that were killed since begins anew.
+            middle = 0;
+        }
         for (above, through) in [(0, middle), (middle, through)] {
             if !cuboid.add_segments(&self.read(above, through, random), 2).expect("adds") {
                 return None;
@@ -382,7 +424,7 @@ fn agrees(world: &World, answer: &Answer, question: &BoxQuery, expected: &Groups
 
 fn ask(random: &mut Random, world: &mut World, seen: &mut Seen) {
     let through = if random.below(3) == 0 { world.versions } else { random.below(world.versions + 2) };
-    world.chunks.iter_mut().for_each(|(_, bounds)| *bounds = (0, through));
+    world.chunks.iter_mut().for_each(|(_, counted)| (counted.through, counted.at) = (through, through));
     let world = &*world;
     let question = question(random, world);
     let Some(keys) = world.keys(&question) else { return };
@@ -396,7 +438,10 @@ fn ask(random: &mut Random, world: &mut World, seen: &mut Seen) {
     let mut found = Answer::new(&question, keys);
     world.by_rows(world.tail, &question, through, &mut found);
     let threads = 1 + random.below(3) as usize;
-    assert!(answer(&question, &world.read(0, through, random), threads, &mut found).expect("answers"));
+    let read = world.read(0, through, random);
+    seen.read += read.len() as u64;
+    seen.killed += read.iter().filter(|rows| rows.dead.is_some()).count() as u64;
+    assert!(answer(&question, &read, threads, &mut found).expect("answers"));
     agrees(world, &found, &question, &expected, seen);
     seen.nodes.add(&found.counters);
 
@@ -422,18 +467,20 @@ fn any_table_is_the_model() {
         println!("{dimensions} dimensions, {:?}: {}", world.lie, world.schema.declaration);
         seen.lies.insert(world.lie);
         seen.widest = seen.widest.max(dimensions);
-        seen.heights.extend(world.segments.iter().map(|segment| segment.heights().expect("a tree")));
+        seen.heights.extend(world.segments.iter().map(|(segment, _)| segment.heights().expect("a tree")));
         let questions = if is_tall { TALL_QUESTIONS } else { QUESTIONS };
         for _ in 0..questions {
             ask(&mut random, &mut world, &mut seen);
         }
     });
-    let Seen { questions, cuboids, caught_up, refused, widest, nodes, lies, heights } = seen;
+    let Seen { questions, cuboids, caught_up, read, killed, refused, widest, nodes, lies, heights } = seen;
     println!("{questions} questions, {cuboids} by cuboids, {caught_up} caught up, {refused} refused, {nodes:?}");
+    println!("{killed} of {read} segments with dead rows");
     // A run that is begun at another seed is long enough, too.
     assert_eq!((lies.len(), widest), (4, 64));
     assert!((1..=3).all(|height| heights.contains(&height)), "trees are {heights:?} high");
     assert!(questions > 500 && cuboids * 5 > questions && caught_up * 10 > questions, "the index was hardly asked");
+    assert!(killed * 10 > read && killed * 10 < 9 * read, "{killed} of {read} segments with dead rows");
     assert!(refused * 5 < questions, "{refused} of {questions} refused");
     assert!(nodes.covered > 0 && nodes.disjoint > 0 && nodes.cut > 0 && nodes.tail_rows > 0, "{nodes:?}");
 }

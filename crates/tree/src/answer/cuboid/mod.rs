@@ -52,7 +52,7 @@ pub struct Cuboid {
     spans: Vec<GroupSpan>,
     cells: Cells,
     loose: Loose,
-    /// For each level whether a row has NULL there.
+    /// For each level whether a row may have NULL there.
     has_nulls: Vec<bool>,
     has_rows: bool,
 }
@@ -127,7 +127,7 @@ impl Cuboid {
         self.cells.bytes() + self.loose.bytes()
     }
 
-    /// Adds rows of segments. `false`, with the cuboid in no state to be used, if a segment cannot be added.
+    /// Adds those rows of segments that count. `false`, with the cuboid in no state to be used, if a segment cannot be added.
     pub fn add_segments(&mut self, segments: &[SegmentRows], threads: usize) -> Result<bool> {
         let mut rows = 0;
         for SegmentRows { segment, .. } in segments {

@@ -8,11 +8,13 @@ use alluvia_space::{
     TableOptions, VERSION_COLUMN,
 };
 use alluvia_storage::{Cache, Disk, FaultDisk};
-use alluvia_tree::{BLOCK_ROWS, RowChunk, TreeContext, by_band};
+use alluvia_tree::{BLOCK_ROWS, Dead, DeadRows, RowChunk, TreeContext, by_band};
 use alluvia_types::{ColumnId, TableId, Version};
 use arrow::array::*;
 use arrow::compute::{cast, concat_batches, take};
 use arrow::datatypes::{DataType as Arrow, Field, Schema, UInt64Type};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -299,6 +301,38 @@ pub fn taken(chunk: &RowChunk, order: &[u32], keys: Vec<u128>) -> RowChunk {
         codes: LevelCodes { levels: chunk.codes.levels.iter().map(level).collect() },
         coded: Arc::clone(&chunk.coded),
     }
+}
+
+/// Rows of a segment that are killed, each with one of these versions: single ones, runs that begin and end within blocks, whole blocks,
+/// a few here and there, rarely all.
+pub fn kills(random: &mut Random, rows: u64, versions: Range<u64>) -> BTreeMap<u64, u64> {
+    let (block, mut kills) = (BLOCK_ROWS as u64, BTreeMap::new());
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(rows);
+        let killed: Vec<u64> = match random.below(8) {
+            0 | 1 => vec![at],
+            2 => (at..rows.min(at + 1 + random.below(500))).collect(),
+            3 => (at..rows.min(at + 1 + random.below(2 * block))).collect(),
+            4 | 5 => (at / block * block..rows.min((at / block + 1) * block)).collect(),
+            6 => (at..rows).step_by(1 + random.below(3_000) as usize).collect(),
+            _ if random.below(4) == 0 => (0..rows).collect(),
+            _ => vec![rows - 1],
+        };
+        // By one batch, or by several.
+        let mut version = || versions.start + random.below(versions.end - versions.start);
+        let of_batch = version();
+        let is_one = version() % 2 == 0;
+        for row in killed {
+            kills.entry(row).or_insert_with(|| if is_one { of_batch } else { version() });
+        }
+    }
+    kills
+}
+
+/// The same as a segment's reader at a version has them.
+pub fn dead_rows(kills: &BTreeMap<u64, u64>, at: u64) -> Option<DeadRows> {
+    let dead = Dead::new(kills.iter().map(|(&row, &version)| (row, Version(version))));
+    DeadRows::new(&Arc::new(dead), Version(at))
 }
 
 /// Calls `run` with one seed after the other: so many, or for `ALLUVIA_TEST_SECONDS`. `ALLUVIA_TEST_SEED` is the first, so that a
