@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("snapshot", &["types", "space", "storage", "catalog", "tree"]),
     ("commit", &["types", "space", "storage", "log", "catalog", "tree", "snapshot"]),
     ("pipeline", &["types", "space", "storage", "log", "catalog", "tree", "snapshot"]),
+    ("sim", &["types", "space", "storage", "log", "catalog", "tree", "snapshot", "commit", "pipeline"]),
     ("values", &["types", "space"]),
     ("syntax", &["types", "space", "values", "catalog"]),
     ("functions", &["types", "space", "values"]),

@@ -30,5 +30,5 @@ pub use key::KeyLayout;
 pub use ladder::Ladder;
 pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,
-    TableDef, TableOptions, VERSION_COLUMN,
+    OnConflict, PrimaryKey, TableDef, TableOptions, VERSION_COLUMN,
 };
