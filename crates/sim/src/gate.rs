@@ -6,7 +6,6 @@
 use alluvia_storage::Watch;
 use parking_lot::{Condvar, Mutex};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::ThreadId;
 
@@ -57,7 +56,7 @@ impl Gate {
     /// Runs `work` on a thread of its own, which is held up after it passed so many stops, until `meanwhile` has
     /// returned. Gives what `work` came to, and what `meanwhile` did; `None` where `work` made no more stops.
     pub fn hold<T: Send, M>(
-        self: &Arc<Gate>,
+        &self,
         passes: usize,
         work: impl FnOnce() -> T + Send,
         meanwhile: impl FnOnce(&Stop) -> M,
@@ -84,15 +83,15 @@ impl Gate {
     /// Called by every thread at its stops.
     fn stop(&self, stop: Stop) {
         let mut armed = self.armed.lock();
-        match armed.as_mut().filter(|armed| armed.thread == std::thread::current().id()) {
-            None => return,
-            Some(armed) if armed.passes > 0 => {
-                armed.passes -= 1;
-                return;
-            }
-            // Nobody listens any more: then nobody would open.
-            Some(armed) if armed.held.send(stop).is_err() => return,
-            Some(_) => {}
+        let is_it = |armed: &&mut Armed| armed.thread == std::thread::current().id();
+        let Some(own) = armed.as_mut().filter(is_it) else { return };
+        if own.passes > 0 {
+            own.passes -= 1;
+            return;
+        }
+        // Where nobody listens any more nobody would open.
+        if own.held.send(stop).is_err() {
+            return;
         }
         while armed.is_some() {
             self.opened.wait(&mut armed);

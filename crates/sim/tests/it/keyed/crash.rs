@@ -127,7 +127,7 @@ fn workload(engine: &Arc<Engine>, gate: &Arc<Gate>, setup: &Setup, acknowledged:
 fn model(setup: &Setup) -> Model {
     let mut model = setup.model();
     // Identities as they are given out: ordinals are places.
-    let mut learn = |model: &mut Model| {
+    let learn = |model: &mut Model| {
         let version = model.version();
         for table in &mut model.tables {
             table.take_places_for_ordinals(version);

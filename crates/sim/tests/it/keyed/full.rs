@@ -130,7 +130,7 @@ fn what_a_full_disk_takes_back_leaves_no_trace_in_the_index() {
 /// Tries a stage with ever more room. Each time it fails, rows change, and all is as the model has it.
 fn with_ever_more_room(world: &mut World, random: &mut Random, mut attempt: impl FnMut(&mut World) -> Checked<bool>) {
     for room in (0..).step_by(4 * STEP_BYTES as usize) {
-        let tried = |world: &mut World, random: &mut Random| -> Checked<bool> {
+        let mut tried = |world: &mut World, random: &mut Random| -> Checked<bool> {
             world.leave_room(room);
             let is_done = attempt(world);
             world.disk.limit_bytes(None);

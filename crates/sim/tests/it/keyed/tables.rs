@@ -106,7 +106,7 @@ pub fn row(kind: KeyKind, number: u64, random: &mut Random) -> Row {
 
 /// The values of the columns that all tables have.
 fn values(random: &mut Random) -> [Value; 5] {
-    let mut some = |value: Value, random: &mut Random| if random.one_in(8) { Value::Null } else { value };
+    let some = |value: Value, random: &mut Random| if random.one_in(8) { Value::Null } else { value };
     let kind = Value::text(*random.pick(&KINDS));
     let amount = Value::Number(random.below(2_000) as i64 - 1_000);
     let price = Value::Quarters(random.below(4_000) as i64 - 2_000);

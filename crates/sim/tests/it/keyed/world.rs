@@ -315,7 +315,7 @@ impl World {
 
     /// Who has the rows of a version, and adds what came to the tail since, has the rows of the newest one, unless it is
     /// told that rows were killed.
-    fn check_followers(&mut self, above: u64) -> Checked {
+    fn check_followers(&self, above: u64) -> Checked {
         for (at, &table) in self.tables.iter().enumerate() {
             let engine = self.engine();
             let Some(newer) = engine.views().newer(table, Version(above), Version(above)) else { continue };

@@ -30,7 +30,7 @@ const AMOUNT: usize = 2;
 /// Snapshots that a reader keeps to be compared, at most.
 const SEEN_MAX: usize = 200;
 
-/// Counts writers that are not done, also those that panicked.
+/// Counts those that are not done, down at its end, also at a panic.
 struct Writing<'a>(&'a AtomicUsize);
 
 impl Drop for Writing<'_> {
@@ -62,10 +62,10 @@ fn commit(engine: &Engine, batch: NewBatch) -> Result<u64> {
 
 /// Runs threads beside those that sort, merge and make waiting batches durable.
 fn beside_stages(engine: &Engine, run: impl FnOnce()) {
-    let is_over = AtomicUsize::new(1);
+    let running = AtomicUsize::new(1);
+    let goes_on = || running.load(Ordering::SeqCst) > 0;
     engine.set_served(true);
     std::thread::scope(|scope| {
-        let goes_on = || is_over.load(Ordering::SeqCst) > 0;
         for _ in 0..2 {
             scope.spawn(|| {
                 while goes_on() {
@@ -82,7 +82,7 @@ fn beside_stages(engine: &Engine, run: impl FnOnce()) {
                 }
             });
         }
-        let _over = Writing(&is_over);
+        let _running = Writing(&running);
         run();
     });
     engine.set_served(false);
