@@ -32,7 +32,7 @@ check-data: ## make check-data DIR=...: every checksum and invariant of a data d
 deb: ## The Debian package, from this checkout's program or from PROGRAM=FILE; says where it lies.
 	@$(XTASK) deb $(PROGRAM)
 
-soak: ## Crash tests for DURATION (default 1h), then the models of the index on random tables, random statements beside DuckDB, and 100,000 generated statements.
+soak: ## Crash tests for DURATION (default 1h), then histories of tables with keys, the models of the index on random tables, random statements beside DuckDB, and 100,000 generated statements.
 	@$(XTASK) soak $(or $(DURATION),1h)
 
 fuzz: ## SQL text, messages of PostgreSQL's clients, HTTP requests and Flight's calls against the server, for DURATION (default 1m each). ALLUVIA_TEST_SEED replays.

@@ -37,9 +37,9 @@ fn main() {
     }
 }
 
-/// Numbered invariants are checked. What the tests run is built with this, as they are: query engines take minutes to
-/// build.
-const CHECKED: &[&str] = &["--features", "alluvia-node/paranoid"];
+/// Numbered invariants are checked, and bugs can be switched on that tests must find. What the tests run is built with
+/// this, as they are: query engines take minutes to build.
+const CHECKED: &[&str] = &["--features", "alluvia-node/paranoid,alluvia-sim/planted"];
 
 fn demo(rest: &[&str]) {
     alluvia(&[&["demo"], rest].concat());
@@ -155,11 +155,12 @@ fn bench(rest: &[&str]) {
 /// Statements that a soak asks of the index and of the general plan.
 const SOAK_STATEMENTS: &str = "100000";
 
-/// What takes too long for CI: crashes for so long, models for a quarter of it each, whole statements beside DuckDB for
-/// as long, and generated statements until they are enough.
+/// What takes too long for CI: crashes for so long, models and simulated histories for a quarter of it each, whole
+/// statements beside DuckDB for as long, and generated statements until they are enough.
 fn soak(rest: &[&str]) {
     let seconds = seconds_of(rest);
     timed(&["kill"], seconds, &[]);
+    timed(&["keyed::history"], seconds / 4, &[]);
     timed(&["schemas", "schema_model", "nested", "stars", "predicates"], seconds / 4, &[]);
     differ(seconds / 4);
     timed(&["index_answers"], 0, &[("ALLUVIA_TEST_STATEMENTS", SOAK_STATEMENTS)]);

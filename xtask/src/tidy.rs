@@ -22,6 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("snapshot", &["types", "space", "storage", "catalog", "keys", "tree"]),
     ("commit", &["types", "space", "storage", "log", "catalog", "keys", "tree", "snapshot"]),
     ("pipeline", &["types", "space", "storage", "log", "catalog", "keys", "tree", "snapshot"]),
+    ("sim", &["types", "space", "storage", "log", "catalog", "keys", "tree", "snapshot", "commit", "pipeline"]),
     ("values", &["types", "space"]),
     ("syntax", &["types", "space", "values", "catalog"]),
     ("functions", &["types", "space", "values"]),

@@ -110,7 +110,11 @@ impl Changes {
             for meta in &load.segments {
                 let segment = Segment::open(views.tree(), meta.clone().committed_as(Version(0)))?;
                 let rows = staged(&segment, &coder)?;
-                changes.table(&def, KeyCoder::new(&def)).parts.push(Part { change: load.change, computed_at: None, rows });
+                changes.table(&def, KeyCoder::new(&def)).parts.push(Part {
+                    change: load.change,
+                    computed_at: None,
+                    rows,
+                });
             }
         }
         changes.tables.sort_by_key(|changes| changes.table);
@@ -141,12 +145,7 @@ impl Changes {
     }
 
     /// What the changes do. `keys` are the locks of their tables, indexes of an older generation are made anew.
-    pub(crate) fn resolve(
-        &self,
-        views: &Views,
-        keys: &mut [KeyGuard<'_>],
-        generation: u64,
-    ) -> Result<Effects> {
+    pub(crate) fn resolve(&self, views: &Views, keys: &mut [KeyGuard<'_>], generation: u64) -> Result<Effects> {
         let mut effects = Effects::default();
         for (changes, (_, keys)) in self.tables.iter().zip(keys) {
             let mut of_table = TableEffects { table: changes.table, ..TableEffects::default() };
@@ -167,7 +166,8 @@ impl Changes {
                         }
                         let Some(known) = keys.of(generation) else { continue };
                         if let Some(at) = part.computed_at
-                            && let Some(row) = codes.iter().position(|&code| known.recent.written_after(code, at) != Some(false))
+                            && let Some(row) =
+                                codes.iter().position(|&code| known.recent.written_after(code, at) != Some(false))
                         {
                             return Err(written_since(changes, &shown_key(coder, shown, row)));
                         }

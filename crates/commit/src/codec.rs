@@ -153,7 +153,10 @@ fn schema_of(change: RowChange, entry: &TableEntry) -> Result<SchemaRef> {
             let key = entry.def.key.as_ref().ok_or_else(|| damaged("its table has no key"))?;
             let columns = key.columns.iter().map(|id| entry.def.column_by_id(*id));
             let columns = columns.collect::<Option<Vec<_>>>().ok_or_else(|| damaged("a column of its key is gone"))?;
-            columns.into_iter().map(|column| Field::new(&column.storage_name, column.data_type.to_arrow(), false)).collect()
+            columns
+                .into_iter()
+                .map(|column| Field::new(&column.storage_name, column.data_type.to_arrow(), false))
+                .collect()
         }
         RowChange::DeleteRows => {
             [VERSION_COLUMN, ORDINAL_COLUMN].map(|name| Field::new(name, DataType::UInt64, false)).to_vec()

@@ -109,7 +109,13 @@ impl Order {
     }
 
     /// What was just decided is so. `rows` are how many the batch has.
-    pub(crate) fn accept(&mut self, place: Numbered, producer: Option<&ProducerMark>, key: Option<BatchKey>, rows: u64) {
+    pub(crate) fn accept(
+        &mut self,
+        place: Numbered,
+        producer: Option<&ProducerMark>,
+        key: Option<BatchKey>,
+        rows: u64,
+    ) {
         let Numbered { version, commit_micros, changed } = place;
         assert_eq!(version, self.next, "C1: decisions are accepted in the order of versions");
         if let Some(changed) = changed {
@@ -204,7 +210,9 @@ mod tests {
     fn a_decision_is_nothing_until_it_is_accepted() {
         let mut order = order();
         for _ in 0..2 {
-            let Decision::Next(place) = decide(&mut order, &mark(1, 1), 40, Ok(())).unwrap() else { panic!("it is new") };
+            let Decision::Next(place) = decide(&mut order, &mark(1, 1), 40, Ok(())).unwrap() else {
+                panic!("it is new")
+            };
             assert_eq!((place.version, place.commit_micros), (Version(7), 50), "time does not go back");
         }
         let Decision::Next(place) = decide(&mut order, &mark(1, 1), 60, Ok(())).unwrap() else { panic!("it is new") };

@@ -19,11 +19,10 @@ pub(crate) fn load_index(coder: &KeyCoder, whole: &WholeTable) -> Result<KeyInde
     let mut index = KeyIndex::default();
     let mut add = |code: KeyCode, place: Place| match index.insert(code, place) {
         None => Ok(()),
-        Some(other) => Err(Error::new(
-            ErrorKind::Corrupt,
-            format!("two rows of a table have one key: {place:?} and {other:?}"),
-        )
-        .with_hint("run `alluvia check` and restore the data directory from a copy")),
+        Some(other) => {
+            Err(Error::new(ErrorKind::Corrupt, format!("two rows of a table have one key: {place:?} and {other:?}"))
+                .with_hint("run `alluvia check` and restore the data directory from a copy"))
+        }
     };
     for segment in &whole.segments {
         let id = segment.meta().id;

@@ -7,7 +7,7 @@
 //! - A directory that is refused is left as it is, byte by byte: it is looked at before anything is made in it.
 
 use crate::audit::{self, AUDIT_DIR};
-use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Spaces};
+use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Spaces, kills};
 use alluvia_storage::Disk;
 use alluvia_tree::segment_of_file;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -35,6 +35,11 @@ fn is_keys(name: &str) -> bool {
     KeyFiles::number_of_file(name.strip_suffix(".tmp").unwrap_or(name)).is_some()
 }
 
+/// Whether a file of this name is one of kills, or what a try to write one left.
+fn is_kills(name: &str) -> bool {
+    kills::table_of_file(name.strip_suffix(".tmp").unwrap_or(name)).is_some()
+}
+
 /// Whether a file of this name is one of the log's.
 pub(crate) fn is_log_file(name: &str) -> bool {
     let digits = name.strip_suffix(".log");
@@ -48,6 +53,7 @@ pub(crate) fn is_known(name: &str) -> bool {
         || BESIDE.contains(&name)
         || Spaces::table_of_file(name).is_some()
         || is_keys(name)
+        || is_kills(name)
 }
 
 /// A file that is made only once a manifest is durable; `None` if there is none.

@@ -7,7 +7,7 @@
 use crate::disk::{Disk, DiskEntry, DiskFile, DiskLock};
 use std::fmt::Debug;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,10 @@ use std::time::Duration;
 pub trait Watch: Debug + Send + Sync {
     /// A `sync_data` is about to begin.
     fn before_sync(&self) {}
+    /// The same of the file that was opened by this name, for who tells files apart.
+    fn before_sync_of(&self, _path: &Path) {
+        self.before_sync();
+    }
     /// A read is about to begin.
     fn before_read(&self) {}
 }
@@ -42,18 +46,18 @@ impl WatchedDisk {
         WatchedDisk { inner, watch }
     }
 
-    fn watched(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(WatchedFile { inner, watch: Arc::clone(&self.watch) })
+    fn watched(&self, inner: Arc<dyn DiskFile>, path: &Path) -> Arc<dyn DiskFile> {
+        Arc::new(WatchedFile { inner, path: path.into(), watch: Arc::clone(&self.watch) })
     }
 }
 
 impl Disk for WatchedDisk {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.watched(self.inner.create(path)?))
+        Ok(self.watched(self.inner.create(path)?, path))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.watched(self.inner.open(path)?))
+        Ok(self.watched(self.inner.open(path)?, path))
     }
 
     fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
@@ -92,6 +96,7 @@ impl Disk for WatchedDisk {
 #[derive(Debug)]
 struct WatchedFile {
     inner: Arc<dyn DiskFile>,
+    path: PathBuf,
     watch: Arc<dyn Watch>,
 }
 
@@ -114,7 +119,7 @@ impl DiskFile for WatchedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.watch.before_sync();
+        self.watch.before_sync_of(&self.path);
         self.inner.sync_data()
     }
 }

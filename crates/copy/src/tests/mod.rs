@@ -11,7 +11,9 @@ use crate::progress::{CancelToken, Progress};
 use crate::testing::{row_texts, table};
 use crate::{CopyPlaces, CopyReport, Fetch, IntoStore, Spool};
 use alluvia_catalog::{DictionaryMark, TableEntry};
-use alluvia_snapshot::{BatchKey, Committed, Done, Durability, Ingest, KeyRecord, Load, NewBatch, RowChange, StagedLoad};
+use alluvia_snapshot::{
+    BatchKey, Committed, Done, Durability, Ingest, KeyRecord, Load, NewBatch, RowChange, StagedLoad,
+};
 use alluvia_space::TableDef;
 use alluvia_syntax::copy::statement::Source;
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version};

@@ -3,13 +3,15 @@
 //! Invariants:
 //! - Rows of one batch in one table are numbered 0, 1, 2, ... by their `_ordinal`. Those of a staged load are numbered
 //!   within the segment that they were staged as, which their ordinal names, whatever version the load got. Whoever
-//!   sorts or merges keeps every row (P2), and a row is in one segment (V2): so over all segments of a table the
-//!   numbers of each *origin* are 0, 1, 2, ... without a gap, each once. Rows in the log are of later versions than
-//!   those of segments, but for staged ones, so they are others.
+//!   sorts or merges keeps every row (P2) but the dead that it counts (K6), and a row is in one segment (V2): so over
+//!   all segments of a table the numbers of each *origin* are 0, 1, 2, ..., each once, and the gaps are no more than the
+//!   rows that were left out. Rows in the log are of later versions than those of segments, but for staged ones, so they
+//!   are others.
 //! - Memory is bounded: a pass holds about [`PASS_ROWS`] rows of 16 bytes. More rows take more passes, each over whole
 //!   origins, which are small: a batch in the log and a staged segment have bounds of their own.
 //!
-//! What cannot be seen: that the last rows of an origin are missing, or all of them.
+//! What cannot be seen: that the last rows of an origin are missing, or all of them; and, in a table of which rows were
+//! left out, that others are missing in their place.
 
 use super::CheckReport;
 use alluvia_space::weight::STAGED_ORDINAL_MIN;
@@ -100,12 +102,13 @@ impl Wrong {
     }
 }
 
-/// Reads the identities of all rows in the segments of a table, and reports rows that are there twice or missing. A
-/// pass holds about `pass_rows` rows.
+/// Reads the identities of all rows in the segments of a table, and reports rows that are there twice or missing, if
+/// more are missing than the `dropped` that were left out because they were dead. A pass holds about `pass_rows` rows.
 pub(super) fn check_rows_once(
     tree: &TreeContext,
     table: &str,
     segments: &[Checked],
+    dropped: u64,
     pass_rows: u64,
     progress: &mut dyn FnMut(&str),
     report: &mut CheckReport,
@@ -157,10 +160,15 @@ pub(super) fn check_rows_once(
             "each of these rows counts twice; the manifest must not name both segments: restore the data directory from a copy",
         ))?;
     }
-    if let Some((count, first)) = wrong.missing.filter(|_| is_whole) {
+    if let Some((count, first)) = wrong.missing.filter(|(count, _)| is_whole && *count > dropped) {
         let first = shown(first.0, first.1);
+        let but = match dropped {
+            0 => String::new(),
+            dropped => format!(", and {dropped} were left out because they were dead"),
+        };
+        let what = format!("table '{table}': {count} rows are in no segment, first {first}{but}");
         report.add_finding(
-            Error::new(ErrorKind::Corrupt, format!("table '{table}': {count} rows are in no segment, first {first}"))
+            Error::new(ErrorKind::Corrupt, what)
                 .with_hint("later rows of the same batches are there; restore the data directory from a copy"),
         )?;
     }
@@ -185,7 +193,7 @@ fn pass_of(origin: u64, passes: u64) -> u64 {
 }
 
 /// Calls `each` with the version and the ordinal of every row.
-fn for_each_identity(segment: &Segment, mut each: impl FnMut(u64, u64)) -> Result<()> {
+pub(super) fn for_each_identity(segment: &Segment, mut each: impl FnMut(u64, u64)) -> Result<()> {
     let meta = segment.meta();
     let mut from = 0;
     while from < meta.rows {

@@ -11,18 +11,22 @@
 //! 1. The manifest is read, and `log` replays the log into nothing but definitions and names of files.
 //! 2. Each dictionary and each segment is opened and read by itself: checksums, order, summaries, heavy rows and
 //!    ladder, and whether keys and codes are what the values make (`alluvia_tree::Mapping`).
-//! 3. `identities` counts whether all rows are there once.
+//! 3. `identities` counts whether all rows are there once; `kills` and `unique` whether those that are dead are so by
+//!    right, and whether the others have each a key of its own.
 //! 4. `beside` looks at memos, the audit log, and files that nothing names.
 //!
 //! Of the files that FORMAT.md lists two are not read: `passwords` has no checksum, and `spill/` means nothing.
 
 mod beside;
 mod identities;
+mod kills;
 mod log;
 mod manifest;
 mod read_only;
+mod unique;
 
 use self::identities::{Checked, PASS_ROWS};
+use self::kills::TableDead;
 use self::log::Replayed;
 use self::read_only::ReadOnlyDisk;
 use crate::audit::AuditLog;
@@ -50,6 +54,8 @@ pub struct CheckReport {
     pub segments: usize,
     /// Rows in them.
     pub rows: u64,
+    /// Those among them that are dead: they were deleted or replaced, and no merge has left them out yet.
+    pub dead_rows: u64,
     /// Rows of these tables that the log alone has: they were not sorted yet.
     pub log_rows: u64,
     /// Bytes of segments read.
@@ -117,14 +123,16 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
     let replayed = log::replay(disk.as_ref(), dir, &manifest, &spaces, &mut report)?;
     log::check_keys(disk.as_ref(), dir, &replayed, &mut report)?;
     manifest::check_manifest(&manifest, replayed.last, &mut report)?;
+    let dead = kills::read_kills(disk.as_ref(), dir, &manifest, &mut report)?;
+    report.dead_rows = kills::count_dead(&dead, manifest.through);
     let tree = TreeContext::new(disk, Arc::new(Cache::new(CACHE_BYTES)), dir.join(SEGMENTS_DIR));
-    let seen = check_segments(&tree, &manifest, &spaces, &replayed, progress, &mut report)?;
+    let seen = check_segments(&tree, &manifest, &spaces, &replayed, &dead, progress, &mut report)?;
     let disk = &tree.disk;
     beside::check_memos(disk.as_ref(), dir, &mut report)?;
     beside::check_audit_log(disk.as_ref(), &AuditLog::new(Arc::clone(disk), dir, 0), &mut report)?;
     // What a damaged log names is not known.
     if replayed.last.is_some() {
-        beside::note_strays(disk.as_ref(), dir, &seen, &spaces.required(), &mut report)?;
+        beside::note_strays(disk.as_ref(), dir, &seen, &spaces.required(), &manifest, &mut report)?;
     }
     Ok(report)
 }
@@ -136,6 +144,7 @@ fn check_segments(
     manifest: &Manifest,
     spaces: &Spaces,
     replayed: &Replayed,
+    dead: &BTreeMap<TableId, TableDead>,
     progress: &mut dyn FnMut(&str),
     report: &mut CheckReport,
 ) -> Result<BTreeSet<SegmentId>> {
@@ -178,8 +187,19 @@ fn check_segments(
     }
     for (table, segments) in &checked {
         // A dropped table goes when the manifest is next written.
-        if let Some(entry) = catalog.by_id(*table) {
-            identities::check_rows_once(tree, &entry.def.name, segments, PASS_ROWS, progress, report)?;
+        let Some(entry) = catalog.by_id(*table) else { continue };
+        let def = &entry.def;
+        let dropped = manifest.tables.get(table).map_or(0, |files| files.dropped);
+        identities::check_rows_once(tree, &def.name, segments, dropped, PASS_ROWS, progress, report)?;
+        if let Some(dead) = dead.get(table) {
+            if let Err(error) = kills::check_kills_follow(tree, &def.name, segments, dead, report) {
+                report.add_finding(error)?;
+            }
+            let through = manifest.through;
+            let keys = unique::check_keys_once(tree, def, segments, dead, through, PASS_ROWS, progress, report);
+            if let Err(error) = keys {
+                report.add_finding(error)?;
+            }
         }
     }
     Ok(seen)

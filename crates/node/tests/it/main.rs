@@ -3,6 +3,7 @@
 mod append_stream;
 mod cancel;
 mod check;
+mod check_kills;
 mod conditions;
 mod crash;
 mod cuboids;

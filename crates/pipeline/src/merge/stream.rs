@@ -13,7 +13,9 @@ use alluvia_snapshot::{Space, TableKills};
 use alluvia_space::key_code::KeyCode;
 use alluvia_space::weight::weight;
 use alluvia_space::{LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_tree::{BLOCK_ROWS, Dead, LadderWriter, OrderedChunk, RowChunk, Segment, SegmentCursor, TreeContext, by_band};
+use alluvia_tree::{
+    BLOCK_ROWS, Dead, LadderWriter, OrderedChunk, RowChunk, Segment, SegmentCursor, TreeContext, by_band,
+};
 use alluvia_types::{Error, Result, SegmentId, Stage, Version};
 use arrow::array::{Array, AsArray, UInt64Array};
 use arrow::compute::interleave;
@@ -89,7 +91,8 @@ pub(super) fn merge_runs(
     let mut notes = Notes { def, is_noted: dead.is_some(), from: Vec::new(), codes: Vec::new(), written: 0 };
     let mut gone = 0;
     let horizon = dead.map_or(Version(0), |dead| dead.horizon);
-    let mut gather = Gather { chunks: Vec::new(), segments: Vec::new(), rows: Vec::with_capacity(chunk_rows), chunk_rows, seed };
+    let mut gather =
+        Gather { chunks: Vec::new(), segments: Vec::new(), rows: Vec::with_capacity(chunk_rows), chunk_rows, seed };
     let mut inputs: Vec<Input> = Vec::with_capacity(runs.len());
     // Smallest key first; among equal keys the older input.
     let mut heap: BinaryHeap<Reverse<(u128, usize)>> = BinaryHeap::with_capacity(runs.len());

@@ -1,0 +1,24 @@
+//! Tables with keys: inserts, upserts and deletes through every stage, against a model that is obviously right.
+//!
+//! | Module | What it tests |
+//! |---|---|
+//! | `history` | random histories, at every version that may be asked for |
+//! | `handover` | few rows, and every order of changes with sorts and merges |
+//! | `crash` | power loss at every I/O call, and again during recovery |
+//! | `full` | a disk without room at every byte: what is taken back is taken out of the key index, too |
+//! | `writers` | real threads: the last version of a key wins, and nothing is lost |
+//! | `planted` | that these tests find what they are to find |
+//!
+//! `ALLUVIA_TEST_SEED` replays a history; `ALLUVIA_TEST_SECONDS` makes each test of histories go on for so long.
+
+mod boxes;
+mod crash;
+mod full;
+mod generate;
+mod handover;
+mod history;
+mod model;
+mod planted;
+mod tables;
+mod world;
+mod writers;

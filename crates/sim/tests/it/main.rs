@@ -1,0 +1,3 @@
+//! The engine below SQL, simulated.
+
+mod keyed;
