@@ -208,7 +208,7 @@ async fn append_batch(
 
 async fn append_pending(run: &Arc<Run>, entry: &Arc<TableEntry>, rows: Rows<'_>) -> Result<Appended> {
     let (count, rows) = held_rows(run, entry, rows).await?;
-    write(run, entry, rows).await?;
+    write(run, entry, RowChange::of_table(&entry.def), rows).await?;
     Ok(Appended { rows: count, committed: None })
 }
 
