@@ -7,7 +7,7 @@
 //! - A directory that is refused is left as it is, byte by byte: it is looked at before anything is made in it.
 
 use crate::audit::{self, AUDIT_DIR};
-use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Spaces};
+use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Spaces, kills};
 use alluvia_storage::Disk;
 use alluvia_tree::segment_of_file;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -47,6 +47,7 @@ pub(crate) fn is_known(name: &str) -> bool {
         || BEFORE_MANIFEST.contains(&name)
         || BESIDE.contains(&name)
         || Spaces::table_of_file(name).is_some()
+        || kills::table_of_file(name).is_some()
         || is_keys(name)
 }
 
