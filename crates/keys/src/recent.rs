@@ -28,8 +28,16 @@ pub struct Recent {
     count_max: usize,
 }
 
+/// Nothing was ever written, or nobody computes from versions at which something was.
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent::new(Version(0))
+    }
+}
+
 impl Recent {
-    /// Nothing was written above `floor` yet.
+    /// Nothing was written above `floor` yet; what was written before is not known. Whoever begins anew while others still
+    /// compute from older versions says the newest version here.
     pub fn new(floor: Version) -> Recent {
         Recent { last: HashMap::new(), writes: VecDeque::new(), floor, count: 0, count_max: WRITES_MAX }
     }
@@ -57,6 +65,11 @@ impl Recent {
         {
             self.forget_through(oldest);
         }
+    }
+
+    /// Whether a key was written after a version, as far as is known: it also was where that is not known any more.
+    pub fn is_written_after(&self, code: KeyCode, version: Version) -> bool {
+        self.written_after(code, version).unwrap_or(true)
     }
 
     /// Whether a key was written after a version; `None` where that is not known any more.
@@ -166,7 +179,9 @@ mod tests {
                 for version in 0..newest + 2 {
                     for code in 0..12 {
                         let expected = all.iter().any(|&(written, other)| other == code && written > version);
-                        match recent.written_after(code, Version(version)) {
+                        let known = recent.written_after(code, Version(version));
+                        prop_assert_eq!(recent.is_written_after(code, Version(version)), known != Some(false));
+                        match known {
                             Some(known) => prop_assert_eq!(known, expected, "key {} after {}", code, version),
                             None => prop_assert!(Version(version) < recent.floor()),
                         }

@@ -52,6 +52,7 @@ pub(crate) fn is_known(name: &str) -> bool {
         || BEFORE_MANIFEST.contains(&name)
         || BESIDE.contains(&name)
         || Spaces::table_of_file(name).is_some()
+        || kills::table_of_file(name).is_some()
         || is_keys(name)
         || is_kills(name)
 }

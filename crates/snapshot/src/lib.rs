@@ -6,6 +6,8 @@
 //! - A row is in exactly one place: the tail above the sorted watermark, or one segment. The switch is one pointer swap.
 //! - Readers never block: they pin `Arc`s; files die with the last of them.
 
+pub mod kills;
+
 mod freshness;
 mod key_tables;
 mod keys;
@@ -21,6 +23,7 @@ mod views;
 pub use freshness::VisibleTimes;
 pub use key_tables::{KeyGuard, KeyTable, KeyTables, KnownKeys};
 pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
+pub use kills::KillsFile;
 pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };

@@ -6,6 +6,7 @@
 //! - Partitions of a table cover the key space without overlap; a merged segment's keys lie in its partition.
 //! - Only `pipeline` writes it.
 
+use crate::kills::KillsFile;
 use alluvia_catalog::{Catalog, DictionaryMark};
 use alluvia_space::KeyRange;
 use alluvia_storage::{Disk, NotReplaced, read_atomic_of, write_atomic};
@@ -17,10 +18,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Magic of the manifest file; the last two bytes are the format version.
-pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN04";
-/// Versions that are read, too: 01 knows no ladders, 02 counts their rungs by eighths, neither knows rights, and segments of all three have
-/// their rows in key order. Who writes these would take banded blocks for ordered ones.
-const MANIFEST_MAGICS_OLDER: [[u8; 8]; 3] = [*b"ALVMAN01", *b"ALVMAN02", *b"ALVMAN03"];
+pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN05";
+/// Versions that are read, too: 01 knows no ladders, 02 counts their rungs by eighths, neither knows rights, and segments of the first
+/// three have their rows in key order: who writes these would take banded blocks for ordered ones. Who writes 04 knows no primary
+/// keys, and would take dead rows for live ones.
+const MANIFEST_MAGICS_OLDER: [[u8; 8]; 4] = [*b"ALVMAN01", *b"ALVMAN02", *b"ALVMAN03", *b"ALVMAN04"];
 /// Name of the manifest in the data directory.
 pub const MANIFEST_NAME: &str = "manifest";
 
@@ -35,6 +37,9 @@ pub struct Manifest {
     pub next_segment: u64,
     /// Ids below this have been used.
     pub next_table: u32,
+    /// Numbers of files of kills below this have been used.
+    #[serde(default)]
+    pub next_kills: u64,
     /// The definitions as of `through`.
     pub catalog: Catalog,
     /// Producers as of `through`.
@@ -61,6 +66,13 @@ pub struct TableFiles {
     pub dictionary: Option<DictionaryMark>,
     /// The key ranges, fixed when the first segment was written.
     pub ranges: Option<Vec<KeyRange>>,
+    /// Which rows of the segments are dead, oldest first: every kill through the manifest's version of a row that a segment has
+    /// is in one of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kills: Vec<KillsFile>,
+    /// Rows that sorts and merges have left out because they were dead.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub dropped: u64,
     /// Sorted segments, each over the whole key space, oldest first.
     pub sorted: Vec<SegmentMeta>,
     /// Merged segments over the whole key space: too few rows yet to be worth spreading over the partitions.
@@ -98,6 +110,10 @@ pub struct TableBase {
     pub dictionary: Option<DictionaryMark>,
     /// As [`TableFiles::ranges`].
     pub ranges: Option<Vec<KeyRange>>,
+    /// As [`TableFiles::kills`].
+    pub kills: Vec<KillsFile>,
+    /// As [`TableFiles::dropped`].
+    pub dropped: u64,
     /// As [`TableFiles::sorted`].
     pub sorted: Vec<Arc<Segment>>,
     /// As [`TableFiles::buffer`].
@@ -177,11 +193,18 @@ impl TableBase {
         TableFiles {
             dictionary: self.dictionary.clone(),
             ranges: self.ranges.clone(),
+            kills: self.kills.clone(),
+            dropped: self.dropped,
             sorted: metas(&self.sorted),
             buffer: metas(&self.buffer),
             partitions: self.partitions.iter().map(files).collect(),
         }
     }
+}
+
+/// Whether a count is left out of the manifest.
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// JSON has no 128-bit numbers.

@@ -5,8 +5,8 @@
 
 use alluvia_catalog::rights::{Object, PUBLIC, Privilege, Privileges, READ_FILES, RightsChange, RoleId, Secret};
 use alluvia_catalog::{Catalog, Change, DictionaryMark, alter};
-use alluvia_snapshot::{MANIFEST_NAME, Manifest, PartitionFiles, ProducerState, TableFiles};
-use alluvia_space::{Column, Curve, DataType, KeyRange, TableDef, TableOptions, dimensions};
+use alluvia_snapshot::{KillsFile, MANIFEST_NAME, Manifest, PartitionFiles, ProducerState, TableFiles};
+use alluvia_space::{Column, Curve, DataType, KeyRange, OnConflict, PrimaryKey, TableDef, TableOptions, dimensions};
 use alluvia_storage::{Disk, FaultDisk, FileChecks, RealDisk};
 use alluvia_tree::{RungMeta, SegmentMeta};
 use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
@@ -81,6 +81,33 @@ fn plain() -> TableDef {
     }
 }
 
+/// Tables with keys of every sort, as manifests from version 05 on have them.
+fn with_keys(catalog: &Catalog) -> Catalog {
+    let policies = [OnConflict::Error, OnConflict::Nothing, OnConflict::Replace];
+    let keyed = (9..).zip(policies).map(|(id, on_conflict)| {
+        let column = |at: u32| Column {
+            id: ColumnId(at),
+            name: format!("k{at}"),
+            storage_name: format!("k{at}"),
+            data_type: DataType::Int64,
+            nullable: at == 1,
+            chars_max: None,
+        };
+        let key = PrimaryKey { columns: vec![ColumnId(2), ColumnId(0)], secret: [u64::MAX, 7], on_conflict };
+        Change::CreateTable {
+            def: TableDef {
+                id: TableId(id),
+                name: format!("keyed_{id}"),
+                columns: (0..3).map(column).collect(),
+                next_column_id: 3,
+                key: Some(key),
+                ..plain()
+            },
+        }
+    });
+    catalog.apply(Version(12), &keyed.collect::<Vec<_>>()).expect("tables with keys")
+}
+
 fn segment(id: u64, stage: Stage, keys: (u128, u128)) -> SegmentMeta {
     SegmentMeta {
         id: SegmentId(id),
@@ -140,6 +167,11 @@ fn manifest(version: u32) -> Manifest {
     let altered = Change::AlterTable { def: wider, was: Version(1) };
     let catalog = catalog.apply(Version(4), &[altered]).expect("an altered table");
     let catalog = if version < 3 { catalog } else { with_rights(&catalog) };
+    let catalog = if version < 5 { catalog } else { with_keys(&catalog) };
+    let kills = |number: u64| KillsFile {
+        number,
+        checks: FileChecks { len: 262_145, chunk_crcs: vec![0xcafe_0000, number as u32] },
+    };
     let half = u128::MAX >> 1;
     let upper = if version < 2 { Vec::new() } else { vec![laddered(5, (half + 9, u128::MAX))] };
     let files = TableFiles {
@@ -151,6 +183,8 @@ fn manifest(version: u32) -> Manifest {
             KeyRange::LearntQuantiles,
             KeyRange::Quantiles { cuts: vec![1.0, 2.5, 1e3] },
         ]),
+        kills: if version < 5 { Vec::new() } else { vec![kills(1), kills(4)] },
+        dropped: if version < 5 { 0 } else { 1 << 40 },
         sorted: vec![segment(10, Stage::Sorted, (0, u128::MAX)), segment(11, Stage::Sorted, (5, 5))],
         buffer: vec![segment(9, Stage::Merged, (1 << 100, u128::MAX - 1))],
         partitions: vec![
@@ -163,7 +197,8 @@ fn manifest(version: u32) -> Manifest {
         database: 0x0123_4567_89ab_cdef,
         through: Version(16),
         next_segment: 12,
-        next_table: 8,
+        next_table: if version < 5 { 8 } else { 12 },
+        next_kills: if version < 5 { 0 } else { 5 },
         catalog,
         producers: BTreeMap::from([
             ("loader".to_owned(), producer(1, 2, 3)),
@@ -200,19 +235,25 @@ fn format_03_is_read() {
 
 /// Its bytes are version 03's: what is new are the segments that it may name.
 #[test]
-fn format_04_is_written_as_it_was_and_read() {
-    let (disk, dir) = (RealDisk::new(), golden_dir(4));
+fn format_04_is_read() {
+    let read = Manifest::load(&RealDisk::new(), &golden_dir(4)).expect("readable").expect("the golden file");
+    assert_eq!(format!("{read:?}"), format!("{:?}", manifest(4)), "what is read is what was written");
+}
+
+#[test]
+fn format_05_is_written_as_it_was_and_read() {
+    let (disk, dir) = (RealDisk::new(), golden_dir(5));
     if std::env::var_os("ALLUVIA_WRITE_GOLDEN").is_some() {
         disk.create_dir_all(&dir).expect("a folder");
-        manifest(4).store(&disk, &dir).expect("writes");
+        manifest(5).store(&disk, &dir).expect("writes");
     }
     let read = Manifest::load(&disk, &dir).expect("readable").expect("the golden file");
-    assert_eq!(format!("{read:?}"), format!("{:?}", manifest(4)), "what is read is what was written");
-    assert_eq!(read.catalog, manifest(4).catalog, "verifiers, too, which are not printed");
+    assert_eq!(format!("{read:?}"), format!("{:?}", manifest(5)), "what is read is what was written");
+    assert_eq!(read.catalog, manifest(5).catalog, "verifiers, too, which are not printed");
 
     let memory = FaultDisk::new();
     memory.create_dir_all(Path::new("/db")).expect("a folder");
-    manifest(4).store(&*memory, Path::new("/db")).expect("writes");
+    manifest(5).store(&*memory, Path::new("/db")).expect("writes");
     let (written, golden) = (bytes(&*memory, Path::new("/db")), bytes(&disk, &dir));
     let differs = written.iter().zip(&golden).position(|(written, golden)| written != golden);
     assert_eq!(differs, None, "the first byte that differs; a new format needs a new magic and its own golden file");

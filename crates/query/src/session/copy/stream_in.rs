@@ -25,7 +25,7 @@ use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{Assigner, Wanted, infer_schema};
-use alluvia_snapshot::{Committed, NewBatch};
+use alluvia_snapshot::{Committed, NewBatch, RowChange};
 use alluvia_space::ColumnType;
 use alluvia_syntax::statements::definitions::{WithOptions, define};
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
