@@ -109,6 +109,11 @@ fn open_table(tree: &TreeContext, files: &TableFiles) -> Result<TableBase> {
     })
 }
 
+/// The files of kills that a base names.
+pub fn named_kills(base: &Base) -> BTreeSet<(TableId, u64)> {
+    base.tables.iter().flat_map(|(&table, base)| base.kills.iter().map(move |file| (table, file.number))).collect()
+}
+
 /// Removes files that neither the manifest nor the replayed log names: what a crash left half done (P4). Returns the
 /// highest id of a segment and number of a file of kills, so that no name is used again.
 pub fn remove_orphans(

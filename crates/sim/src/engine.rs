@@ -5,7 +5,7 @@
 use alluvia_catalog::{Catalog, Change, LevelBounds, TableEntry};
 use alluvia_commit::{Committer, Replayed};
 use alluvia_log::{Log, LogOptions};
-use alluvia_pipeline::{Inline, Loader, Pipeline, PipelineOptions, discard, open, remove_orphans};
+use alluvia_pipeline::{Inline, Loader, Pipeline, PipelineOptions, discard, named_kills, open, remove_orphans};
 use alluvia_snapshot::{Committed, Done, Durability, KeyFiles, Load, NewBatch, Snapshot, Spaces, Views, Want};
 use alluvia_space::TableDef;
 use alluvia_storage::{Cache, Disk, DiskLock};
@@ -88,6 +88,7 @@ impl Engine {
             manifest.catalog.clone(),
             manifest.producers.clone(),
             opened.base,
+            opened.dead,
             options.tail_bytes_max,
         ));
 
@@ -100,7 +101,7 @@ impl Engine {
         };
         let log = Log::open(Arc::clone(&disk), &log_dir, log_options, manifest.through, &mut |record| {
             commit_micros = record.commit_micros;
-            let Replayed { published, highest_created } = Committer::replay(&record, &views.catalog(), &spaces)?;
+            let Replayed { published, highest_created } = Committer::replay(&record, &views)?;
             next_table = next_table.max(highest_created.map_or(0, |table| table.0 + 1));
             views.publish(&mut vec![published], true)
         })?;
@@ -108,7 +109,9 @@ impl Engine {
 
         let named = views.named_segments();
         let named = named.iter().flat_map(|segment| segment.meta().with_rungs()).map(|meta| meta.id).collect();
-        let highest = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &spaces.required())?;
+        let kills = named_kills(&views.base());
+        let tables = spaces.required();
+        let (highest, highest_kills) = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &tables, &kills)?;
         let next_segment = manifest.next_segment.max(highest.0 + 1);
         let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir)?;
         let pipeline = Arc::new(Pipeline::new(
@@ -120,6 +123,7 @@ impl Engine {
             options.pipeline.clone(),
             next_segment,
             next_table,
+            manifest.next_kills.max(highest_kills + 1),
             key_files,
         ));
         let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.tail_bytes_max / 2, keys);

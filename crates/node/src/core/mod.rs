@@ -16,11 +16,11 @@ use crate::options::DatabaseOptions;
 use alluvia_catalog::LevelBounds;
 use alluvia_commit::{Committer, Replayed};
 use alluvia_log::Log;
-use alluvia_pipeline::{Pipeline, Workers, discard, open, remove_orphans};
-use alluvia_snapshot::{KeyFiles, Spaces, TableBase, Views};
+use alluvia_pipeline::{Pipeline, Workers, discard, named_kills, open, remove_orphans};
+use alluvia_snapshot::{KeyFiles, Spaces, Views};
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::TreeContext;
-use alluvia_types::{Clock, Error, ErrorKind, Result, TableId};
+use alluvia_types::{Clock, Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,10 +107,7 @@ impl Core {
         let named = views.named_segments();
         let named = named.iter().flat_map(|segment| segment.meta().with_rungs()).map(|meta| meta.id).collect();
         let mut next_segment = manifest.next_segment;
-        let files = |(&table, base): (&TableId, &TableBase)| {
-            base.kills.iter().map(|file| (table, file.number)).collect::<Vec<_>>()
-        };
-        let kills = views.base().tables.iter().flat_map(files).collect();
+        let kills = named_kills(&views.base());
         let tables = spaces.required();
         let (highest, highest_kills) = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &tables, &kills)?;
         next_segment = next_segment.max(highest.0 + 1);
