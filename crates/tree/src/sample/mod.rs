@@ -5,8 +5,8 @@
 //! - Covered nodes, the tail, rows of some versions only, and segments without a ladder are counted exactly; only cut
 //!   blocks all of whose rows are visible become strata. What may be spoilt by NaN, infinities or sums that are not
 //!   known is read exactly, too.
-//! - Rungs, heavy rows and facts are of all rows of a segment, dead ones among them. So a segment that has dead rows, as
-//!   of who asks, is answered exactly at the door; behind it there are [`Unkilled`] ones alone.
+//! - Rungs, heavy rows and facts are of all rows of a segment, dead ones among them. So a segment that has dead rows,
+//!   as of who asks, is answered exactly at the door; behind it there are [`Unkilled`] ones alone.
 //! - Rows whose values outweigh all others are apart: each stratum has a second one of its heavy rows, by measure, all
 //!   of which are read (`heavy`).
 //! - A rung is chosen before anything is drawn, by summaries alone (`foresee`); there are [`LOOKS`] looks at samples,

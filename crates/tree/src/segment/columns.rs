@@ -45,8 +45,9 @@ struct Columns {
 
 impl Segment {
     /// The values of some columns, by storage names and Arrow types, of all rows in the order in which they lie in the
-    /// file: row `i` of batch `b` is the segment's row `b * BLOCK_ROWS + i`. `_version` and `_ordinal` may be asked for;
-    /// the version is the one that all rows have, where the segment has such. A column that the segment lacks is NULL.
+    /// file: row `i` of batch `b` is the segment's row `b * BLOCK_ROWS + i`. `_version` and `_ordinal` may be asked
+    /// for; the version is the one that all rows have, where the segment has such. A column that the segment lacks is
+    /// NULL.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged; after an error there are no more batches.

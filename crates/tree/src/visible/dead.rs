@@ -8,7 +8,8 @@
 //! - A [`Dead`] that a reader holds never changes: who kills rows copies what readers hold (`Arc::make_mut`).
 //! - A reader at version `v` sees the kills of versions `<= v` and no other, so that one `Dead` serves all readers, also
 //!   those of versions that are not durable yet.
-//! - Whether a node has dead rows below it is one look, whoever reads at whatever version: walks ask it of node after node.
+//! - Whether a node has dead rows below it is one look, whoever reads at whatever version: walks ask it of node after
+//!   node.
 
 use crate::filter::Mask;
 use crate::layout::BLOCK_ROWS;

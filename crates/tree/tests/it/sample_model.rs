@@ -62,13 +62,11 @@ impl Data {
 
     /// The rows that count.
     pub fn counted(&self) -> impl Iterator<Item = &Row> {
-        let of_segment = |(of, rows): (&SegmentRows, &'_ Vec<Row>)| {
-            let (above, through) =
-                (of.above.map_or(0, |above| above.0), of.through.map_or(u64::MAX, |through| through.0));
-            let counts = move |row: &&Row| row.killed.is_none() && (above + 1..=through).contains(&row.version);
-            rows.iter().filter(counts)
-        };
-        self.segments.iter().zip(&self.rows).flat_map(of_segment)
+        self.segments.iter().zip(&self.rows).flat_map(|(of, rows)| {
+            let above = of.above.map_or(0, |above| above.0);
+            let through = of.through.map_or(u64::MAX, |through| through.0);
+            rows.iter().filter(move |row| row.killed.is_none() && row.version > above && row.version <= through)
+        })
     }
 }
 

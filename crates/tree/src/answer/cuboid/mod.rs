@@ -127,7 +127,8 @@ impl Cuboid {
         self.cells.bytes() + self.loose.bytes()
     }
 
-    /// Adds those rows of segments that count. `false`, with the cuboid in no state to be used, if a segment cannot be added.
+    /// Adds those rows of segments that count. `false`, with the cuboid in no state to be used, if a segment cannot be
+    /// added.
     pub fn add_segments(&mut self, segments: &[SegmentRows], threads: usize) -> Result<bool> {
         let mut rows = 0;
         for SegmentRows { segment, .. } in segments {
