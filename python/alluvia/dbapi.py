@@ -75,6 +75,8 @@ DATETIME = _Type("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 ROWID = _Type()
 
 _INSERT = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*INSERT\b", re.IGNORECASE | re.DOTALL)
+# What reads rows that it changes does not see those that a transaction has changed.
+_CHANGE = re.compile(r"\A(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:UPDATE|DELETE|WITH)\b|\bON\s+CONFLICT\b", re.IGNORECASE | re.DOTALL)
 _DECIMAL = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
 _COUNT = re.compile(r"(?:INSERT 0|UPDATE|DELETE|COPY|SELECT|FETCH) (\d+)\Z")
 
@@ -118,9 +120,9 @@ class Cursor:
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
-        """Runs a statement with each of the values; all of it is one batch."""
+        """Runs a statement with each of the values; all of it is one batch, but of UPDATE, DELETE and ON CONFLICT each."""
         session = self._open()
-        own = session.transaction == "idle"
+        own = session.transaction == "idle" and not _CHANGE.search(operation)
         if own:
             session.sql("BEGIN")
         rows = 0

@@ -14,7 +14,7 @@ use sqlparser::ast::{self, ColumnDef, ColumnOption, Expr, IndexColumn, PrimaryKe
 pub(crate) fn key_of(create: &ast::CreateTable) -> Result<Vec<String>> {
     let of_columns = create.columns.iter().flat_map(|column| {
         let keys = column.options.iter().filter_map(|option| key_option(&option.option));
-        keys.map(|constraint| (constraint, Some(column)))
+        keys.map(move |constraint| (constraint, Some(column)))
     });
     let of_table = create.constraints.iter().filter_map(|constraint| match constraint {
         TableConstraint::PrimaryKey(constraint) => Some((constraint, None)),

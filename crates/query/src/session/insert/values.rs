@@ -353,7 +353,7 @@ mod tests {
     /// What a text means: the texts of its statements and, of INSERT, the rows; or what is wrong.
     fn meaning(parsed: Result<Vec<Statement>>) -> std::result::Result<Vec<String>, String> {
         let one = |statement: Statement| {
-            let Kind::Insert(Insert { table, columns, source }) = &statement.kind else {
+            let Kind::Insert(Insert { table, columns, source, .. }) = &statement.kind else {
                 return Ok(format!("{}: {:?}", statement.sql(), statement.kind));
             };
             let width = columns.as_ref().map_or(4, Vec::len);

@@ -137,7 +137,7 @@ impl OpenTransaction {
                 ErrorKind::NotSupported,
                 "ON CONFLICT DO NOTHING inside a transaction is not supported",
             )
-            .with_hint(format!("COMMIT first; of table {} on_conflict = 'nothing' is the same", entry.def.name)));
+            .with_hint("COMMIT first; a table's on_conflict = 'nothing' is the same"));
         }
         self.push_all(
             entry,
