@@ -11,6 +11,7 @@ use alluvia_syntax::keep_columns;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::statements::changes::{Delete, EXCLUDED, Update};
 use alluvia_types::{Error, ErrorKind, Result};
+use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
     SetExpr, TableFactor, TableWithJoins,
@@ -201,10 +202,9 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
 }
 
 fn when(condition: Expr, result: Expr) -> Expr {
-    let token = || sqlparser::ast::helpers::attached_token::AttachedToken::empty();
     Expr::Case {
-        case_token: token(),
-        end_token: token(),
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
         operand: None,
         conditions: vec![CaseWhen { condition, result }],
         else_result: None,

@@ -7,15 +7,10 @@ use arrow::row::{RowConverter, SortField};
 use hashbrown::HashSet;
 
 /// The values of rows that were seen, in as many columns each.
+#[derive(Debug, Default)]
 pub struct Seen {
     converter: Option<RowConverter>,
     rows: HashSet<Box<[u8]>>,
-}
-
-impl Default for Seen {
-    fn default() -> Self {
-        Seen { converter: None, rows: HashSet::new() }
-    }
 }
 
 impl Seen {

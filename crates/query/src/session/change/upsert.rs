@@ -44,10 +44,12 @@ pub(super) async fn insert(run: &Arc<Run>, statement: &Insert, hints: &Hints) ->
     }
     match resolved {
         Some(Resolved::Compute { alias, values, query }) => {
-            return insert_or_set(run, statement, &alias, &values, &query, hints).await;
+            let reading = begin(run, statement, &[Privilege::Insert, Privilege::Update]).await?;
+            check_same(&entry, &reading)?;
+            return insert_or_set(run, &reading, statement, (&alias, &values, &query), hints).await;
         }
         // It is the table's way, which takes any number of rows.
-        Some(Resolved::Nothing) if change == RowChange::of_table(&entry.def) => {
+        Some(Resolved::Nothing) if change == RowChange::of_table(&entry.def) && statement.returning.is_none() => {
             let plain = Insert { conflict: None, ..statement.clone() };
             return insert_plain(run, plain, hints).await;
         }
@@ -84,29 +86,37 @@ async fn insert_returning(run: &Arc<Run>, statement: &Insert, change: RowChange,
     Ok(returned.outcome(inserted(count as u64).tag))
 }
 
-/// ON CONFLICT DO UPDATE of rows that must be read.
+/// Refuses what was resolved by another definition than the one that is read by, so that it is resolved again.
+fn check_same(entry: &TableEntry, reading: &Reading) -> Result<()> {
+    if entry.changed_at == reading.entry.changed_at {
+        return Ok(());
+    }
+    let message = format!("table {} was changed by another session", entry.def.name);
+    Err(Error::new(ErrorKind::Conflict, message).with_hint("run the statement again"))
+}
+
+/// ON CONFLICT DO UPDATE of rows that must be read: what the statement calls the table, what it sets, and the query that
+/// the values are of.
 async fn insert_or_set(
     run: &Arc<Run>,
+    reading: &Reading,
     statement: &Insert,
-    alias: &Ident,
-    values: &[Option<Expr>],
-    query: &Query,
+    (alias, values, query): (&Ident, &[Option<Expr>], &Query),
     hints: &Hints,
 ) -> Result<Outcome> {
     for value in values.iter().flatten() {
         refuse_of_rows(value, "SET", run.engine().functions())?;
     }
-    let reading = begin(run, statement, &[Privilege::Insert, Privilege::Update]).await?;
-    check_open(run, &reading, "ON CONFLICT DO UPDATE")?;
+    check_open(run, reading, "ON CONFLICT DO UPDATE")?;
     let (came, _) = rows_of(run, &reading.entry, statement, hints).await.map_err(too_many)?;
     refuse_repeated(&reading.entry, &came)?;
     let query = insert_or_update(&reading.entry.def, alias, values, query)?;
     let given = [reading.target(Gone::Replaced), reading.rows(&came)?];
     let read = reading.read(run, query, given).await?;
-    let rows = written_rows(&reading, &read)?;
-    let returned = Returned::of(run, &reading, statement.returning.as_deref(), &rows).await?;
+    let rows = written_rows(reading, &read)?;
+    let returned = Returned::of(run, reading, statement.returning.as_deref(), &rows).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
-    let written = Written::nothing(&reading).and(RowChange::Upsert, Some(reading.snapshot.version), rows);
+    let written = Written::nothing(reading).and(RowChange::Upsert, Some(reading.snapshot.version), rows);
     written.commit(run).await?;
     run.progress.add_rows(count as u64);
     Ok(returned.outcome(inserted(count as u64).tag).with_used(read.used))
