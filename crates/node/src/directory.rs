@@ -35,11 +35,6 @@ fn is_keys(name: &str) -> bool {
     KeyFiles::number_of_file(name.strip_suffix(".tmp").unwrap_or(name)).is_some()
 }
 
-/// Whether a file of this name is one of kills, or what a try to write one left.
-fn is_kills(name: &str) -> bool {
-    kills::table_of_file(name.strip_suffix(".tmp").unwrap_or(name)).is_some()
-}
-
 /// Whether a file of this name is one of the log's.
 pub(crate) fn is_log_file(name: &str) -> bool {
     let digits = name.strip_suffix(".log");
@@ -54,7 +49,6 @@ pub(crate) fn is_known(name: &str) -> bool {
         || Spaces::table_of_file(name).is_some()
         || kills::table_of_file(name).is_some()
         || is_keys(name)
-        || is_kills(name)
 }
 
 /// A file that is made only once a manifest is durable; `None` if there is none.

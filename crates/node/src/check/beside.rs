@@ -10,7 +10,7 @@ use super::CheckReport;
 use crate::audit::AuditLog;
 use crate::directory::{self, LOG_DIR, SEGMENTS_DIR};
 use alluvia_query::{MEMOS, check_memo, is_audit_line};
-use alluvia_snapshot::{Manifest, Spaces, kills};
+use alluvia_snapshot::{Spaces, kills};
 use alluvia_storage::{Disk, DiskEntry, read_atomic};
 use alluvia_tree::segment_of_file;
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, TableId};
@@ -98,14 +98,14 @@ fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Notes files that nothing names: `segments`, the dictionaries of `tables` and the kills that the manifest names are all
-/// that are needed.
+/// Notes files that nothing names: `segments`, the files of `kills`, and the dictionaries of `tables` are all that are
+/// needed.
 pub(super) fn note_strays(
     disk: &dyn Disk,
     dir: &Path,
     segments: &BTreeSet<SegmentId>,
+    kills: &BTreeSet<(TableId, u64)>,
     tables: &BTreeSet<TableId>,
-    manifest: &Manifest,
     report: &mut CheckReport,
 ) -> Result<()> {
     const LEFT: &str = "is named by nothing, as what an interrupted run leaves; the next start removes it";
@@ -115,12 +115,9 @@ pub(super) fn note_strays(
         None => Some(FOREIGN),
     };
     let log_file = |entry: &DiskEntry| (!directory::is_log_file(&entry.name)).then_some(FOREIGN);
-    let names_kills = |(table, number): (TableId, u64)| {
-        manifest.tables.get(&table).is_some_and(|files| files.kills.iter().any(|file| file.number == number))
-    };
     let other = |entry: &DiskEntry| match (Spaces::table_of_file(&entry.name), kills::table_of_file(&entry.name)) {
         (Some(table), _) => (!tables.contains(&table)).then_some(LEFT),
-        (None, Some(file)) => (!names_kills(file)).then_some(LEFT),
+        (None, Some(file)) => (!kills.contains(&file)).then_some(LEFT),
         (None, None) => (!directory::is_known(&entry.name)).then_some(FOREIGN),
     };
     type Wrong<'a> = &'a dyn Fn(&DiskEntry) -> Option<&'static str>;

@@ -31,7 +31,7 @@ use self::log::Replayed;
 use self::read_only::ReadOnlyDisk;
 use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, SEGMENTS_DIR, lost_manifest};
-use alluvia_snapshot::{MANIFEST_NAME, Manifest, Space, Spaces};
+use alluvia_snapshot::{MANIFEST_NAME, Manifest, Space, Spaces, TableFiles};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_storage::{Cache, Disk, RealDisk};
 use alluvia_tree::{Mapping, Segment, SegmentMeta, TreeContext};
@@ -132,7 +132,11 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
     beside::check_audit_log(disk.as_ref(), &AuditLog::new(Arc::clone(disk), dir, 0), &mut report)?;
     // What a damaged log names is not known.
     if replayed.last.is_some() {
-        beside::note_strays(disk.as_ref(), dir, &seen, &spaces.required(), &manifest, &mut report)?;
+        let kills = |(&table, files): (&TableId, &TableFiles)| {
+            files.kills.iter().map(move |file| (table, file.number)).collect::<Vec<_>>()
+        };
+        let kills = manifest.tables.iter().flat_map(kills).collect();
+        beside::note_strays(disk.as_ref(), dir, &seen, &kills, &spaces.required(), &mut report)?;
     }
     Ok(report)
 }

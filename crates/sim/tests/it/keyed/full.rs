@@ -95,6 +95,11 @@ fn run(setup: &Setup, room: u64) -> Checked<bool> {
     // What was taken back comes again, and meets no trace of itself.
     if !are_all_in {
         let done = world.model.version();
+        // Which keys were written since a version is known as before.
+        let stale = Part::new(KEYED, Change::Upsert(vec![row(setup.kind, 8, random)]));
+        if world.submit(&[Part { computed_at: Some(2), ..stale }], Durability::Sync)?.is_some() {
+            return Err("key 8 was written since version 2".to_owned());
+        }
         world.probe_index(random)?;
         let first = (done - 4) as usize;
         for batch in &batches[first..] {
