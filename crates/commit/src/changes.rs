@@ -86,7 +86,11 @@ impl Changes {
             let Some(def) = definition(batch, catalog, rows.table) else { continue };
             let coder = KeyCoder::new(&def);
             let rows_of_part = match (rows.change, &coder) {
-                (RowChange::DeleteRows, _) => {
+                (RowChange::DeleteRows, Some(_)) => {
+                    let message = format!("rows of table {}, which has a primary key, are deleted by it", def.name);
+                    return Err(Error::new(ErrorKind::InvalidValue, message));
+                }
+                (RowChange::DeleteRows, None) => {
                     let identities = rows.batches.iter().map(identities_of).collect::<Result<Vec<_>>>()?;
                     PartRows::ByIdentity(identities.concat())
                 }

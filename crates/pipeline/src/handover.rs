@@ -88,6 +88,9 @@ pub(crate) fn is_noted(def: &TableDef, kills: Option<&TableKills>) -> bool {
 
 /// Rows of the tail without those that came and were killed through `through`, with nobody to ask for a version in
 /// between; and how many these were. `askable` ascends.
+///
+/// The first row stays if any does: the merged stage of the table ends right before the oldest row that is not merged, and
+/// must not come to end at a version in which a row that was left out is alive.
 pub(crate) fn without_dead(
     rows: Vec<RecordBatch>,
     dead: &TailDead,
@@ -97,10 +100,9 @@ pub(crate) fn without_dead(
     if dead.is_empty() {
         return Ok((rows, 0));
     }
-    let mut gone = 0;
-    let mut left = Vec::with_capacity(rows.len());
-    for batch in rows {
-        let (versions, ordinals) = hidden(&batch)?;
+    let mut masks = Vec::with_capacity(rows.len());
+    for batch in &rows {
+        let (versions, ordinals) = hidden(batch)?;
         let mut kept = BooleanBufferBuilder::new(batch.num_rows());
         for row in 0..batch.num_rows() {
             let came = Version(versions.value(row));
@@ -111,6 +113,16 @@ pub(crate) fn without_dead(
             });
             kept.append(is_kept);
         }
+        masks.push(kept);
+    }
+    if masks.iter().any(|kept| kept.as_slice().iter().any(|byte| *byte > 0))
+        && let Some(first) = masks.iter_mut().find(|kept| !kept.is_empty())
+    {
+        first.set_bit(0, true);
+    }
+    let mut gone = 0;
+    let mut left = Vec::with_capacity(rows.len());
+    for (batch, mut kept) in rows.into_iter().zip(masks) {
         let kept = BooleanArray::new(kept.finish(), None);
         let count = kept.true_count();
         gone += (batch.num_rows() - count) as u64;

@@ -58,8 +58,8 @@ pub enum RowChange {
     /// The rows with these keys go: the batches have the key's columns alone, by storage name, in the key's order. Keys
     /// that are not there are passed over.
     Delete,
-    /// These rows go, of a table with or without a key: the batches have `_version` and `_ordinal` alone. Rows that are
-    /// not there any more are passed over.
+    /// These rows go, of a table without a key: the batches have `_version` and `_ordinal` alone. Rows that are not there
+    /// any more are passed over.
     DeleteRows,
 }
 

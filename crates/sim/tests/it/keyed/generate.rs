@@ -30,11 +30,9 @@ fn part(world: &World, random: &mut Random) -> Part {
         0..2 => Change::Insert(inserted(world, random)),
         2 => Change::InsertNew(any_rows(world, random)),
         3..7 => Change::Upsert(any_rows(world, random)),
-        7..9 => Change::Delete(any_keys(world, random)),
-        _ => Change::DeleteRows(identities(world, KEYED, random)),
+        _ => Change::Delete(any_keys(world, random)),
     };
-    let is_by_key = !matches!(change, Change::DeleteRows(_));
-    let computed_at = if is_by_key && random.one_in(4) { Some(read_version(world, random)) } else { None };
+    let computed_at = random.one_in(4).then(|| read_version(world, random));
     Part { table: KEYED, change, computed_at }
 }
 
