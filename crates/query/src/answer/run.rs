@@ -19,7 +19,6 @@ use alluvia_types::{Result, Version};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// Where edges have at least this share of all rows that are read, an exact answer, which reads each block once, costs no more than they and
 /// an estimate of the rest.
