@@ -345,10 +345,9 @@ mod tests {
         let countries = texts((0..10).map(|row| Some(format!("country{row}"))).collect());
         let rows = RecordBatch::try_new(def.storage_schema(), vec![numbers, countries]).expect("two columns");
         let mut fixture = Fixture::new(def, "store(country)", &rows);
-        fixture.add_tail(&rows.slice(0, 4));
-        fixture.add_tail(&rows.slice(4, 6));
+        fixture.add_tail(&rows);
         fixture.kill_in_tail(0, 3, Version(60));
-        fixture.kill_in_tail(1, 0, Version(70));
+        fixture.kill_in_tail(0, 4, Version(70));
         let mut read = |tails: &CodedTails, version: u64| {
             fixture.version = Version(version);
             let read = fixture.read();

@@ -237,7 +237,7 @@ mod tests {
         // One segment has no dead rows, and is read by rungs.
         let dies = |segment: usize, n: u64| match segment {
             0 => n % 5 < 4,
-            1 => n % 1_000 == 0,
+            1 => n.is_multiple_of(1_000),
             _ => false,
         };
         let in_tail = |at: u64| (weight(Version(50), at, def.seed), (3 * ROWS + at) as i64);
