@@ -148,7 +148,7 @@ impl CopyReport {
             notices.extend_from_slice(&self.swallowed);
         }
         match self.committed {
-            Some(Committed { version, duplicate: true }) if numbered => notices.push(repeated(version)),
+            Some(Committed { version, duplicate: true, .. }) if numbered => notices.push(repeated(version)),
             _ if self.batches_repeated == 1 => {
                 notices.push("1 batch had been loaded before, and was left out".to_owned());
             }
