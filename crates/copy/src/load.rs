@@ -409,7 +409,8 @@ impl Committer {
             self.report.rows_repeated += rows;
         } else {
             self.report.batches += 1;
-            self.report.rows += rows;
+            // Those whose keys were there, where their table passes such over.
+            self.report.rows += rows.saturating_sub(committed.passed_over);
         }
         Ok(())
     }
