@@ -19,7 +19,7 @@
 //! - The index and outlines read constants of the tree, and blocks are chosen by them.
 
 use crate::pg_catalog;
-use crate::rights::Need;
+use crate::rights::{INSERT, Need};
 use crate::session::define::show::{describe_table, show_create, show_tables};
 use crate::session::insert::targets;
 use crate::session::run::Run;
@@ -27,6 +27,7 @@ use crate::session::run::described_plan::DescribedPlan;
 use crate::session::run::runner::Runner;
 use crate::session::select::shown_names::{PlannedColumns, columns_of, plan_by_distinct_names};
 use crate::session::settings::setting;
+use alluvia_catalog::rights::Privilege;
 use alluvia_syntax::statement::{Insert, InsertSource, SettingCommand};
 use alluvia_syntax::statements::changes::ConflictAction;
 use alluvia_syntax::trees::like_escape;
@@ -136,8 +137,9 @@ async fn parameter_types(
             place.get_or_insert(data_type);
         }
     }
+    let need = if matches!(kind, Kind::Update(_)) { Need::Privilege(Privilege::Update) } else { INSERT };
     for (table, columns, query) in whole_values_of(&kind) {
-        let entry = run.scope.table_for(Need::Definition, table)?;
+        let entry = run.scope.table_for(need, table)?;
         let whole = parameters::whole_values(query);
         let width = whole.iter().map(|(_, place)| place + 1).max().unwrap_or(0);
         let targets = targets(&entry.def, columns, width)?;
