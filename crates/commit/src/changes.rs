@@ -163,10 +163,9 @@ impl Changes {
                         let Some(coder) = &changes.coder else { continue };
                         if keys.of(generation).is_none() {
                             // Nobody else has a version for rows of this table that is not visible.
-                            let through = views.visible();
                             let index = load_index(coder, &views.whole_table(changes.table))
                                 .map_err(|error| error.at(format_args!("table {}", changes.name)))?;
-                            keys.set(index, generation, through);
+                            views.keys().set(keys, index, generation);
                         }
                         let Some(known) = keys.of(generation) else { continue };
                         if let Some(at) = part.computed_at

@@ -6,7 +6,8 @@
 //! - An index has what batches have done that have a version (K2), durable or not. It is made when a table is first
 //!   changed by key, of what is there then: nobody else can change the table meanwhile, and what others have done before
 //!   is visible, for it was done through the index or before the database was opened.
-//! - Batches that a full disk takes back leave no trace in an index: all indexes are made anew ([`KeyTables::renew`]).
+//! - Batches that a full disk takes back leave no trace in an index: all indexes are made anew ([`KeyTables::renew`]). When
+//!   keys were written last is known as before.
 
 use alluvia_keys::{KeyIndex, Recent};
 use alluvia_types::{TableId, Version};
@@ -40,13 +41,22 @@ pub struct KeyLocks(Vec<(TableId, Arc<Mutex<KeyTable>>)>);
 pub type KeyGuard<'a> = (TableId, MutexGuard<'a, KeyTable>);
 
 /// The key indexes of all tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct KeyTables {
     tables: Mutex<HashMap<TableId, Arc<Mutex<KeyTable>>>>,
+    /// The version that the database was opened with, before the log: which keys were written by then is not known.
+    opened: Version,
+    /// The versions through which batches were kept, each time that others were taken back.
+    kept: Mutex<Vec<Version>>,
     generation: AtomicU64,
 }
 
 impl KeyTables {
+    /// Of a database that was opened with everything through a version.
+    pub(crate) fn new(opened: Version) -> KeyTables {
+        KeyTables { tables: Mutex::default(), opened, kept: Mutex::default(), generation: AtomicU64::new(0) }
+    }
+
     /// The locks of tables, whose ids ascend.
     pub fn locks(&self, tables: &[TableId]) -> KeyLocks {
         debug_assert!(tables.is_sorted(), "tables are locked in the order of their ids");
@@ -60,9 +70,25 @@ impl KeyTables {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// From now on no index that was made before is used. Called under the lock of the sequencer.
-    pub fn renew(&self) {
+    /// Batches of versions above one were taken back: from now on no index that was made before is used. Called under the
+    /// lock of the sequencer.
+    pub fn renew(&self, kept: Version) {
+        self.kept.lock().push(kept);
         self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Sets the index of a table, which is locked, that was made in a generation.
+    pub fn set(&self, table: &mut KeyTable, index: KeyIndex, generation: u64) {
+        let recent = match table.known.take() {
+            // Nobody has written a key of it by then.
+            None => Recent::new(self.opened),
+            Some(KnownKeys { generation: made_in, mut recent, .. }) => {
+                let kept = self.kept.lock();
+                kept[made_in as usize..generation as usize].iter().for_each(|kept| recent.take_back(*kept));
+                recent
+            }
+        };
+        table.known = Some(KnownKeys { generation, index, recent });
     }
 
     /// Forgets a table that is gone.
@@ -87,10 +113,5 @@ impl KeyTable {
     /// Whatever is known: for who moves rows.
     pub fn any(&mut self) -> Option<&mut KnownKeys> {
         self.known.as_mut()
-    }
-
-    /// Sets the index that was made in a generation, of everything through a version.
-    pub fn set(&mut self, index: KeyIndex, generation: u64, through: Version) {
-        self.known = Some(KnownKeys { generation, index, recent: Recent::new(through) });
     }
 }

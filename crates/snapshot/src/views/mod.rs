@@ -169,7 +169,7 @@ impl Views {
             clock,
             tree,
             spaces,
-            keys: KeyTables::default(),
+            keys: KeyTables::new(visible),
             pins: Pins::default(),
             state: RwLock::new(state),
             visible: AtomicU64::new(visible.0),

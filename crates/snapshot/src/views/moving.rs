@@ -68,7 +68,7 @@ impl Views {
         let mut state = self.state.write();
         state.kills.values_mut().for_each(|kills| kills.take_back(above));
         state.kills.retain(|_, kills| !kills.is_empty());
-        self.keys.renew();
+        self.keys.renew(above);
     }
 
     /// The least version that anybody may still ask for: rows that were killed by then are dead for all.
@@ -88,10 +88,8 @@ impl Views {
             askable.extend(base.sorted.iter().map(|segment| before(segment.meta().min_version)));
         }
         askable.extend(state.attached.keys().map(|&version| before(version)));
-        for (table, tail) in &state.tails {
-            askable.extend(tail.first_above(state.base.through).map(before));
-            askable.extend(state.kills.get(table).and_then(TableKills::first).map(before));
-        }
+        askable.extend(state.tails.values().filter_map(|tail| tail.first_above(state.base.through)).map(before));
+        askable.extend(state.kills.values().filter_map(TableKills::first).map(before));
         askable.push(state.base.through);
         askable.sort_unstable();
         askable.dedup();
