@@ -90,12 +90,6 @@ struct Piece {
     dead: Option<DeadRows>,
 }
 
-impl Piece {
-    fn live_rows(&self, block: usize) -> u64 {
-        live_rows(&self.segment, self.dead.as_ref(), block)
-    }
-}
-
 /// Segments to read, and what is known of them.
 struct Group {
     segments: Vec<ChosenSegment>,
@@ -252,8 +246,9 @@ impl Scan<'_> {
             Some(predicate) => prune(&self.entry.def, self.schema, predicate, codes, &summaries),
             None => all.iter().map(|segment| Chosen::all(segment.blocks())).collect(),
         };
+        let live = |piece: &Piece, block: usize| live_rows(&piece.segment, piece.dead.as_ref(), block);
         for (blocks, piece) in blocks.iter_mut().zip(pieces).filter(|(_, piece)| piece.dead.is_some()) {
-            blocks.retain(|block| piece.live_rows(block) > 0);
+            blocks.retain(|block| live(piece, block) > 0);
         }
         if let Some(through) = through {
             for (blocks, summaries) in blocks.iter_mut().zip(&summaries) {
@@ -265,7 +260,7 @@ impl Scan<'_> {
         } else if let Some(limit) = self.limit {
             let mut rows = limit as u64;
             for (blocks, piece) in blocks.iter_mut().zip(pieces) {
-                blocks.keep_rows(&mut rows, |block| piece.live_rows(block));
+                blocks.keep_rows(&mut rows, |block| live(piece, block));
             }
         }
         let drawn = self.draw.blocks();
