@@ -123,6 +123,10 @@ const WHOLE: &[&str] = &[
     "CREATE TABLE fresh (a INT, b TEXT) WITH (dimensions = 'b', measures = 'a')",
     "SELECT CASE WHEN id > 1 THEN 'many' ELSE 'one' END, CAST(price AS INT) FROM t",
     "EXPLAIN ANALYZE SELECT count(*) FROM t WHERE kind LIKE 'a%'",
+    "INSERT INTO k AS s VALUES (1, 2), (2, 3) ON CONFLICT (id) DO UPDATE SET n = s.n + excluded.n WHERE s.n < 9 RETURNING *",
+    "UPDATE t AS s SET (kind, price) = (u.kind, s.price + 1) FROM u WHERE s.kind = u.kind AND s.id IN (SELECT id FROM k)",
+    "DELETE FROM k USING t WHERE k.id = t.id AND t.kind = 'x' RETURNING k.n",
+    "CREATE TABLE keyed (a INT, b TEXT, PRIMARY KEY (b, a)) WITH (on_conflict = 'replace')",
 ];
 
 struct Random(u64);
@@ -173,6 +177,7 @@ fn no_text_panics_or_finds_an_internal_error() {
         for setup in [
             "CREATE TABLE t (id INT, kind TEXT, price DOUBLE, at TIMESTAMP) WITH (dimensions = 'kind; time(at: year, month)', measures = 'price')",
             "CREATE TABLE u (kind TEXT)",
+            "CREATE TABLE k (id BIGINT PRIMARY KEY, n INT)",
             "INSERT INTO t VALUES (1, 'a', 1.5, '2026-01-01 00:00:00'), (2, 'b', NULL, NULL)",
             "INSERT INTO u VALUES ('a')",
         ] {
