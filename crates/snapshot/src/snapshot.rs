@@ -40,8 +40,8 @@ pub struct TableRead {
     pub tail: Vec<TailRead>,
     /// Whether rows are missing in `tail` because they are dead.
     pub is_tail_cut: bool,
-    /// The newest version of the snapshot at which a row of the table was killed; 0 if none was since the database was
-    /// opened, or the kills are in no segment and no tail any more.
+    /// The newest version of the snapshot at which a row of the table was killed, or a later one of it; 0 if none was since
+    /// the database was opened, and none was dead then.
     pub killed_through: Version,
 }
 

@@ -67,7 +67,6 @@ impl Views {
     pub fn take_back(&self, above: Version) {
         let mut state = self.state.write();
         state.kills.values_mut().for_each(|kills| kills.take_back(above));
-        state.kills.retain(|_, kills| !kills.is_empty());
         self.keys.renew(above);
     }
 
