@@ -12,7 +12,7 @@ use alluvia_catalog::Catalog;
 use alluvia_snapshot::{Base, KillsFile, Manifest, ProducerState, Spaces, kills};
 use alluvia_storage::NotReplaced;
 use alluvia_tree::{Dead, Segment};
-use alluvia_types::{Result, SegmentId, TableId, Version};
+use alluvia_types::{Result, SegmentId, TableId, Version, planted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -140,7 +140,10 @@ impl Pipeline {
         old: &mut Vec<PathBuf>,
     ) -> Result<Vec<PathBuf>> {
         let mut written = Vec::new();
-        let through = base.through;
+        let through = match planted("kills file short") {
+            true => Version(base.through.0.saturating_sub(1)),
+            false => base.through,
+        };
         for (&table, files) in &mut base.tables {
             files.dropped += handover.gone(table);
             let kills = self.views.kills_of(table);

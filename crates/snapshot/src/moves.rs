@@ -11,7 +11,7 @@ use crate::views::TableKills;
 use alluvia_keys::Place;
 use alluvia_space::key_code::KeyCode;
 use alluvia_tree::Dead;
-use alluvia_types::{SegmentId, TableId, Version};
+use alluvia_types::{SegmentId, TableId, Version, planted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -63,6 +63,7 @@ impl Moves {
         let number = (self.outputs.len() as u64) << 32;
         self.outputs.push(output);
         for (row, place) in from.iter().enumerate() {
+            let row = if planted("kill at the wrong row") { from.len() - 1 - row } else { row };
             let to = number | row as u64;
             match *place {
                 Place::Segment { segment, row } => {
@@ -117,7 +118,10 @@ impl Moves {
         };
         match packed.unwrap_or(GONE) {
             GONE => Moved::Gone,
-            to => Moved::To(Place::Segment { segment: self.outputs[(to >> 32) as usize], row: to as u32 }),
+            to => {
+                let output = if planted("kill at the wrong segment") { 0 } else { (to >> 32) as usize };
+                Moved::To(Place::Segment { segment: self.outputs[output], row: to as u32 })
+            }
         }
     }
 
@@ -126,6 +130,9 @@ impl Moves {
         let mut after: BTreeMap<SegmentId, Arc<Dead>> = BTreeMap::new();
         let mut moved: BTreeMap<SegmentId, Vec<(u64, Version)>> = BTreeMap::new();
         let mut follow = |place: Place, killed: Version| {
+            if planted("kill lost at install") && killed > self.tail_through {
+                return;
+            }
             if let Moved::To(Place::Segment { segment, row }) = self.of(place) {
                 moved.entry(segment).or_default().push((row.into(), killed));
             }

@@ -11,7 +11,7 @@ use crate::manifest::Base;
 use crate::moves::{Moved, Moves};
 use alluvia_keys::Place;
 use alluvia_tree::{Dead, Segment};
-use alluvia_types::{SegmentId, Stage, TableId, Version};
+use alluvia_types::{SegmentId, Stage, TableId, Version, planted};
 use arrow::record_batch::RecordBatch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,8 +66,12 @@ impl Views {
     /// sequencer.
     pub fn take_back(&self, above: Version) {
         let mut state = self.state.write();
-        state.kills.values_mut().for_each(|kills| kills.take_back(above));
-        self.keys.renew(above);
+        if !planted("kills not undone") {
+            state.kills.values_mut().for_each(|kills| kills.take_back(above));
+        }
+        if !planted("index not undone") {
+            self.keys.renew(above);
+        }
     }
 
     /// The least version that anybody may still ask for: rows that were killed by then are dead for all.
@@ -75,14 +79,15 @@ impl Views {
         let state = self.state.read();
         let merged = state.catalog.tables().map(|entry| state.watermark(entry.def.id, Stage::Merged)).min();
         let pinned = self.pins.versions().first().copied();
-        [merged, pinned].into_iter().flatten().fold(state.base.through, Version::min)
+        let horizon = [merged, pinned].into_iter().flatten().fold(state.base.through, Version::min);
+        if planted("horizon too far") { horizon.next() } else { horizon }
     }
 
     /// Versions below the visible one that may be asked for: what is pinned, and where stages of tables end or may come
     /// to end, since a statement over several tables reads where the least organised of them is complete.
     pub(super) fn askable(&self, state: &State) -> Vec<Version> {
         let before = |version: Version| Version(version.0.saturating_sub(1));
-        let mut askable = self.pins.versions();
+        let mut askable = if planted("pin passed over") { Vec::new() } else { self.pins.versions() };
         for base in state.base.tables.values() {
             askable.extend(base.sorted.iter().map(|segment| before(segment.meta().min_version)));
         }
@@ -143,7 +148,7 @@ impl Views {
 
 /// Brings the places of rows that moved up to date.
 fn follow(keys: &mut [KeyGuard<'_>], moves: &[Moves]) {
-    for (table, keys) in keys {
+    for (table, keys) in keys.iter_mut().filter(|_| !planted("index not moved")) {
         let Some(known) = keys.any() else { continue };
         let index = &mut known.index;
         for moves in moves.iter().filter(|moves| moves.table == *table) {
