@@ -134,6 +134,7 @@ pub struct Cut {
 
 impl Views {
     /// Views that start from a manifest; what the log holds above it follows by [`Views::publish`].
+    #[allow(clippy::too_many_arguments)] // called once, by the composition root
     pub fn new(
         clock: Arc<dyn Clock>,
         tree: TreeContext,
