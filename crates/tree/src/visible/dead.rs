@@ -101,6 +101,11 @@ impl Dead {
         }
     }
 
+    /// The version of the first kill below a node.
+    fn first_below(&self, height: usize, node: usize) -> Option<Version> {
+        self.firsts[height].get(node).copied().filter(|first| *first != NEVER)
+    }
+
     /// Takes back the kills of versions above one: their batches were never durable.
     pub fn take_back(&mut self, above: Version) {
         for of_block in &mut self.blocks {
@@ -118,7 +123,7 @@ impl Dead {
                 *of_block = None;
             }
         }
-        // What is left of a node is known of its first kill alone.
+        // A node whose first kill is taken back has no other left.
         self.firsts.iter_mut().flatten().filter(|first| **first > above).for_each(|first| *first = NEVER);
     }
 
@@ -167,14 +172,14 @@ pub struct DeadRows {
 impl DeadRows {
     /// The kills through version `at`; `None` if there are none.
     pub fn new(dead: &Arc<Dead>, at: Version) -> Option<DeadRows> {
-        let any = dead.firsts[HEIGHTS - 1].first().is_some_and(|first| *first <= at);
+        let any = dead.first_below(HEIGHTS - 1, 0).is_some_and(|first| first <= at);
         any.then(|| DeadRows { dead: Arc::clone(dead), at })
     }
 
     /// Whether any row below a node is dead.
     #[inline]
     pub(crate) fn any_below(&self, height: usize, node: usize) -> bool {
-        self.dead.firsts[height].get(node).is_some_and(|first| *first <= self.at)
+        self.dead.first_below(height, node).is_some_and(|first| first <= self.at)
     }
 
     /// How many rows are dead.
@@ -231,7 +236,7 @@ mod tests {
         #[test]
         fn readers_see_the_kills_through_their_version(
             kills in prop::collection::vec((prop_oneof![0u64..30_000, 0u64..5_000_000], 1u64..20), 0..200),
-            at in 0u64..22,
+            at in prop_oneof![9 => 0u64..22, 1 => Just(u64::MAX)],
             taken_back in prop::option::of(0u64..22),
         ) {
             let (mut dead, mut model) = (Arc::new(Dead::default()), BTreeMap::new());
