@@ -31,6 +31,9 @@ struct Durable {
     ranges: Option<Vec<KeyRange>>,
 }
 
+/// Segments, and the rows of them that are noted.
+type Written = (Vec<Arc<Segment>>, Vec<(TableId, Noted)>);
+
 impl Pipeline {
     /// Sorts the tail through the newest visible version, and lets the log go through it. Returns whether there was
     /// anything to do.
@@ -122,7 +125,7 @@ impl Pipeline {
     }
 
     /// Writes all pieces, or leaves none of them; and where the rows of those that are noted were.
-    fn write_pieces(&self, work: Vec<Piece>) -> Result<(Vec<Arc<Segment>>, Vec<(TableId, Noted)>)> {
+    fn write_pieces(&self, work: Vec<Piece>) -> Result<Written> {
         let tree = self.tree().clone();
         let results = scatter(self.workers.as_ref(), work, move |piece| write_piece(&tree, &piece));
         let (mut written, mut all_noted, mut failure) = (Vec::with_capacity(results.len()), Vec::new(), None);

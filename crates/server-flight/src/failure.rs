@@ -17,13 +17,15 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
     use ErrorKind::*;
     match kind {
         Syntax | UndefinedColumn | AmbiguousColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition
-        | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting
-        | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern
-        | TooManyRows | OutOfRange | TooLong | DivisionByZero => Code::InvalidArgument,
+        | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | NoKey | DatatypeMismatch
+        | InvalidSetting | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed
+        | InvalidPattern | TooManyRows | OutOfRange | TooLong | DivisionByZero => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,
-        DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject => Code::AlreadyExists,
+        DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject | UniqueViolation => {
+            Code::AlreadyExists
+        }
         Conflict => Code::Aborted,
         Producer | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint | DependentObjects
         | Inaccurate => Code::FailedPrecondition,

@@ -13,17 +13,17 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
     use ErrorKind::*;
     match kind {
         Syntax | UndefinedColumn | AmbiguousColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition
-        | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | DatatypeMismatch | InvalidSetting
-        | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint | UndefinedParameter
-        | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern | TooManyRows | OutOfRange
-        | TooLong | DivisionByZero => StatusCode::BAD_REQUEST,
+        | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | NoKey | DatatypeMismatch
+        | InvalidSetting | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint
+        | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern
+        | TooManyRows | OutOfRange | TooLong | DivisionByZero => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {
             StatusCode::NOT_FOUND
         }
         DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject | DependentObjects | Conflict
-        | Producer => StatusCode::CONFLICT,
+        | UniqueViolation | Producer => StatusCode::CONFLICT,
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Inaccurate => StatusCode::UNPROCESSABLE_ENTITY,
         // What nginx says of a client that does not wait for its answer.

@@ -103,7 +103,7 @@ fn any_type() -> impl Strategy<Value = DataType> {
 /// Few values, so that many are equal, and those at the ends.
 fn any_value(data_type: DataType) -> BoxedStrategy<Value> {
     let whole = |low: i128, high: i128| {
-        prop_oneof![4 => (low.max(-2)..=high.min(2)), 1 => Just(low), 1 => Just(high), 2 => low..=high]
+        prop_oneof![4 => low.max(-2)..=high.min(2), 1 => Just(low), 1 => Just(high), 2 => low..=high]
             .prop_map(Value::Whole)
     };
     let floats = [0.0, -0.0, 1.5, -1.5, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-42, -1e30];
