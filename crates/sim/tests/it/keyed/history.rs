@@ -43,7 +43,7 @@ enum Step {
 
 fn steps(random: &mut Random) -> Vec<Step> {
     let step = |random: &mut Random| {
-        let seed = random.next();
+        let seed = random.number();
         match random.below(100) {
             0..38 => Step::Batch(seed),
             38..42 => Step::Relaxed(seed),
@@ -93,7 +93,7 @@ impl World {
                             1 if is_merge => world.sort()?,
                             1 => world.merge()?,
                             2 => world.pin(NEWEST)?,
-                            _ => world.step(Step::Batch(random.next()))?,
+                            _ => world.step(Step::Batch(random.number()))?,
                         }
                     }
                     Ok(())
