@@ -151,7 +151,7 @@ impl World {
             }
             (Outcome::Refused(why), Err(error))
                 if why.is_duplicate && error.kind() == ErrorKind::UniqueViolation
-                    || why.is_conflict && error.kind() == ErrorKind::Conflict =>
+                    || (why.is_conflict || is_lenient) && error.kind() == ErrorKind::Conflict =>
             {
                 Ok(None)
             }
