@@ -1,5 +1,5 @@
-//! The format, byte for byte: `golden/format-01.log` is what this version writes, and every version reads for ever. It never
-//! changes; a new format gets a file of its own, written once with `ALLUVIA_WRITE_GOLDEN=1 cargo test -p alluvia-log --test it golden`.
+//! The format, byte for byte: `golden/format-02.log` is what this version writes, and it and `format-01.log` are what every
+//! version reads for ever. They never change; a new format gets a file of its own, written once with `ALLUVIA_WRITE_GOLDEN=1 cargo test -p alluvia-log --test it golden`.
 
 use crate::common::{Found, dir, file, micros, open};
 use alluvia_storage::{Disk, FaultDisk, RealDisk, Survival};
@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 const FORMAT_01: &[u8] = include_bytes!("../golden/format-01.log");
+const FORMAT_02: &[u8] = include_bytes!("../golden/format-02.log");
 
 fn records() -> Found {
     vec![
@@ -39,31 +40,33 @@ fn bytes_of(disk: &FaultDisk) -> Vec<u8> {
 }
 
 #[test]
-fn format_01_is_written_as_it_was() {
+fn format_02_is_written_as_it_was() {
     let bytes = bytes_of(&write_log());
     if std::env::var_os("ALLUVIA_WRITE_GOLDEN").is_some() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/format-01.log");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/format-02.log");
         let disk = RealDisk::new();
         let golden = if disk.exists(&path) { disk.open(&path) } else { disk.create(&path) }.unwrap();
         golden.set_len(bytes.len() as u64).unwrap();
         return golden.write_all_at(&bytes, 0).unwrap();
     }
-    let differs = bytes.iter().zip(FORMAT_01).position(|(written, golden)| written != golden);
+    let differs = bytes.iter().zip(FORMAT_02).position(|(written, golden)| written != golden);
     assert_eq!(differs, None, "the first byte that differs; a new format needs a new magic and its own golden file");
-    assert_eq!(bytes.len(), FORMAT_01.len());
+    assert_eq!(bytes.len(), FORMAT_02.len());
 }
 
 #[test]
-fn format_01_is_read() {
-    let disk = FaultDisk::new();
-    disk.create_dir_all(dir()).unwrap();
-    disk.create(&file(1)).unwrap().write_all_at(FORMAT_01, 0).unwrap();
-    let disk = disk.after_power_loss(Survival::Everything);
-    let (log, found) = open(&disk, 1 << 20, 0).unwrap();
-    assert_eq!(found, records());
-    assert_eq!(bytes_of(&disk), FORMAT_01, "reading changes nothing");
-    log.append(Version(4), micros(4), b"more").unwrap();
-    log.sync_through(Version(4)).unwrap();
-    drop(log);
-    assert_eq!(open(&disk, 1 << 20, 3).unwrap().1, [(4, micros(4), b"more".to_vec())]);
+fn formats_01_and_02_are_read() {
+    for format in [FORMAT_01, FORMAT_02] {
+        let disk = FaultDisk::new();
+        disk.create_dir_all(dir()).unwrap();
+        disk.create(&file(1)).unwrap().write_all_at(format, 0).unwrap();
+        let disk = disk.after_power_loss(Survival::Everything);
+        let (log, found) = open(&disk, 1 << 20, 0).unwrap();
+        assert_eq!(found, records());
+        assert_eq!(bytes_of(&disk), format, "reading changes nothing");
+        log.append(Version(4), micros(4), b"more").unwrap();
+        log.sync_through(Version(4)).unwrap();
+        drop(log);
+        assert_eq!(open(&disk, 1 << 20, 3).unwrap().1, [(4, micros(4), b"more".to_vec())]);
+    }
 }

@@ -141,10 +141,10 @@ fn what_is_dead_and_what_was_left_out_is_sound() {
     database(&dir);
     let report = checked(&dir);
     assert_eq!((&report.findings, &report.notices), (&Vec::<String>::new(), &Vec::<String>::new()));
-    // Of 100, 28 and 10 rows: 28 and 5 were replaced or deleted, then 10 were replaced.
-    assert_eq!((report.rows, report.dead_rows), (138, 43));
+    // Of 100, 28 and 10 rows: 28 and 5 were replaced or deleted, then 10 were replaced. The first row of a sort stays.
+    assert_eq!((report.rows, report.dead_rows), (139, 44));
     let files = manifest(&dir);
-    assert_eq!(files.tables[&table_of(&files)].dropped, 72, "of four batches 18 rows came and went");
+    assert_eq!(files.tables[&table_of(&files)].dropped, 71, "of four batches 18 rows came and went, but for the first");
     // Written anew as they are, they say the same.
     rewrite(&dir, |_, _| {});
     let report = checked(&dir);
@@ -224,14 +224,14 @@ fn lost_kills_and_rows_that_are_missing_are_found() {
             manifest.tables.get_mut(&table).unwrap().dropped = 0;
         });
     });
-    assert_one(&findings, &["table 'keyed': 72 rows are in no segment, first number 0 of version 3"]);
+    assert_one(&findings, &["table 'keyed': 71 rows are in no segment, first number 1 of version 3"]);
     let findings = found_after(|dir| {
         edit(dir, |manifest| {
             let table = table_of(manifest);
             manifest.tables.get_mut(&table).unwrap().dropped -= 1;
         });
     });
-    assert_one(&findings, &["72 rows are in no segment", "71 were left out because they were dead"]);
+    assert_one(&findings, &["71 rows are in no segment", "70 were left out because they were dead"]);
     let findings = found_after(|dir| edit(dir, |manifest| manifest.next_kills = 0));
     assert!(findings.iter().all(|finding| finding.contains("is the next")) && !findings.is_empty(), "{findings:#?}");
 }
