@@ -293,7 +293,7 @@ mod tests {
             Err(BadFileHeader::Refused(error)) => assert!(error.message().contains("another database"), "{error}"),
             other => panic!("{other:?}"),
         }
-        bytes[7] = b'2';
+        bytes[7] = b'3';
         match FileHeader::decode(&bytes, SALT, Path::new("f")) {
             Err(BadFileHeader::Refused(error)) => assert_eq!(error.kind(), ErrorKind::IncompatibleFormat),
             other => panic!("{other:?}"),
