@@ -24,7 +24,7 @@ const H2: &[u8] = b"h2";
 pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// OutputSize sockets to one server, the first and those after it was lost.
+/// Makes sockets to one server, the first and those after it was lost.
 #[derive(Clone)]
 pub(crate) struct Sockets {
     host: Arc<str>,

@@ -201,7 +201,7 @@ impl Committer {
         Ok(())
     }
 
-    /// OutputSize everything that was sequenced durable and visible.
+    /// Makes everything that was sequenced durable and visible.
     pub fn flush(&self) -> Result<()> {
         let last = {
             let sequencer = self.sequencer.lock();

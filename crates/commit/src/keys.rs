@@ -33,7 +33,7 @@ impl Keys {
         self.known.get(&key).copied().filter(|record| !is_over(record.commit_micros, now_micros))
     }
 
-    /// OutputSize room for one more, or refuses it.
+    /// Makes room for one more, or refuses it.
     pub(crate) fn make_room(&mut self, now_micros: i64) -> Result<()> {
         while let Some((commit_micros, key)) = self.by_age.front().copied()
             && is_over(commit_micros, now_micros)

@@ -165,7 +165,7 @@ impl Committer {
         self.waiting().grown.notify_all();
     }
 
-    /// OutputSize the queue durable and visible as far as it goes now and answers its batches; waits at most `patience` for the
+    /// Makes the queue durable and visible as far as it goes now and answers its batches; waits at most `patience` for the
     /// queue to have something new. Several threads may call this; their fsyncs overlap as the log allows.
     pub fn serve(&self, patience: Duration) {
         let Some(mut gathering) = self.waiting().gather(patience) else { return };

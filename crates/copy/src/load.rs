@@ -261,7 +261,7 @@ fn within(bound: Bound, format: Format, mut emit: impl FnMut(Part) -> Result<()>
     }
 }
 
-/// OutputSize batches of parts, and has them committed.
+/// Makes batches of parts, and has them committed.
 struct Committer {
     destination: Box<dyn Destination>,
     progress: Arc<Progress>,

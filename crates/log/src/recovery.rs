@@ -90,7 +90,7 @@ fn has_stated_records(end: &ScanEnd) -> bool {
     end.stated_len > FILE_HEADER_BYTES as u64
 }
 
-/// OutputSize durable that the newest file holds its good part and nothing else.
+/// Makes durable that the newest file holds its good part and nothing else.
 fn repair(disk: &dyn Disk, dir: &Path, newest: &FoundFile, end: &ScanEnd, file: &dyn DiskFile) -> Result<()> {
     file.set_len(end.good_len).map_err(|e| Error::io(&newest.path, "cutting", &e))?;
     // Without a statement even the header's own sync may have failed.

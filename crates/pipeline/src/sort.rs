@@ -146,7 +146,7 @@ impl Pipeline {
     }
 }
 
-/// OutputSize durable what segments need of their tables' dictionaries.
+/// Makes durable what segments need of their tables' dictionaries.
 fn persist(spaces: BTreeMap<TableId, Arc<Space>>) -> Result<Vec<Durable>> {
     let durable = |(table, space): (TableId, Arc<Space>)| -> Result<Durable> {
         let mark = space.dictionaries.persist()?;

@@ -183,7 +183,7 @@ async fn password(io: &mut Io) -> Result<bytes::Bytes> {
     }
 }
 
-/// OutputSize the session and tells the client of it.
+/// Makes the session and tells the client of it.
 async fn open(io: Io, parameters: Vec<(String, String)>, peer: SocketAddr, shared: &Arc<Shared>) -> Option<Connection> {
     let session = Arc::new((shared.sessions)());
     let user = parameters.iter().find(|(name, _)| name == "user").map(|(_, user)| user.clone());

@@ -23,7 +23,7 @@ pub trait Disk: Send + Sync + Debug {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// OutputSize the names in a directory durable.
+    /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Whether a file or directory of that name exists.
     fn exists(&self, path: &Path) -> bool;
@@ -48,7 +48,7 @@ pub trait DiskFile: Send + Sync + Debug {
     }
     /// Cuts or extends (with zeros) the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// OutputSize the file's data and length durable.
+    /// Makes the file's data and length durable.
     fn sync_data(&self) -> io::Result<()>;
 }
 

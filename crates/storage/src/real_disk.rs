@@ -104,7 +104,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// OutputSize the name of `dir` durable in the directory above it.
+/// Makes the name of `dir` durable in the directory above it.
 fn sync_parent(dir: &Path) -> io::Result<()> {
     let Some(parent) = dir.parent() else { return Ok(()) };
     match RealDisk.sync_dir(parent) {

@@ -42,7 +42,7 @@ fn bytes<const COUNT: usize>(text: &str) -> Option<[u8; COUNT]> {
     Some(bytes)
 }
 
-/// OutputSize ids that no other process makes: counted, and hashed under a key of this process.
+/// Makes ids that no other process makes: counted, and hashed under a key of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     key: RandomState,

@@ -169,7 +169,7 @@ impl Dictionaries {
         Ok(LevelCodes { levels })
     }
 
-    /// OutputSize every code durable that `remap` has returned so far; what is durable already costs nothing. The mark goes
+    /// Makes every code durable that `remap` has returned so far; what is durable already costs nothing. The mark goes
     /// into whatever names those codes. After `Poisoned` it may be called again only on a reopened file, after any other error at once.
     pub fn persist(&self) -> Result<DictionaryMark> {
         self.file.lock().persist(&self.levels)

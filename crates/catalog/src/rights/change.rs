@@ -117,7 +117,7 @@ fn gone() -> Error {
 }
 
 impl Rights {
-    /// OutputSize a change; `has_table` tells the tables that there are. Refuses, perhaps with a part of it applied to `self`, what other
+    /// Makes a change; `has_table` tells the tables that there are. Refuses, perhaps with a part of it applied to `self`, what other
     /// batches have made impossible; what makes no sense by itself is for whoever makes the change.
     pub fn apply(&mut self, change: &RightsChange, has_table: impl Fn(TableId) -> bool) -> Result<()> {
         match change {

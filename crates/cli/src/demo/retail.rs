@@ -23,7 +23,7 @@ const CATEGORIES: [&str; 6] = ["Books", "Clothes", "Food", "Garden", "Music", "T
 /// 2026-01-01 00:00:00 in microseconds.
 const START: i64 = 1_767_225_600_000_000;
 
-/// OutputSize sales.
+/// Makes sales.
 pub struct Retail {
     state: u64,
     sold_at: i64,

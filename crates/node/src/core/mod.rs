@@ -166,7 +166,7 @@ impl Core {
         merged.into_iter().try_fold(false, |any, merged| Ok(any | merged?))
     }
 
-    /// OutputSize relaxed batches durable and visible.
+    /// Makes relaxed batches durable and visible.
     pub fn flush(&self) -> Result<()> {
         let flushed = self.committer.flush();
         self.discard_dropped();

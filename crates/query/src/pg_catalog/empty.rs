@@ -211,7 +211,7 @@ fn has_aggregate(select: &Select) -> bool {
     aggregates.0
 }
 
-/// OutputSize a subquery of one column give one row by its form.
+/// Makes a subquery of one column give one row by its form.
 pub(super) fn one_row(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     if has_aggregate(select) || select.from.is_empty() || query.limit_clause.is_some() {

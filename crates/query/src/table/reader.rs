@@ -35,7 +35,7 @@ pub(crate) struct SegmentPart {
     pub rows: u64,
 }
 
-/// OutputSize readers of segments.
+/// Makes readers of segments.
 #[derive(Debug)]
 pub(crate) struct SegmentReaderFactory {
     used: Arc<UsedCounters>,

@@ -242,7 +242,7 @@ impl Known {
     }
 }
 
-/// OutputSize a call; gives all that it answers.
+/// Makes a call; gives all that it answers.
 async fn call(channel: &Channel, method: &str, messages: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Status> {
     let mut grpc = Grpc::new(channel.clone());
     grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;

@@ -233,7 +233,7 @@ impl Views {
         self.state.read().published
     }
 
-    /// OutputSize durable batches visible, in version order (V1), and takes them; where a segment of theirs cannot be opened they stay, and
+    /// Makes durable batches visible, in version order (V1), and takes them; where a segment of theirs cannot be opened they stay, and
     /// none is visible. While recovering, they count as visible for ever.
     pub fn publish(&self, batches: &mut Vec<Published>, recovering: bool) -> Result<()> {
         if batches.is_empty() {

@@ -60,7 +60,7 @@ impl Inode {
         self.pending.push(Change::SetLen(len));
     }
 
-    /// OutputSize everything pending durable, except what a failed sync has lost.
+    /// Makes everything pending durable, except what a failed sync has lost.
     pub(super) fn sync(&mut self) {
         if self.lost > 0 || self.diverged {
             for change in self.pending.drain(..).skip(self.lost) {

@@ -55,7 +55,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// OutputSize a directory and its parents; false if it was there.
+    /// Makes a directory and its parents; false if it was there.
     pub(super) fn make_dir(&mut self, path: &Path) -> bool {
         let mut made = false;
         for dir in path.ancestors() {
@@ -105,7 +105,7 @@ impl Names {
         Some((dir, name))
     }
 
-    /// OutputSize the changes of a directory's names durable, and what they rest on. `None` if it does not exist.
+    /// Makes the changes of a directory's names durable, and what they rest on. `None` if it does not exist.
     pub(super) fn sync_dir(&mut self, dir: &Path) -> Option<()> {
         let dir = *self.dirs.get(dir)?;
         if self.pending.iter().all(|change| change.names().all(|name| name.0 == dir)) {

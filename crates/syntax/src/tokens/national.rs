@@ -4,7 +4,7 @@
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// OutputSize plain texts of them.
+/// Makes plain texts of them.
 pub fn as_texts(tokens: &mut [TokenWithSpan]) {
     for token in tokens {
         if let Token::NationalStringLiteral(text) = &mut token.token {

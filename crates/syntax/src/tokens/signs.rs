@@ -16,7 +16,7 @@ pub fn behind(token: &Token) -> usize {
     signs.min(operator.len().saturating_sub(1))
 }
 
-/// OutputSize tokens of their own of the signs that are behind others.
+/// Makes tokens of their own of the signs that are behind others.
 pub fn split(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut all = Vec::with_capacity(tokens.len() + tokens.iter().map(|token| behind(&token.token)).sum::<usize>());
     for token in tokens {

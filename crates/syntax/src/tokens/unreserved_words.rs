@@ -8,7 +8,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 const WORDS: [Keyword; 3] = [Keyword::AT, Keyword::BEFORE, Keyword::CHANGES];
 
-/// OutputSize names of the words that begin no clause.
+/// Makes names of the words that begin no clause.
 pub fn release(tokens: &mut [TokenWithSpan]) {
     let mut clause_follows = false;
     for token in tokens.iter_mut().rev() {

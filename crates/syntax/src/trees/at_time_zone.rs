@@ -16,7 +16,7 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
     tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::ZONE))
 }
 
-/// OutputSize calls of a query's `AT TIME ZONE`.
+/// Makes calls of a query's `AT TIME ZONE`.
 pub fn write_out(query: &mut Query) -> Result<()> {
     let finds = |expr: &Expr| matches!(expr, Expr::AtTimeZone { .. });
     rewrite(query, finds, &mut |expr| {

@@ -43,7 +43,7 @@ pub fn write_out(query: &mut Query) -> Result<()> {
     rewrite(query, is_list, &mut expand)
 }
 
-/// OutputSize calls of lists that are computed: DataFusion (55.2) plans `ARRAY[a, b]` without what is around a subquery, and calls as any others.
+/// Makes calls of lists that are computed: DataFusion (55.2) plans `ARRAY[a, b]` without what is around a subquery, and calls as any others.
 /// Comes after all that knows written lists.
 pub(crate) fn call_computed(query: &mut Query) -> Result<()> {
     rewrite(query, is_computed, &mut |expr| {

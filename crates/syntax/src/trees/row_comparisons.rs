@@ -142,7 +142,7 @@ fn uneven(left: usize, right: usize) -> Error {
     Error::new(ErrorKind::Syntax, format!("a row of {left} parts is compared with one of {right}"))
 }
 
-/// OutputSize the columns of a subquery parts of rows.
+/// Makes the columns of a subquery parts of rows.
 fn listed(query: &mut Query, parts: usize) -> Result<()> {
     if let Some(select) = of_its_own_columns(query) {
         let items = std::mem::take(&mut select.projection);

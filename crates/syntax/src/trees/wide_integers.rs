@@ -23,7 +23,7 @@ fn is_wide(text: &str) -> bool {
     text.len() >= LEAST.len() && text.parse::<i64>().is_err() && text.parse::<u64>().is_ok()
 }
 
-/// OutputSize decimals of them.
+/// Makes decimals of them.
 pub fn write_out(query: &mut Query) -> Result<()> {
     let _ = visit_mut(query, &mut Wide::default());
     Ok(())

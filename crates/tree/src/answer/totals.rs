@@ -183,7 +183,7 @@ impl Totals {
         self.rows.len()
     }
 
-    /// OutputSize room for more groups.
+    /// Makes room for more groups.
     pub(crate) fn grow(&mut self, groups: usize) {
         self.rows.resize(groups, 0);
         self.measures.iter_mut().for_each(|measure| measure.resize(groups));

@@ -61,7 +61,7 @@ impl LadderWriter {
         Ok(LadderWriter { context: context.clone(), segment, rungs, bands: None, seed: table.seed })
     }
 
-    /// OutputSize the segment a banded one: the rows of each of its blocks, none of whose keys is below one of the block
+    /// Makes the segment a banded one: the rows of each of its blocks, none of whose keys is below one of the block
     /// before, come in the order that [`crate::by_band`] gives, and all chunks but the last are whole blocks.
     pub fn banded(self) -> LadderWriter {
         let LadderWriter { context, segment, rungs, seed, .. } = self;

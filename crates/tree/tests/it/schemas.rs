@@ -101,7 +101,7 @@ fn domain(random: &mut Random) -> Domain {
     }
 }
 
-/// OutputSize a table's columns and its declaration.
+/// Makes a table's columns and its declaration.
 struct Maker<'a> {
     random: &'a mut Random,
     columns: Vec<Column>,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::{Random, variable};
 
-/// OutputSize queries of one column `id`, in which `<a>` stands for a table under the alias a: sampled, or empty.
+/// Makes queries of one column `id`, in which `<a>` stands for a table under the alias a: sampled, or empty.
 struct Maker {
     random: Random,
     aliases: u64,

@@ -190,7 +190,7 @@ impl Column {
     }
 }
 
-/// OutputSize columns, levels and the declaration.
+/// Makes columns, levels and the declaration.
 struct Maker<'a> {
     random: &'a mut Random,
     columns: Vec<Column>,

@@ -103,7 +103,7 @@ impl Plan {
         Ok(Some(Plan { dictionaries: Arc::clone(dictionaries), spans, tail, segments, cells, bytes }))
     }
 
-    /// OutputSize the cuboid, which was begun at `start`. `None` if rows have values that totals cannot hold.
+    /// Makes the cuboid, which was begun at `start`. `None` if rows have values that totals cannot hold.
     pub(super) fn build(
         self,
         shape: &Shape,

@@ -42,7 +42,7 @@ pub(in crate::sample) enum Shown {
     Limit,
 }
 
-/// OutputSize the input of a level when it is asked for.
+/// Makes the input of a level when it is asked for.
 #[derive(Clone)]
 pub(in crate::sample) struct LevelScan(Arc<dyn Fn(Level) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync>);
 
@@ -65,7 +65,7 @@ impl fmt::Debug for LevelScan {
 #[derive(Debug)]
 pub(in crate::sample) struct ThinExec {
     inputs: Vec<Arc<dyn ExecutionPlan>>,
-    /// OutputSize the inputs, where there are none yet.
+    /// Makes the inputs, where there are none yet.
     scan: Option<LevelScan>,
     reading: Reading,
     properties: Arc<PlanProperties>,

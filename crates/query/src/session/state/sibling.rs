@@ -10,7 +10,7 @@ use crate::session::state::scope::Scope;
 use crate::settings::Settings;
 use alluvia_types::{Error, ErrorKind, Result};
 
-/// OutputSize a new session another one's sibling: with its settings, for whom it is for, and with what it has read and
+/// Makes a new session another one's sibling: with its settings, for whom it is for, and with what it has read and
 /// written. It has no transaction and no cursors. Refused while a producer is set.
 pub(crate) fn inherit(sibling: &Scope, own: &Scope) -> Result<()> {
     *sibling.entry.client.lock() = own.client();
