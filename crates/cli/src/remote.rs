@@ -100,7 +100,7 @@ pub fn told(error: &tokio_postgres::Error) -> Error {
     }
 }
 
-/// OutputSize TLS of a connection.
+/// Makes TLS of a connection.
 struct Rustls {
     connector: TlsConnector,
     name: ServerName<'static>,

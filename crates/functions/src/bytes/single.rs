@@ -26,9 +26,9 @@ pub(crate) enum Does {
     SetBit,
     /// Counts the bits that are set.
     BitCount,
-    /// OutputSize a text of bytes.
+    /// Makes a text of bytes.
     ConvertFrom,
-    /// OutputSize bytes of a text.
+    /// Makes bytes of a text.
     ConvertTo,
 }
 

@@ -37,7 +37,7 @@ pub trait Stateful: Sized {
     /// Writes the state.
     fn write(&self, state: &mut StateWriter) -> Result<()>;
 
-    /// OutputSize the function of its state.
+    /// Makes the function of its state.
     fn read(state: &mut StateReader<'_>) -> Result<Self>;
 }
 

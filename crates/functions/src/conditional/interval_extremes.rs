@@ -54,7 +54,7 @@ pub fn chosen(function: &mut ScalarFunction, schema: &DFSchema) -> Option<Expr> 
     }
 }
 
-/// OutputSize intervals of all that CASE chooses from, if it chooses from intervals, and says whether it did.
+/// Makes intervals of all that CASE chooses from, if it chooses from intervals, and says whether it did.
 pub fn chosen_from(results: Vec<&mut Expr>, schema: &DFSchema) -> bool {
     let is_difference = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Duration(_)));
     if !results.iter().any(|expr| is_difference(expr)) || !among_intervals(results.iter().map(|expr| &**expr), schema) {

@@ -62,7 +62,7 @@ impl ScalarUDFImpl for ToTimestamp {
     }
 }
 
-/// OutputSize dates or moments of arguments.
+/// Makes dates or moments of arguments.
 type Work = fn(&[ArrayRef], &DataType) -> Planned<ArrayRef>;
 
 fn is_fractional(data_type: &DataType) -> bool {

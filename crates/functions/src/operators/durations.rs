@@ -80,7 +80,7 @@ pub fn is_duration(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Interval(_) | DataType::Duration(_)))
 }
 
-/// OutputSize a cast to INTERVAL of a text literal; leaves NULL and every other expression alone.
+/// Makes a cast to INTERVAL of a text literal; leaves NULL and every other expression alone.
 pub fn read_duration(literal: &mut Expr) {
     if let Some(Some(text)) = text_literal(literal) {
         let text = in_units(text).unwrap_or_else(|| text.to_owned());
@@ -101,7 +101,7 @@ pub fn is_text(expr: &Expr) -> bool {
     text_literal(expr).is_some()
 }
 
-/// OutputSize an interval of a span, a text or NULL.
+/// Makes an interval of a span, a text or NULL.
 pub(crate) fn as_interval(expr: &mut Expr, schema: &DFSchema) {
     read_duration(expr);
     let of = expr.get_type(schema);

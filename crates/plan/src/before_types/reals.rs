@@ -9,7 +9,7 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Expr, ExprSchemable, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-/// OutputSize doubles of them.
+/// Makes doubles of them.
 #[derive(Debug)]
 pub struct RealsAsDoubles;
 

@@ -59,7 +59,7 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
     has(Keyword::VALUES) && has(Keyword::SELECT)
 }
 
-/// OutputSize SELECTs of them. The query may be the one of an INSERT.
+/// Makes SELECTs of them. The query may be the one of an INSERT.
 pub fn write_out(query: &mut Query, is_inserted: bool) -> Result<()> {
     let is_spared = is_inserted && values_of(query).is_some();
     match visit_mut(query, &mut Rows { depth: 0, is_spared }) {

@@ -38,7 +38,7 @@ fn choices(expr: &mut Expr) -> Option<Vec<&mut Expr>> {
     }
 }
 
-/// OutputSize floats of decimals that are beside one, and says whether there are such.
+/// Makes floats of decimals that are beside one, and says whether there are such.
 fn made_floats(choices: Vec<&mut Expr>, rounding: &Rounding<'_>) -> bool {
     let types: Vec<Option<DataType>> = choices.iter().map(|of| of.get_type(rounding.schema).ok()).collect();
     let is_decimal = |of: &Option<DataType>| of.as_ref().is_some_and(DataType::is_decimal);
