@@ -8,7 +8,7 @@
 
 use crate::index::{identities_of, key_columns, load_index, locate};
 use alluvia_catalog::{Catalog, Change};
-use alluvia_keys::{KeyIndex, Place};
+use alluvia_keys::{KeyIndex, RowPlace};
 use alluvia_snapshot::{KeyGuard, NewBatch, RowChange, Views, WholeTable};
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_space::{ORDINAL_COLUMN, TableDef};
@@ -50,7 +50,7 @@ struct Part {
 #[derive(Debug)]
 enum PartRows {
     /// Rows with these codes; where each goes, and `None` where only a key is given. `keys` are for messages.
-    ByKey { codes: Vec<KeyCode>, places: Vec<Option<Place>>, keys: Vec<RecordBatch> },
+    ByKey { codes: Vec<KeyCode>, places: Vec<Option<RowPlace>>, keys: Vec<RecordBatch> },
     /// Rows with these identities.
     ByIdentity(Vec<(Version, u64)>),
 }
@@ -66,9 +66,9 @@ pub(crate) struct Effects {
 #[derive(Debug, Default)]
 struct TableEffects {
     table: TableId,
-    kills: Vec<Place>,
+    kills: Vec<RowPlace>,
     /// Where keys are from then on; `None` for those that are gone.
-    index: HashMap<KeyCode, Option<Place>>,
+    index: HashMap<KeyCode, Option<RowPlace>>,
 }
 
 /// Whether a batch concerns rows that are there.
@@ -99,7 +99,7 @@ impl Changes {
                 (change, Some(coder)) => {
                     let codes = rows.batches.iter().map(|rows| coder.codes(rows)).collect::<Result<Vec<_>>>()?.concat();
                     let first = changes.ordinals(rows.table);
-                    let own = |at: usize| Place::Tail { version: OWN, ordinal: first + at as u64 };
+                    let own = |at: usize| RowPlace::Tail { version: OWN, ordinal: first + at as u64 };
                     let place = |at| (change != RowChange::Delete).then(|| own(at));
                     let places = (0..codes.len()).map(place).collect();
                     PartRows::ByKey { codes, places, keys: rows.batches.clone() }
@@ -193,9 +193,9 @@ impl Changes {
 
 impl Effects {
     /// Brings indexes up to date, and tells what is killed. Nothing of this can fail.
-    pub(crate) fn apply(self, version: Version, keys: &mut [KeyGuard<'_>]) -> Vec<(TableId, Vec<Place>)> {
-        let own = |place: Place| match place {
-            Place::Tail { version: OWN, ordinal } => Place::Tail { version, ordinal },
+    pub(crate) fn apply(self, version: Version, keys: &mut [KeyGuard<'_>]) -> Vec<(TableId, Vec<RowPlace>)> {
+        let own = |place: RowPlace| match place {
+            RowPlace::Tail { version: OWN, ordinal } => RowPlace::Tail { version, ordinal },
             place => place,
         };
         let mut kills = Vec::with_capacity(self.tables.len());
@@ -218,7 +218,7 @@ impl Effects {
 /// What rows do by their keys. Tells how many change nothing; the first one whose key is there, where that must not be.
 fn by_key(
     change: RowChange,
-    rows: impl Iterator<Item = (KeyCode, Option<Place>)>,
+    rows: impl Iterator<Item = (KeyCode, Option<RowPlace>)>,
     index: &KeyIndex,
     effects: &mut TableEffects,
 ) -> Result<u64, usize> {
@@ -257,7 +257,7 @@ fn by_identity(
     effects: &mut TableEffects,
 ) -> Result<u64> {
     let mut passed_over = 0;
-    let mut killed: HashSet<Place> = effects.kills.iter().copied().collect();
+    let mut killed: HashSet<RowPlace> = effects.kills.iter().copied().collect();
     for place in locate(whole, identities)? {
         match place.filter(|&place| whole.kills.killed_at(place).is_none() && killed.insert(place)) {
             Some(place) => effects.kills.push(place),
@@ -285,7 +285,7 @@ fn staged(segment: &Arc<Segment>, coder: &KeyCoder) -> Result<PartRows> {
     }
     let mut order: Vec<u32> = (0..codes.len() as u32).collect();
     order.sort_unstable_by_key(|&row| ordinals[row as usize]);
-    let places = order.iter().map(|&row| Some(Place::Segment { segment: id, row })).collect();
+    let places = order.iter().map(|&row| Some(RowPlace::Segment { segment: id, row })).collect();
     let codes = order.iter().map(|&row| codes[row as usize]).collect();
     let keys = in_order(&keys, &order)?;
     Ok(PartRows::ByKey { codes, places, keys })

@@ -3,7 +3,7 @@
 //! Both read columns of whole segments. That is slow, and done where nothing else knows: when a table is first changed by
 //! key after the database was opened, and when rows of a table are named by version and ordinal.
 
-use alluvia_keys::{KeyIndex, Place};
+use alluvia_keys::{KeyIndex, RowPlace};
 use alluvia_snapshot::WholeTable;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The index of a table's live rows.
 pub(crate) fn load_index(coder: &KeyCoder, whole: &WholeTable) -> Result<KeyIndex> {
     let mut index = KeyIndex::default();
-    let mut add = |code: KeyCode, place: Place| match index.insert(code, place) {
+    let mut add = |code: KeyCode, place: RowPlace| match index.insert(code, place) {
         None => Ok(()),
         Some(other) => {
             Err(Error::new(ErrorKind::Corrupt, format!("two rows of a table have one key: {place:?} and {other:?}"))
@@ -31,7 +31,7 @@ pub(crate) fn load_index(coder: &KeyCoder, whole: &WholeTable) -> Result<KeyInde
         for keys in key_columns(segment, coder)? {
             for code in coder.codes(&keys?)? {
                 if dead.is_none_or(|dead| dead.killed_at(row).is_none()) {
-                    add(code, Place::Segment { segment: id, row: row as u32 })?;
+                    add(code, RowPlace::Segment { segment: id, row: row as u32 })?;
                 }
                 row += 1;
             }
@@ -41,7 +41,7 @@ pub(crate) fn load_index(coder: &KeyCoder, whole: &WholeTable) -> Result<KeyInde
         let identities = identities_of(rows)?;
         for (code, (version, ordinal)) in coder.codes(rows)?.into_iter().zip(identities) {
             if !whole.kills.tail().contains_key(&(version, ordinal)) {
-                add(code, Place::Tail { version, ordinal })?;
+                add(code, RowPlace::Tail { version, ordinal })?;
             }
         }
     }
@@ -70,8 +70,8 @@ pub(crate) fn identities_of(rows: &RecordBatch) -> Result<Vec<(Version, u64)>> {
 }
 
 /// The places of rows; `None` for those that are not there any more.
-pub(crate) fn locate(whole: &WholeTable, identities: &[(Version, u64)]) -> Result<Vec<Option<Place>>> {
-    let mut places: Vec<Option<Place>> = vec![None; identities.len()];
+pub(crate) fn locate(whole: &WholeTable, identities: &[(Version, u64)]) -> Result<Vec<Option<RowPlace>>> {
+    let mut places: Vec<Option<RowPlace>> = vec![None; identities.len()];
     let mut wanted: HashMap<(Version, u64), Vec<usize>> = HashMap::with_capacity(identities.len());
     for (at, identity) in identities.iter().enumerate() {
         wanted.entry(*identity).or_default().push(at);
@@ -80,14 +80,14 @@ pub(crate) fn locate(whole: &WholeTable, identities: &[(Version, u64)]) -> Resul
         (Some(least), Some(most)) => (least.0, most.0),
         _ => return Ok(places),
     };
-    let mut found = |identity: (Version, u64), place: Place| {
+    let mut found = |identity: (Version, u64), place: RowPlace| {
         for &at in wanted.get(&identity).into_iter().flatten() {
             places[at] = Some(place);
         }
     };
     for rows in &whole.tail {
         for (version, ordinal) in identities_of(rows)? {
-            found((version, ordinal), Place::Tail { version, ordinal });
+            found((version, ordinal), RowPlace::Tail { version, ordinal });
         }
     }
     let columns = [(VERSION_COLUMN, DataType::UInt64), (ORDINAL_COLUMN, DataType::UInt64)];
@@ -99,7 +99,7 @@ pub(crate) fn locate(whole: &WholeTable, identities: &[(Version, u64)]) -> Resul
         let mut row = 0;
         for rows in segment.column_batches(&columns)? {
             for identity in identities_of(&rows?)? {
-                found(identity, Place::Segment { segment: meta.id, row });
+                found(identity, RowPlace::Segment { segment: meta.id, row });
                 row += 1;
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p alluvia-keys --example key_index`
 
-use alluvia_keys::{KeyIndex, Place};
+use alluvia_keys::{KeyIndex, RowPlace};
 use alluvia_space::KeyCode;
 use alluvia_types::{Clock, SegmentId, SystemClock};
 use std::hint::black_box;
@@ -20,7 +20,7 @@ fn code(number: u64) -> KeyCode {
 fn main() {
     let clock = SystemClock::default();
     let mut index = KeyIndex::default();
-    let place = |row: u64| Place::Segment { segment: SegmentId(1), row: row as u32 };
+    let place = |row: u64| RowPlace::Segment { segment: SegmentId(1), row: row as u32 };
     let mut start = clock.monotonic();
     let mut printed = 0;
     for number in 0..KEYS {

@@ -13,7 +13,7 @@
 //!
 //! Codes of short keys are the keys themselves, and clients choose them: so the table hashes them with a seed of its own.
 
-use crate::place::{Packed, Place};
+use crate::place::{Packed, RowPlace};
 use alluvia_space::KeyCode;
 use hashbrown::HashMap;
 
@@ -36,22 +36,22 @@ pub struct KeyIndex {
 
 impl KeyIndex {
     /// Where the row with this key is.
-    pub fn get(&self, code: KeyCode) -> Option<Place> {
+    pub fn get(&self, code: KeyCode) -> Option<RowPlace> {
         self.places.get(&code_of(code)).map(|packed| packed.place())
     }
 
     /// Says where the row with this key is; returns where the one before was.
-    pub fn insert(&mut self, code: KeyCode, place: Place) -> Option<Place> {
+    pub fn insert(&mut self, code: KeyCode, place: RowPlace) -> Option<RowPlace> {
         self.places.insert(code_of(code), Packed::new(place)).map(Packed::place)
     }
 
     /// Says that no row has this key; returns where it was.
-    pub fn remove(&mut self, code: KeyCode) -> Option<Place> {
+    pub fn remove(&mut self, code: KeyCode) -> Option<RowPlace> {
         self.places.remove(&code_of(code)).map(Packed::place)
     }
 
     /// Visits every key: `keep` may say that its row is elsewhere, and `false` that it is gone.
-    pub fn retain(&mut self, mut keep: impl FnMut(KeyCode, &mut Place) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(KeyCode, &mut RowPlace) -> bool) {
         self.places.retain(|&code, packed| {
             let mut place = packed.place();
             let kept = keep(key_code(code), &mut place);
@@ -90,18 +90,18 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Insert(KeyCode, Place),
+        Insert(KeyCode, RowPlace),
         Remove(KeyCode),
         /// All rows of a segment move to another one, but for some that go.
         Move(u64, u64, u32),
         Reserve(usize),
     }
 
-    fn any_place() -> impl Strategy<Value = Place> {
+    fn any_place() -> impl Strategy<Value = RowPlace> {
         prop_oneof![
-            (0u64..4, any::<u32>()).prop_map(|(segment, row)| Place::Segment { segment: SegmentId(segment), row }),
+            (0u64..4, any::<u32>()).prop_map(|(segment, row)| RowPlace::Segment { segment: SegmentId(segment), row }),
             (any::<u32>(), 0u64..10)
-                .prop_map(|(version, ordinal)| Place::Tail { version: Version(version.into()), ordinal }),
+                .prop_map(|(version, ordinal)| RowPlace::Tail { version: Version(version.into()), ordinal }),
         ]
     }
 
@@ -125,10 +125,10 @@ mod tests {
                     Step::Insert(code, place) => prop_assert_eq!(index.insert(code, place), model.insert(code, place)),
                     Step::Remove(code) => prop_assert_eq!(index.remove(code), model.remove(&code)),
                     Step::Move(from, to, every) => {
-                        let moved = |_: KeyCode, place: &mut Place| {
-                            let Place::Segment { segment, row } = *place else { return true };
+                        let moved = |_: KeyCode, place: &mut RowPlace| {
+                            let RowPlace::Segment { segment, row } = *place else { return true };
                             if segment == SegmentId(from) {
-                                *place = Place::Segment { segment: SegmentId(to), row: row / 2 };
+                                *place = RowPlace::Segment { segment: SegmentId(to), row: row / 2 };
                             }
                             segment != SegmentId(from) || row % every != 0
                         };
@@ -157,7 +157,7 @@ mod tests {
         let mut index = KeyIndex::default();
         let (mut least, mut most) = (f64::INFINITY, 0f64);
         for key in 1..=300_000u64 {
-            index.insert(key.into(), Place::Tail { version: Version(1), ordinal: key });
+            index.insert(key.into(), RowPlace::Tail { version: Version(1), ordinal: key });
             if key > 100_000 {
                 let bytes = index.bytes() as f64 / key as f64;
                 (least, most) = (least.min(bytes), most.max(bytes));

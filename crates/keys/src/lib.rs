@@ -12,5 +12,5 @@ mod place;
 mod recent;
 
 pub use index::KeyIndex;
-pub use place::Place;
+pub use place::RowPlace;
 pub use recent::Recent;

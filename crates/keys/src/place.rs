@@ -5,7 +5,7 @@ use alluvia_types::{SegmentId, Version};
 
 /// Where a row is now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place {
+pub enum RowPlace {
     /// In a segment.
     Segment {
         /// The segment.
@@ -22,16 +22,16 @@ pub enum Place {
     },
 }
 
-/// A [`Place`] in three words: the low two are a number twice and whether it is a version's, the third is row or ordinal.
+/// A [`RowPlace`] in three words: the low two are a number twice and whether it is a version's, the third is row or ordinal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Packed([u32; 3]);
 
 impl Packed {
     /// Numbers of segments and versions are counted from 1 on, and never reach 2^63.
-    pub(crate) fn new(place: Place) -> Packed {
+    pub(crate) fn new(place: RowPlace) -> Packed {
         let (number, is_tail, within) = match place {
-            Place::Segment { segment, row } => (segment.0, 0, row),
-            Place::Tail { version, ordinal } => {
+            RowPlace::Segment { segment, row } => (segment.0, 0, row),
+            RowPlace::Tail { version, ordinal } => {
                 assert!(ordinal < STAGED_ORDINAL_MIN, "ordinal {ordinal} of version {version} is of a staged row");
                 (version.0, 1, ordinal as u32)
             }
@@ -41,12 +41,12 @@ impl Packed {
         Packed([word as u32, (word >> 32) as u32, within])
     }
 
-    pub(crate) fn place(self) -> Place {
+    pub(crate) fn place(self) -> RowPlace {
         let [low, high, within] = self.0;
         let word = u64::from(low) | u64::from(high) << 32;
         match word & 1 {
-            0 => Place::Segment { segment: SegmentId(word >> 1), row: within },
-            _ => Place::Tail { version: Version(word >> 1), ordinal: within.into() },
+            0 => RowPlace::Segment { segment: SegmentId(word >> 1), row: within },
+            _ => RowPlace::Tail { version: Version(word >> 1), ordinal: within.into() },
         }
     }
 }
@@ -61,8 +61,8 @@ mod tests {
         for number in numbers {
             for within in [0, 1, u32::MAX] {
                 let places = [
-                    Place::Segment { segment: SegmentId(number), row: within },
-                    Place::Tail { version: Version(number), ordinal: within.into() },
+                    RowPlace::Segment { segment: SegmentId(number), row: within },
+                    RowPlace::Tail { version: Version(number), ordinal: within.into() },
                 ];
                 places.iter().for_each(|&place| assert_eq!(Packed::new(place).place(), place));
             }

@@ -19,7 +19,7 @@
 //! - A crash before the manifest is replaced leaves files that nothing names; after it, kills above the manifest's version
 //!   come from the log, which knows no places.
 
-use alluvia_keys::Place;
+use alluvia_keys::RowPlace;
 use alluvia_snapshot::{Moves, TableKills, TailDead};
 use alluvia_space::key_code::KeyCoder;
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
@@ -144,7 +144,7 @@ pub(crate) fn is_gone(dead: Option<&Arc<Dead>>, row: u64, horizon: Version) -> b
 #[derive(Debug)]
 pub(crate) struct Noted {
     pub(crate) segment: SegmentId,
-    pub(crate) from: Vec<Place>,
+    pub(crate) from: Vec<RowPlace>,
     pub(crate) codes: Vec<u128>,
 }
 
@@ -153,7 +153,8 @@ impl Noted {
     pub(crate) fn of_tail(segment: SegmentId, def: &TableDef, chunk: &RowChunk) -> Result<Noted> {
         let (versions, ordinals) = hidden(&chunk.rows)?;
         let identities = versions.values().iter().zip(ordinals.values());
-        let from = identities.map(|(&version, &ordinal)| Place::Tail { version: Version(version), ordinal }).collect();
+        let from =
+            identities.map(|(&version, &ordinal)| RowPlace::Tail { version: Version(version), ordinal }).collect();
         Ok(Noted { segment, from, codes: codes_of(def, chunk)? })
     }
 }

@@ -8,7 +8,7 @@
 //! - Rows that are not of the inputs stay.
 
 use crate::views::TableKills;
-use alluvia_keys::Place;
+use alluvia_keys::RowPlace;
 use alluvia_space::key_code::KeyCode;
 use alluvia_tree::Dead;
 use alluvia_types::{SegmentId, TableId, Version, planted};
@@ -26,7 +26,7 @@ pub enum Moved {
     /// The row was dead, and was left out.
     Gone,
     /// It is there now.
-    To(Place),
+    To(RowPlace),
 }
 
 /// Where the rows of one table go.
@@ -59,19 +59,19 @@ impl Moves {
     }
 
     /// The rows of `output`, in its order, came from these places; `codes` are of their keys, if the table has one.
-    pub fn add_output(&mut self, output: SegmentId, from: &[Place], codes: Vec<KeyCode>) {
+    pub fn add_output(&mut self, output: SegmentId, from: &[RowPlace], codes: Vec<KeyCode>) {
         let number = (self.outputs.len() as u64) << 32;
         self.outputs.push(output);
         for (row, place) in from.iter().enumerate() {
             let row = if planted("kill at the wrong row") { from.len() - 1 - row } else { row };
             let to = number | row as u64;
             match *place {
-                Place::Segment { segment, row } => {
+                RowPlace::Segment { segment, row } => {
                     if let Some(rows) = self.segments.get_mut(&segment) {
                         rows[row as usize] = to;
                     }
                 }
-                Place::Tail { version, ordinal } => {
+                RowPlace::Tail { version, ordinal } => {
                     let rows = self.tail.entry(version).or_default();
                     let ordinal = ordinal as usize;
                     if rows.len() <= ordinal {
@@ -105,22 +105,22 @@ impl Moves {
     }
 
     /// What becomes of a place.
-    pub fn of(&self, place: Place) -> Moved {
+    pub fn of(&self, place: RowPlace) -> Moved {
         let packed = match place {
-            Place::Segment { segment, row } => match self.segments.get(&segment) {
+            RowPlace::Segment { segment, row } => match self.segments.get(&segment) {
                 Some(rows) => rows.get(row as usize).copied(),
                 None => return Moved::Stays,
             },
-            Place::Tail { version, ordinal } if version <= self.tail_through => {
+            RowPlace::Tail { version, ordinal } if version <= self.tail_through => {
                 self.tail.get(&version).and_then(|rows| rows.get(ordinal as usize)).copied()
             }
-            Place::Tail { .. } => return Moved::Stays,
+            RowPlace::Tail { .. } => return Moved::Stays,
         };
         match packed.unwrap_or(GONE) {
             GONE => Moved::Gone,
             to => {
                 let output = if planted("kill at the wrong segment") { 0 } else { (to >> 32) as usize };
-                Moved::To(Place::Segment { segment: self.outputs[output], row: to as u32 })
+                Moved::To(RowPlace::Segment { segment: self.outputs[output], row: to as u32 })
             }
         }
     }
@@ -129,11 +129,11 @@ impl Moves {
     pub fn kills_after(&self, kills: &TableKills) -> BTreeMap<SegmentId, Arc<Dead>> {
         let mut after: BTreeMap<SegmentId, Arc<Dead>> = BTreeMap::new();
         let mut moved: BTreeMap<SegmentId, Vec<(u64, Version)>> = BTreeMap::new();
-        let mut follow = |place: Place, killed: Version| {
+        let mut follow = |place: RowPlace, killed: Version| {
             if planted("kill lost at install") && killed > self.tail_through {
                 return;
             }
-            if let Moved::To(Place::Segment { segment, row }) = self.of(place) {
+            if let Moved::To(RowPlace::Segment { segment, row }) = self.of(place) {
                 moved.entry(segment).or_default().push((row.into(), killed));
             }
         };
@@ -143,11 +143,11 @@ impl Moves {
                 continue;
             }
             for (row, killed) in dead.kills() {
-                follow(Place::Segment { segment, row: row as u32 }, killed);
+                follow(RowPlace::Segment { segment, row: row as u32 }, killed);
             }
         }
         for (&(version, ordinal), &killed) in kills.tail().iter() {
-            follow(Place::Tail { version, ordinal }, killed);
+            follow(RowPlace::Tail { version, ordinal }, killed);
         }
         for (segment, mut rows) in moved {
             // In the order of versions, as they came.

@@ -8,7 +8,7 @@ use super::plan::Run;
 use crate::chunk::internal;
 use crate::handover::{codes_of, is_gone};
 use crate::options::PipelineOptions;
-use alluvia_keys::Place;
+use alluvia_keys::RowPlace;
 use alluvia_snapshot::{Space, TableKills};
 use alluvia_space::key_code::KeyCode;
 use alluvia_space::weight::weight;
@@ -39,7 +39,7 @@ pub(super) struct Merged {
     /// `None` if all rows were dead.
     pub(super) segment: Option<Arc<Segment>>,
     /// Where its rows were, in its order; empty where that is not noted.
-    pub(super) from: Vec<Place>,
+    pub(super) from: Vec<RowPlace>,
     /// The codes of their keys, of a table with a key.
     pub(super) codes: Vec<KeyCode>,
     /// Rows that were left out.
@@ -160,13 +160,13 @@ pub(super) fn merge_runs(
 struct Notes<'a> {
     def: &'a TableDef,
     is_noted: bool,
-    from: Vec<Place>,
+    from: Vec<RowPlace>,
     codes: Vec<KeyCode>,
     written: usize,
 }
 
 impl Notes<'_> {
-    fn write(&mut self, writer: &mut LadderWriter, (chunk, from): (RowChunk, Vec<Place>)) -> Result<()> {
+    fn write(&mut self, writer: &mut LadderWriter, (chunk, from): (RowChunk, Vec<RowPlace>)) -> Result<()> {
         self.written += chunk.len();
         if self.is_noted {
             self.from.extend(from);
@@ -183,12 +183,12 @@ impl Gather {
     }
 
     /// The gathered rows as one chunk, and where they were.
-    fn take(&mut self) -> Result<(RowChunk, Vec<Place>)> {
+    fn take(&mut self) -> Result<(RowChunk, Vec<RowPlace>)> {
         let mut rows = std::mem::take(&mut self.rows);
         if let Some(seed) = self.seed {
             self.bring_into_bands(&mut rows, seed)?;
         }
-        let from = |&(chunk, place): &(usize, usize)| Place::Segment {
+        let from = |&(chunk, place): &(usize, usize)| RowPlace::Segment {
             segment: self.segments[chunk],
             row: (self.chunks[chunk].first_row() + place as u64) as u32,
         };

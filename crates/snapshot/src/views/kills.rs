@@ -7,7 +7,7 @@
 //! - Kills of rows in the tail are known by the rows' identities, kills of rows in segments by their places. A sort takes
 //!   the ones to the others in the step in which it takes the rows ([`super::Views::install`]).
 
-use alluvia_keys::Place;
+use alluvia_keys::RowPlace;
 use alluvia_tree::{Dead, DeadRows, Segment};
 use alluvia_types::{SegmentId, Version, planted};
 use std::collections::{BTreeMap, VecDeque};
@@ -54,10 +54,10 @@ impl TableKills {
     }
 
     /// When a row was killed.
-    pub fn killed_at(&self, place: Place) -> Option<Version> {
+    pub fn killed_at(&self, place: RowPlace) -> Option<Version> {
         match place {
-            Place::Segment { segment, row } => self.segments.get(&segment)?.killed_at(row.into()),
-            Place::Tail { version, ordinal } => self.tail.get(&(version, ordinal)).copied(),
+            RowPlace::Segment { segment, row } => self.segments.get(&segment)?.killed_at(row.into()),
+            RowPlace::Tail { version, ordinal } => self.tail.get(&(version, ordinal)).copied(),
         }
     }
 
@@ -84,14 +84,14 @@ impl TableKills {
     }
 
     /// Kills rows at a version that is above all before. Tells how many were alive.
-    pub(crate) fn kill(&mut self, rows: impl IntoIterator<Item = Place>, version: Version) -> u64 {
+    pub(crate) fn kill(&mut self, rows: impl IntoIterator<Item = RowPlace>, version: Version) -> u64 {
         let mut killed = 0;
         for place in rows {
             let is_new = match place {
-                Place::Segment { segment, row } => {
+                RowPlace::Segment { segment, row } => {
                     Arc::make_mut(self.segments.entry(segment).or_default()).kill(row.into(), version)
                 }
-                Place::Tail { version: came, ordinal } => {
+                RowPlace::Tail { version: came, ordinal } => {
                     // As in a segment, the first kill stays.
                     let tail = Arc::make_mut(&mut self.tail);
                     let is_new = !tail.contains_key(&(came, ordinal));

@@ -9,7 +9,7 @@ use super::{State, TableKills, Views};
 use crate::key_tables::KeyGuard;
 use crate::manifest::Base;
 use crate::moves::{Moved, Moves};
-use alluvia_keys::Place;
+use alluvia_keys::RowPlace;
 use alluvia_tree::{Dead, Segment};
 use alluvia_types::{SegmentId, Stage, TableId, Version, planted};
 use arrow::record_batch::RecordBatch;
@@ -52,7 +52,7 @@ impl Views {
     }
 
     /// Kills rows at a version that a batch has just got. Called under the locks of the tables and of the sequencer.
-    pub fn kill(&self, version: Version, kills: Vec<(TableId, Vec<Place>)>) {
+    pub fn kill(&self, version: Version, kills: Vec<(TableId, Vec<RowPlace>)>) {
         if kills.iter().all(|(_, places)| places.is_empty()) {
             return;
         }
