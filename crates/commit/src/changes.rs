@@ -169,8 +169,7 @@ impl Changes {
                         }
                         let Some(known) = keys.of(generation) else { continue };
                         if let Some(at) = part.computed_at.filter(|_| !planted("conflict not seen"))
-                            && let Some(row) =
-                                codes.iter().position(|&code| known.recent.written_after(code, at) != Some(false))
+                            && let Some(row) = codes.iter().position(|&code| known.recent.is_written_after(code, at))
                         {
                             return Err(written_since(changes, &shown_key(coder, shown, row)));
                         }

@@ -17,6 +17,11 @@ use std::sync::Arc;
 /// The index of a table's live rows.
 pub(crate) fn load_index(coder: &KeyCoder, whole: &WholeTable) -> Result<KeyIndex> {
     let mut index = KeyIndex::default();
+    let rows = |segment: &Arc<Segment>| {
+        let meta = segment.meta();
+        meta.rows - whole.kills.of(meta.id).map_or(0, |dead| dead.rows())
+    };
+    index.reserve(whole.segments.iter().map(rows).sum::<u64>() as usize);
     let mut add = |code: KeyCode, place: RowPlace| match index.insert(code, place) {
         None => Ok(()),
         Some(other) => {

@@ -1,5 +1,6 @@
-//! The format, byte for byte: `golden/format-02.log` is what this version writes, and it and `format-01.log` are what every
-//! version reads for ever. They never change; a new format gets a file of its own, written once with `ALLUVIA_WRITE_GOLDEN=1 cargo test -p alluvia-log --test it golden`.
+//! The format, byte for byte: `golden/format-02.log` is what this version writes, and it and `format-01.log` are what
+//! every version reads for ever. They never change; a new format gets a file of its own, written once with
+//! `ALLUVIA_WRITE_GOLDEN=1 cargo test -p alluvia-log --test it golden`.
 
 use crate::common::{Found, dir, file, micros, open};
 use alluvia_storage::{Disk, FaultDisk, RealDisk, Survival};
