@@ -4,8 +4,10 @@
 //! - What this port tells is visible, and so durable: nothing above the newest visible version is ever shown.
 //! - No call waits for a sort or a merge; [`Read::wait_visible`] alone waits for an fsync.
 
-use crate::snapshot::{Newer, Snapshot};
+use crate::lookup::SnapshotRow;
+use crate::snapshot::{Newer, Snapshot, TableRead};
 use alluvia_catalog::Catalog;
+use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_types::{Clock, Freshness, Result, TableId, Version};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -39,6 +41,17 @@ pub trait Read: Send + Sync + Debug {
     /// What came to a table above version `above`, if all of that is still in the tail: its rows above `from`. For
     /// whoever follows the log; it costs what is new, where a snapshot costs what there is.
     fn newer(&self, table: TableId, above: Version, from: Version) -> Option<Newer>;
+    /// Where the rows with these keys are in a table of a snapshot of this version, `None` where it has none. Codes are the
+    /// coder's of [`TableRead::entry`]'s definition. Right at every version; fast where little was written since.
+    fn find_keys(
+        &self,
+        _version: Version,
+        read: &TableRead,
+        coder: &KeyCoder,
+        codes: &[KeyCode],
+    ) -> Result<Vec<Option<SnapshotRow>>> {
+        read.find_by_scan(coder, codes)
+    }
     /// Returns once `version` is visible.
     fn wait_visible(&self, version: Version) -> Result<()>;
 }

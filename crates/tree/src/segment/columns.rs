@@ -5,7 +5,8 @@ use crate::layout::BLOCK_ROWS;
 use crate::parquet_file::RowReader;
 use alluvia_space::VERSION_COLUMN;
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array};
+use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
@@ -73,6 +74,35 @@ impl Segment {
             sources,
             rows_left: self.meta.rows,
         })
+    }
+}
+
+impl Segment {
+    /// The values of some columns, as [`Segment::column_batches`] has them, of some rows, whose numbers ascend.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged or ends before a row.
+    pub fn rows_at(self: &Arc<Segment>, columns: &[(&str, DataType)], rows: &[u32]) -> Result<RecordBatch> {
+        debug_assert!(rows.is_sorted(), "rows are read in the order of the file");
+        let mut taken = Vec::new();
+        let mut rest = rows;
+        let mut first = 0;
+        for batch in self.column_batches(columns)? {
+            let batch = batch?;
+            let end = first + batch.num_rows() as u32;
+            let (here, later) = rest.split_at(rest.partition_point(|&row| row < end));
+            let within = UInt32Array::from_iter_values(here.iter().map(|&row| row - first));
+            taken.push(take_record_batch(&batch, &within).map_err(|error| Error::internal(error.to_string()))?);
+            (rest, first) = (later, end);
+        }
+        match (rest, taken.first().map(RecordBatch::schema)) {
+            ([], Some(schema)) => concat_batches(&schema, &taken).map_err(|error| Error::internal(error.to_string())),
+            _ => {
+                let message =
+                    format!("segment {} has {} rows, and one behind them is wanted", self.meta.id, self.meta.rows);
+                Err(Error::new(ErrorKind::Corrupt, message))
+            }
+        }
     }
 }
 
