@@ -281,7 +281,8 @@ fn table_factor(name: ObjectName, alias: Option<TableAlias>) -> TableFactor {
     }
 }
 
-fn number(digits: &str) -> Expr {
+/// A number of these digits.
+pub fn number(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.to_owned(), false).into())
 }
 

@@ -6,6 +6,7 @@ use crate::session::run::Run;
 use crate::session::state::failed_transaction;
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::submit::{submit, submit_empty};
+use alluvia_copy::progress::Phase;
 use alluvia_snapshot::{NewBatch, NewRows, RowChange};
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::RecordBatch;
@@ -55,9 +56,12 @@ impl<'a> Written<'a> {
         }
         let committed = submit(run, NewBatch { rows: changes, ..NewBatch::default() }).await?;
         if entry.def.key.is_none() {
-            // Whoever has the turn next must see it, also where durability is relaxed.
+            // Whoever has the turn next must see it, also where durability is relaxed. Who cancels the statement meanwhile
+            // is told that it is done.
             let store = Arc::clone(run.engine().read());
+            run.progress.set_phase(Phase::Committing);
             blocking(move || store.wait_visible(committed.version)).await?;
+            run.progress.set_phase(Phase::Idle);
         }
         Ok(committed.passed_over)
     }
