@@ -53,7 +53,7 @@ pub(super) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
             written.and(change, computed_at, telling).and(RowChange::Insert, None, rows)
         }
     };
-    written.commit(run).await?;
+    written.commit(run, reading).await?;
     run.progress.add_rows(count as u64);
     Ok(returned.outcome(format!("UPDATE {count}")).with_used(read.used))
 }
@@ -82,7 +82,7 @@ pub(super) async fn delete(run: &Run, delete: &Delete) -> Result<Outcome> {
     let (_, telling) = telling_rows(&reading, gone, &read, 0)?;
     let count: usize = telling.iter().map(RecordBatch::num_rows).sum();
     let written = Written::nothing(&reading).and(change, Some(reading.snapshot.version), telling);
-    let passed_over = written.commit(run).await?;
+    let passed_over = written.commit(run, reading).await?;
     let count = (count as u64).saturating_sub(passed_over);
     run.progress.add_rows(count);
     let tag = if delete.is_truncate { "TRUNCATE TABLE".to_owned() } else { format!("DELETE {count}") };
