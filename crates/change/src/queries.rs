@@ -9,7 +9,7 @@ use crate::{GIVEN, ROWS, TARGET, has_digits, identity_names};
 use alluvia_space::TableDef;
 use alluvia_syntax::keep_columns;
 use alluvia_syntax::names::name_of;
-use alluvia_syntax::statements::changes::{Delete, EXCLUDED, Update};
+use alluvia_syntax::statements::changes::{Delete, EXCLUDED, Update, number};
 use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
@@ -87,7 +87,7 @@ pub fn insert_or_update(def: &TableDef, alias: &Ident, values: &[Option<Expr>], 
     let is_there = || Expr::IsNotNull(Box::new(of(alias, &def.columns[*first].name)));
     let computed = values.iter().zip(&def.columns).map(|(value, column)| match value {
         // It may be an error where there is no row.
-        Some(value) => when(is_there(), value.clone()),
+        Some(value) => when(is_there(), value.clone(), None),
         None => of(alias, &column.name),
     });
     let came = def.columns.iter().map(|column| of(&excluded, &column.name));
@@ -110,8 +110,10 @@ pub fn insert_or_update(def: &TableDef, alias: &Ident, values: &[Option<Expr>], 
     let join = Join { relation: target, global: false, join_operator };
     select.from.iter_mut().for_each(|table| table.joins = vec![join.clone()]);
     select.selection = select.selection.take().map(|condition| {
-        let is_new = Expr::IsNull(Box::new(of(alias, &def.columns[*first].name)));
-        binary(is_new, BinaryOperator::Or, Expr::Nested(Box::new(condition)))
+        // It may be an error where there is no row, and OR computes both of its sides: so does a CASE of truths, of which
+        // planning makes AND and OR.
+        let holds = when(condition, number("1"), Some(number("0")));
+        binary(when(is_there(), holds, Some(number("1"))), BinaryOperator::Eq, number("1"))
     });
     Ok(query)
 }
@@ -201,13 +203,13 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
-fn when(condition: Expr, result: Expr) -> Expr {
+fn when(condition: Expr, result: Expr, otherwise: Option<Expr>) -> Expr {
     Expr::Case {
         case_token: AttachedToken::empty(),
         end_token: AttachedToken::empty(),
         operand: None,
         conditions: vec![CaseWhen { condition, result }],
-        else_result: None,
+        else_result: otherwise.map(Box::new),
     }
 }
 
@@ -290,7 +292,8 @@ mod tests {
             "SELECT t.\"id\" IS NOT NULL AS \"column1\", excluded.\"id\" AS \"column2\", excluded.\"a\" AS \"column3\", \
              excluded.\"B\" AS \"column4\", t.\"id\" AS \"column5\", CASE WHEN t.\"id\" IS NOT NULL THEN t.a + 1 END AS \
              \"column6\", t.\"B\" AS \"column7\" FROM given.rows AS excluded LEFT OUTER JOIN given.target AS t ON \
-             t.\"id\" = excluded.\"id\" WHERE t.\"id\" IS NULL OR (t.a < 5 OR excluded.a > 2)"
+             t.\"id\" = excluded.\"id\" WHERE CASE WHEN t.\"id\" IS NOT NULL THEN CASE WHEN t.a < 5 OR excluded.a > 2 \
+             THEN 1 ELSE 0 END ELSE 1 END = 1"
         );
     }
 }

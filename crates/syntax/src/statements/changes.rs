@@ -8,16 +8,18 @@
 //!   second is the table.
 //! - Values that are set are the query's columns, in the order of the columns that they are for.
 
-use crate::names::{name_of, parts_of, user_table};
+use crate::names::{PUBLIC, name_of, parts_of, user_table};
 use crate::trees::prepare;
 use crate::trees::rewriting::call_of;
 use crate::trees::value_rows::query_of_row;
+use crate::trees::visit::visit_mut;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{
     self, Assignment, AssignmentTarget, Expr, FromTable, Ident, ObjectName, OnConflictAction, OnInsert, Query,
-    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, UpdateTableFromKind, Value, With,
+    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, UpdateTableFromKind, Value, VisitorMut, With,
 };
+use std::ops::ControlFlow;
 
 /// What rows that come are called where keys that are there are dealt with.
 pub const EXCLUDED: &str = "excluded";
@@ -106,7 +108,7 @@ pub(crate) fn update_of(update: ast::Update, with: Option<With>) -> Result<Updat
     };
     let (columns, values) = assigned(update.assignments)?;
     let from = std::iter::once(target.under(target.alias.clone())).chain(others).collect();
-    let query = query(with, values, from, update.selection)?;
+    let query = target.query(with, values, from, update.selection)?;
     let returning = update.returning.map(|items| target.returning(items)).transpose()?;
     Ok(Update { table: target.table, alias: target.alias, columns, query, returning })
 }
@@ -133,7 +135,7 @@ pub(crate) fn delete_of(delete: ast::Delete, with: Option<With>) -> Result<Delet
     let target = Target::of(relation, "DELETE")?;
     let own = std::iter::once(target.under(target.alias.clone()));
     let from = own.chain(delete.using.into_iter().flatten()).collect();
-    let query = query(with, vec![number("1")], from, delete.selection)?;
+    let query = target.query(with, vec![number("1")], from, delete.selection)?;
     let returning = delete.returning.map(|items| target.returning(items)).transpose()?;
     Ok(Delete { table: target.table, alias: target.alias, query, returning, is_truncate: false })
 }
@@ -151,7 +153,7 @@ pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Delete> {
     ])?;
     // Nothing depends on a table and none numbers its rows: CASCADE, RESTRICT and IDENTITY mean nothing.
     let target = Target::named(name)?;
-    let query = query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
+    let query = target.query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
     Ok(Delete { table: target.table, alias: target.alias, query, returning: None, is_truncate: true })
 }
 
@@ -182,7 +184,7 @@ pub(crate) fn conflict_of(on: OnInsert, table: &ObjectName, alias: Option<Ident>
             let alias = alias.unwrap_or_else(|| own.alias.clone());
             let (columns, values) = assigned(update.assignments)?;
             let from = vec![own.under(Ident::new(EXCLUDED)), own.under(alias.clone())];
-            ConflictAction::Update { columns, alias, query: query(None, values, from, update.selection)? }
+            ConflictAction::Update { columns, alias, query: own.query(None, values, from, update.selection)? }
         }
     };
     Ok(Conflict { target, action })
@@ -258,7 +260,50 @@ impl Target {
         let SetExpr::Select(select) = query.body.as_mut() else { return Err(no_select()) };
         select.projection = items;
         select.from = vec![self.under(self.alias.clone())];
+        self.shorten(&mut query);
         prepare(query)
+    }
+
+    /// `WITH ... SELECT values FROM ... WHERE condition`.
+    fn query(
+        &self,
+        with: Option<With>,
+        values: Vec<Expr>,
+        from: Vec<TableWithJoins>,
+        selection: Option<Expr>,
+    ) -> Result<Box<Query>> {
+        let mut query = query_of_row(values)?;
+        query.with = with;
+        let SetExpr::Select(select) = query.body.as_mut() else { return Err(no_select()) };
+        select.from = from;
+        select.selection = selection;
+        self.shorten(&mut query);
+        prepare(query)
+    }
+
+    /// Its columns may be named with its schema, which the alias that it has in a query would hide.
+    fn shorten(&self, query: &mut Query) {
+        if name_of(&self.alias) == self.table {
+            let _ = visit_mut(query, &mut WithoutSchema(&self.table));
+        }
+    }
+}
+
+/// Makes `t.a` of `public.t.a`, for one table.
+struct WithoutSchema<'a>(&'a str);
+
+impl VisitorMut for WithoutSchema<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(parts) = expr
+            && let [schema, table, _] = parts.as_slice()
+            && name_of(schema) == PUBLIC
+            && name_of(table) == self.0
+        {
+            parts.remove(0);
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -281,23 +326,9 @@ fn table_factor(name: ObjectName, alias: Option<TableAlias>) -> TableFactor {
     }
 }
 
-fn number(digits: &str) -> Expr {
+/// A number of these digits.
+pub fn number(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.to_owned(), false).into())
-}
-
-/// `WITH ... SELECT values FROM ... WHERE condition`.
-fn query(
-    with: Option<With>,
-    values: Vec<Expr>,
-    from: Vec<TableWithJoins>,
-    selection: Option<Expr>,
-) -> Result<Box<Query>> {
-    let mut query = query_of_row(values)?;
-    query.with = with;
-    let SetExpr::Select(select) = query.body.as_mut() else { return Err(no_select()) };
-    select.from = from;
-    select.selection = selection;
-    prepare(query)
 }
 
 /// The columns of SET, and a value for each.
@@ -413,6 +444,10 @@ mod tests {
                 "T as \"T\" set a: WITH w AS (SELECT 1 AS x) SELECT (SELECT x FROM w) AS column1 FROM \"T\" AS \"T\"",
             ),
             ("DELETE FROM t", "t as t: SELECT 1 AS column1 FROM t AS t"),
+            (
+                "DELETE FROM public.t WHERE public.t.a = 1 AND public.u.b = 2",
+                "t as t: SELECT 1 AS column1 FROM public.t AS t WHERE t.a = 1 AND public.u.b = 2",
+            ),
             ("DELETE FROM ONLY t", "t as t: SELECT 1 AS column1 FROM t AS t"),
             (
                 "DELETE FROM t a USING u WHERE a.id = u.id AND u.b IN (SELECT 1)",

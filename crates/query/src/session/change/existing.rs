@@ -20,19 +20,14 @@ use alluvia_types::Result;
 use arrow::array::RecordBatch;
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr};
 use std::sync::Arc;
 
 /// UPDATE.
 pub(super) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
-    if let SetExpr::Select(select) = update.query.body.as_ref() {
-        for item in &select.projection {
-            if let SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr) = item {
-                refuse_of_rows(expr, "SET", run.engine().functions())?;
-            }
-        }
-    }
-    let reading = Reading::begin(run, &update.table, &[Privilege::Update], &[&update.query]).await?;
+    refuse_columns_of_rows(run, &update.query, "SET")?;
+    let queries: Vec<&Query> = std::iter::once(&*update.query).chain(update.returning.as_deref()).collect();
+    let reading = Reading::begin(run, &update.table, &[Privilege::Update], &queries).await?;
     check_open(run, &reading, "UPDATE")?;
     let def = &reading.entry.def;
     let UpdateQuery { query, gone, may_repeat } = update_query(def, update)?;
@@ -58,7 +53,7 @@ pub(super) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
             written.and(change, computed_at, telling).and(RowChange::Insert, None, rows)
         }
     };
-    written.commit(run).await?;
+    written.commit(run, reading).await?;
     run.progress.add_rows(count as u64);
     Ok(returned.outcome(format!("UPDATE {count}")).with_used(read.used))
 }
@@ -69,7 +64,8 @@ pub(super) async fn delete(run: &Run, delete: &Delete) -> Result<Outcome> {
         true => (Privilege::Truncate, "TRUNCATE"),
         false => (Privilege::Delete, "DELETE"),
     };
-    let reading = Reading::begin(run, &delete.table, &[privilege], &[&delete.query]).await?;
+    let queries: Vec<&Query> = std::iter::once(&*delete.query).chain(delete.returning.as_deref()).collect();
+    let reading = Reading::begin(run, &delete.table, &[privilege], &queries).await?;
     check_open(run, &reading, command)?;
     let (query, gone, may_repeat) = delete_query(&reading.entry.def, delete, delete.returning.is_some())?;
     let mut read = reading.read(run, query, [reading.target(gone)]).await?;
@@ -86,11 +82,22 @@ pub(super) async fn delete(run: &Run, delete: &Delete) -> Result<Outcome> {
     let (_, telling) = telling_rows(&reading, gone, &read, 0)?;
     let count: usize = telling.iter().map(RecordBatch::num_rows).sum();
     let written = Written::nothing(&reading).and(change, Some(reading.snapshot.version), telling);
-    let passed_over = written.commit(run).await?;
+    let passed_over = written.commit(run, reading).await?;
     let count = (count as u64).saturating_sub(passed_over);
     run.progress.add_rows(count);
     let tag = if delete.is_truncate { "TRUNCATE TABLE".to_owned() } else { format!("DELETE {count}") };
     Ok(returned.outcome(tag).with_used(read.used))
+}
+
+/// Refuses columns of a query that would make another thing of its rows in this place of a statement.
+pub(super) fn refuse_columns_of_rows(run: &Run, query: &Query, place: &str) -> Result<()> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return Ok(()) };
+    for item in &select.projection {
+        if let SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr) = item {
+            refuse_of_rows(expr, place, run.engine().functions())?;
+        }
+    }
+    Ok(())
 }
 
 /// Leaves one row of those that are alike in these columns.

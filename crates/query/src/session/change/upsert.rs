@@ -46,7 +46,7 @@ pub(super) async fn insert(run: &Arc<Run>, statement: &Insert, hints: &Hints) ->
         Some(Resolved::Compute { alias, values, query }) => {
             let reading = begin(run, statement, &[Privilege::Insert, Privilege::Update]).await?;
             check_same(&entry, &reading)?;
-            return insert_or_set(run, &reading, statement, (&alias, &values, &query), hints).await;
+            return insert_or_set(run, reading, statement, (&alias, &values, &query), hints).await;
         }
         // It is the table's way, which takes any number of rows.
         Some(Resolved::Nothing) if change == RowChange::of_table(&entry.def) && statement.returning.is_none() => {
@@ -81,7 +81,7 @@ async fn insert_returning(run: &Arc<Run>, statement: &Insert, change: RowChange,
     }
     let returned = Returned::of(run, &reading, statement.returning.as_deref(), &rows).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
-    Written::nothing(&reading).and(change, None, rows).commit(run).await?;
+    Written::nothing(&reading).and(change, None, rows).commit(run, reading).await?;
     run.progress.add_rows(count as u64);
     Ok(returned.outcome(inserted(count as u64).tag))
 }
@@ -99,7 +99,7 @@ fn check_same(entry: &TableEntry, reading: &Reading) -> Result<()> {
 /// the values are of.
 async fn insert_or_set(
     run: &Arc<Run>,
-    reading: &Reading,
+    reading: Reading,
     statement: &Insert,
     (alias, values, query): (&Ident, &[Option<Expr>], &Query),
     hints: &Hints,
@@ -107,17 +107,17 @@ async fn insert_or_set(
     for value in values.iter().flatten() {
         refuse_of_rows(value, "SET", run.engine().functions())?;
     }
-    check_open(run, reading, "ON CONFLICT DO UPDATE")?;
+    check_open(run, &reading, "ON CONFLICT DO UPDATE")?;
     let (came, _) = rows_of(run, &reading.entry, statement, hints).await.map_err(too_many)?;
     refuse_repeated(&reading.entry, &came)?;
     let query = insert_or_update(&reading.entry.def, alias, values, query)?;
     let given = [reading.target(Gone::Replaced), reading.rows(&came)?];
     let read = reading.read(run, query, given).await?;
-    let rows = written_rows(reading, &read)?;
-    let returned = Returned::of(run, reading, statement.returning.as_deref(), &rows).await?;
+    let rows = written_rows(&reading, &read)?;
+    let returned = Returned::of(run, &reading, statement.returning.as_deref(), &rows).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
-    let written = Written::nothing(reading).and(RowChange::Upsert, Some(reading.snapshot.version), rows);
-    written.commit(run).await?;
+    let written = Written::nothing(&reading).and(RowChange::Upsert, Some(reading.snapshot.version), rows);
+    written.commit(run, reading).await?;
     run.progress.add_rows(count as u64);
     Ok(returned.outcome(inserted(count as u64).tag).with_used(read.used))
 }

@@ -6,44 +6,46 @@ use crate::session::run::Run;
 use crate::session::state::failed_transaction;
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::submit::{submit, submit_empty};
+use alluvia_catalog::TableEntry;
+use alluvia_copy::progress::Phase;
 use alluvia_snapshot::{NewBatch, NewRows, RowChange};
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use arrow::array::RecordBatch;
 use std::sync::Arc;
 
 /// Changes of rows of one table, in the order in which they are made.
-pub(super) struct Written<'a> {
-    reading: &'a Reading,
+pub(super) struct Written {
+    entry: Arc<TableEntry>,
     changes: Vec<NewRows>,
 }
 
-impl<'a> Written<'a> {
-    pub(super) fn nothing(reading: &'a Reading) -> Written<'a> {
-        Written { reading, changes: Vec::new() }
+impl Written {
+    pub(super) fn nothing(reading: &Reading) -> Written {
+        Written { entry: Arc::clone(&reading.entry), changes: Vec::new() }
     }
 
     /// And these rows. `computed_at` is the version that they were computed from, where it matters that they are as they were then.
     pub(super) fn and(mut self, change: RowChange, computed_at: Option<Version>, rows: Vec<RecordBatch>) -> Self {
         let batches: Vec<RecordBatch> = rows.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         if !batches.is_empty() {
-            let entry = &self.reading.entry;
-            let rows = NewRows::insert(entry.def.id, entry.changed_at, batches);
+            let rows = NewRows::insert(self.entry.def.id, self.entry.changed_at, batches);
             self.changes.push(NewRows { change, computed_at, ..rows });
         }
         self
     }
 
-    /// Hands the changes over, and gives how many rows changed nothing.
-    pub(super) async fn commit(self, run: &Run) -> Result<u64> {
-        let Written { reading, changes } = self;
-        let entry = &reading.entry;
+    /// Hands the changes over, which were computed from what was read, and gives how many rows changed nothing.
+    pub(super) async fn commit(self, run: &Run, reading: Reading) -> Result<u64> {
+        // A batch may have to wait until what statements hold is given back: not for its own.
+        drop(reading);
+        let Written { entry, changes } = self;
         {
             let mut state = run.state();
             match &mut state.transaction {
                 Transaction::None => {}
                 Transaction::Open(_) if changes.is_empty() => return Ok(0),
                 Transaction::Open(open) => {
-                    open.push_all(entry, changes, run.scope.pending_bytes_max())?;
+                    open.push_all(&entry, changes, run.scope.pending_bytes_max())?;
                     return Ok(0);
                 }
                 Transaction::Failed(_) => return Err(failed_transaction()),
@@ -55,9 +57,12 @@ impl<'a> Written<'a> {
         }
         let committed = submit(run, NewBatch { rows: changes, ..NewBatch::default() }).await?;
         if entry.def.key.is_none() {
-            // Whoever has the turn next must see it, also where durability is relaxed.
+            // Whoever has the turn next must see it, also where durability is relaxed. Who cancels the statement meanwhile
+            // is told that it is done.
             let store = Arc::clone(run.engine().read());
+            run.progress.set_phase(Phase::Committing);
             blocking(move || store.wait_visible(committed.version)).await?;
+            run.progress.set_phase(Phase::Idle);
         }
         Ok(committed.passed_over)
     }
