@@ -35,7 +35,7 @@ pub(crate) fn load_index(coder: &KeyCoder, whole: &WholeTable) -> Result<KeyInde
         let mut row = 0;
         for keys in key_columns(segment, coder)? {
             for code in coder.codes(&keys?)? {
-                if dead.is_none_or(|dead| dead.killed_at(row).is_none()) {
+                if dead.is_none_or(|dead| !dead.is_killed_by(row, Version(u64::MAX))) {
                     add(code, RowPlace::Segment { segment: id, row: row as u32 })?;
                 }
                 row += 1;

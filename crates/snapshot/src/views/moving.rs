@@ -105,16 +105,22 @@ impl Views {
     /// held, no row of these is killed, and none gets a version by its key. Of a table without moves no dead row may have
     /// moved.
     pub fn install(&self, base: Base, moves: &[Moves], mut keys: Vec<KeyGuard<'_>>) {
-        let mut after: BTreeMap<TableId, BTreeMap<SegmentId, Arc<Dead>>> = BTreeMap::new();
-        for moves in moves {
-            after.insert(moves.table, moves.kills_after(&self.kills_of(moves.table)));
-        }
-        let mut state = self.state.write();
+        let (mut state, mut after) = loop {
+            let made_in = self.keys.generation();
+            let after_of = |moves: &Moves| (moves.table, moves.kills_after(&self.kills_of(moves.table)));
+            let after: BTreeMap<TableId, BTreeMap<SegmentId, Arc<Dead>>> = moves.iter().map(after_of).collect();
+            let state = self.state.write();
+            // Kills that a full disk has taken back meanwhile would live on in these.
+            if self.keys.generation() == made_in {
+                break (state, after);
+            }
+        };
         let through = base.through;
+        let is_sort = through > state.base.through;
         assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
         #[cfg(feature = "paranoid")]
         let before = state.rows_of(&base);
-        let State { tails, tail_bytes, attached, dropped, pinned, keys: records, kills, .. } = &mut *state;
+        let State { tails, tail_bytes, attached, dropped, pinned, keys: records, kills, catalog, .. } = &mut *state;
         for tail in tails.values_mut() {
             let before = tail.bytes();
             tail.drop_through(through, pinned.get_mut());
@@ -130,6 +136,9 @@ impl Views {
                 unmoved.collect()
             });
             of_table.rebase(segments, through);
+        }
+        if is_sort {
+            kills.retain(|&table, _| base.tables.contains_key(&table) || catalog.by_id(table).is_some());
         }
         state.base = Arc::new(base);
         #[cfg(feature = "paranoid")]

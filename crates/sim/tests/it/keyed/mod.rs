@@ -5,6 +5,7 @@
 //! | `history` | random histories, at every version that may be asked for |
 //! | `handover` | few rows, and every order of changes with sorts and merges |
 //! | `crash` | power loss at every I/O call, and again during recovery |
+//! | `dropped` | a table that is dropped while a stage is at work |
 //! | `full` | a disk without room at every byte: what is taken back is taken out of the key index, too |
 //! | `writers` | real threads: the last version of a key wins, and nothing is lost |
 //! | `planted` | that these tests find what they are to find |
@@ -13,6 +14,7 @@
 
 mod boxes;
 mod crash;
+mod dropped;
 mod full;
 mod generate;
 mod handover;
