@@ -1,0 +1,75 @@
+//! What is in rows that were found.
+
+use super::SnapshotRow;
+use crate::snapshot::TableRead;
+use alluvia_types::{Error, Result};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow::compute::{interleave, take};
+use arrow::datatypes::{DataType, Field, Schema};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl TableRead {
+    /// What is in some rows: one row for each, in their order. `columns` are places of the definition's columns, and the
+    /// batch has these by storage name. A column that a row's segment or run lacks is NULL.
+    ///
+    /// # Errors
+    /// `Corrupt` if a segment is damaged, or ends before a row.
+    pub fn rows_at(&self, rows: &[SnapshotRow], columns: &[usize]) -> Result<RecordBatch> {
+        let fields: Vec<Field> = columns
+            .iter()
+            .map(|&at| {
+                let column = &self.entry.def.columns[at];
+                Field::new(&column.storage_name, column.data_type.to_arrow(), true)
+            })
+            .collect();
+        // What was read of each segment and run, and where each row stands among it.
+        let mut sources: Vec<Vec<ArrayRef>> = Vec::new();
+        let mut places = vec![(0, 0); rows.len()];
+        let mut of_segments: BTreeMap<usize, Vec<(u32, usize)>> = BTreeMap::new();
+        let mut of_runs: BTreeMap<usize, Vec<(u32, usize)>> = BTreeMap::new();
+        for (at, row) in rows.iter().enumerate() {
+            match *row {
+                SnapshotRow::Segment { segment, row } => of_segments.entry(segment).or_default().push((row, at)),
+                SnapshotRow::Tail { run, row } => of_runs.entry(run).or_default().push((row, at)),
+            }
+        }
+        for (segment, mut wanted) in of_segments {
+            wanted.sort_unstable();
+            let numbers: Vec<u32> = wanted.iter().map(|(row, _)| *row).collect();
+            let names: Vec<(&str, DataType)> =
+                fields.iter().map(|field| (field.name().as_str(), field.data_type().clone())).collect();
+            sources.push(self.segments[segment].segment.rows_at(&names, &numbers)?.columns().to_vec());
+            for (within, (_, at)) in wanted.into_iter().enumerate() {
+                places[at] = (sources.len() - 1, within);
+            }
+        }
+        for (run, wanted) in of_runs {
+            let rows = &self.tail[run].rows;
+            let numbers = UInt32Array::from_iter_values(wanted.iter().map(|(row, _)| *row));
+            let column = |field: &Field| match rows.column_by_name(field.name()) {
+                Some(values) => take(values, &numbers, None).map_err(|error| misfit(&error)),
+                None => Ok(new_null_array(field.data_type(), numbers.len())),
+            };
+            sources.push(fields.iter().map(column).collect::<Result<_>>()?);
+            for (within, (_, at)) in wanted.into_iter().enumerate() {
+                places[at] = (sources.len() - 1, within);
+            }
+        }
+        let column = |(at, field): (usize, &Field)| {
+            let parts: Vec<_> = sources.iter().map(|columns| columns[at].as_ref()).collect();
+            match parts.is_empty() {
+                true => Ok(new_null_array(field.data_type(), 0)),
+                false => interleave(&parts, &places).map_err(|error| misfit(&error)),
+            }
+        };
+        let values = fields.iter().enumerate().map(column).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), values, &options)
+            .map_err(|error| misfit(&error))
+    }
+}
+
+fn misfit(error: &arrow::error::ArrowError) -> Error {
+    Error::internal(format!("rows that were found by their keys do not fit together: {error}"))
+}
