@@ -6,8 +6,11 @@ use alluvia_catalog::{Catalog, Change, LevelBounds, TableEntry};
 use alluvia_commit::{Committer, Replayed};
 use alluvia_log::{Log, LogOptions};
 use alluvia_pipeline::{Inline, Loader, Pipeline, PipelineOptions, discard, named_kills, open, remove_orphans};
-use alluvia_snapshot::{Committed, Done, Durability, KeyFiles, Load, NewBatch, Snapshot, Spaces, Views, Want};
+use alluvia_snapshot::{
+    Committed, Done, Durability, KeyFiles, Load, NewBatch, Snapshot, SnapshotRow, Spaces, TableRead, Views, Want,
+};
 use alluvia_space::TableDef;
+use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::TreeContext;
 use alluvia_types::{Clock, Error, ErrorKind, Freshness, Result, TableId, Version};
@@ -159,6 +162,17 @@ impl Engine {
     /// Keeps a version that may be asked for readable as long as the result lives: a snapshot of no tables.
     pub fn pin(&self, version: Version) -> Result<Snapshot> {
         self.snapshot_at(version, &[])
+    }
+
+    /// Where the rows with these keys are in a table of a snapshot, as `Read::find_keys`.
+    pub fn find_keys(
+        &self,
+        version: Version,
+        read: &TableRead,
+        coder: &KeyCoder,
+        codes: &[KeyCode],
+    ) -> Result<Vec<Option<SnapshotRow>>> {
+        self.views.find_keys(version, read, coder, codes)
     }
 
     /// Commits a batch, as `Ingest::submit`.

@@ -25,7 +25,7 @@ pub use freshness::VisibleTimes;
 pub use key_tables::{KeyGuard, KeyTable, KeyTables, KnownKeys};
 pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
 pub use kills::KillsFile;
-pub use lookup::SnapshotRow;
+pub use lookup::{SnapshotRow, identities_of};
 pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };

@@ -149,6 +149,9 @@ impl Views {
             assert_eq!(before, kept, "V2: rows moved, none came or went but the dead");
         }
         drop(state);
+        // Nobody asks any more what was written after an older version.
+        let horizon = self.horizon();
+        keys.iter_mut().filter_map(|(_, keys)| keys.any()).for_each(|known| known.recent.forget_through(horizon));
         follow(&mut keys, moves);
         drop(keys);
         self.notify();

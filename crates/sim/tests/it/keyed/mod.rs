@@ -7,6 +7,7 @@
 //! | `crash` | power loss at every I/O call, and again during recovery |
 //! | `dropped` | a table that is dropped while a stage is at work |
 //! | `full` | a disk without room at every byte: what is taken back is taken out of the key index, too |
+//! | `lookups` | rows by their keys, wherever snapshots of the others are compared |
 //! | `writers` | real threads: the last version of a key wins, and nothing is lost |
 //! | `planted` | that these tests find what they are to find |
 //!
@@ -19,6 +20,7 @@ mod full;
 mod generate;
 mod handover;
 mod history;
+mod lookups;
 mod model;
 mod planted;
 mod tables;

@@ -1,8 +1,8 @@
 //! A simulated database beside its model: whatever is done is done to both, and what is read is compared.
 
-use super::boxes;
 use super::model::{Change, Model, Outcome, Part};
 use super::tables::{KEYS, KeyKind, key, row, table};
+use super::{boxes, lookups};
 use alluvia_sim::rows::{FoundRow, Row, batch_of, found_rows, identities_batch, rows_of, table_batch};
 use alluvia_sim::{Engine, EngineOptions, Gate, Random};
 use alluvia_snapshot::{Durability, NewBatch, NewRows, RowChange, Snapshot};
@@ -304,9 +304,10 @@ impl World {
                 let said = read.killed_through;
                 return Err(format!("table '{name}' at version {version}: rows went at {killed}, and {said} is told"));
             }
+            let engine = self.engine.as_ref().expect("it is open");
+            lookups::compare(engine, version, read, model, random).map_err(|what| format!("table '{name}': {what}"))?;
             if with_boxes {
                 let rows: Vec<Row> = found.into_iter().map(|found| found.row).collect();
-                let engine = self.engine.as_ref().expect("it is open");
                 boxes::compare(engine, snapshot, *id, &rows, random)?;
             }
         }
