@@ -1,15 +1,12 @@
 //! What a statement changes on its way into the open transaction, or into a batch of its own.
 
-use crate::execution::blocking::blocking;
 use crate::session::change::reading::Reading;
 use crate::session::run::Run;
-use crate::session::state::failed_transaction;
-use crate::session::state::transaction::Transaction;
+use crate::session::transaction::own_changes::add;
 use crate::session::transaction::submit::{submit, submit_empty};
 use alluvia_snapshot::{NewBatch, NewRows, RowChange};
-use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_types::{Result, Version};
 use arrow::array::RecordBatch;
-use std::sync::Arc;
 
 /// Changes of rows of one table, in the order in which they are made.
 pub(super) struct Written<'a> {
@@ -36,47 +33,15 @@ impl<'a> Written<'a> {
     /// Hands the changes over, and gives how many rows changed nothing.
     pub(super) async fn commit(self, run: &Run) -> Result<u64> {
         let Written { reading, changes } = self;
-        let entry = &reading.entry;
-        {
-            let mut state = run.state();
-            match &mut state.transaction {
-                Transaction::None => {}
-                Transaction::Open(_) if changes.is_empty() => return Ok(0),
-                Transaction::Open(open) => {
-                    open.push_all(entry, changes, run.scope.pending_bytes_max())?;
-                    return Ok(0);
-                }
-                Transaction::Failed(_) => return Err(failed_transaction()),
+        let is_open = run.state().is_open()?;
+        match (is_open, changes.is_empty()) {
+            (true, true) => Ok(0),
+            (true, false) => add(run, &reading.entry, changes).await,
+            (false, true) => submit_empty(run).await.map(|_| 0),
+            (false, false) => {
+                let committed = submit(run, NewBatch { rows: changes, ..NewBatch::default() }).await?;
+                Ok(committed.passed_over)
             }
         }
-        if changes.is_empty() {
-            submit_empty(run).await?;
-            return Ok(0);
-        }
-        let committed = submit(run, NewBatch { rows: changes, ..NewBatch::default() }).await?;
-        if entry.def.key.is_none() {
-            // Whoever has the turn next must see it, also where durability is relaxed.
-            let store = Arc::clone(run.engine().read());
-            blocking(move || store.wait_visible(committed.version)).await?;
-        }
-        Ok(committed.passed_over)
     }
-}
-
-/// Refuses a statement that reads a table of which rows wait in the open transaction, or that could not be committed with it.
-pub(super) fn check_open(run: &Run, reading: &Reading, command: &str) -> Result<()> {
-    let state = run.state();
-    let Transaction::Open(open) = &state.transaction else { return Ok(()) };
-    let def = &reading.entry.def;
-    let refused = |what: String, hint: &str| Err(Error::new(ErrorKind::NotSupported, what).with_hint(hint));
-    if def.key.is_none() {
-        let what =
-            format!("{command} of table {} inside a transaction is not supported: it has no primary key", def.name);
-        return refused(what, "COMMIT first, and run it alone");
-    }
-    if open.has_rows(&reading.snapshot.catalog, def.id)? {
-        let what = format!("{command} of table {}, which the transaction has written to, is not supported", def.name);
-        return refused(what, "COMMIT first, or put what it does into one statement");
-    }
-    Ok(())
 }
