@@ -120,7 +120,9 @@ async fn are_there(
         };
         for code in codes {
             match changed(code) {
-                Some(has_key) => drop(is_there.insert(code, has_key)),
+                Some(has_key) => {
+                    is_there.insert(code, has_key);
+                }
                 None => unknown.push(code),
             }
         }
