@@ -208,7 +208,7 @@ fn statements_of_a_transaction_see_what_a_model_has_and_commit_makes_it() {
                     check(&other, table, model).await;
                 }
                 match random.below(4) {
-                    0 => drop(tag(&session, "CALL alluvia.sort()").await),
+                    0 => drop(tag(&session, "CALL alluvia.flush()").await),
                     1 => drop(tag(&session, "CALL alluvia.merge()").await),
                     _ => {}
                 }
