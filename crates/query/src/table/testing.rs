@@ -280,7 +280,7 @@ impl Fixture {
         let context = StatementContext {
             snapshot,
             used: Arc::clone(&used),
-            pending: BTreeMap::from([(self.now.id, self.pending.clone())]),
+            pending: (!self.pending.is_empty()).then(|| (self.now.id, self.pending.clone())).into_iter().collect(),
             sample_fraction: 1.0,
             clock: Arc::new(ManualClock::default()),
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),

@@ -6,8 +6,7 @@
 //! - The store refuses what was computed from rows that others have changed since. Outside of a transaction the statement
 //!   is then run again, on a newer snapshot: nothing of it has happened.
 //! - Everything that may refuse a statement, RETURNING included, comes before its batch is handed over.
-//! - Within a transaction rows that are changed wait unseen, and their table is not read again: who would read it is
-//!   refused.
+//! - Within a transaction a statement reads what those before it have changed, and its own changes wait with theirs.
 
 mod existing;
 mod reading;
@@ -67,12 +66,7 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
     refuse_inexact(run, hints)?;
     let entry = run.scope.table_for(Need::Definition, statement.table())?;
     let is_alone = !run.state().is_open()?;
-    let waits_first = entry.def.key.is_none() && !matches!(statement, Change::Insert(_));
-    // What the store knows rows without a key by tells it nothing of others that change them, too: they go one by one.
-    let mut turn = match waits_first {
-        true => Some(run.engine().change_turn(entry.def.id).lock().await),
-        false => None,
-    };
+    let mut turn = None;
     let mut wait = FIRST_WAIT;
     for _ in 1..TRIES_MAX {
         match statement.run(run, hints).await {

@@ -58,7 +58,7 @@ impl Reading {
             references.extend(resolve_table_references(&tree, true).map_err(|error| error_of(&error))?.0);
         }
         run.scope.await_own_writes().await?;
-        let snapshot = pin_newest(run, &references)?;
+        let snapshot = pin_newest(run, &references).await?;
         let entry = Arc::clone(snapshot.catalog.table(table)?);
         Ok(Reading { snapshot, entry })
     }

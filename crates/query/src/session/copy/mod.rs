@@ -79,10 +79,10 @@ pub(crate) async fn copy(run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> 
                 Some(held) => Box::new(IntoTransaction(Arc::clone(held))),
                 None => Box::new(store_of(run, &entry, None)),
             };
-            let report = copy_from(context, Arc::clone(&entry), columns, source, options, destination).await?;
+            let mut report = copy_from(context, Arc::clone(&entry), columns, source, options, destination).await?;
             if let Some(held) = held {
                 let rows = std::mem::take(&mut held.lock().batches);
-                hold(run, &entry, rows)?;
+                report.rows = report.rows.saturating_sub(hold(run, &entry, rows).await?);
             }
             if numbered && report.committed.is_some() {
                 run.state().next_producer_sequence();

@@ -80,7 +80,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
 pub(crate) async fn create_with(run: &Run, def: TableDef, rows: Vec<RecordBatch>) -> Result<()> {
     let name = def.name.clone();
     change(run, creating(&run.scope, def)?).await?;
-    hold(run, &run.scope.table_for(Need::Definition, &name)?, rows)
+    hold(run, &run.scope.table_for(Need::Definition, &name)?, rows).await.map(|_| ())
 }
 
 /// A new table, which is whose it is that makes it.

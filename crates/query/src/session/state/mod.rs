@@ -8,6 +8,7 @@
 
 pub(crate) mod cursors;
 pub(crate) mod definitions;
+pub(crate) mod own_rows;
 pub(crate) mod scope;
 pub(crate) mod sibling;
 pub(crate) mod transaction;
