@@ -9,15 +9,15 @@
 //! - Values that are set are the query's columns, in the order of the columns that they are for.
 
 use crate::names::{PUBLIC, name_of, parts_of, user_table};
+use crate::statements::assignments::{Assigned, assigned};
 use crate::trees::prepare;
-use crate::trees::rewriting::call_of;
 use crate::trees::value_rows::query_of_row;
 use crate::trees::visit::visit_mut;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{
-    self, Assignment, AssignmentTarget, Expr, FromTable, Ident, ObjectName, OnConflictAction, OnInsert, Query,
-    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, UpdateTableFromKind, Value, VisitorMut, With,
+    self, Expr, FromTable, Ident, ObjectName, OnConflictAction, OnInsert, Query, SelectItem, SetExpr, TableAlias,
+    TableFactor, TableWithJoins, UpdateTableFromKind, Value, VisitorMut, With,
 };
 use std::ops::ControlFlow;
 
@@ -33,6 +33,8 @@ pub struct Update {
     pub alias: Ident,
     /// The columns that are set.
     pub columns: Vec<Ident>,
+    /// Which of them are set to their defaults: in the query they have NULL.
+    pub defaults: Vec<usize>,
     /// `SELECT values FROM table AS alias, ... WHERE condition`.
     pub query: Box<Query>,
     /// `SELECT ... FROM table AS alias`, of the rows as they are then.
@@ -81,6 +83,8 @@ pub enum ConflictAction {
     Update {
         /// The columns that are set.
         columns: Vec<Ident>,
+        /// Which of them are set to their defaults: in the query they have NULL.
+        defaults: Vec<usize>,
         /// What the statement calls the table.
         alias: Ident,
         /// `SELECT values FROM table AS excluded, table AS alias WHERE condition`.
@@ -106,11 +110,11 @@ pub(crate) fn update_of(update: ast::Update, with: Option<With>) -> Result<Updat
             return Err(not_supported("FROM before SET").with_hint("write UPDATE t SET ... FROM u WHERE ..."));
         }
     };
-    let (columns, values) = assigned(update.assignments)?;
+    let Assigned { columns, values, defaults } = assigned(update.assignments)?;
     let from = std::iter::once(target.under(target.alias.clone())).chain(others).collect();
     let query = target.query(with, values, from, update.selection)?;
     let returning = update.returning.map(|items| target.returning(items)).transpose()?;
-    Ok(Update { table: target.table, alias: target.alias, columns, query, returning })
+    Ok(Update { table: target.table, alias: target.alias, columns, defaults, query, returning })
 }
 
 /// Takes over a DELETE, behind the queries of its WITH.
@@ -182,9 +186,9 @@ pub(crate) fn conflict_of(on: OnInsert, table: &ObjectName, alias: Option<Ident>
         OnConflictAction::DoUpdate(update) => {
             let own = Target::named(table)?;
             let alias = alias.unwrap_or_else(|| own.alias.clone());
-            let (columns, values) = assigned(update.assignments)?;
+            let Assigned { columns, values, defaults } = assigned(update.assignments)?;
             let from = vec![own.under(Ident::new(EXCLUDED)), own.under(alias.clone())];
-            ConflictAction::Update { columns, alias, query: own.query(None, values, from, update.selection)? }
+            ConflictAction::Update { columns, defaults, alias, query: own.query(None, values, from, update.selection)? }
         }
     };
     Ok(Conflict { target, action })
@@ -214,10 +218,10 @@ fn refuse(clauses: &[(bool, &str, &str)]) -> Result<()> {
 }
 
 /// The table that a statement changes.
-struct Target {
-    name: ObjectName,
-    table: String,
-    alias: Ident,
+pub(super) struct Target {
+    pub(super) name: ObjectName,
+    pub(super) table: String,
+    pub(super) alias: Ident,
 }
 
 impl Target {
@@ -227,7 +231,7 @@ impl Target {
         Ok(Target { name: name.clone(), table: user_table(name)?, alias })
     }
 
-    fn of(factor: &TableFactor, command: &str) -> Result<Target> {
+    pub(super) fn of(factor: &TableFactor, command: &str) -> Result<Target> {
         let TableFactor::Table { name, alias, args: None, sample, .. } = factor else {
             return Err(not_supported(format!("{command} of what is no table")));
         };
@@ -249,7 +253,7 @@ impl Target {
         }
     }
 
-    fn under(&self, alias: Ident) -> TableWithJoins {
+    pub(super) fn under(&self, alias: Ident) -> TableWithJoins {
         let alias = TableAlias { explicit: true, name: alias, columns: Vec::new(), at: None };
         TableWithJoins { relation: table_factor(self.name.clone(), Some(alias)), joins: Vec::new() }
     }
@@ -265,7 +269,7 @@ impl Target {
     }
 
     /// `WITH ... SELECT values FROM ... WHERE condition`.
-    fn query(
+    pub(super) fn query(
         &self,
         with: Option<With>,
         values: Vec<Expr>,
@@ -282,7 +286,7 @@ impl Target {
     }
 
     /// Its columns may be named with its schema, which the alias that it has in a query would hide.
-    fn shorten(&self, query: &mut Query) {
+    pub(super) fn shorten(&self, query: &mut Query) {
         if name_of(&self.alias) == self.table {
             let _ = visit_mut(query, &mut WithoutSchema(&self.table));
         }
@@ -307,7 +311,7 @@ impl VisitorMut for WithoutSchema<'_> {
     }
 }
 
-fn no_select() -> Error {
+pub(super) fn no_select() -> Error {
     Error::internal("a query of a row is no SELECT")
 }
 
@@ -331,73 +335,6 @@ pub fn number(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.to_owned(), false).into())
 }
 
-/// The columns of SET, and a value for each.
-fn assigned(assignments: Vec<Assignment>) -> Result<(Vec<Ident>, Vec<Expr>)> {
-    let mut columns = Vec::with_capacity(assignments.len());
-    let mut values = Vec::with_capacity(assignments.len());
-    for Assignment { target, value } in assignments {
-        match target {
-            AssignmentTarget::ColumnName(name) => {
-                columns.push(column_of(&name)?);
-                values.push(or_null(value));
-            }
-            AssignmentTarget::Tuple(names) => {
-                let row = row_of(value)?;
-                if row.len() != names.len() {
-                    let message = format!("{} columns are set to {} values", names.len(), row.len());
-                    return Err(Error::new(ErrorKind::Syntax, message));
-                }
-                for (name, value) in names.iter().zip(row) {
-                    columns.push(column_of(name)?);
-                    values.push(or_null(value));
-                }
-            }
-        }
-    }
-    Ok((columns, values))
-}
-
-/// A column that is set.
-fn column_of(name: &ObjectName) -> Result<Ident> {
-    match name.0.as_slice() {
-        [part] => part.as_ident().cloned().ok_or_else(|| not_supported(format!("{name} in SET"))),
-        _ => Err(Error::new(ErrorKind::Syntax, format!("{name} cannot be set"))
-            .with_hint("in SET a column stands by itself: write SET a = 1, not SET t.a = 1")),
-    }
-}
-
-/// The values of a row.
-fn row_of(value: Expr) -> Result<Vec<Expr>> {
-    match value {
-        Expr::Tuple(values) => Ok(values),
-        Expr::Nested(value) => Ok(vec![*value]),
-        Expr::Subquery(_) => Err(not_supported("several columns set to one subquery")
-            .with_hint("write a subquery for each column, or UPDATE t SET a = u.a, b = u.b FROM u WHERE ...")),
-        other => match of_row_call(&other) {
-            Some(values) => Ok(values),
-            None => Err(Error::new(ErrorKind::Syntax, format!("several columns are set to {other}, which is no row"))
-                .with_hint("write SET (a, b) = (1, 2)")),
-        },
-    }
-}
-
-/// The values of `ROW(...)`.
-fn of_row_call(expr: &Expr) -> Option<Vec<Expr>> {
-    let Expr::Function(function) = expr else { return None };
-    let (_, values) = call_of(function).filter(|(name, _)| name == "row")?;
-    Some(values.into_iter().cloned().collect())
-}
-
-/// DEFAULT is NULL: columns have no defaults.
-fn or_null(value: Expr) -> Expr {
-    match &value {
-        Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
-            Expr::Value(Value::Null.into())
-        }
-        _ => value,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::Kind;
@@ -409,7 +346,7 @@ mod tests {
     fn shown(sql: &str) -> String {
         match one(sql).kind {
             Kind::Update(update) => {
-                let Update { table, alias, columns, query, returning } = *update;
+                let Update { table, alias, columns, defaults: _, query, returning } = *update;
                 let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
                 let returning = returning.map(|query| format!(" returning {query}")).unwrap_or_default();
                 format!("{table} as {alias} set {}: {query}{returning}", columns.join(", "))
@@ -417,7 +354,7 @@ mod tests {
             Kind::Delete(delete) => format!("{} as {}: {}", delete.table, delete.alias, delete.query),
             Kind::Insert(Insert { conflict: Some(conflict), .. }) => match conflict.action {
                 ConflictAction::Nothing => format!("{:?}: nothing", conflict.target),
-                ConflictAction::Update { columns, alias, query } => {
+                ConflictAction::Update { columns, defaults: _, alias, query } => {
                     let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
                     format!("as {alias} set {}: {query}", columns.join(", "))
                 }
@@ -469,7 +406,6 @@ mod tests {
     fn what_is_not_done_is_refused_by_name() {
         for (sql, words) in [
             ("UPDATE t TABLESAMPLE BERNOULLI (10) SET a = 1", "TABLESAMPLE in UPDATE"),
-            ("UPDATE t SET (a, b) = (SELECT 1, 2)", "several columns set to one subquery"),
             ("UPDATE t JOIN u ON true SET a = 1", "UPDATE of a join"),
             ("DELETE FROM t ORDER BY a LIMIT 1", "ORDER BY in DELETE"),
             ("DELETE FROM t, u", "several tables"),

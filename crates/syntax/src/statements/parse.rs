@@ -14,6 +14,7 @@ use crate::statements::commands::{
     transaction_access,
 };
 use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
+use crate::statements::merge::{is_behind_with, parse_merge};
 use crate::statements::roles::{is_role_statement, parse_role_statement};
 use crate::tokens::hints::Hints;
 use crate::tokens::{Prepared, depth, phrases, prepare_tokens};
@@ -47,9 +48,10 @@ pub fn syntax(error: ParserError) -> Error {
 
 /// What to do where the parser's words do not tell it.
 fn hint_of(message: &str) -> Option<String> {
-    const FIRST: [&str; 23] = [
+    const FIRST: [&str; 24] = [
         "select", "insert", "with", "values", "create", "alter", "drop", "copy", "explain", "describe", "show", "set",
         "reset", "begin", "commit", "rollback", "call", "declare", "grant", "revoke", "update", "delete", "truncate",
+        "merge",
     ];
     if message.starts_with("Expecting number or byte length") {
         let hint = "a sample is TABLESAMPLE BERNOULLI (10), the percentage without its sign, or FROM thin(table, max_rows => 1000)";
@@ -122,6 +124,8 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
                 let name = parser.parse_identifier().map_err(syntax)?;
                 Kind::Fetch { name: names::name_of(&name), count: FetchCount::Rows(1) }
             }
+            Keyword::MERGE => Kind::Merge(Box::new(parse_merge(parser)?)),
+            Keyword::WITH if is_behind_with(parser) => Kind::Merge(Box::new(parse_merge(parser)?)),
             Keyword::ABORT => {
                 parser.next_token();
                 let _ = parser.parse_one_of_keywords(&[Keyword::TRANSACTION, Keyword::WORK]);

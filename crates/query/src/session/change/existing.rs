@@ -111,7 +111,7 @@ fn once_each(read: &mut Read, columns: &[usize]) -> Result<()> {
 }
 
 /// How rows that go are told to the store, and in which columns.
-fn telling(reading: &Reading, gone: Gone) -> Result<(RowChange, SchemaRef)> {
+pub(super) fn telling(reading: &Reading, gone: Gone) -> Result<(RowChange, SchemaRef)> {
     match gone {
         Gone::Replaced | Gone::Keys => Ok((RowChange::Delete, reading.key_schema()?)),
         Gone::Identities => {

@@ -1,4 +1,4 @@
-//! Statements that change rows that are there: UPDATE, DELETE, TRUNCATE, and INSERT with ON CONFLICT or RETURNING.
+//! Statements that change rows that are there: UPDATE, DELETE, TRUNCATE, MERGE, and INSERT with ON CONFLICT or RETURNING.
 //!
 //! Invariants:
 //! - What a statement changes is computed from one snapshot: the newest visible version, whatever freshness the session
@@ -10,6 +10,7 @@
 //!   refused.
 
 mod existing;
+mod merge;
 mod reading;
 mod returning;
 mod upsert;
@@ -17,6 +18,7 @@ mod written;
 
 use crate::rights::Need;
 use crate::session::change::existing::{delete, update};
+use crate::session::change::merge::merge;
 use crate::session::change::upsert::insert;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -24,6 +26,7 @@ use crate::session::select::pin::sample_fraction_of;
 use alluvia_syntax::Hints;
 use alluvia_syntax::statement::Insert;
 use alluvia_syntax::statements::changes::{Delete, Update};
+use alluvia_syntax::statements::merge::Merge;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use std::sync::Arc;
@@ -40,6 +43,8 @@ pub(crate) enum Change {
     Update(Box<Update>),
     /// DELETE, TRUNCATE.
     Delete(Box<Delete>),
+    /// MERGE.
+    Merge(Box<Merge>),
     /// INSERT with ON CONFLICT or RETURNING.
     Insert(Insert),
 }
@@ -49,6 +54,7 @@ impl Change {
         match self {
             Change::Update(update) => &update.table,
             Change::Delete(delete) => &delete.table,
+            Change::Merge(merge) => &merge.table,
             Change::Insert(insert) => &insert.table,
         }
     }
@@ -57,6 +63,7 @@ impl Change {
         match self {
             Change::Update(statement) => update(run, statement).await,
             Change::Delete(statement) => delete(run, statement).await,
+            Change::Merge(statement) => merge(run, statement).await,
             Change::Insert(statement) => insert(run, statement, hints).await,
         }
     }
