@@ -94,7 +94,7 @@ impl Statement {
             | Kind::Setting(SettingCommand::Show(_) | SettingCommand::ShowAll) => Command::Show,
             // What reads the table that it writes is no part of another's transaction.
             Kind::Insert(Insert { conflict: None, returning: None, .. }) => Command::Insert,
-            Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Merge(_) => Command::Change,
+            Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Truncate(_) | Kind::Merge(_) => Command::Change,
             Kind::Begin(_) => Command::Begin,
             Kind::Commit => Command::Commit,
             Kind::Rollback => Command::Rollback,
@@ -215,8 +215,10 @@ pub enum Kind {
     Insert(Insert),
     /// UPDATE.
     Update(Box<Update>),
-    /// DELETE, TRUNCATE.
+    /// DELETE.
     Delete(Box<Delete>),
+    /// TRUNCATE.
+    Truncate(Vec<Delete>),
     /// MERGE.
     Merge(Box<Merge>),
     /// CREATE TABLE, with or without AS.
@@ -296,7 +298,8 @@ impl Kind {
         match self {
             Kind::Insert(_) => Some("INSERT"),
             Kind::Update(_) => Some("UPDATE"),
-            Kind::Delete(delete) => Some(if delete.is_truncate { "TRUNCATE" } else { "DELETE" }),
+            Kind::Delete(_) => Some("DELETE"),
+            Kind::Truncate(_) => Some("TRUNCATE"),
             Kind::Merge(_) => Some("MERGE"),
             Kind::CreateTable(create) if create.query.is_some() => Some("CREATE TABLE AS"),
             Kind::CreateTable(_) => Some("CREATE TABLE"),

@@ -41,7 +41,7 @@ pub struct Update {
     pub returning: Option<Box<Query>>,
 }
 
-/// DELETE from a user table, or TRUNCATE of one.
+/// DELETE from a user table, of all its rows also for TRUNCATE.
 #[derive(Clone, Debug)]
 pub struct Delete {
     /// The user table, without its schema.
@@ -52,8 +52,6 @@ pub struct Delete {
     pub query: Box<Query>,
     /// `SELECT ... FROM table AS alias`, of the rows as they were.
     pub returning: Option<Box<Query>>,
-    /// Whether it is a TRUNCATE.
-    pub is_truncate: bool,
 }
 
 /// ON CONFLICT of an INSERT.
@@ -141,24 +139,27 @@ pub(crate) fn delete_of(delete: ast::Delete, with: Option<With>) -> Result<Delet
     let from = own.chain(delete.using.into_iter().flatten()).collect();
     let query = target.query(with, vec![number("1")], from, delete.selection)?;
     let returning = delete.returning.map(|items| target.returning(items)).transpose()?;
-    Ok(Delete { table: target.table, alias: target.alias, query, returning, is_truncate: false })
+    Ok(Delete { table: target.table, alias: target.alias, query, returning })
 }
 
-/// Takes over a TRUNCATE.
-pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Delete> {
-    let one = "write one TRUNCATE for each table";
-    let [ast::TruncateTableTarget { name, .. }] = truncate.table_names.as_slice() else {
-        return Err(not_supported("TRUNCATE of several tables").with_hint(one));
-    };
+/// Takes over a TRUNCATE: of each table once.
+pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Vec<Delete>> {
     refuse(&[
         (truncate.if_exists, "TRUNCATE IF EXISTS", ""),
         (truncate.partitions.is_some(), "PARTITION in TRUNCATE", "write DELETE FROM t WHERE ..."),
         (truncate.on_cluster.is_some(), "ON CLUSTER", ""),
     ])?;
     // Nothing depends on a table and none numbers its rows: CASCADE, RESTRICT and IDENTITY mean nothing.
-    let target = Target::named(name)?;
-    let query = target.query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
-    Ok(Delete { table: target.table, alias: target.alias, query, returning: None, is_truncate: true })
+    let mut tables: Vec<Delete> = Vec::with_capacity(truncate.table_names.len());
+    for ast::TruncateTableTarget { name, .. } in &truncate.table_names {
+        let target = Target::named(name)?;
+        if tables.iter().any(|known| known.table == target.table) {
+            continue;
+        }
+        let query = target.query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
+        tables.push(Delete { table: target.table, alias: target.alias, query, returning: None });
+    }
+    Ok(tables)
 }
 
 /// Takes over the ON CONFLICT of an INSERT into a table that is called `alias` there.
@@ -341,7 +342,7 @@ mod tests {
     use crate::script::parse;
     use crate::script::tests::one;
     use crate::statement::Insert;
-    use crate::statements::changes::{ConflictAction, Update};
+    use crate::statements::changes::{ConflictAction, Delete, Update};
 
     fn shown(sql: &str) -> String {
         match one(sql).kind {
@@ -351,7 +352,8 @@ mod tests {
                 let returning = returning.map(|query| format!(" returning {query}")).unwrap_or_default();
                 format!("{table} as {alias} set {}: {query}{returning}", columns.join(", "))
             }
-            Kind::Delete(delete) => format!("{} as {}: {}", delete.table, delete.alias, delete.query),
+            Kind::Delete(delete) => deleted(&delete),
+            Kind::Truncate(tables) => tables.iter().map(deleted).collect::<Vec<_>>().join("; "),
             Kind::Insert(Insert { conflict: Some(conflict), .. }) => match conflict.action {
                 ConflictAction::Nothing => format!("{:?}: nothing", conflict.target),
                 ConflictAction::Update { columns, defaults: _, alias, query } => {
@@ -362,6 +364,10 @@ mod tests {
             Kind::Refused(error) => format!("refused {}", error.message()),
             other => panic!("{other:?}"),
         }
+    }
+
+    fn deleted(delete: &Delete) -> String {
+        format!("{} as {}: {}", delete.table, delete.alias, delete.query)
     }
 
     #[test]
@@ -390,7 +396,11 @@ mod tests {
                 "DELETE FROM t a USING u WHERE a.id = u.id AND u.b IN (SELECT 1)",
                 "t as a: SELECT 1 AS column1 FROM t AS a, u WHERE a.id = u.id AND u.b IN (SELECT 1)",
             ),
-            ("TRUNCATE TABLE t", "t as t: SELECT 1 AS column1 FROM t AS t"),
+            ("TRUNCATE TABLE ONLY t RESTART IDENTITY CASCADE", "t as t: SELECT 1 AS column1 FROM t AS t"),
+            (
+                "TRUNCATE t, public.u, T",
+                "t as t: SELECT 1 AS column1 FROM t AS t; u as u: SELECT 1 AS column1 FROM public.u AS u",
+            ),
             (
                 "INSERT INTO t AS s VALUES (1) ON CONFLICT (id) DO UPDATE SET a = excluded.a + s.a WHERE s.b > 1",
                 "as s set a: SELECT excluded.a + s.a AS column1 FROM t AS excluded, t AS s WHERE s.b > 1",
@@ -412,7 +422,6 @@ mod tests {
             ("DELETE FROM t USING (INSERT INTO u VALUES (1)) AS s", "INSERT inside a query"),
             ("INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = 1", "ON DUPLICATE KEY UPDATE"),
             ("UPDATE alluvia.tables SET a = 1", "a system table"),
-            ("TRUNCATE t, u", "several tables"),
         ] {
             let refused = shown(sql);
             assert!(refused.starts_with("refused") && refused.contains(words), "{sql}: {refused}");

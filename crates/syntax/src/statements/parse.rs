@@ -265,7 +265,7 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
         Tree::Insert(insert) => Ok(Kind::Insert(insert_of(insert)?)),
         Tree::Update(update) => Ok(Kind::Update(Box::new(update_of(update, None)?))),
         Tree::Delete(delete) => Ok(Kind::Delete(Box::new(delete_of(delete, None)?))),
-        Tree::Truncate(truncate) => Ok(Kind::Delete(Box::new(truncate_of(truncate)?))),
+        Tree::Truncate(truncate) => Ok(Kind::Truncate(truncate_of(truncate)?)),
         Tree::CreateTable(create) => {
             let mut create = create_table(create)?;
             create.query = create.query.map(prepare).transpose()?;

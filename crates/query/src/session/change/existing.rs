@@ -1,4 +1,4 @@
-//! UPDATE, DELETE and TRUNCATE.
+//! UPDATE and DELETE.
 //!
 //! Invariants:
 //! - A row is changed once, however often the tables beside it give it.
@@ -58,15 +58,11 @@ pub(super) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
     Ok(returned.outcome(format!("UPDATE {count}")).with_used(read.used))
 }
 
-/// DELETE, TRUNCATE.
+/// DELETE.
 pub(super) async fn delete(run: &Run, delete: &Delete) -> Result<Outcome> {
-    let (privilege, command) = match delete.is_truncate {
-        true => (Privilege::Truncate, "TRUNCATE"),
-        false => (Privilege::Delete, "DELETE"),
-    };
     let queries: Vec<&Query> = std::iter::once(&*delete.query).chain(delete.returning.as_deref()).collect();
-    let reading = Reading::begin(run, &delete.table, &[privilege], &queries).await?;
-    check_open(run, &reading, command)?;
+    let reading = Reading::begin(run, &delete.table, &[Privilege::Delete], &queries).await?;
+    check_open(run, &reading, "DELETE")?;
     let (query, gone, may_repeat) = delete_query(&reading.entry.def, delete, delete.returning.is_some())?;
     let mut read = reading.read(run, query, [reading.target(gone)]).await?;
     let (change, schema) = telling(&reading, gone)?;
@@ -85,8 +81,7 @@ pub(super) async fn delete(run: &Run, delete: &Delete) -> Result<Outcome> {
     let passed_over = written.commit(run, reading).await?;
     let count = (count as u64).saturating_sub(passed_over);
     run.progress.add_rows(count);
-    let tag = if delete.is_truncate { "TRUNCATE TABLE".to_owned() } else { format!("DELETE {count}") };
-    Ok(returned.outcome(tag).with_used(read.used))
+    Ok(returned.outcome(format!("DELETE {count}")).with_used(read.used))
 }
 
 /// Refuses columns of a query that would make another thing of its rows in this place of a statement.
@@ -123,7 +118,12 @@ pub(super) fn telling(reading: &Reading, gone: Gone) -> Result<(RowChange, Schem
 }
 
 /// What tells the rows that go, which stands in a query's columns from `first` on.
-fn telling_rows(reading: &Reading, gone: Gone, read: &Read, first: usize) -> Result<(RowChange, Vec<RecordBatch>)> {
+pub(super) fn telling_rows(
+    reading: &Reading,
+    gone: Gone,
+    read: &Read,
+    first: usize,
+) -> Result<(RowChange, Vec<RecordBatch>)> {
     let (change, schema) = telling(reading, gone)?;
     let columns = first..first + schema.fields().len();
     let batch = |batch: &RecordBatch| {

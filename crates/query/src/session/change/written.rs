@@ -38,25 +38,32 @@ impl Written {
     pub(super) async fn commit(self, run: &Run, reading: Reading) -> Result<u64> {
         // A batch may have to wait until what statements hold is given back: not for its own.
         drop(reading);
-        let Written { entry, changes } = self;
+        Written::commit_all(run, vec![self]).await
+    }
+
+    /// The same of several tables, which change together.
+    pub(super) async fn commit_all(run: &Run, all: Vec<Written>) -> Result<u64> {
         {
             let mut state = run.state();
             match &mut state.transaction {
                 Transaction::None => {}
-                Transaction::Open(_) if changes.is_empty() => return Ok(0),
                 Transaction::Open(open) => {
-                    open.push_all(&entry, changes, run.scope.pending_bytes_max())?;
+                    for Written { entry, changes } in all.into_iter().filter(|written| !written.changes.is_empty()) {
+                        open.push_all(&entry, changes, run.scope.pending_bytes_max())?;
+                    }
                     return Ok(0);
                 }
                 Transaction::Failed(_) => return Err(failed_transaction()),
             }
         }
-        if changes.is_empty() {
+        let is_keyless = all.iter().any(|written| written.entry.def.key.is_none());
+        let rows: Vec<NewRows> = all.into_iter().flat_map(|written| written.changes).collect();
+        if rows.is_empty() {
             submit_empty(run).await?;
             return Ok(0);
         }
-        let committed = submit(run, NewBatch { rows: changes, ..NewBatch::default() }).await?;
-        if entry.def.key.is_none() {
+        let committed = submit(run, NewBatch { rows, ..NewBatch::default() }).await?;
+        if is_keyless {
             // Whoever has the turn next must see it, also where durability is relaxed. Who cancels the statement meanwhile
             // is told that it is done.
             let store = Arc::clone(run.engine().read());
