@@ -27,7 +27,7 @@ use sqlparser::ast::{
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{IsOptional, Parser};
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::ControlFlow;
 
 /// What RETURNING has for `merge_action()`: a column of a table of its own.
@@ -110,24 +110,32 @@ impl MergeAction {
     }
 }
 
-/// Whether a statement that begins with WITH is a MERGE.
-pub(crate) fn is_behind_with(parser: &Parser<'_>) -> bool {
+/// Whether a statement of these tokens is a MERGE: by its first word, or by the one behind the queries of its WITH.
+pub(crate) fn is_merge(tokens: &[TokenWithSpan]) -> bool {
+    let mut tokens = tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_)));
+    match tokens.next() {
+        Some(Token::Word(word)) if word.quote_style.is_none() => match word.keyword {
+            Keyword::MERGE => return true,
+            Keyword::WITH => {}
+            _ => return false,
+        },
+        _ => return false,
+    }
     let mut depth = 0usize;
-    let mut is_after_query = false;
-    for at in 0.. {
-        let token = parser.peek_nth_token(at).token;
-        match &token {
-            Token::EOF => return false,
+    let mut is_behind_bracket = false;
+    for token in tokens {
+        match token {
             Token::LParen => depth += 1,
             Token::RParen => depth = depth.saturating_sub(1),
-            Token::Word(word) if depth == 0 && is_after_query && word.quote_style.is_none() => match word.keyword {
+            Token::Word(word) if depth == 0 && is_behind_bracket && word.quote_style.is_none() => match word.keyword {
                 Keyword::MERGE => return true,
+                // Behind the columns of a query of WITH.
                 Keyword::AS => {}
                 _ => return false,
             },
             _ => {}
         }
-        is_after_query = token == Token::RParen && depth == 0;
+        is_behind_bracket = *token == Token::RParen && depth == 0;
     }
     false
 }

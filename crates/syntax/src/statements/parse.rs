@@ -14,7 +14,7 @@ use crate::statements::commands::{
     transaction_access,
 };
 use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
-use crate::statements::merge::{is_behind_with, parse_merge};
+use crate::statements::merge::{is_merge, parse_merge};
 use crate::statements::roles::{is_role_statement, parse_role_statement};
 use crate::tokens::hints::Hints;
 use crate::tokens::{Prepared, depth, phrases, prepare_tokens};
@@ -67,8 +67,12 @@ pub fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     let given = tokens;
     let Prepared { tokens, column_names: names, is_without_rows } = prepare_tokens(tokens);
     let grammar = Grammar::for_tokens(tokens.len());
+    let merges = is_merge(&tokens);
     let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
-    let kind = known(&mut parser, hints);
+    let kind = match merges {
+        true => parse_merge(&mut parser).map(|merge| Kind::Merge(Box::new(merge))),
+        false => known(&mut parser, hints),
+    };
     if grammar.is_used_up() {
         return Err(Error::new(ErrorKind::Syntax, "the statement can be read in too many ways")
             .with_hint("close every bracket, and put names that are keywords in double quotes"));
@@ -124,8 +128,6 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
                 let name = parser.parse_identifier().map_err(syntax)?;
                 Kind::Fetch { name: names::name_of(&name), count: FetchCount::Rows(1) }
             }
-            Keyword::MERGE => Kind::Merge(Box::new(parse_merge(parser)?)),
-            Keyword::WITH if is_behind_with(parser) => Kind::Merge(Box::new(parse_merge(parser)?)),
             Keyword::ABORT => {
                 parser.next_token();
                 let _ = parser.parse_one_of_keywords(&[Keyword::TRANSACTION, Keyword::WORK]);
