@@ -398,7 +398,7 @@ mod tests {
              column 3\", t.\"a\" AS \"merge column 4\", t.\"b\" AS \"merge column 5\", CASE {number} WHEN 3 THEN \
              CAST('1.50' AS DECIMAL(3,2)) END AS \"merge column 6\", CASE {number} WHEN 3 THEN s.b || 'x' END AS \
              \"merge column 7\", CASE {number} WHEN 4 THEN s.id + 1 END AS \"merge column 8\", NULL AS \"merge column \
-             9\", 'n' AS \"merge column 10\" FROM given.target AS t FULL OUTER JOIN (SELECT *, true AS \"row of s\" FROM \
+             9\", 'n' AS \"merge column 10\" FROM given.target AS t FULL JOIN (SELECT *, true AS \"row of s\" FROM \
              s) AS s ON t.id = s.id) AS \"merge\" WHERE \"merge\".\"merge column 1\" IS NOT NULL"
         );
         assert_eq!(merged.query.to_string(), wanted);

@@ -328,8 +328,8 @@ fn merge_of(
 /// Refuses a clause behind one that takes all rows of its kind.
 fn refuse_unreachable(clauses: &[When]) -> Result<()> {
     for (at, clause) in clauses.iter().enumerate() {
-        let takes_all = |before: &&When| before.rows == clause.rows && before.condition.is_none();
-        if clauses[..at].iter().any(|before| takes_all(&before)) {
+        let takes_all = |before: &When| before.rows == clause.rows && before.condition.is_none();
+        if clauses[..at].iter().any(takes_all) {
             return Err(Error::new(
                 ErrorKind::Syntax,
                 "unreachable WHEN clause specified after unconditional WHEN clause",
@@ -566,7 +566,7 @@ mod tests {
             (
                 "WITH w AS (SELECT 1 AS id) MERGE INTO t USING w ON t.id = w.id WHEN NOT MATCHED THEN INSERT DEFAULT \
                  VALUES WHEN NOT MATCHED BY SOURCE THEN DELETE",
-                "t as t, w: WITH w AS (SELECT 1 AS id) SELECT NULL AS column1 FROM t AS t FULL OUTER JOIN w ON t.id = \
+                "t as t, w: WITH w AS (SELECT 1 AS id) SELECT NULL AS column1 FROM t AS t FULL JOIN w ON t.id = \
                  w.id [NotMatchedByTarget INSERT () 0+0 []; NotMatchedBySource DELETE]",
             ),
             (
