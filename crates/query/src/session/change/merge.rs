@@ -240,11 +240,11 @@ async fn returned(
         actions.push(with_numbers(&action, vec![names])?);
     }
     let given = [(ROWS, target, targets), (SOURCE, source, sources), (ACTIONS, action, actions)];
-    let given = given.into_iter().map(|(name, schema, batches)| {
+    let mut tables: Vec<(&'static str, Arc<dyn TableProvider>)> = Vec::with_capacity(given.len());
+    for (name, schema, batches) in given {
         let table = MemTable::try_new(schema, vec![batches]).map_err(|error| error_of(&error))?;
-        Ok((name, Arc::new(table) as Arc<dyn TableProvider>))
-    });
-    let given = given.collect::<Result<Vec<_>>>()?;
+        tables.push((name, Arc::new(table)));
+    }
     let made = |query: &Query| merge_returning_query(def, merge, query, &names, &number);
-    Returned::by(run, reading, query, made, || Ok(given.clone())).await
+    Returned::by(run, reading, query, made, || Ok(tables.clone())).await
 }
