@@ -607,6 +607,11 @@ mod tests {
                 "MERGE INTO t USING s ON true WHEN NOT MATCHED THEN INSERT OVERRIDING SYSTEM VALUE VALUES (1)",
                 "OVERRIDING",
             ),
+            ("MERGE INTO t USING s ON true WHEN NOT MATCHED THEN INSERT VALUES (t.a)", "invalid reference to table t"),
+            (
+                "MERGE INTO t USING s ON true WHEN NOT MATCHED BY SOURCE AND s.a = 1 THEN DELETE",
+                "invalid reference to table s",
+            ),
             ("MERGE INTO t TABLESAMPLE BERNOULLI (10) USING s ON true WHEN MATCHED THEN DELETE", "TABLESAMPLE"),
         ] {
             let refused = shown(sql);
@@ -622,8 +627,6 @@ mod tests {
             "MERGE INTO t USING s ON true WHEN NOT MATCHED THEN INSERT (a) DEFAULT VALUES",
             "MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE WHEN MATCHED AND s.x THEN DELETE",
             "MERGE INTO t USING t ON true WHEN MATCHED THEN DELETE",
-            "MERGE INTO t USING s ON true WHEN NOT MATCHED THEN INSERT VALUES (t.a)",
-            "MERGE INTO t USING s ON true WHEN NOT MATCHED BY SOURCE AND s.a = 1 THEN DELETE",
             "MERGE INTO t USING s WHEN MATCHED THEN DELETE",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - What the parser's tree holds is taken over or refused by name; nothing in it is ignored.
-//! - `Err` is a syntax error, which refuses the script; what is not built is [`Kind::Refused`].
+//! - `Err` is a syntax error, which refuses the script; what is not built, or names a table where it cannot be seen, is
+//!   [`Kind::Refused`].
 
 use crate::copy::statement::{CopyStatement, CopyWhat, parse_copy};
 use crate::grammar::Grammar;
@@ -78,7 +79,9 @@ pub fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
             .with_hint("close every bracket, and put names that are keywords in double quotes"));
     }
     let mut kind = match kind {
-        Err(error) if error.kind() == ErrorKind::NotSupported => return Ok(Kind::Refused(error)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotSupported | ErrorKind::UndefinedTable) => {
+            return Ok(Kind::Refused(error));
+        }
         kind => kind?,
     };
     let defines_columns = match &kind {
