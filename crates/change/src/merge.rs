@@ -18,8 +18,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
-    WildcardAdditionalOptions,
+    SelectItemQualifiedWildcardKind, TableAlias, TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
 };
 
 /// The query of a MERGE, whose columns are: the number of the clause; what tells the rows that go; where they are asked
