@@ -6,11 +6,13 @@
 //!   names are hidden by those of WITH. Its columns are known by their places, never by their names.
 //! - A key is found once in what a statement changes, or the statement is refused.
 
+pub mod beside;
 pub mod conflict;
 pub mod merge;
 pub mod queries;
 pub mod repeated;
 
+pub use beside::{BESIDE, Beside, mark_of, returning_beside_query};
 pub use conflict::{Resolved, check_target, resolve};
 pub use merge::{MergeChange, MergeQuery, MergeWrite, merge_query, merge_returning_query};
 pub use queries::{Gone, UpdateQuery, delete_query, insert_or_update, returning_query, update_query};

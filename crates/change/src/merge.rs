@@ -6,8 +6,9 @@
 //! - A value is computed where its clause applies, and nowhere else: elsewhere it might be an error.
 //! - Each value is a column of its own, and so is assigned to its column by itself.
 
+use crate::beside::{Beside, returning_beside_query};
 use crate::queries::{binary, default_of, expr_of, gone_columns, of, places_of, read_given, select_of};
-use crate::{ACTIONS, GIVEN, Gone, ROWS, SOURCE, has_digits, identity_names};
+use crate::{ACTIONS, Gone, SOURCE, has_digits, identity_names};
 use alluvia_space::TableDef;
 use alluvia_syntax::keep_columns;
 use alluvia_syntax::names::name_of;
@@ -17,8 +18,8 @@ use alluvia_syntax::trees::value_rows::query_of_row;
 use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    BinaryOperator, CaseWhen, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, TableAlias, TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
+    BinaryOperator, CaseWhen, Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    TableAlias, TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
 };
 
 /// The query of a MERGE, whose columns are: the number of the clause; what tells the rows that go; where they are asked
@@ -317,53 +318,13 @@ pub fn merge_returning_query(
     source: &[String],
     number: &str,
 ) -> Result<Box<Query>> {
-    let mut query = Box::new(returning.clone());
-    let select = select_of(&mut query)?;
-    let target: Vec<String> = def.columns.iter().map(|column| column.name.clone()).collect();
-    let tables = [(&merge.alias, target.as_slice()), (&merge.source, source)];
-    let mut items = Vec::new();
-    for item in std::mem::take(&mut select.projection) {
-        match columns_of(&item, &tables) {
-            // Without a name of their own: columns of both tables may have the same.
-            Some((table, columns)) => {
-                items.extend(columns.iter().map(|name| SelectItem::UnnamedExpr(of(table, name))));
-            }
-            None => items.push(item),
-        }
-    }
-    select.projection = items;
-    let action = Ident::with_quote('"', ACTION[0]);
-    let given = |name: &str, alias: &Ident| TableFactor::Table {
-        name: ObjectName::from(vec![Ident::new(GIVEN), Ident::new(name)]),
-        alias: Some(TableAlias { explicit: true, name: alias.clone(), columns: Vec::new(), at: None }),
-        args: None,
-        with_hints: Vec::new(),
-        version: None,
-        with_ordinality: false,
-        partitions: Vec::new(),
-        json_path: None,
-        sample: None,
-        index_hints: Vec::new(),
-    };
-    let beside = |name: &str, alias: &Ident| {
-        let same = binary(of(&merge.alias, number), BinaryOperator::Eq, of(alias, number));
-        let join_operator = JoinOperator::Inner(JoinConstraint::On(same));
-        Join { relation: given(name, alias), global: false, join_operator }
-    };
-    let joins = vec![beside(SOURCE, &merge.source), beside(ACTIONS, &action)];
-    select.from = vec![TableWithJoins { relation: given(ROWS, &merge.alias), joins }];
-    Ok(query)
-}
-
-/// The table of which an item is all columns.
-fn columns_of<'a>(item: &SelectItem, tables: &[(&'a Ident, &'a [String])]) -> Option<(&'a Ident, &'a [String])> {
-    let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) = item else {
-        return None;
-    };
-    let [part] = name.0.as_slice() else { return None };
-    let name = name_of(part.as_ident()?);
-    let is_plain = *options == WildcardAdditionalOptions::default();
-    tables.iter().find(|(table, _)| is_plain && name_of(table) == name).copied()
+    let beside = |alias: Ident, given, columns: &[String]| Beside { alias, given, columns: columns.to_vec() };
+    let [action, column] = ACTION;
+    let tables = [
+        beside(merge.source.clone(), SOURCE, source),
+        beside(Ident::with_quote('"', action), ACTIONS, &[column.to_owned()]),
+    ];
+    returning_beside_query(def, &merge.alias, returning, &tables, number)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! - A value that is set is what it is in the statement: the type that it has by itself is assigned to its column
 //!   later, beside no other value that would change it.
 
+use crate::beside::give_beside;
 use crate::{GIVEN, ROWS, TARGET, has_digits, identity_names};
 use alluvia_space::TableDef;
 use alluvia_syntax::keep_columns;
@@ -55,6 +56,7 @@ pub fn update_query(def: &TableDef, update: &Update) -> Result<UpdateQuery> {
     let select = select_of(&mut query)?;
     let may_repeat = select.from.len() > 1;
     give(select, columns);
+    give_beside(select, &update.beside);
     read_given(select, 0, TARGET)?;
     Ok(UpdateQuery { query, gone, may_repeat })
 }
@@ -72,6 +74,7 @@ pub fn delete_query(def: &TableDef, delete: &Delete, whole: bool) -> Result<(Box
     let select = select_of(&mut query)?;
     let may_repeat = select.from.len() > 1;
     give(select, columns);
+    give_beside(select, &delete.beside);
     read_given(select, 0, TARGET)?;
     Ok((query, gone, may_repeat))
 }

@@ -16,8 +16,9 @@ use crate::trees::visit::visit_mut;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{
-    self, Expr, FromTable, Ident, ObjectName, OnConflictAction, OnInsert, Query, SelectItem, SetExpr, TableAlias,
-    TableFactor, TableWithJoins, UpdateTableFromKind, Value, VisitorMut, With,
+    self, Expr, FromTable, Ident, JoinOperator, ObjectName, OnConflictAction, OnInsert, Query, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, UpdateTableFromKind, Value,
+    VisitorMut, WildcardAdditionalOptions, With,
 };
 use std::ops::ControlFlow;
 
@@ -37,8 +38,10 @@ pub struct Update {
     pub defaults: Vec<usize>,
     /// `SELECT values FROM table AS alias, ... WHERE condition`.
     pub query: Box<Query>,
-    /// `SELECT ... FROM table AS alias`, of the rows as they are then.
+    /// `SELECT ... FROM table AS alias, ...`, of the rows as they are then.
     pub returning: Option<Box<Query>>,
+    /// What the tables beside are called that RETURNING may name.
+    pub beside: Vec<Ident>,
 }
 
 /// DELETE from a user table, of all its rows also for TRUNCATE.
@@ -50,8 +53,10 @@ pub struct Delete {
     pub alias: Ident,
     /// `SELECT 1 FROM table AS alias, ... WHERE condition`.
     pub query: Box<Query>,
-    /// `SELECT ... FROM table AS alias`, of the rows as they were.
+    /// `SELECT ... FROM table AS alias, ...`, of the rows as they were.
     pub returning: Option<Box<Query>>,
+    /// What the tables beside are called that RETURNING may name.
+    pub beside: Vec<Ident>,
 }
 
 /// ON CONFLICT of an INSERT.
@@ -109,10 +114,10 @@ pub(crate) fn update_of(update: ast::Update, with: Option<With>) -> Result<Updat
         }
     };
     let Assigned { columns, values, defaults } = assigned(update.assignments)?;
+    let (returning, beside) = target.returning_beside(update.returning, with.as_ref(), &others)?;
     let from = std::iter::once(target.under(target.alias.clone())).chain(others).collect();
     let query = target.query(with, values, from, update.selection)?;
-    let returning = update.returning.map(|items| target.returning(items)).transpose()?;
-    Ok(Update { table: target.table, alias: target.alias, columns, defaults, query, returning })
+    Ok(Update { table: target.table, alias: target.alias, columns, defaults, query, returning, beside })
 }
 
 /// Takes over a DELETE, behind the queries of its WITH.
@@ -135,11 +140,11 @@ pub(crate) fn delete_of(delete: ast::Delete, with: Option<With>) -> Result<Delet
         return Err(not_supported("DELETE of a join").with_hint("write DELETE FROM t USING u WHERE ..."));
     }
     let target = Target::of(relation, "DELETE")?;
-    let own = std::iter::once(target.under(target.alias.clone()));
-    let from = own.chain(delete.using.into_iter().flatten()).collect();
+    let others = delete.using.unwrap_or_default();
+    let (returning, beside) = target.returning_beside(delete.returning, with.as_ref(), &others)?;
+    let from = std::iter::once(target.under(target.alias.clone())).chain(others).collect();
     let query = target.query(with, vec![number("1")], from, delete.selection)?;
-    let returning = delete.returning.map(|items| target.returning(items)).transpose()?;
-    Ok(Delete { table: target.table, alias: target.alias, query, returning })
+    Ok(Delete { table: target.table, alias: target.alias, query, returning, beside })
 }
 
 /// Takes over a TRUNCATE: of each table once.
@@ -157,7 +162,8 @@ pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Vec<Delete>> {
             continue;
         }
         let query = target.query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
-        tables.push(Delete { table: target.table, alias: target.alias, query, returning: None });
+        let Target { table, alias, .. } = target;
+        tables.push(Delete { table, alias, query, returning: None, beside: Vec::new() });
     }
     Ok(tables)
 }
@@ -269,6 +275,52 @@ impl Target {
         prepare(query)
     }
 
+    /// The query of RETURNING of a statement with other tables, and what these are called.
+    fn returning_beside(
+        &self,
+        items: Option<Vec<SelectItem>>,
+        with: Option<&With>,
+        others: &[TableWithJoins],
+    ) -> Result<(Option<Box<Query>>, Vec<Ident>)> {
+        let Some(items) = items else { return Ok((None, Vec::new())) };
+        if others.is_empty() {
+            return Ok((Some(self.returning(items)?), Vec::new()));
+        }
+        let mut beside = Vec::new();
+        for table in others {
+            beside.push(named(&table.relation)?);
+            for join in &table.joins {
+                // The other side of these is not seen.
+                if !matches!(join.join_operator, JoinOperator::LeftSemi(_) | JoinOperator::LeftAnti(_)) {
+                    beside.push(named(&join.relation)?);
+                }
+            }
+        }
+        if beside.len() > BESIDE_MAX {
+            return Err(not_supported(format!("RETURNING beside more than {BESIDE_MAX} tables"))
+                .with_hint("put the tables together in a subquery"));
+        }
+        let mut query = query_of_row(Vec::new())?;
+        query.with = with.cloned();
+        let SetExpr::Select(select) = query.body.as_mut() else { return Err(no_select()) };
+        select.projection = Vec::with_capacity(items.len());
+        for item in items {
+            match item {
+                SelectItem::Wildcard(options) if options == WildcardAdditionalOptions::default() => {
+                    select.projection.extend(std::iter::once(&self.alias).chain(&beside).map(whole_of));
+                }
+                SelectItem::Wildcard(_) => {
+                    return Err(not_supported("a clause of * in RETURNING").with_hint("name the columns"));
+                }
+                other => select.projection.push(other),
+            }
+        }
+        select.from = vec![self.under(self.alias.clone())];
+        select.from.extend_from_slice(others);
+        self.shorten(&mut query);
+        Ok((Some(prepare(query)?), beside))
+    }
+
     /// `WITH ... SELECT values FROM ... WHERE condition`.
     pub(super) fn query(
         &self,
@@ -312,6 +364,36 @@ impl VisitorMut for WithoutSchema<'_> {
     }
 }
 
+/// The most tables beside that RETURNING may name.
+const BESIDE_MAX: usize = 8;
+
+/// What a statement calls a table beside.
+fn named(factor: &TableFactor) -> Result<Ident> {
+    source_name(factor).ok_or_else(|| {
+        not_supported("RETURNING beside a query without a name").with_hint("write FROM (SELECT ...) AS s")
+    })
+}
+
+/// All columns of a table.
+pub(super) fn whole_of(table: &Ident) -> SelectItem {
+    let name = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![table.clone()]));
+    SelectItem::QualifiedWildcard(name, WildcardAdditionalOptions::default())
+}
+
+/// What a statement calls what it reads, if it has a name.
+pub(super) fn source_name(source: &TableFactor) -> Option<Ident> {
+    let (alias, name) = match source {
+        TableFactor::Table { name, alias, .. } | TableFactor::Function { name, alias, .. } => {
+            (alias, name.0.last().and_then(|part| part.as_ident()))
+        }
+        TableFactor::Derived { alias, .. }
+        | TableFactor::UNNEST { alias, .. }
+        | TableFactor::NestedJoin { alias, .. } => (alias, None),
+        _ => return None,
+    };
+    alias.as_ref().map(|alias| &alias.name).or(name).cloned()
+}
+
 pub(super) fn no_select() -> Error {
     Error::internal("a query of a row is no SELECT")
 }
@@ -347,7 +429,7 @@ mod tests {
     fn shown(sql: &str) -> String {
         match one(sql).kind {
             Kind::Update(update) => {
-                let Update { table, alias, columns, defaults: _, query, returning } = *update;
+                let Update { table, alias, columns, query, returning, .. } = *update;
                 let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
                 let returning = returning.map(|query| format!(" returning {query}")).unwrap_or_default();
                 format!("{table} as {alias} set {}: {query}{returning}", columns.join(", "))
@@ -380,7 +462,7 @@ mod tests {
             (
                 "UPDATE public.t AS s SET a = u.a FROM u JOIN v ON u.b = v.b WHERE s.id = u.id RETURNING s.a, *",
                 "t as s set a: SELECT u.a AS column1 FROM public.t AS s, u JOIN v ON u.b = v.b WHERE s.id = u.id \
-                 returning SELECT s.a, * FROM public.t AS s",
+                 returning SELECT s.a, s.*, u.*, v.* FROM public.t AS s, u JOIN v ON u.b = v.b",
             ),
             (
                 "WITH w AS (SELECT 1 AS x) UPDATE \"T\" SET a = (SELECT x FROM w)",

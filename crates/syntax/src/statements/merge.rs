@@ -11,7 +11,7 @@
 
 use crate::names::name_of;
 use crate::statements::assignments::{Assigned, assigned, is_default, null};
-use crate::statements::changes::{Target, no_select};
+use crate::statements::changes::{Target, no_select, source_name, whole_of};
 use crate::statements::parse::syntax;
 use crate::trees::prepare;
 use crate::trees::rewriting::{call_of, name_items};
@@ -269,7 +269,8 @@ fn merge_of(
     returning: Option<Vec<SelectItem>>,
 ) -> Result<Merge> {
     refuse_unreachable(&clauses)?;
-    let name = source_name(&source)?;
+    let name = source_name(&source)
+        .ok_or_else(|| not_supported("a source of MERGE without a name").with_hint("write USING (SELECT ...) AS s"))?;
     if name_of(&name) == name_of(&target.alias) {
         let message = format!("table name {} is specified more than once", name_of(&name));
         return Err(Error::new(ErrorKind::Syntax, message).with_hint("give the source another name: USING t AS s"));
@@ -338,24 +339,6 @@ fn refuse_unreachable(clauses: &[When]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// What the statement calls its source.
-fn source_name(source: &TableFactor) -> Result<Ident> {
-    let (alias, name) = match source {
-        TableFactor::Table { name, alias, .. } => (alias, name.0.last().and_then(|part| part.as_ident())),
-        TableFactor::Function { name, alias, .. } => (alias, name.0.last().and_then(|part| part.as_ident())),
-        TableFactor::Derived { alias, .. }
-        | TableFactor::UNNEST { alias, .. }
-        | TableFactor::NestedJoin { alias, .. } => (alias, None),
-        _ => return Err(not_supported("this form of a source in MERGE").with_hint("write USING (SELECT ...) AS s")),
-    };
-    alias
-        .as_ref()
-        .map(|alias| &alias.name)
-        .or(name)
-        .cloned()
-        .ok_or_else(|| not_supported("a source of MERGE without a name").with_hint("write USING (SELECT ...) AS s"))
 }
 
 /// The join that gives all rows that a clause is for, and no others but those that are matched.
@@ -463,11 +446,6 @@ fn returning_query(
     put_action(select)?;
     target.shorten(&mut query);
     prepare(query)
-}
-
-fn whole_of(table: &Ident) -> SelectItem {
-    let name = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![table.clone()]));
-    SelectItem::QualifiedWildcard(name, WildcardAdditionalOptions::default())
 }
 
 fn is_action(expr: &Expr) -> bool {

@@ -5,8 +5,8 @@
 //! - In a table with a key, rows that keep their keys are written over those that are there; rows that get others go
 //!   before their successors come. In a table without one, rows go by what they are known by.
 
+use crate::session::change::beside::{first_beside, returned_beside};
 use crate::session::change::reading::{Read, Reading, misfit};
-use crate::session::change::returning::Returned;
 use crate::session::change::written::{Written, check_open};
 use crate::session::insert::computed::refuse_of_rows;
 use crate::session::run::Run;
@@ -36,12 +36,13 @@ pub(super) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
     if may_repeat {
         let known = match gone {
             Gone::Replaced => reading.key_places()?,
-            Gone::Keys | Gone::Identities => (columns..read.schema.fields().len()).collect(),
+            Gone::Keys | Gone::Identities => (columns..first_beside(&read)).collect(),
         };
         once_each(&mut read, &known)?;
     }
     let rows = reading.assigned(&read, 0, &read.batches)?;
-    let returned = Returned::of(run, &reading, update.returning.as_deref(), &rows).await?;
+    let tables = (&update.alias, update.beside.as_slice());
+    let returned = returned_beside(run, &reading, update.returning.as_deref(), tables, &read, &rows).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
     let computed_at = Some(reading.snapshot.version);
     let written = Written::nothing(&reading);
@@ -74,7 +75,8 @@ pub(super) async fn delete(run: &Run, delete: &Delete) -> Result<Outcome> {
         Some(_) => read.batches.iter().map(|batch| reading.as_stored(batch, known)).collect::<Result<Vec<_>>>()?,
         None => Vec::new(),
     };
-    let returned = Returned::of(run, &reading, delete.returning.as_deref(), &rows).await?;
+    let tables = (&delete.alias, delete.beside.as_slice());
+    let returned = returned_beside(run, &reading, delete.returning.as_deref(), tables, &read, &rows).await?;
     let (_, telling) = telling_rows(&reading, gone, &read, 0)?;
     let count: usize = telling.iter().map(RecordBatch::num_rows).sum();
     let written = Written::nothing(&reading).and(change, Some(reading.snapshot.version), telling);

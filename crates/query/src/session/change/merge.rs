@@ -6,7 +6,7 @@
 //!   rows are written over those that are there, then rows come, whose keys must be free then.
 //! - Also a row that comes was computed from what was there: of its key there was nothing.
 
-use crate::errors::error_of;
+use crate::session::change::beside::{number_name, numbered};
 use crate::session::change::existing::{refuse_columns_of_rows, telling};
 use crate::session::change::reading::{Read, Reading, misfit};
 use crate::session::change::returning::Returned;
@@ -27,9 +27,7 @@ use alluvia_values::errors::not_supported;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::compute::kernels::cmp::eq;
 use arrow::compute::{cast, filter_record_batch};
-use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef};
-use datafusion::catalog::TableProvider;
-use datafusion::datasource::MemTable;
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Volatility;
 use datafusion::sql::sqlparser::ast::{Expr, ObjectNamePart, Query, SelectItem, SetExpr, Visitor};
@@ -209,42 +207,20 @@ async fn returned(
     made: &[Made],
 ) -> Result<Returned> {
     let def = &reading.entry.def;
-    let target = sql_schema(def);
     let fields = read.schema.fields();
     let source: Vec<FieldRef> = fields.iter().take(fields.len() - 1).skip(first).cloned().collect();
     let names: Vec<String> = source.iter().map(|field| field.name().clone()).collect();
-    let mut number = "row number".to_owned();
-    while names.contains(&number) || target.field_with_name(&number).is_ok() {
-        number.push('_');
-    }
-    let numbered = |fields: Vec<FieldRef>| -> SchemaRef {
-        let number: FieldRef = Arc::new(Field::new(&number, DataType::Int64, false));
-        Arc::new(Schema::new(fields.into_iter().chain([number]).collect::<Vec<_>>()))
+    let number = number_name(names.iter().chain(def.columns.iter().map(|column| &column.name)));
+    let target = sql_schema(def).fields().iter().cloned().collect();
+    let action = vec![Arc::new(Field::new(ACTION[1], DataType::Utf8, false))];
+    let action_of = |made: &Made| -> Vec<ArrayRef> {
+        vec![Arc::new(StringArray::from_iter_values(std::iter::repeat_n(made.action, made.rows.num_rows())))]
     };
-    let target = numbered(target.fields().iter().cloned().collect());
-    let source = numbered(source);
-    let action = numbered(vec![Arc::new(Field::new(ACTION[1], DataType::Utf8, false))]);
-    let (mut targets, mut sources, mut actions) = (Vec::new(), Vec::new(), Vec::new());
-    let mut before = 0i64;
-    for Made { rows, source: beside, action: name } in made {
-        let count = rows.num_rows();
-        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((before..).take(count)));
-        before += count as i64;
-        let with_numbers = |schema: &SchemaRef, mut columns: Vec<ArrayRef>| {
-            columns.push(Arc::clone(&numbers));
-            RecordBatch::try_new(Arc::clone(schema), columns).map_err(misfit)
-        };
-        targets.push(with_numbers(&target, rows.columns().to_vec())?);
-        sources.push(with_numbers(&source, beside.clone())?);
-        let names: ArrayRef = Arc::new(StringArray::from_iter_values(std::iter::repeat_n(*name, count)));
-        actions.push(with_numbers(&action, vec![names])?);
-    }
-    let given = [(ROWS, target, targets), (SOURCE, source, sources), (ACTIONS, action, actions)];
-    let mut tables: Vec<(&'static str, Arc<dyn TableProvider>)> = Vec::with_capacity(given.len());
-    for (name, schema, batches) in given {
-        let table = MemTable::try_new(schema, vec![batches]).map_err(|error| error_of(&error))?;
-        tables.push((name, Arc::new(table)));
-    }
+    let given = vec![
+        numbered(ROWS, target, &number, made.iter().map(|made| made.rows.columns().to_vec()).collect())?,
+        numbered(SOURCE, source, &number, made.iter().map(|made| made.source.clone()).collect())?,
+        numbered(ACTIONS, action, &number, made.iter().map(action_of).collect())?,
+    ];
     let made = |query: &Query| merge_returning_query(def, merge, query, &names, &number);
-    Returned::by(run, reading, query, made, || Ok(tables.clone())).await
+    Returned::by(run, reading, query, made, || Ok(given.clone())).await
 }

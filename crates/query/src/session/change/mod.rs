@@ -9,6 +9,7 @@
 //! - Within a transaction rows that are changed wait unseen, and their table is not read again: who would read it is
 //!   refused.
 
+mod beside;
 mod existing;
 mod merge;
 mod reading;
