@@ -21,9 +21,8 @@ use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
-    WildcardAdditionalOptions, With,
+    Expr, Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor,
+    TableWithJoins, Value, VisitorMut, WildcardAdditionalOptions, With,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{IsOptional, Parser};
