@@ -6,11 +6,15 @@
 //!   names are hidden by those of WITH. Its columns are known by their places, never by their names.
 //! - A key is found once in what a statement changes, or the statement is refused.
 
+pub mod beside;
 pub mod conflict;
+pub mod merge;
 pub mod queries;
 pub mod repeated;
 
+pub use beside::{BESIDE, Beside, mark_of, returning_beside_query};
 pub use conflict::{Resolved, check_target, resolve};
+pub use merge::{MergeChange, MergeQuery, MergeWrite, merge_query, merge_returning_query};
 pub use queries::{Gone, UpdateQuery, delete_query, insert_or_update, returning_query, update_query};
 pub use repeated::Seen;
 
@@ -22,6 +26,10 @@ pub const GIVEN: &str = "given";
 pub const TARGET: &str = "target";
 /// Rows that a statement has made, in schema [`GIVEN`].
 pub const ROWS: &str = "rows";
+/// Rows of the source of a MERGE beside those that it has made of them, in schema [`GIVEN`].
+pub const SOURCE: &str = "source";
+/// What was done with each of these rows, in schema [`GIVEN`].
+pub const ACTIONS: &str = "actions";
 
 /// What the target calls the version and the ordinal of its rows, where these are asked for: names that no column has.
 pub fn identity_names(def: &TableDef) -> [String; 2] {

@@ -250,6 +250,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Insert(_)
         | Kind::Update(_)
         | Kind::Delete(_)
+        | Kind::Truncate(_)
+        | Kind::Merge(_)
         | Kind::DropTable { .. }
         | Kind::DropNone { .. }
         | Kind::AlterTable(_)

@@ -35,16 +35,24 @@ impl Written {
     pub(super) async fn commit(self, run: &Run, reading: Reading) -> Result<u64> {
         // A batch may have to wait until what statements hold is given back: not for its own.
         drop(reading);
-        let Written { entry, changes } = self;
-        let is_open = run.state().is_open()?;
-        match (is_open, changes.is_empty()) {
-            (true, true) => Ok(0),
-            (true, false) => add(run, &entry, changes).await,
-            (false, true) => submit_empty(run).await.map(|_| 0),
-            (false, false) => {
-                let committed = submit(run, NewBatch { rows: changes, ..NewBatch::default() }).await?;
-                Ok(committed.passed_over)
+        Written::commit_all(run, vec![self]).await
+    }
+
+    /// The same of several tables, which change together.
+    pub(super) async fn commit_all(run: &Run, all: Vec<Written>) -> Result<u64> {
+        if run.state().is_open()? {
+            let mut passed_over = 0;
+            for Written { entry, changes } in all.into_iter().filter(|written| !written.changes.is_empty()) {
+                passed_over += add(run, &entry, changes).await?;
             }
+            return Ok(passed_over);
         }
+        let rows: Vec<NewRows> = all.into_iter().flat_map(|written| written.changes).collect();
+        if rows.is_empty() {
+            submit_empty(run).await?;
+            return Ok(0);
+        }
+        let committed = submit(run, NewBatch { rows, ..NewBatch::default() }).await?;
+        Ok(committed.passed_over)
     }
 }

@@ -44,6 +44,8 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
         Kind::Insert(statement) => change(run, Change::Insert(statement), &hints).await,
         Kind::Update(statement) => change(run, Change::Update(statement), &hints).await,
         Kind::Delete(statement) => change(run, Change::Delete(statement), &hints).await,
+        Kind::Truncate(tables) => change(run, Change::Truncate(tables), &hints).await,
+        Kind::Merge(statement) => change(run, Change::Merge(statement), &hints).await,
         Kind::CreateTable(create) => create_table(run, *create, &hints).await,
         Kind::DropTable { names, if_exists } => drop_tables(run, names, if_exists).await,
         Kind::DropNone { command, names } => drop_none(scope, command, &names),
