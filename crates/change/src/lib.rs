@@ -4,13 +4,16 @@
 //! - Nothing here plans, reads or writes: trees and definitions go in, trees and columns come out.
 //! - A query reads what is changed as `given.target`, and rows that only its statement has as `given.rows`, whatever
 //!   names are hidden by those of WITH. Its columns are known by their places, never by their names.
-//! - A key is found once in what a statement changes, or the statement is refused.
+//! - A key is found once in what a statement changes, or the statement is refused. Rows that come without a statement may
+//!   have it several times ([`fold`]).
 
 pub mod conflict;
+pub mod fold;
 pub mod queries;
 pub mod repeated;
 
 pub use conflict::{Resolved, check_target, resolve};
+pub use fold::{MixedRows, OldRows, Run, RunKind, fold, patched_keys};
 pub use queries::{Gone, UpdateQuery, delete_query, insert_or_update, returning_query, update_query};
 pub use repeated::Seen;
 

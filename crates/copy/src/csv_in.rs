@@ -61,7 +61,9 @@ impl CsvInput {
                 input: self,
                 columns,
                 scanner: scanner_of(&self.dialect),
-                rows: TextRows::new(&self.table, self.on_error, 8192).exactly(self.wanted.is_exact),
+                rows: TextRows::new(&self.table, self.on_error, 8192)
+                    .exactly(self.wanted.is_exact)
+                    .doing(self.wanted.operations.clone()),
             };
             move |block: Block| parser.parse(&block)
         };

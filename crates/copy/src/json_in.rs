@@ -43,7 +43,9 @@ impl JsonInput {
                 input: self,
                 names: self.wanted.names(&self.table),
                 order: Vec::new(),
-                rows: TextRows::new(&self.table, self.on_error, 8192).exactly(self.wanted.is_exact),
+                rows: TextRows::new(&self.table, self.on_error, 8192)
+                    .exactly(self.wanted.is_exact)
+                    .doing(self.wanted.operations.clone()),
             };
             move |block: Block| parser.parse(&block)
         };

@@ -87,13 +87,11 @@ pub(crate) fn sink(run: &Run, def: &Arc<TableDef>, checked_at: Version) -> Sink 
     Sink::new(ingest, Arc::clone(def), checked_at, inline_bytes_max as usize)
 }
 
-/// Rows of one table into the transaction that was open when its statement began.
-pub(crate) fn hold(run: &Run, entry: &Arc<TableEntry>, batches: Vec<RecordBatch>) -> Result<()> {
+/// Rows of one table, which come as `change` says, into the transaction that was open when its statement began.
+pub(crate) fn hold(run: &Run, entry: &Arc<TableEntry>, change: RowChange, batches: Vec<RecordBatch>) -> Result<()> {
     match &mut run.state().transaction {
         Transaction::Open(_) if batches.is_empty() => Ok(()),
-        Transaction::Open(open) => {
-            open.push(entry, RowChange::of_table(&entry.def), batches, run.scope.pending_bytes_max())
-        }
+        Transaction::Open(open) => open.push(entry, change, batches, run.scope.pending_bytes_max()),
         _ => Err(failed_transaction()),
     }
 }
