@@ -58,7 +58,7 @@ pub use body::{BodyOptions, Hints};
 pub use destination::{CommitMixed, Destination, IntoStore, IntoTransaction, Mixed, numbered_by};
 pub use held::Held;
 pub use infer::{Inferred, InferredColumn, infer, infer_schema};
-pub use operations::{Incoming, Operations};
+pub use operations::{Incoming, Operations, by_name};
 pub use remote_table::table_elsewhere;
 
 pub use output::ResultWriter;

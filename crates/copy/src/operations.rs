@@ -192,6 +192,31 @@ impl Operations {
     }
 }
 
+/// Rows by the definition that they were read by, as batches that are read by their names again: a patch has the columns
+/// that it gives, and no batch has another column that says so. `columns` are those of the table.
+///
+/// # Errors
+/// `Internal` if what is said of the rows is no text.
+pub fn by_name(rows: &RecordBatch, columns: usize) -> Result<Vec<RecordBatch>> {
+    if rows.num_columns() <= columns {
+        return Ok(vec![rows.clone()]);
+    }
+    let given = cast(rows.column(columns + 1), &ArrowType::Utf8View).map_err(internal)?;
+    let given = given.as_string_view();
+    let of_row = |row: usize| given.is_valid(row).then(|| given.value(row));
+    let mut batches = Vec::new();
+    let mut start = 0;
+    while start < rows.num_rows() {
+        let first = of_row(start);
+        let count = (start..rows.num_rows()).take_while(|row| of_row(*row) == first).count();
+        let is_given = |at: &usize| first.is_none_or(|given| given.as_bytes().get(*at) == Some(&b'1'));
+        let kept: Vec<usize> = (0..columns).filter(is_given).chain([columns]).collect();
+        batches.push(rows.slice(start, count).project(&kept).map_err(internal)?);
+        start += count;
+    }
+    Ok(batches)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,6 +254,21 @@ mod tests {
         };
         assert_eq!(bad_rows(false), [(0, 1), (3, 1), (4, 1)]);
         assert_eq!(bad_rows(true), [(0, 1), (2, 1), (3, 1), (4, 1)]);
+    }
+
+    #[test]
+    fn patches_that_are_sent_have_the_columns_that_they_give() {
+        let incoming = Incoming::new(&keyed(), RowPolicy::default()).unwrap();
+        let mut arrays = arrays(&[Some("p"), Some("p"), Some("d"), Some("p")]);
+        arrays[4] = Arc::new(StringViewArray::from(vec![Some("110"), Some("110"), None, Some("101")]));
+        let rows = storage_batch(&incoming.def, arrays, 4).unwrap();
+        let sent = by_name(&rows, 3).unwrap();
+        let names = |batch: &RecordBatch| {
+            batch.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>().join(" ")
+        };
+        let shown: Vec<(String, usize)> = sent.iter().map(|batch| (names(batch), batch.num_rows())).collect();
+        let wanted = [("id a _op", 2), ("id a b _op", 1), ("id b _op", 1)];
+        assert_eq!(shown, wanted.map(|(names, rows)| (names.to_owned(), rows)));
     }
 
     #[test]

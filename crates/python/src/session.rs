@@ -14,7 +14,7 @@ use crate::rows::Rows;
 use crate::source::Source;
 use crate::waiting::{droppable, end, finish, look_of};
 use alluvia_query::ScalarValue;
-use alluvia_space::RowPolicy;
+use alluvia_space::{RowOp, RowPolicy};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
@@ -164,6 +164,9 @@ impl Session {
         let mut look = look_of(&look);
         let Inner { runtime, cancel, .. } = self.inner.parts();
         let mut source = Source::of(rows)?;
+        if policy.op == Some(RowOp::Patch) {
+            source = source.of_patches();
+        }
         let mut first = None;
         let mut created = None;
         if create {
