@@ -1,4 +1,5 @@
-//! Statements that change rows, as the queries that find the rows and what becomes of what these give.
+//! Statements that change rows, as the queries that find the rows and what becomes of what these give; and rows that come
+//! and say what they do, as runs that each do one thing.
 //!
 //! Invariants:
 //! - Nothing here plans, reads or writes: trees and definitions go in, trees and columns come out.

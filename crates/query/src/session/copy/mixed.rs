@@ -4,6 +4,7 @@
 //! - Rows of one key do what they say one after the other (`alluvia_change::fold`). All of a batch is applied, or nothing.
 //! - A patch is computed from the newest visible row of its key. Where others have written that key since, the store
 //!   refuses the batch, and it is computed again.
+//! - Rows that say what they do are in memory until their batch is complete. What merely comes is not.
 //! - What a role may not do by a statement, it may not do by rows.
 
 use crate::execution::blocking::blocking;
@@ -162,10 +163,15 @@ impl MixedWriter {
 impl CommitMixed for MixedWriter {
     fn commit(&self, rows: &[RecordBatch], batch: NewBatch) -> Result<Committed> {
         let mut wait = FIRST_WAIT;
+        // Of several that are in each other's way, one goes on.
+        let mut turn = None;
         for _ in 1..TRIES_MAX {
             match self.submit(rows, &batch) {
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 done => return done,
+            }
+            if turn.is_none() {
+                turn = Some(self.scope.engine.change_turn(self.entry.def.id).blocking_lock());
             }
             std::thread::sleep(wait);
             wait *= 2;
@@ -181,9 +187,12 @@ pub(crate) async fn submit_mixed(
     rows: Vec<RecordBatch>,
     batch: &NewBatch,
 ) -> Result<Committed> {
+    let table = writer.entry.def.id;
     let (writer, rows) = (Arc::new(writer), Arc::new(rows));
     let mut wait = FIRST_WAIT;
     let mut tries = 1;
+    // Of several that are in each other's way, one goes on.
+    let mut turn = None;
     loop {
         let (of_try, rows_of_try) = (Arc::clone(&writer), Arc::clone(&rows));
         let runs = blocking(move || of_try.runs(&rows_of_try)).await?;
@@ -191,6 +200,9 @@ pub(crate) async fn submit_mixed(
         match submit(run, next).await {
             Err(error) if error.kind() == ErrorKind::Conflict && tries < TRIES_MAX => {}
             done => return done,
+        }
+        if turn.is_none() {
+            turn = Some(run.engine().change_turn(table).lock().await);
         }
         tokio::time::sleep(wait).await;
         run.token.check()?;
