@@ -213,7 +213,7 @@ impl TextRows {
         }
         let bad = self.bad_now.take();
         self.next_row();
-        self.null_now = None;
+        (self.op_now, self.null_now) = (None, None);
         match bad {
             None => true,
             Some((column, bad, shown)) => {

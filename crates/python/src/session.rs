@@ -147,7 +147,7 @@ impl Session {
     /// `create`, a table that does not exist is created with columns like those of the first rows. `on_conflict` and `op` say what rows do
     /// by key.
     #[pyo3(signature = (table, rows, create=false, on_conflict=None, op=None, look=None))]
-    #[expect(clippy::too_many_arguments, reason = "they are Python's")]
+    #[allow(clippy::too_many_arguments)] // they are Python's
     fn ingest<'py>(
         &self,
         py: Python<'py>,
