@@ -280,11 +280,23 @@ impl ColumnarInput {
             operations.complete(&mut arrays, |at| is_given[at], &mut bad)?;
         }
         if bad.is_empty() {
-            return Ok(Part { rows: storage_batch(&self.table, arrays, rows)?, rejects: Vec::new() });
+            let places = self.places(0..rows, rows_before);
+            return Ok(Part { rows: storage_batch(&self.table, arrays, rows)?, rejects: Vec::new(), places });
         }
         let rejects = bad.iter().map(|bad| self.reject(bad, &shares, rows_before)).collect();
+        let mut good = vec![true; rows];
+        bad.iter().for_each(|bad| good[bad.row] = false);
+        let places = self.places((0..rows).filter(|row| good[*row]), rows_before);
         let bad_rows = bad.iter().map(|bad| bad.row);
-        Ok(Part { rows: storage_batch_without(&self.table, arrays, rows, bad_rows)?, rejects })
+        Ok(Part { rows: storage_batch_without(&self.table, arrays, rows, bad_rows)?, rejects, places })
+    }
+
+    /// Where rows are, in a table with a key.
+    fn places(&self, rows: impl Iterator<Item = usize>, rows_before: u64) -> Vec<RowLocation> {
+        if self.wanted.operations.is_none() {
+            return Vec::new();
+        }
+        rows.map(|row| RowLocation::Row(rows_before + row as u64 + 1)).collect()
     }
 
     fn reject(&self, bad: &BadRow, shares: &[Columns], rows_before: u64) -> Reject {

@@ -192,8 +192,10 @@ fn not_json(text: &[u8], wrong: NotJson) -> Wrong {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operations::Incoming;
     use crate::testing::{row_texts, table};
-    use alluvia_types::{Error, ErrorKind};
+    use alluvia_space::{OnConflict, PrimaryKey, RowOp, RowPolicy};
+    use alluvia_types::{ColumnId, Error, ErrorKind};
 
     fn read(columns: &str, listed: &[&str], text: &str) -> (Vec<Vec<String>>, Vec<String>) {
         let (rows, rejects) = read_bytes(columns, listed, text.as_bytes());
@@ -277,6 +279,45 @@ mod tests {
                 "f.json, line 3: key '\u{fffd}b' is not valid UTF-8",
                 "f.json, line 4: '{\"a\": \u{fffd}}' is not valid UTF-8 at byte 7",
                 "f.json, line 5, column b: '{\"c\": \"\u{fffd}\"}' is not valid UTF-8",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_gives_the_keys_of_its_line_and_needs_what_its_operation_does() {
+        let mut def = table("id INT NOT NULL, a INT, b TEXT NOT NULL").as_ref().clone();
+        let columns = vec![ColumnId(0)];
+        def.key = Some(PrimaryKey { columns, secret: [1, 2], on_conflict: OnConflict::default() });
+        let policy = RowPolicy { op: Some(RowOp::Patch), on_conflict: None };
+        let Incoming { def, operations } = Incoming::new(&Arc::new(def), policy).unwrap();
+        let wanted = Wanted::new(&def, &[]).unwrap().doing(operations);
+        let input = JsonInput { table: def, wanted, on_error: OnError::Skip };
+        let text = "{\"id\": 1, \"b\": \"x\"}\n{\"_op\": \"d\", \"id\": 2}\n{\"id\": 3, \"b\": null}\n{\"_op\": \"u\", \"id\": 4}\n\
+                    {\"_op\": \"merge\", \"id\": 5}\n{\"a\": 6}\n{\"a\": null, \"id\": 7}\n";
+        let (mut rows, mut rejects, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let collect = |part: Part| {
+            rows.extend(row_texts(&part.rows));
+            rejects.extend(part.rejects.iter().map(|reject| reject.refuse("f").message().to_owned()));
+            places.extend(part.places);
+            Ok(())
+        };
+        input.read(std::io::Cursor::new(text), "f", &CancelToken::new(), collect).unwrap();
+        assert_eq!(
+            rows,
+            [
+                ["1", "NULL", "x", "NULL", "101"],
+                ["2", "NULL", "NULL", "d", "NULL"],
+                ["7", "NULL", "NULL", "NULL", "110"]
+            ]
+        );
+        assert_eq!(places, [1, 2, 7].map(RowLocation::Line));
+        assert_eq!(
+            rejects,
+            [
+                "f, line 3, column b: NULL in a NOT NULL column",
+                "f, line 4, column b: NULL in a NOT NULL column",
+                "f, line 5, column _op: 'merge' is not a valid operation (insert, upsert, patch, delete)",
+                "f, line 6, column id: NULL in a NOT NULL column",
             ]
         );
     }

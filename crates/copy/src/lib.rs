@@ -24,6 +24,7 @@ mod columnar;
 mod csv_in;
 mod csv_out;
 pub mod destination;
+mod duplicates;
 mod files;
 mod held;
 mod infer;

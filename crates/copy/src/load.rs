@@ -21,6 +21,7 @@ use crate::body::{BodyOptions, Bound, Hints};
 use crate::columnar::ColumnarInput;
 use crate::csv_in::CsvInput;
 use crate::destination::Destination;
+use crate::duplicates::KeyPlaces;
 use crate::files::{Cancellable, InputFile, open_text, open_unpacked, resolve};
 use crate::json_array::Elements;
 use crate::json_in::JsonInput;
@@ -279,6 +280,8 @@ struct Committer {
     destination: Box<dyn Destination>,
     entry: Arc<TableEntry>,
     incoming: Incoming,
+    /// Where the rows of the batch are, if one of them may be refused for its key.
+    key_places: Option<KeyPlaces>,
     progress: Arc<Progress>,
     on_error: OnError,
     rejects: Rejects,
@@ -309,6 +312,7 @@ impl Committer {
             destination,
             entry: Arc::clone(&job.entry),
             incoming: incoming.clone(),
+            key_places: KeyPlaces::new(&job.entry.def, job.options.policy),
             progress: job.progress.clone(),
             on_error: job.options.on_error,
             rejects,
@@ -337,6 +341,9 @@ impl Committer {
             None => None,
         };
         let rows = plain.unwrap_or(part.rows);
+        if let Some(key_places) = &mut self.key_places {
+            key_places.keep(name, &rows, part.places);
+        }
         let part_rows = rows.num_rows();
         self.progress.add_rows(part_rows as u64);
         // What rows share is in the part once, and written out where they go.
@@ -425,7 +432,14 @@ impl Committer {
 
     fn submit(&mut self) -> Result<()> {
         let rows = self.rows_in_batch;
-        let Some(committed) = self.destination.commit()? else {
+        let committed = self.destination.commit().map_err(|error| match &self.key_places {
+            Some(key_places) => key_places.tell(error),
+            None => error,
+        })?;
+        if let Some(key_places) = &mut self.key_places {
+            key_places.committed();
+        }
+        let Some(committed) = committed else {
             self.report.rows += rows;
             return Ok(());
         };

@@ -98,6 +98,8 @@ pub struct Part {
     pub rows: RecordBatch,
     /// The rows that were not loaded, in the file's order.
     pub rejects: Vec<Reject>,
+    /// Where each of `rows` is, in a table with a key; else nothing.
+    pub places: Vec<RowLocation>,
 }
 
 /// Builds parts from text values, a row at a time.
@@ -122,6 +124,7 @@ pub(crate) struct TextRows {
     bad_now: Option<(usize, Bad, String)>,
     bad_rows: Vec<usize>,
     rejects: Vec<Reject>,
+    places: Vec<RowLocation>,
 }
 
 impl TextRows {
@@ -146,6 +149,7 @@ impl TextRows {
             bad_now: None,
             bad_rows: Vec::new(),
             rejects: Vec::new(),
+            places: Vec::new(),
         }
     }
 
@@ -215,7 +219,12 @@ impl TextRows {
         self.next_row();
         (self.op_now, self.null_now) = (None, None);
         match bad {
-            None => true,
+            None => {
+                if self.operations.is_some() {
+                    self.places.push(place);
+                }
+                true
+            }
             Some((column, bad, shown)) => {
                 let column = &self.table.columns[column];
                 let reason = bad.describe(&shown, &type_name(column));
@@ -295,6 +304,7 @@ impl TextRows {
         let rows = std::mem::take(&mut self.rows);
         let rejects = std::mem::take(&mut self.rejects);
         let bad_rows = std::mem::take(&mut self.bad_rows);
+        let places = std::mem::take(&mut self.places);
         self.filled.fill(0);
         let arrays = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
         let rows = if bad_rows.is_empty() {
@@ -302,6 +312,6 @@ impl TextRows {
         } else {
             storage_batch_without(&self.table, arrays, rows, bad_rows.into_iter())?
         };
-        Ok(Part { rows, rejects })
+        Ok(Part { rows, rejects, places })
     }
 }

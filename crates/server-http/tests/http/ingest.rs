@@ -358,7 +358,9 @@ async fn rows_say_what_they_do_by_key() {
     let rows = || served.rows("SELECT id, a, b FROM k ORDER BY id");
     let two = "{\"id\": 1, \"a\": 1, \"b\": \"x\"}\n{\"id\": 2, \"a\": 2, \"b\": \"y\"}\n";
     assert_eq!(ask("k", two).await.status, 200);
-    assert_eq!(ask("k", two).await.error(), (409, "23505".to_owned()));
+    let twice = ask("k", two).await;
+    assert_eq!(twice.error(), (409, "23505".to_owned()));
+    assert_eq!(twice.json()["error"]["where"], "the body, line 1");
     assert_eq!(ask("k?on_conflict=nothing", "{\"id\": 2, \"b\": \"no\"}").await.status, 200);
     assert_eq!(ask("k?on_conflict=replace", "{\"id\": 2, \"b\": \"z\"}").await.status, 200);
     assert_eq!(rows().await, json!([{"id": 1, "a": 1, "b": "x"}, {"id": 2, "a": null, "b": "z"}]));
