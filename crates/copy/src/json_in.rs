@@ -11,7 +11,7 @@ use crate::parallel;
 use crate::progress::CancelToken;
 use crate::records::{BLOCK_BYTES, Block, Blocks, Cut};
 use crate::rows::{Part, RowLocation, TextRows, Wrong};
-use alluvia_space::{DataType, TableDef};
+use alluvia_space::{DataType, OP_COLUMN, TableDef, without_key};
 use alluvia_syntax::copy::compatibility::ARRAY_HINT;
 use alluvia_syntax::copy::options::OnError;
 use alluvia_types::Result;
@@ -104,6 +104,11 @@ impl Parser<'_> {
                 None if self.input.wanted.listed => {}
                 None => {
                     let (table, key) = (&self.input.table, resolve(key));
+                    if key.as_ref() == OP_COLUMN.as_bytes() && table.key.is_none() {
+                        let error = without_key(&table.name, OP_COLUMN);
+                        let hint = error.hint().map(str::to_owned);
+                        return Err(Wrong { kind: error.kind(), hint, ..Wrong::from(error.message().to_owned()) });
+                    }
                     let reason = format!("key {} is no column of table {}", shown(&key), table.name);
                     let hint = self.input.wanted.unknown_hint(table, &String::from_utf8_lossy(&key));
                     return Err(Wrong { hint: Some(hint), ..Wrong::from(reason) });

@@ -392,6 +392,7 @@ async fn rows_say_what_they_do_by_key() {
     assert_eq!(ask("k?on_conflict=replace&op=delete", two).await.error(), (400, "22023".to_owned()));
     assert_eq!(rows().await, json!([{"id": 3, "a": 5, "b": "new"}]));
     table(&served).await;
+    assert_eq!(ask("t", "{\"a\": 1, \"_op\": \"delete\"}").await.error(), (400, "42P10".to_owned()));
     for path in ["t?on_conflict=replace", "t?op=delete"] {
         assert_eq!(ask(path, "{\"a\": 1}").await.error(), (400, "42P10".to_owned()), "{path}");
     }
