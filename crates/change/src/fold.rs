@@ -90,9 +90,13 @@ pub fn fold(mixed: &MixedRows<'_>, old: &OldRows<'_>) -> Result<Vec<Run>> {
     let columns = mixed.def.columns.len();
     let whole = |source: usize, row: usize| vec![(source, row); columns];
     for (row, (op, code)) in mixed.ops.iter().zip(mixed.codes).enumerate() {
-        let state = patched
-            .contains(code)
-            .then(|| states.entry(*code).or_insert_with(|| old.places.get(code).map(|place| whole(OLD, *place))));
+        let state = match patched.contains(code) {
+            true => {
+                let before = || old.places.get(code).map(|place| whole(OLD, *place));
+                Some(states.entry(*code).or_insert_with(before))
+            }
+            false => None,
+        };
         match (op, state) {
             (RowOp::Insert, None) => runs.add(RunKind::Insert, *code, row),
             (RowOp::Upsert, None) => runs.add(RunKind::Upsert, *code, row),
@@ -111,10 +115,11 @@ pub fn fold(mixed: &MixedRows<'_>, old: &OldRows<'_>) -> Result<Vec<Run>> {
                 *state = None;
                 runs.add(RunKind::Delete, *code, row);
             }
-            (RowOp::Patch, state) => {
+            (RowOp::Patch, None) => return Err(Error::internal("a patch is of a key that is not patched")),
+            (RowOp::Patch, Some(state)) => {
                 let given = mixed.given.get(row).copied().flatten().unwrap_or_default();
                 let is_given = |column: usize| given.get(column).is_some_and(|given| *given == b'1');
-                let before = state.and_then(|state| state.take());
+                let before = state.take();
                 if before.is_none() {
                     check_required(mixed.def, row, is_given)?;
                 }
@@ -124,7 +129,7 @@ pub fn fold(mixed: &MixedRows<'_>, old: &OldRows<'_>) -> Result<Vec<Run>> {
                         *cell = (OWN, row);
                     }
                 }
-                states.insert(*code, Some(cells.clone()));
+                *state = Some(cells.clone());
                 runs.compute(*code, cells);
             }
         }
@@ -197,7 +202,7 @@ impl Runs {
         let def = mixed.def;
         let key = def.key_columns().ok_or_else(|| Error::internal("rows without a key were told apart by it"))?;
         let whole: Vec<usize> = (0..def.columns.len()).collect();
-        let run = |rows: Rows| {
+        let run = |rows: Rows| -> Result<Run> {
             let columns = if rows.kind == RunKind::Delete { &key } else { &whole };
             let arrays: Vec<ArrayRef> = match rows.kind {
                 RunKind::Computed => {
@@ -287,10 +292,16 @@ mod tests {
                 RowOp::Insert if map.contains_key(&row.key) => match on_conflict {
                     OnConflict::Error => return None,
                     OnConflict::Nothing => {}
-                    OnConflict::Replace => drop(map.insert(row.key, row.values)),
+                    OnConflict::Replace => {
+                        map.insert(row.key, row.values);
+                    }
                 },
-                RowOp::Insert | RowOp::Upsert => drop(map.insert(row.key, row.values)),
-                RowOp::Delete => drop(map.remove(&row.key)),
+                RowOp::Insert | RowOp::Upsert => {
+                    map.insert(row.key, row.values);
+                }
+                RowOp::Delete => {
+                    map.remove(&row.key);
+                }
                 RowOp::Patch => {
                     let there = map.entry(row.key).or_default();
                     for at in 0..2 {
@@ -323,7 +334,9 @@ mod tests {
                 match (run.kind, map.contains_key(key), on_conflict) {
                     (RunKind::Insert, true, OnConflict::Error) => return None,
                     (RunKind::Insert, true, OnConflict::Nothing) => {}
-                    _ => drop(map.insert(*key, values)),
+                    _ => {
+                        map.insert(*key, values);
+                    }
                 }
             }
         }
@@ -334,7 +347,7 @@ mod tests {
         let coder = KeyCoder::new(def).unwrap();
         let old: Vec<(i64, Values)> = map.iter().map(|(key, values)| (*key, *values)).collect();
         let old = rows_of(&old);
-        let places = coder.codes(&old).unwrap().into_iter().zip(0..).collect();
+        let places: HashMap<KeyCode, usize> = coder.codes(&old).unwrap().into_iter().zip(0..).collect();
         let batch = rows_of(&rows.iter().map(|row| (row.key, row.values)).collect::<Vec<_>>());
         let codes = coder.codes(&batch).unwrap();
         let ops: Vec<RowOp> = rows.iter().map(|row| row.op).collect();
