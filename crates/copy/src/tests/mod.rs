@@ -212,6 +212,8 @@ impl Bench {
             mark: None,
             key: None,
             inline_bytes_max: self.inline_bytes_max,
+            change: RowChange::of_table(&self.table),
+            mixed: None,
             batch: None,
         }
     }
@@ -232,6 +234,7 @@ impl Bench {
             columns: Vec::new(),
             source,
             options,
+            read_as: None,
         }
     }
 

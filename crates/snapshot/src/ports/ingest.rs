@@ -66,7 +66,12 @@ pub enum RowChange {
 impl RowChange {
     /// What rows that come do where nobody says it but their table's definition.
     pub fn of_table(def: &TableDef) -> RowChange {
-        match def.key.as_ref().map(|key| key.on_conflict).unwrap_or_default() {
+        RowChange::of(def.key.as_ref().map(|key| key.on_conflict).unwrap_or_default())
+    }
+
+    /// What rows that are inserted do where this is said of those whose keys are there.
+    pub fn of(on_conflict: OnConflict) -> RowChange {
+        match on_conflict {
             OnConflict::Error => RowChange::Insert,
             OnConflict::Nothing => RowChange::InsertNew,
             OnConflict::Replace => RowChange::Upsert,

@@ -80,9 +80,14 @@ pub(crate) fn sink(run: &Run, def: &Arc<TableDef>, checked_at: Version) -> Sink 
     Sink::new(ingest, Arc::clone(def), checked_at, inline_bytes_max as usize)
 }
 
-/// Rows of one table, which come as it says, into the transaction that was open when their statement began. Gives how many
-/// were passed over.
-pub(crate) async fn hold(run: &Run, entry: &Arc<TableEntry>, batches: Vec<RecordBatch>) -> Result<u64> {
+/// Rows of one table, which come as `change` says, into the transaction that was open when their statement began. Gives how
+/// many were passed over.
+pub(crate) async fn hold(
+    run: &Run,
+    entry: &Arc<TableEntry>,
+    change: RowChange,
+    batches: Vec<RecordBatch>,
+) -> Result<u64> {
     if !run.state().is_open()? {
         return Err(failed_transaction());
     }
@@ -90,7 +95,8 @@ pub(crate) async fn hold(run: &Run, entry: &Arc<TableEntry>, batches: Vec<Record
     if batches.is_empty() {
         return Ok(0);
     }
-    add(run, entry, vec![NewRows::of_table(&entry.def, entry.changed_at, batches)]).await
+    let rows = NewRows { change, ..NewRows::insert(entry.def.id, entry.changed_at, batches) };
+    add(run, entry, vec![rows]).await
 }
 
 /// A query's rows, cast to a table's columns, as what a batch takes. Gives the number of rows.
