@@ -32,8 +32,8 @@ pub use manifest::{
 pub use moves::{Moved, Moves};
 pub use pins::Pin;
 pub use ports::{
-    Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals, Read,
-    RowChange, StageInfo, StagedLoad, StoreInfo, Want,
+    Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals,
+    PurgeWait, Purged, Read, RowChange, StageInfo, StagedLoad, Staging, StoreInfo, Want,
 };
 pub use snapshot::{Newer, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};

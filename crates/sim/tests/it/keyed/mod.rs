@@ -6,6 +6,7 @@
 //! | `handover` | few rows, and every order of changes with sorts and merges |
 //! | `crash` | power loss at every I/O call, and again during recovery |
 //! | `full` | a disk without room at every byte: what is taken back is taken out of the key index, too |
+//! | `purge` | what is deleted and purged is in no file, wherever the power goes meanwhile |
 //! | `writers` | real threads: the last version of a key wins, and nothing is lost |
 //! | `planted` | that these tests find what they are to find |
 //!
@@ -19,6 +20,7 @@ mod handover;
 mod history;
 mod model;
 mod planted;
+mod purge;
 mod tables;
 mod world;
 mod writers;
