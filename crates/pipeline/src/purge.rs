@@ -51,7 +51,7 @@ impl Pipeline {
         for table in self.tables_to_merge(true) {
             self.merge(table)?;
         }
-        let killed = self.views.killed_through(table);
+        let killed = self.views.killed_through(table, closed);
         loop {
             let pinned = self.views.pinned_below(killed);
             if pinned.is_empty() {
@@ -69,7 +69,7 @@ impl Pipeline {
             wait(&PurgeWait::Files(held))?;
         }
         self.end_purge()?;
-        let rows = dropped() - dropped_before;
+        let rows = dropped().saturating_sub(dropped_before);
         Ok(Purged { rows, segments: rewritten.segments, bytes: rewritten.bytes, members })
     }
 

@@ -281,7 +281,8 @@ impl Level {
         let mut by_value = self.by_value.lock();
         // Not all at once: whoever has new members waits for those that read.
         while by_value.firsts().len() < self.len() as usize {
-            by_value.extend(&self.members.read(), HASHED_AT_ONCE);
+            let members = self.members.read();
+            by_value.extend(&members.values, &members.forgotten, HASHED_AT_ONCE);
         }
         let mut cached = self.firsts.lock();
         if cached.len() != by_value.firsts().len() {
@@ -316,7 +317,7 @@ impl Level {
             // Always in this order: the members' lock inside the index's.
             let mut by_value = self.by_value.lock();
             let members = self.members.read();
-            by_value.extend(&members, usize::MAX);
+            by_value.extend(&members.values, &members.forgotten, usize::MAX);
             by_value.each(&members.values, values, each);
             return;
         }

@@ -202,7 +202,7 @@ impl Dictionaries {
     /// Forgets members in memory; the file follows when it is next persisted.
     fn forget_in(&self, used: &[CodeSet], file: &mut DictionaryFile) -> u64 {
         let levels = self.levels.iter().zip(used);
-        let gone = levels.filter_map(|(level, used)| level.as_ref().map(|level| level.forget(used))).sum();
+        let gone: u64 = levels.filter_map(|(level, used)| level.as_ref().map(|level| level.forget(used))).sum();
         if gone > 0 {
             file.set_to_rewrite();
         }

@@ -192,8 +192,10 @@ impl Values {
         match self {
             Values::Bytes { ends, .. } => {
                 let mut left = Values::Bytes { ends: Vec::with_capacity(ends.len()), bytes: Vec::new() };
-                (0..ends.len())
-                    .for_each(|code| if kept(code) { self.bytes_at(code as u32) } else { &[] }.push(&mut left));
+                for code in 0..ends.len() {
+                    let value: &[u8] = if kept(code) { self.bytes_at(code as u32) } else { &[] };
+                    value.push(&mut left);
+                }
                 left
             }
             Values::Words(words) => {

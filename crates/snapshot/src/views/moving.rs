@@ -83,10 +83,9 @@ impl Views {
         if planted("horizon too far") { horizon.next() } else { horizon }
     }
 
-    /// The newest visible version at which rows of a table were killed. Never too low; 0 if none is known.
-    pub fn killed_through(&self, table: TableId) -> Version {
-        let state = self.state.read();
-        state.kills.get(&table).map_or(Version(0), |kills| kills.killed_through(state.visible))
+    /// The newest version through `at` at which rows of a table were killed. Never too low; 0 if none is known.
+    pub fn killed_through(&self, table: TableId, at: Version) -> Version {
+        self.state.read().kills.get(&table).map_or(Version(0), |kills| kills.killed_through(at))
     }
 
     /// The versions below `version` that readers still hold, ascending.
