@@ -7,7 +7,8 @@ use alluvia_commit::{Committer, Replayed};
 use alluvia_log::{Log, LogOptions};
 use alluvia_pipeline::{Inline, Loader, Pipeline, PipelineOptions, discard, named_kills, open, remove_orphans};
 use alluvia_snapshot::{
-    Committed, Done, Durability, KeyFiles, Load, NewBatch, Snapshot, SnapshotRow, Spaces, TableRead, Views, Want,
+    Committed, Done, Durability, KeyFiles, Load, NewBatch, PurgeWait, Purged, Snapshot, SnapshotRow, Spaces, TableRead,
+    Views, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
@@ -234,6 +235,14 @@ impl Engine {
     pub fn merge(&self) -> Result<bool> {
         let tables = self.pipeline.tables_to_merge(true);
         tables.into_iter().try_fold(false, |any, table| Ok(any | self.pipeline.merge(table)?))
+    }
+
+    /// Removes what was deleted of a table from the files. `wait` is told of what that waits for.
+    pub fn purge(&self, table: TableId, wait: &mut dyn FnMut(&PurgeWait) -> Result<()>) -> Result<Purged> {
+        self.flush()?;
+        let closed = self.pipeline.close_log()?;
+        self.views.wait_visible(closed)?;
+        self.pipeline.purge(table, closed, wait)
     }
 
     fn discard_dropped(&self) {

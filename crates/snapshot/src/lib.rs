@@ -34,8 +34,8 @@ pub use moves::{Moved, Moves};
 pub use own::{Identity, identities_of};
 pub use pins::Pin;
 pub use ports::{
-    Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals, Read,
-    RowChange, StageInfo, StagedLoad, StoreInfo, Want,
+    Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals,
+    PurgeWait, Purged, Read, RowChange, StageInfo, StagedLoad, Staging, StoreInfo, Want,
 };
 pub use snapshot::{Newer, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};

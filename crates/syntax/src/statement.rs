@@ -310,7 +310,10 @@ impl Kind {
             Kind::Role(statement) => Some(statement.command()),
             Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),
             Kind::Call(procedure) => match procedure {
-                Procedure::PinCuboid(_) | Procedure::UnpinCuboid(_) | Procedure::DropCuboid(_) => Some("CALL"),
+                Procedure::PinCuboid(_)
+                | Procedure::UnpinCuboid(_)
+                | Procedure::DropCuboid(_)
+                | Procedure::Purge(_) => Some("CALL"),
                 Procedure::Flush | Procedure::Merge | Procedure::BuildCuboids | Procedure::Cancel(_) => None,
             },
             Kind::Query(_)
@@ -459,6 +462,8 @@ pub enum Procedure {
     DropCuboid(CuboidName),
     /// End what a session runs.
     Cancel(u64),
+    /// Remove from the files what was deleted: of a table, or of all that the user may delete from.
+    Purge(Option<String>),
 }
 
 /// The text of a string literal.

@@ -67,7 +67,8 @@ impl Load for FakeLoad {
         drop(state);
         let (table, dictionary) = (self.table, DictionaryMark::default());
         let (segments, ranges, change) = (Vec::new(), Vec::new(), RowChange::Insert);
-        Ok(StagedLoad { table, checked_at: Version(3), segments, dictionary, ranges, rows, change })
+        let staging = Default::default();
+        Ok(StagedLoad { table, checked_at: Version(3), segments, dictionary, ranges, rows, change, staging })
     }
 }
 

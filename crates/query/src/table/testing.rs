@@ -10,7 +10,9 @@ use crate::table::context::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_plan::rules::configure;
-use alluvia_snapshot::{Admin, BatchInfo, Memo, Pin, Snapshot, StageInfo, StoreInfo, TableRead, TailRead};
+use alluvia_snapshot::{
+    Admin, BatchInfo, Memo, Pin, PurgeWait, Purged, Snapshot, StageInfo, StoreInfo, TableRead, TailRead,
+};
 use alluvia_space::weight::weight;
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
 use alluvia_storage::{Cache, Disk, FaultDisk};
@@ -374,6 +376,10 @@ fn refused<T>() -> Result<T> {
 
 impl Admin for FixedAdmin {
     fn organise(&self, _stage: Stage) -> Result<()> {
+        refused()
+    }
+
+    fn purge(&self, _table: TableId, _wait: &mut dyn FnMut(&PurgeWait) -> Result<()>) -> Result<Purged> {
         refused()
     }
 

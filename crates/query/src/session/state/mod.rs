@@ -194,6 +194,13 @@ impl Standing for Mutex<State> {
             Transaction::Failed(_) => "failed transaction",
         }
     }
+
+    fn reads(&self) -> Option<Version> {
+        match &self.lock().transaction {
+            Transaction::None => None,
+            Transaction::Open(open) | Transaction::Failed(open) => Some(open.version),
+        }
+    }
 }
 
 /// What a statement is told while the transaction has failed.

@@ -69,7 +69,7 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
         Kind::RollbackTo(name) => rollback_to(scope, &name),
         Kind::Release(name) => release(scope, &name),
         Kind::Copy(statement) => copy(run, *statement, &hints).await,
-        Kind::Call(procedure) => call(scope, procedure).await,
+        Kind::Call(procedure) => call(run, procedure).await,
         Kind::Declare(statement) => declare(run, statement, &hints).await,
         Kind::Fetch { name, count } => fetch(run, &name, count).await,
         Kind::CloseCursor(name) => close_cursor(&scope.cursors, name.as_deref()),

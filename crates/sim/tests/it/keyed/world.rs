@@ -8,7 +8,7 @@ use alluvia_sim::{Engine, EngineOptions, Gate, Random};
 use alluvia_snapshot::{Durability, NewBatch, NewRows, RowChange, Snapshot};
 use alluvia_space::{OnConflict, TableDef};
 use alluvia_storage::{Disk, FaultDisk, WatchedDisk};
-use alluvia_types::{ErrorKind, Freshness, ManualClock, Result, TableId, Version};
+use alluvia_types::{Error, ErrorKind, Freshness, ManualClock, Result, TableId, Version};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -184,6 +184,15 @@ impl World {
 
     pub fn merge(&self) -> Checked {
         self.engine().merge().map(drop).map_err(|error| format!("a merge: {error}"))
+    }
+
+    /// Purges a table, unless it would have to wait.
+    pub fn purge(&self, table: usize) -> Checked {
+        let would_wait = || Error::new(ErrorKind::Cancelled, "it would wait");
+        match self.engine().purge(self.tables[table], &mut |_| Err(would_wait())) {
+            Err(error) if error.kind() != ErrorKind::Cancelled => Err(format!("a purge: {error}")),
+            _ => Ok(()),
+        }
     }
 
     /// Runs a sort or a merge, and `meanwhile` before one of its syncs, if there are so many. Returns whether there
