@@ -11,7 +11,7 @@ use crate::chunk::{fixed, staged_chunk};
 use crate::pipeline::Pipeline;
 use crate::workers::Answer;
 use alluvia_snapshot::{Load, RowChange, Space, StagedLoad, Staging};
-use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_space::{KeyLayout, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_tree::{LadderWriter, SegmentMeta, SegmentWriter};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, Stage, TableId, Version};
 use arrow::array::{ArrayRef, AsArray, RecordBatchOptions, UInt64Array, new_null_array};
@@ -184,7 +184,7 @@ fn write_run(
     drop(with_identity);
     asked()?;
     let (tree, version) = (pipeline.tree(), Some(Version(0)));
-    if !def.dimensions.is_empty() {
+    if KeyLayout::new(def).is_ordered() {
         let mut writer = SegmentWriter::create(tree, id, def, Stage::Sorted, version)?;
         writer.write(&chunk)?;
         return writer.finish();

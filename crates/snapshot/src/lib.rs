@@ -31,7 +31,7 @@ pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };
 pub use moves::{Moved, Moves};
-pub use own::{Identity, identities_of};
+pub use own::Identity;
 pub use pins::Pin;
 pub use ports::{
     Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals,

@@ -5,14 +5,14 @@
 //! - Nothing that is kept between statements may be made of it, or serve it. It says so as a table does of which others
 //!   have killed rows: its tail is cut, and rows of it were killed at its version.
 
-use crate::lookup::SnapshotRow;
+use crate::lookup::{SnapshotRow, identities_of};
 use crate::snapshot::TableRead;
 use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_tree::DeadRows;
 use alluvia_types::{Error, Result, Version};
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
+use arrow::array::BooleanArray;
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, UInt64Type};
+use arrow::datatypes::DataType;
 use std::collections::{BTreeMap, HashMap};
 
 /// What tells a row for ever: its version and ordinal.
@@ -94,20 +94,6 @@ impl TableRead {
     }
 }
 
-/// Versions and ordinals of rows that have both.
-///
-/// # Errors
-/// `Internal` if they have not.
-pub fn identities_of(rows: &RecordBatch) -> Result<Vec<Identity>> {
-    let column = |name: &str| {
-        let column = rows.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt64Type>());
-        let column = column.filter(|column| column.null_count() == 0);
-        column.ok_or_else(|| Error::internal(format!("rows that are told by what never changes lack {name}")))
-    };
-    let (versions, ordinals) = (column(VERSION_COLUMN)?, column(ORDINAL_COLUMN)?);
-    Ok(versions.values().iter().map(|&version| Version(version)).zip(ordinals.values().iter().copied()).collect())
-}
-
 fn not_there() -> Error {
     Error::internal("a row that is left out of a snapshot is not there")
 }
@@ -119,7 +105,7 @@ mod tests {
     use alluvia_catalog::TableEntry;
     use alluvia_space::{Column, TableDef, TableOptions};
     use alluvia_types::{ColumnId, TableId};
-    use arrow::array::UInt64Array;
+    use arrow::array::{RecordBatch, UInt64Array};
     use arrow::datatypes::{Field, Schema};
     use std::sync::Arc;
 

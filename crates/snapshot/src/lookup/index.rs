@@ -59,6 +59,30 @@ impl WholeTable {
     }
 }
 
+#[cfg(feature = "paranoid")]
+impl crate::Views {
+    /// Checks K2: the index of a table, if it has one, is what its rows make. Looks away where a batch that is not visible
+    /// has changed it, or somebody has its lock.
+    ///
+    /// # Errors
+    /// `Corrupt` if a segment is damaged; `Internal` if the index is another.
+    pub fn check_key_index(&self, def: &alluvia_space::TableDef) -> Result<()> {
+        let Some(coder) = KeyCoder::new(def) else { return Ok(()) };
+        let generation = self.keys().generation();
+        let locks = self.keys().locks(&[def.id]);
+        let Some(mut guards) = locks.lock_within(std::time::Duration::ZERO) else { return Ok(()) };
+        let known = guards.first_mut().and_then(|(_, keys)| keys.of(generation));
+        let Some(known) = known.filter(|known| known.recent.newest().is_none_or(|newest| newest <= self.visible()))
+        else {
+            return Ok(());
+        };
+        match self.whole_table(def.id).key_index(&coder)? == known.index {
+            true => Ok(()),
+            false => Err(Error::internal(format!("K2: the key index of table {} is not of its rows", def.name))),
+        }
+    }
+}
+
 /// Versions and ordinals of rows.
 ///
 /// # Errors

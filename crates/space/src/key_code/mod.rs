@@ -77,7 +77,7 @@ impl KeyCoder {
     }
 
     /// The bits of all columns together, if they fit a code.
-    fn exact_bits(&self) -> Option<u32> {
+    pub(crate) fn exact_bits(&self) -> Option<u32> {
         let mut total = 0;
         for column in &self.columns {
             total += column.bits?;

@@ -202,6 +202,11 @@ fn every_version_is_the_models_with_keys_that_are_hashed() {
 }
 
 #[test]
+fn every_version_is_the_models_where_segments_are_in_the_order_of_keys() {
+    histories(KeyKind::Ordered);
+}
+
+#[test]
 fn every_version_is_the_models_where_segments_are_never_ordered() {
     histories(KeyKind::Unordered);
 }

@@ -279,6 +279,10 @@ impl World {
             self.compare(&held, true, random).map_err(|what| format!("held: {what}"))?;
             self.held.push(held);
         }
+        #[cfg(feature = "paranoid")]
+        for def in self.tables.iter().filter_map(|&table| engine.entry(table)) {
+            engine.views().check_key_index(&def.def).map_err(|error| error.to_string())?;
+        }
         self.check_followers(askable)
     }
 
