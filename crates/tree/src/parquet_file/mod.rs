@@ -17,10 +17,12 @@ mod codec;
 mod dictionary;
 mod hybrid;
 mod input;
+mod point;
 mod rows;
 
 pub(crate) use choose::Expected;
 pub(crate) use input::{ParquetInput, read_error};
+pub(crate) use point::{Decoded, DictionaryPage, PointColumn};
 pub(crate) use rows::{ColumnReaders, RowReader};
 
 use crate::chunk::CodedColumn;

@@ -12,6 +12,9 @@ use arrow::error::ArrowError;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// So many rows are decoded one by one; of more the general reader makes less.
+const POINT_ROWS_MAX: u32 = 64;
+
 /// Where a column of a chunk comes from.
 pub(super) enum Source {
     /// The Parquet file.
@@ -71,26 +74,14 @@ impl Segment {
         columns: &[(&str, DataType)],
         rows: &[Range<u64>],
     ) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
-        if rows.iter().any(|rows| rows.end > self.meta.rows) {
-            let message =
-                format!("segment {} has {} rows, and one behind them is wanted", self.meta.id, self.meta.rows);
-            return Err(Error::new(ErrorKind::Corrupt, message));
-        }
-        let metadata = self.parquet_metadata()?;
-        let in_file = metadata.file_metadata().schema().get_fields();
-        let source = |(name, data_type): &(&str, DataType)| match self.meta.fixed_version {
-            Some(version) if *name == VERSION_COLUMN => Source::Version(version.0),
-            _ if in_file.iter().any(|field| field.name() == *name) => Source::Parquet((*name).to_owned()),
-            _ => Source::Absent(data_type.clone()),
-        };
-        let sources: Vec<Source> = columns.iter().map(source).collect();
+        self.check_ranges(rows)?;
+        let sources = self.sources(columns)?;
         let is_read = |source: &Source| matches!(source, Source::Parquet(_));
         let read = columns.iter().zip(&sources).filter(|(_, source)| is_read(source)).map(|(column, _)| column.clone());
-        let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
         Ok(Columns {
             reader: self.read_ranges(&read.collect::<Vec<_>>(), rows, BLOCK_ROWS)?,
             segment: Arc::clone(self),
-            schema: Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>())),
+            schema: schema_of(columns),
             sources,
             rows_left: rows.iter().map(|rows| rows.end - rows.start).sum(),
         })
@@ -123,13 +114,15 @@ impl Segment {
             }
             places.push(read - 1);
         }
-        let batches = self.column_batches_of(columns, &ranges)?.collect::<Result<Vec<_>>>()?;
-        let found = match batches.as_slice() {
-            [one] => one.clone(),
-            several => {
-                let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
-                let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
-                concat_batches(&schema, several).map_err(failed)?
+        let found = self.read_few(columns, &ranges, read)?;
+        let found = match found {
+            Some(found) => found,
+            None => {
+                let batches = self.column_batches_of(columns, &ranges)?.collect::<Result<Vec<_>>>()?;
+                match batches.as_slice() {
+                    [one] => one.clone(),
+                    several => concat_batches(&schema_of(columns), several).map_err(failed)?,
+                }
             }
         };
         match read as usize == rows.len() {
@@ -137,6 +130,44 @@ impl Segment {
             false => take_record_batch(&found, &UInt32Array::from(places)).map_err(failed),
         }
     }
+}
+
+impl Segment {
+    /// The values in few rows; `None` where that is for the general reader.
+    fn read_few(&self, columns: &[(&str, DataType)], rows: &[Range<u64>], count: u32) -> Result<Option<RecordBatch>> {
+        if count > POINT_ROWS_MAX {
+            return Ok(None);
+        }
+        self.check_ranges(rows)?;
+        self.points(schema_of(columns), columns, &self.sources(columns)?, rows)
+    }
+
+    /// Where the columns come from.
+    fn sources(&self, columns: &[(&str, DataType)]) -> Result<Vec<Source>> {
+        let metadata = self.parquet_metadata()?;
+        let in_file = metadata.file_metadata().schema().get_fields();
+        let source = |(name, data_type): &(&str, DataType)| match self.meta.fixed_version {
+            Some(version) if *name == VERSION_COLUMN => Source::Version(version.0),
+            _ if in_file.iter().any(|field| field.name() == *name) => Source::Parquet((*name).to_owned()),
+            _ => Source::Absent(data_type.clone()),
+        };
+        Ok(columns.iter().map(source).collect())
+    }
+
+    /// Rows are in the segment.
+    fn check_ranges(&self, rows: &[Range<u64>]) -> Result<()> {
+        if rows.iter().any(|rows| rows.end > self.meta.rows) {
+            let message =
+                format!("segment {} has {} rows, and one behind them is wanted", self.meta.id, self.meta.rows);
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        Ok(())
+    }
+}
+
+fn schema_of(columns: &[(&str, DataType)]) -> SchemaRef {
+    let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
+    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 
 impl Columns {

@@ -280,8 +280,8 @@ impl World {
             self.held.push(held);
         }
         #[cfg(feature = "paranoid")]
-        for def in self.tables.iter().filter_map(|&table| engine.entry(table)) {
-            engine.views().check_key_index(&def.def).map_err(|error| error.to_string())?;
+        for entry in self.tables.iter().filter_map(|&table| engine.entry(table)) {
+            engine.views().check_key_index(&entry.def).map_err(|error| error.to_string())?;
         }
         self.check_followers(askable)
     }
