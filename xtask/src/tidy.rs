@@ -131,6 +131,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
         &[
             "used",
             "members",
+            "by_key",
             "skipping",
             "answer",
             "rights",

@@ -19,6 +19,7 @@ mod settings;
 mod used;
 
 mod answer;
+mod by_key;
 mod engine;
 mod pg_catalog;
 mod rights;

@@ -264,6 +264,7 @@ pub(crate) fn statement_context(
     let sample_fraction = sample_fraction_of(&run.settings, hints)?;
     let context = Arc::new(StatementContext {
         snapshot: Arc::clone(snapshot),
+        store: Arc::clone(run.engine().read()),
         used: Arc::clone(&used),
         pending,
         sample_fraction,
