@@ -77,7 +77,9 @@ impl NamedKeys {
         let options = RecordBatchOptions::new().with_row_count(Some(keys.len()));
         let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).ok()?;
         // One may be larger than a key can be.
-        let codes = coder.codes(&rows).ok()?;
+        let mut codes = coder.codes(&rows).ok()?;
+        codes.sort_unstable();
+        codes.dedup();
         Some(NamedKeys { coder, codes })
     }
 
