@@ -181,7 +181,7 @@ impl<'a> AlikeText<'a> {
         let ends = value + 1 == self.parts.len()
             || self.is_word(value + 1, "and")
             || self.is_word(value + 1, "limit")
-            || self.parts[value + 1..].first() == Some(&Part::Sign(')'));
+            || self.parts.get(value + 1) == Some(&Part::Sign(')'));
         match self.parts.get(value)? {
             Part::Literal(literal) if ends => Some(EqualTo::Literal { at: *literal, is_negative }),
             Part::Parameter(number) if ends && !is_negative => Some(EqualTo::Parameter(*number)),
