@@ -138,6 +138,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "clients",
             "audit",
             "table",
+            "point",
             "rule",
             "sample",
             "system",

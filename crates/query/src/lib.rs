@@ -22,6 +22,7 @@ mod answer;
 mod by_key;
 mod engine;
 mod pg_catalog;
+mod point;
 mod rights;
 mod rule;
 mod sample;

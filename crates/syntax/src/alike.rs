@@ -19,9 +19,19 @@ const HOLE: char = '\0';
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Literal<'a> {
     /// As it is written, without its sign: `5`, `1.5e3`.
-    Number(&'a str),
+    Number(Cow<'a, str>),
     /// What stands between the quotes.
     Text(Cow<'a, str>),
+}
+
+impl Literal<'_> {
+    /// The same, of no text.
+    pub fn to_owned_literal(&self) -> Literal<'static> {
+        match self {
+            Literal::Number(number) => Literal::Number(number.clone().into_owned().into()),
+            Literal::Text(text) => Literal::Text(text.clone().into_owned().into()),
+        }
+    }
 }
 
 /// A part of a text that means something.
@@ -86,7 +96,7 @@ impl<'a> AlikeText<'a> {
                 }
                 c if c.is_ascii_digit() => {
                     let number = leading(rest, |c| c.is_ascii_alphanumeric() || c == '.' || c == '_');
-                    (Some(alike.literal(Literal::Number(number), 'n')), number.len())
+                    (Some(alike.literal(Literal::Number(number.into()), 'n')), number.len())
                 }
                 c if c.is_ascii_alphabetic() || c == '_' => {
                     let word = leading(rest, |c| c.is_ascii_alphanumeric() || c == '_' || c == '$');
@@ -144,9 +154,9 @@ impl<'a> AlikeText<'a> {
         &self.literals
     }
 
-    /// Whether parameters stand for values.
-    pub fn has_parameters(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Parameter(_)))
+    /// Whether this is its first word.
+    pub fn begins_with(&self, word: &str) -> bool {
+        self.is_word(0, word)
     }
 
     /// What each of these columns is compared with by `=` in the WHERE of the text, if the text has one WHERE, if that
@@ -224,8 +234,9 @@ mod tests {
             assert_ne!(skeleton(five), skeleton(other), "{other}");
         }
         let alike = AlikeText::new("SELECT 1.5e3, 'a''b' FROM t1 WHERE x2 = 07").unwrap();
-        let literals = [Literal::Number("1.5e3"), Literal::Text("a'b".into()), Literal::Number("07")];
+        let literals = [Literal::Number("1.5e3".into()), Literal::Text("a'b".into()), Literal::Number("07".into())];
         assert_eq!(alike.literals(), literals);
+        assert!(alike.begins_with("select") && !alike.begins_with("sel"));
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl NamedKeys {
         Some(NamedKeys { coder, codes })
     }
 
+    /// Whether others are the same.
+    pub(crate) fn are(&self, others: &NamedKeys) -> bool {
+        self.codes == others.codes
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.codes.len()
