@@ -312,6 +312,11 @@ impl Engine {
         self.outlines.answered()
     }
 
+    /// How many point reads were answered by plans that were kept, since the database was opened.
+    pub fn points_answered(&self) -> u64 {
+        self.point_plans.answered()
+    }
+
     /// What is around the drawn rows of statements.
     pub(crate) fn outlines(&self) -> &Outlines {
         &self.outlines

@@ -24,6 +24,7 @@ mod nested;
 mod pipeline;
 mod places;
 mod predicates;
+mod point_reads;
 mod progress;
 mod progressive;
 mod rights;

@@ -5,10 +5,12 @@
 //! - Of one skeleton there are few plans: texts that differ in many other literals are not worth it.
 
 use super::plan::PointPlan;
+use alluvia_catalog::TableEntry;
 use alluvia_syntax::alike::AlikeText;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Skeletons that are kept. A plan takes some kilobytes: its text is short, and so is what it shows.
 const SKELETONS_MAX: usize = 2_048;
@@ -23,6 +25,7 @@ const BYTES_PER_BYTE: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct PointPlans {
     known: Mutex<Known>,
+    answered: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -52,17 +55,30 @@ impl PointPlans {
         alike.plans.iter().find(|plan| plan.is_of(text)).cloned()
     }
 
+    /// One of them has answered.
+    pub(crate) fn count(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often one of them has answered.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
     /// Whether there is none at all, so that no text need be taken apart.
     pub(crate) fn is_empty(&self) -> bool {
         self.known.lock().skeletons.is_empty()
     }
 
-    /// Whether the plan of a text, which is none that is known, would be kept.
-    pub(crate) fn want(&self, text: &AlikeText) -> bool {
+    /// Whether the plan of a text would be kept, that reads a table which is defined so, in a session that may hold so many
+    /// bytes.
+    pub(crate) fn want(&self, text: &AlikeText, entry: &TableEntry, memory_limit_bytes: u64) -> bool {
         let known = self.known.lock();
         let Some(alike) = known.skeletons.get(text.skeleton()) else { return true };
-        let replaces = || alike.plans.iter().any(|plan| plan.is_of(text));
-        !alike.is_refused && (alike.plans.len() < PLANS_MAX || replaces())
+        match alike.plans.iter().find(|plan| plan.is_of(text)) {
+            Some(plan) => !plan.holds(entry, memory_limit_bytes),
+            None => !alike.is_refused && alike.plans.len() < PLANS_MAX,
+        }
     }
 
     /// Keeps the plan of a text, in the place of that which it had; without one, none of texts like it is kept again.

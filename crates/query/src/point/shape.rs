@@ -43,9 +43,16 @@ impl PointText {
     ) -> Option<PointText> {
         let names = key_names(&entry.def)?;
         let alike = AlikeText::new(text).filter(|alike| alike.begins_with("select"))?;
-        alike.equal_to(&names)?;
-        let (text, entry) = (Arc::clone(text), Arc::clone(entry));
-        plans.want(&alike).then_some(PointText { text, entry, memory_limit_bytes })
+        // What is said of other values is not said of these.
+        for (with, at) in alike.equal_to(&names)?.into_iter().zip(entry.def.key_columns()?) {
+            if let EqualTo::Literal { at: literal, is_negative } = with {
+                of_literal(alike.literals().get(literal)?, is_negative, entry.def.columns[at].data_type)?;
+            }
+        }
+        if !plans.want(&alike, entry, memory_limit_bytes) {
+            return None;
+        }
+        Some(PointText { text: Arc::clone(text), entry: Arc::clone(entry), memory_limit_bytes })
     }
 
     /// Keeps its plan, if it is that of a point read. `plan` is what was planned by `state`, and not yet optimised; `schema`

@@ -75,6 +75,7 @@ impl PointRead {
             of.answer(&rows).map_err(|error| error_of(&error))
         };
         let batch = if reads_files { blocking(find).await? } else { find()? };
+        run.engine().point_plans().count();
         let rows = futures::stream::iter((batch.num_rows() > 0).then_some(Ok(batch)));
         let rows = RecordBatchStreamAdapter::new(Arc::clone(plan.schema()), rows);
         Ok(Some(Outcome::rows("SELECT", Box::pin(rows)).with_used(used)))
