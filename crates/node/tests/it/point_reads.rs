@@ -75,12 +75,12 @@ const CONDITIONS: [&str; 11] = [
 const VALUES: [&str; 12] =
     ["1", "4", "5", "007", "77", "150", "1000", "'4'", "4.0", "4.5", "NULL", "9223372036854775808"];
 
-struct Asked {
+struct PointStatement {
     sql: String,
     values: Vec<ScalarValue>,
 }
 
-fn generated(random: &mut Random) -> Asked {
+fn generated(random: &mut Random) -> PointStatement {
     match random.below(8) {
         0..4 => return plain(random),
         4 => return of_pairs(random),
@@ -90,7 +90,10 @@ fn generated(random: &mut Random) -> Asked {
     let (select, rest) = (random.pick(&SELECTS), random.pick(&RESTS));
     let condition = random.pick(&CONDITIONS);
     if random.below(3) > 0 {
-        return Asked { sql: format!("{select} WHERE {}{rest}", condition.replace('@', value)), values: Vec::new() };
+        return PointStatement {
+            sql: format!("{select} WHERE {}{rest}", condition.replace('@', value)),
+            values: Vec::new(),
+        };
     }
     let number = random.below(200) as i64;
     let value = match random.below(6) {
@@ -100,22 +103,25 @@ fn generated(random: &mut Random) -> Asked {
         3 => ScalarValue::Float64(Some(4.0)),
         _ => ScalarValue::Int64(Some(number)),
     };
-    Asked { sql: format!("{select} WHERE {}{rest}", condition.replace('@', "$1")), values: vec![value] }
+    PointStatement { sql: format!("{select} WHERE {}{rest}", condition.replace('@', "$1")), values: vec![value] }
 }
 
 /// Of few kinds, so that many texts are alike.
-fn plain(random: &mut Random) -> Asked {
+fn plain(random: &mut Random) -> PointStatement {
     let select = random.pick(&SELECTS[..6]);
     let rest = random.pick(&["", "", " AND n > 3", " LIMIT 1"]);
     let number = random.below(160) as i64;
     match random.below(2) {
-        0 => Asked { sql: format!("{select} WHERE id = {number}{rest}"), values: Vec::new() },
-        _ => Asked { sql: format!("{select} WHERE id = $1{rest}"), values: vec![ScalarValue::Int64(Some(number))] },
+        0 => PointStatement { sql: format!("{select} WHERE id = {number}{rest}"), values: Vec::new() },
+        _ => PointStatement {
+            sql: format!("{select} WHERE id = $1{rest}"),
+            values: vec![ScalarValue::Int64(Some(number))],
+        },
     }
 }
 
 /// Of the table whose key is a number and a text.
-fn of_pairs(random: &mut Random) -> Asked {
+fn of_pairs(random: &mut Random) -> PointStatement {
     let select = random.pick(&["SELECT * FROM b", "SELECT v FROM b", "SELECT y || v FROM b", "SELECT b.x FROM b"]);
     let x = random.pick(&["1", "2", "3", "32767", "32768", "-1", "2147483648"]);
     let y = random.pick(&["'a'", "'b''c'", "'ä'", "''", "'none'", "NULL", "5", "E'a'"]);
@@ -132,17 +138,17 @@ fn of_pairs(random: &mut Random) -> Asked {
         (true, false) => vec![text],
         _ => Vec::new(),
     };
-    Asked { sql, values }
+    PointStatement { sql, values }
 }
 
-async fn outcome(session: &Session, asked: &Asked) -> Result<Outcome> {
+async fn outcome(session: &Session, asked: &PointStatement) -> Result<Outcome> {
     match asked.values.as_slice() {
         [] => session.sql(&asked.sql).await,
         values => session.execute_prepared(&session.prepare(&asked.sql)?, values).await,
     }
 }
 
-async fn answer(session: &Session, asked: &Asked) -> Result<(SchemaRef, String)> {
+async fn answer(session: &Session, asked: &PointStatement) -> Result<(SchemaRef, String)> {
     let outcome = outcome(session, asked).await?;
     let schema = outcome.rows.as_ref().expect("a query has columns").schema();
     let shown = pretty_format_batches(&outcome.collect().await?).expect("shows").to_string();
@@ -151,7 +157,7 @@ async fn answer(session: &Session, asked: &Asked) -> Result<(SchemaRef, String)>
     Ok((schema, rows.join("\n")))
 }
 
-async fn compare(fast: &Session, general: &Session, asked: &Asked) {
+async fn compare(fast: &Session, general: &Session, asked: &PointStatement) {
     let (found, expected) = (answer(fast, asked).await, answer(general, asked).await);
     match (found, expected) {
         (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{} {:?}", asked.sql, asked.values),

@@ -12,4 +12,4 @@
 mod conditions;
 mod named;
 
-pub(crate) use named::{FoundRows, LookupCost, NamedKeys};
+pub(crate) use named::{LookupCost, NamedKeys};

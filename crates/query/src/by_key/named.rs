@@ -84,7 +84,7 @@ impl NamedKeys {
     }
 
     /// Whether others are the same.
-    pub(crate) fn are(&self, others: &NamedKeys) -> bool {
+    pub(crate) fn is_same_as(&self, others: &NamedKeys) -> bool {
         self.codes == others.codes
     }
 

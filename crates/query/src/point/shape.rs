@@ -143,7 +143,7 @@ impl PointText {
             EqualTo::Parameter(_) => Some(planned.clone()),
         };
         let written = key.iter().zip(planned).zip(def.key_columns()?).map(value).collect::<Option<Vec<_>>>()?;
-        NamedKeys::of_key(planned, def)?.are(&NamedKeys::of_key(&written, def)?).then_some(())
+        NamedKeys::of_key(planned, def)?.is_same_as(&NamedKeys::of_key(&written, def)?).then_some(())
     }
 }
 
