@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SKELETONS_MAX: usize = 2_048;
 /// Plans of one skeleton.
 const PLANS_MAX: usize = 4;
+/// Texts of one skeleton that are looked at in vain: a parameter may be NULL, or of a type that only the planner knows.
+const REFUSALS_MAX: usize = 8;
 /// Bytes of texts, with what their plans are taken to hold.
 const BYTES_MAX: usize = 64 << 20;
 /// What a plan is taken to hold for each byte of its text: names, types and expressions are about as many as the words.
@@ -39,8 +41,8 @@ struct Known {
 #[derive(Debug, Default)]
 struct Alike {
     plans: Vec<Arc<PointPlan>>,
-    /// One of them had a plan that cannot be kept.
-    is_refused: bool,
+    /// How many of them had plans that cannot be kept, since one could.
+    refusals: usize,
     used: u64,
 }
 
@@ -77,11 +79,11 @@ impl PointPlans {
         let Some(alike) = known.skeletons.get(text.skeleton()) else { return true };
         match alike.plans.iter().find(|plan| plan.is_of(text)) {
             Some(plan) => !plan.holds(entry, memory_limit_bytes),
-            None => !alike.is_refused && alike.plans.len() < PLANS_MAX,
+            None => alike.refusals < REFUSALS_MAX && alike.plans.len() < PLANS_MAX,
         }
     }
 
-    /// Keeps the plan of a text, in the place of that which it had; without one, none of texts like it is kept again.
+    /// Keeps the plan of a text, in the place of that which it had; after some texts without one, none like them is kept again.
     pub(crate) fn insert(&self, text: &AlikeText, plan: Option<PointPlan>) {
         let mut known = self.known.lock();
         let now = known.clock;
@@ -91,7 +93,7 @@ impl PointPlans {
         let alike = known.skeletons.entry(text.skeleton().to_owned()).or_default();
         alike.used = now;
         alike.plans.retain(|known| !known.is_of(text));
-        alike.is_refused |= plan.is_none();
+        alike.refusals = if plan.is_none() { alike.refusals + 1 } else { 0 };
         if alike.plans.len() < PLANS_MAX {
             alike.plans.extend(plan.map(Arc::new));
         }
