@@ -109,10 +109,13 @@ class Cursor:
     def execute(self, operation: str, parameters: Parameters = None) -> Cursor:
         """Runs a statement. Parameters are `?`, `$1` or `$name`."""
         session = self._open()
-        self.rowcount = -1
-        self._result = None
         if not self.connection.autocommit and _INSERT.match(operation) and session.transaction == "idle":
             session.sql("BEGIN")
+        return self._run(session, operation, parameters)
+
+    def _run(self, session: Session, operation: str, parameters: Parameters) -> Cursor:
+        self.rowcount = -1
+        self._result = None
         self._result = session.sql(operation, parameters)
         count = _COUNT.match(self._result.tag)
         if count:
@@ -128,7 +131,7 @@ class Cursor:
         rows = 0
         try:
             for parameters in seq_of_parameters:
-                self.execute(operation, parameters)
+                self._run(session, operation, parameters)
                 rows += max(self.rowcount, 0)
         except BaseException:
             if own:

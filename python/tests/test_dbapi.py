@@ -87,6 +87,15 @@ def test_transactions(db, connection):
     assert count() == 3
 
 
+def test_many_upserts_see_each_other(connection):
+    connection.execute("CREATE TABLE counts (id INT PRIMARY KEY, n INT)")
+    cursor = connection.cursor()
+    upsert = "INSERT INTO counts VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET n = counts.n + 1"
+    cursor.executemany(upsert, [(1,), (2,), (1,)])
+    assert cursor.rowcount == 3
+    assert cursor.execute("SELECT n FROM counts ORDER BY id").fetchall() == [(2,), (1,)]
+
+
 def test_autocommit(db):
     connection = dbapi.connect(db, autocommit=True)
     connection.execute("CREATE TABLE t (a INT)")

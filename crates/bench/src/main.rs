@@ -11,6 +11,7 @@ mod fraction;
 mod freshness;
 mod insert;
 mod interval_trials;
+mod keyed;
 mod load;
 mod machine;
 mod mixed;
@@ -54,6 +55,10 @@ enum Bench {
     Curves(curves::CurvesArgs),
     /// COPY, /ingest, prepared aggregates and inserts beside PostgreSQL, and answers through Flight SQL beside pyarrow.
     Wire(wire::WireArgs),
+    /// Upserts into a table with a key, beside PostgreSQL, DuckDB and RocksDB.
+    Upsert(keyed::upsert::UpsertArgs),
+    /// Rows of random keys and of ranges of keys, beside PostgreSQL, RocksDB and DataFusion.
+    Point(keyed::point::PointArgs),
     /// Small durable batches and many aggregate queries at a time.
     Mixed(mixed::MixedArgs),
     /// Repeated and implied predicates on TPC-H: what the predicate cache spares.
@@ -105,6 +110,8 @@ fn main() -> ExitCode {
             Bench::Box(args) => boxes::run(args).await,
             Bench::Curves(args) => curves::run(args).await,
             Bench::Wire(args) => wire::run(args).await,
+            Bench::Upsert(args) => keyed::upsert::run(args).await,
+            Bench::Point(args) => keyed::point::run(args).await,
             Bench::Mixed(args) => mixed::run(args).await,
             Bench::Skip(args) => skip::run(args).await,
             Bench::Star(args) => star::run(args).await,

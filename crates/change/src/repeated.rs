@@ -1,10 +1,12 @@
 //! Rows by some of their columns: which came before.
 
 use alluvia_types::{Error, Result};
-use arrow::array::{ArrayRef, BooleanArray};
+use arrow::array::{ArrayRef, AsArray, BooleanArray};
+use arrow::datatypes::{Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, SortField};
 use hashbrown::HashSet;
+use std::sync::Arc;
 
 /// The values of rows that were seen, in as many columns each.
 #[derive(Debug, Default)]
@@ -22,8 +24,20 @@ impl Seen {
         }
         let converter =
             self.converter.as_ref().ok_or_else(|| Error::internal("rows have no form to be compared in"))?;
-        let rows = converter.convert_columns(columns).map_err(wrong)?;
+        let columns: Vec<ArrayRef> = columns.iter().map(with_one_zero).collect();
+        let rows = converter.convert_columns(&columns).map_err(wrong)?;
         Ok(rows.iter().map(|row| Some(self.rows.insert(row.as_ref().into()))).collect())
+    }
+}
+
+/// Floats as keys have them: -0.0 is 0.0.
+fn with_one_zero(column: &ArrayRef) -> ArrayRef {
+    if let Some(floats) = column.as_primitive_opt::<Float64Type>() {
+        return Arc::new(floats.unary::<_, Float64Type>(|value| value + 0.0));
+    }
+    match column.as_primitive_opt::<Float32Type>() {
+        Some(floats) => Arc::new(floats.unary::<_, Float32Type>(|value| value + 0.0)),
+        None => Arc::clone(column),
     }
 }
 
@@ -34,9 +48,15 @@ fn wrong(error: ArrowError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{Int64Array, StringViewArray};
+    use arrow::array::{Float64Array, Int64Array, StringViewArray};
     use proptest::prelude::*;
-    use std::sync::Arc;
+
+    #[test]
+    fn zeros_are_equal() {
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN, 1.0, f64::NAN]));
+        let found = Seen::default().are_new(&[floats]).unwrap();
+        assert_eq!(found, BooleanArray::from(vec![true, false, true, true, false]));
+    }
 
     proptest! {
         #[test]

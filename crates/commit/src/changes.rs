@@ -6,10 +6,10 @@
 //! - What is found is applied after nothing can fail any more, or not at all.
 //! - A row that is passed over, or replaced within its own batch, is born dead: it is killed at its own version.
 
-use crate::index::{identities_of, key_columns, load_index, locate};
+use crate::index::{key_columns, locate};
 use alluvia_catalog::{Catalog, Change};
 use alluvia_keys::{KeyIndex, RowPlace};
-use alluvia_snapshot::{KeyGuard, NewBatch, RowChange, Views, WholeTable};
+use alluvia_snapshot::{KeyGuard, NewBatch, RowChange, Views, WholeTable, identities_of};
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_space::{ORDINAL_COLUMN, TableDef};
 use alluvia_tree::Segment;
@@ -37,6 +37,8 @@ struct TableChanges {
     /// Of a table with a key.
     coder: Option<KeyCoder>,
     parts: Vec<Part>,
+    /// Rows of the parts that come: so many ordinals are taken.
+    coming: u64,
 }
 
 /// Rows that ask for one thing, in order.
@@ -53,6 +55,16 @@ enum PartRows {
     ByKey { codes: Vec<KeyCode>, places: Vec<Option<RowPlace>>, keys: Vec<RecordBatch> },
     /// Rows with these identities.
     ByIdentity(Vec<(Version, u64)>),
+}
+
+impl Part {
+    /// How many of the rows come.
+    fn coming(&self) -> u64 {
+        match &self.rows {
+            PartRows::ByKey { places, .. } => places.iter().flatten().count() as u64,
+            PartRows::ByIdentity(_) => 0,
+        }
+    }
 }
 
 /// What changes do, once they have a version.
@@ -98,7 +110,7 @@ impl Changes {
                 (_, None) => return Err(no_key(&def)),
                 (change, Some(coder)) => {
                     let codes = rows.batches.iter().map(|rows| coder.codes(rows)).collect::<Result<Vec<_>>>()?.concat();
-                    let first = changes.ordinals(rows.table);
+                    let first = changes.tables.iter().find(|of| of.table == def.id).map_or(0, |of| of.coming);
                     let own = |at: usize| RowPlace::Tail { version: OWN, ordinal: first + at as u64 };
                     let place = |at| (change != RowChange::Delete).then(|| own(at));
                     let places = (0..codes.len()).map(place).collect();
@@ -106,7 +118,9 @@ impl Changes {
                 }
             };
             let part = Part { change: rows.change, computed_at: rows.computed_at, rows: rows_of_part };
-            changes.table(&def, coder).parts.push(part);
+            let of_table = changes.table(&def, coder);
+            of_table.coming += part.coming();
+            of_table.parts.push(part);
         }
         for load in &batch.loads {
             let Some(def) = definition(batch, catalog, load.table) else { continue };
@@ -134,18 +148,8 @@ impl Changes {
         if let Some(at) = self.tables.iter().position(|changes| changes.table == def.id) {
             return &mut self.tables[at];
         }
-        self.tables.push(TableChanges { table: def.id, name: def.name.clone(), coder, parts: Vec::new() });
+        self.tables.push(TableChanges { table: def.id, name: def.name.clone(), coder, parts: Vec::new(), coming: 0 });
         self.tables.last_mut().expect("one was just added")
-    }
-
-    /// How many rows of a table have ordinals already.
-    fn ordinals(&self, table: TableId) -> u64 {
-        let of_table = self.tables.iter().filter(|changes| changes.table == table).flat_map(|changes| &changes.parts);
-        let rows = |part: &Part| match &part.rows {
-            PartRows::ByKey { places, .. } => places.iter().flatten().count() as u64,
-            PartRows::ByIdentity(_) => 0,
-        };
-        of_table.map(rows).sum()
     }
 
     /// What the changes do. `keys` are the locks of their tables, indexes of an older generation are made anew.
@@ -163,8 +167,8 @@ impl Changes {
                         let Some(coder) = &changes.coder else { continue };
                         if keys.of(generation).is_none() {
                             // Nobody else has a version for rows of this table that is not visible.
-                            let index = load_index(coder, &views.whole_table(changes.table))
-                                .map_err(|error| error.at(format_args!("table {}", changes.name)))?;
+                            let index = views.whole_table(changes.table).key_index(coder);
+                            let index = index.map_err(|error| error.at(format_args!("table {}", changes.name)))?;
                             views.keys().set(keys, index, generation);
                         }
                         let Some(known) = keys.of(generation) else { continue };
@@ -191,26 +195,36 @@ impl Changes {
 }
 
 impl Effects {
-    /// Brings indexes up to date, and tells what is killed. Nothing of this can fail.
-    pub(crate) fn apply(self, version: Version, keys: &mut [KeyGuard<'_>]) -> Vec<(TableId, Vec<RowPlace>)> {
-        let own = |place: RowPlace| match place {
-            RowPlace::Tail { version: OWN, ordinal } => RowPlace::Tail { version, ordinal },
-            place => place,
+    /// Takes what is killed by the batch of a version.
+    pub(crate) fn take_kills(&mut self, version: Version) -> Vec<(TableId, Vec<RowPlace>)> {
+        let of_table = |effects: &mut TableEffects| {
+            let kills = std::mem::take(&mut effects.kills);
+            (effects.table, kills.into_iter().map(|place| with_version(place, version)).collect())
         };
-        let mut kills = Vec::with_capacity(self.tables.len());
+        self.tables.iter_mut().map(of_table).collect()
+    }
+
+    /// Brings indexes up to date. This cannot fail. The locks of the tables are held from when the changes were resolved;
+    /// the sequencer's is not needed: what is taken back meanwhile makes the indexes be made anew.
+    pub(crate) fn remember(self, version: Version, keys: &mut [KeyGuard<'_>]) {
         for (of_table, (_, keys)) in self.tables.into_iter().zip(keys) {
-            if let Some(known) = keys.any().filter(|_| !of_table.index.is_empty()) {
-                known.recent.note(version, of_table.index.keys().copied());
-                for (code, place) in of_table.index {
-                    match place {
-                        Some(place) => known.index.insert(code, own(place)),
-                        None => known.index.remove(code),
-                    };
-                }
+            let Some(known) = keys.any().filter(|_| !of_table.index.is_empty()) else { continue };
+            known.recent.note(version, of_table.index.keys().copied());
+            for (code, place) in of_table.index {
+                match place {
+                    Some(place) => known.index.insert(code, with_version(place, version)),
+                    None => known.index.remove(code),
+                };
             }
-            kills.push((of_table.table, of_table.kills.into_iter().map(own).collect()));
         }
-        kills
+    }
+}
+
+/// A place of a row whose batch has got its version.
+fn with_version(place: RowPlace, version: Version) -> RowPlace {
+    match place {
+        RowPlace::Tail { version: OWN, ordinal } => RowPlace::Tail { version, ordinal },
+        place => place,
     }
 }
 

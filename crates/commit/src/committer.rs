@@ -18,7 +18,7 @@ use crate::waiting::WaitingBatches;
 use alluvia_catalog::Change;
 use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
-    BatchKey, Committed, Done, Durability, KeyGuard, KeyRecord, NewBatch, Published, StagedLoad, TailRoom, Views,
+    BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, Published, StagedLoad, TailRoom, Views,
 };
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::Mutex;
@@ -126,7 +126,8 @@ impl Committer {
     /// [`Committer::serve`]. Gives everything back if there is none, or the batch would have to wait for room in the tail, or perhaps for
     /// the dictionaries of a level that is near full.
     pub fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
-        if !self.waiting.is_served() {
+        // The keys of a table may have to be read.
+        if !self.waiting.is_served() || concerns_rows(&batch, &self.views.catalog()) {
             return Some((batch, done));
         }
         let (body, bytes) = match self.encode(&batch) {
@@ -143,11 +144,7 @@ impl Committer {
                 None => return Some((batch, done)),
             },
         };
-        // As in `submit`, but whoever must not block does not ask a dictionary, which may be at work or in a file; nor for the keys of
-        // a table, which may have to be read.
-        if concerns_rows(&batch, &self.views.catalog()) {
-            return Some((batch, done));
-        }
+        // As in `submit`, but whoever must not block does not ask a dictionary, which may be at work or in a file.
         if self.views.spaces().bounds().is_any_near() {
             return Some((batch, done));
         }
@@ -243,11 +240,18 @@ impl Committer {
         };
         // That of the failure: by the time it is handled, another may have handled it, and batches of the next one be on their way.
         let generation = sequencer.generation;
-        let sequenced = self.sequence_locked(&mut sequencer, batch, body, (admitted, effects), &mut keys);
+        let (sequenced, effects) = match self.sequence_locked(&mut sequencer, batch, body, (admitted, effects)) {
+            Ok((sequenced, effects)) => (Ok(sequenced), effects),
+            Err(error) => (Err(error), None),
+        };
         if let (Ok(sequenced), Some(done)) = (&sequenced, done) {
             *done = done.take().and_then(|taken| self.waiting.push(*sequenced, taken));
         }
         drop(sequencer);
+        // Batches of other tables need not wait for a large one's keys.
+        if let (Ok(sequenced), Some(effects)) = (&sequenced, effects) {
+            effects.remember(sequenced.version, &mut keys);
+        }
         drop(keys);
         if let Err(error) = &sequenced
             && error.kind() == ErrorKind::DiskFull
@@ -267,28 +271,27 @@ impl Committer {
         prepared: Prepared,
         body: Vec<u8>,
         (admitted, effects): (Result<()>, Result<Effects>),
-        keys: &mut [KeyGuard<'_>],
-    ) -> Result<Sequenced> {
+    ) -> Result<(Sequenced, Option<Effects>)> {
         let generation = sequencer.generation;
         let place = match sequencer.order.decide(prepared.head(), self.views.clock().wall_micros(), admitted)? {
             Decision::Next(place) => place,
             Decision::Duplicate(version) => {
                 let ticket = self.log.ticket(version);
-                return Ok(Sequenced { version, duplicate: true, ticket, generation, passed_over: 0 });
+                return Ok((Sequenced { version, duplicate: true, ticket, generation, passed_over: 0 }, None));
             }
         };
         // After the definitions: by another one the keys would be others.
-        let effects = effects?;
+        let mut effects = effects?;
         let (version, passed_over) = (place.version, effects.passed_over);
         let published = prepared.published(&place, sequencer.order.catalog(), passed_over)?;
         let ticket = self.log.append_owned(version, place.commit_micros, body)?;
 
         // From here on the batch is in the log's buffer: nothing may fail.
-        self.views.kill(version, effects.apply(version, keys));
+        self.views.kill(version, effects.take_kills(version));
         let info = &published.info;
         sequencer.order.accept(place, info.producer.as_ref(), info.key, info.rows);
         sequencer.pending.push_back(published);
-        Ok(Sequenced { version, duplicate: false, ticket, generation, passed_over })
+        Ok((Sequenced { version, duplicate: false, ticket, generation, passed_over }, Some(effects)))
     }
 
     /// Waits until the batch is durable, and publishes it if nobody has yet.

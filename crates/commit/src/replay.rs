@@ -1,6 +1,6 @@
 //! Replay of log records into published batches, when a database is opened.
 
-use crate::changes::{Changes, Effects};
+use crate::changes::Changes;
 use crate::codec::decode;
 use crate::committer::Committer;
 use crate::decide::Numbered;
@@ -68,10 +68,10 @@ impl Committer {
         let asked = Changes::new(&recovered.batch, &catalog, views)?;
         let locks = views.keys().locks(&asked.tables());
         let mut keys = locks.lock();
-        let effects = asked.resolve(views, &mut keys, views.keys().generation()).map_err(not_as_it_was)?;
-        let Effects { passed_over, .. } = effects;
-        let replayed = recovered.published(record, &catalog, passed_over)?;
-        let kills = effects.apply(record.version, &mut keys);
+        let mut effects = asked.resolve(views, &mut keys, views.keys().generation()).map_err(not_as_it_was)?;
+        let replayed = recovered.published(record, &catalog, effects.passed_over)?;
+        let kills = effects.take_kills(record.version);
+        effects.remember(record.version, &mut keys);
         if !planted("replay without kills") {
             views.kill(record.version, kills);
         }

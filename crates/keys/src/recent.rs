@@ -59,6 +59,10 @@ impl Recent {
                 written.push(code);
                 self.count += 1;
             }
+            if written.len() > self.count_max {
+                // Too large alone: it is forgotten below, and no room is made for the rest.
+                break;
+            }
         }
         while self.count > self.count_max
             && let Some(&(oldest, _)) = self.writes.front()

@@ -23,12 +23,11 @@ use alluvia_keys::RowPlace;
 use alluvia_snapshot::{Moves, TableKills, TailDead};
 use alluvia_space::key_code::KeyCoder;
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_tree::{Dead, RowChunk};
+use alluvia_tree::RowChunk;
 use alluvia_types::{Error, Result, SegmentId, TableId, Version};
 use arrow::array::{AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt64Array};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::UInt64Type;
-use std::sync::Arc;
 
 /// What became of an edit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,11 +132,6 @@ pub(crate) fn without_dead(
         }
     }
     Ok((left, gone))
-}
-
-/// Whether a row of a segment may be left out by a merge: it is dead for everybody.
-pub(crate) fn is_gone(dead: Option<&Arc<Dead>>, row: u64, horizon: Version) -> bool {
-    dead.and_then(|dead| dead.killed_at(row)).is_some_and(|killed| killed <= horizon)
 }
 
 /// The rows of a segment that was written, as they were in the tail.

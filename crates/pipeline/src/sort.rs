@@ -77,7 +77,11 @@ impl Pipeline {
                 handover.unnoted.push(Unnoted { table, segments: Vec::new(), tail_through: cut.through });
                 rows
             };
-            let def = Arc::new(fixed(&entry.def, &space, &rows));
+            // Where all rows are left out, nothing is learnt of the table's ranges.
+            let def = match rows.is_empty() {
+                true => Arc::clone(&entry.def),
+                false => Arc::new(fixed(&entry.def, &space, &rows)),
+            };
             for rows in pieces(rows, self.options.segment_rows)? {
                 let (def, space) = (Arc::clone(&def), Arc::clone(&space));
                 work.push(Piece { id: self.new_segment(), def, space, rows, is_noted });

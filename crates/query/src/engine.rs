@@ -390,6 +390,11 @@ impl Engine {
         self.predicates.memorise(&self.predicates_tended, self.ports.read.as_ref(), self.ports.admin.as_ref())
     }
 
+    /// Forgets the predicates of a table, whose constants may be values of rows that are gone, also in the file.
+    pub(crate) fn forget_predicates(&self, table: TableId) -> Result<()> {
+        self.predicates.forget(&self.predicates_tended, table, self.ports.admin.as_ref())
+    }
+
     /// What is kept of tables between statements that the index answers.
     pub(crate) fn kept(&self) -> &Arc<Kept> {
         &self.kept

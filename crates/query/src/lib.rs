@@ -32,6 +32,7 @@ mod system;
 mod table;
 
 pub use alluvia_access::LogIn;
+pub use alluvia_space::RowPolicy;
 pub use datafusion::scalar::ScalarValue;
 
 pub use engine::{Engine, EngineOptions, empty_spill_dir};

@@ -221,7 +221,19 @@ impl Connection {
         if matches!(command, Some(Command::Query | Command::Show)) {
             self.begin(&mut portal).await?;
         }
-        match portal.begun.as_ref().and_then(Answer::fields) {
+        // What changes rows begins when it is executed; its RETURNING has columns before.
+        if command == Some(Command::Change)
+            && portal.columns.is_none()
+            && let Some(statement) = &portal.statement
+        {
+            let session = Arc::clone(&self.session);
+            portal.columns = self.watched(async move { session.describe(statement, &[]).await }).await?.columns;
+        }
+        let fields = match &portal.begun {
+            Some(answer) => answer.fields(),
+            None => portal.announced()?,
+        };
+        match fields {
             Some(fields) => self.io.out.row_description(&fields),
             None => self.io.out.plain(b'n'),
         }

@@ -57,6 +57,15 @@ pub(crate) struct Portal {
     pub(crate) bytes: usize,
 }
 
+impl Portal {
+    /// The columns that the client knows, as it gets them.
+    pub(crate) fn announced(&self) -> Result<Option<Vec<Field>>> {
+        let Some(columns) = &self.columns else { return Ok(None) };
+        let formats = each_format(&self.formats, columns.fields().len())?;
+        Ok(Some(fields(columns, &formats)))
+    }
+}
+
 /// A statement's answer on its way to the client.
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,

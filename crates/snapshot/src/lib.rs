@@ -14,6 +14,7 @@ mod keys;
 mod lookup;
 mod manifest;
 mod moves;
+mod own;
 mod pins;
 mod ports;
 mod snapshot;
@@ -25,15 +26,16 @@ pub use freshness::VisibleTimes;
 pub use key_tables::{KeyGuard, KeyTable, KeyTables, KnownKeys};
 pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
 pub use kills::KillsFile;
-pub use lookup::SnapshotRow;
+pub use lookup::{SnapshotRow, identities_of};
 pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };
 pub use moves::{Moved, Moves};
+pub use own::{Identity, identities_of};
 pub use pins::Pin;
 pub use ports::{
-    Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals, Read,
-    RowChange, StageInfo, StagedLoad, StoreInfo, Want,
+    Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals,
+    PurgeWait, Purged, Read, RowChange, StageInfo, StagedLoad, Staging, StoreInfo, Want,
 };
 pub use snapshot::{Newer, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};

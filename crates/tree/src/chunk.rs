@@ -3,7 +3,7 @@
 use alluvia_catalog::Dictionaries;
 use alluvia_space::{DataType as Type, LevelCodes, LevelSource, TableDef};
 use alluvia_types::{Error, Result};
-use arrow::array::{ArrayRef, DictionaryArray, UInt32Array};
+use arrow::array::{ArrayRef, AsArray, DictionaryArray, UInt32Array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, UInt32Type};
@@ -68,6 +68,20 @@ impl RowChunk {
         let level = |codes: &Vec<u32>| places.iter().map(|&place| codes[place as usize]).collect();
         let codes = LevelCodes { levels: self.codes.levels.iter().map(level).collect() };
         Ok(RowChunk { rows, keys, codes, coded: Arc::clone(&self.coded) })
+    }
+
+    /// The same rows, whose texts and bytes keep no memory that they do not need.
+    pub(crate) fn compact(self) -> RowChunk {
+        let of_column = |column: &ArrayRef| -> ArrayRef {
+            match column.data_type() {
+                DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+                DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+                _ => Arc::clone(column),
+            }
+        };
+        let columns = self.rows.columns().iter().map(of_column).collect();
+        let rows = RecordBatch::try_new(self.rows.schema(), columns).expect("columns of the same types and lengths");
+        RowChunk { rows, ..self }
     }
 
     /// All columns, the coded ones as dictionary arrays over their levels' values.

@@ -21,6 +21,7 @@ mod index_answers;
 mod kill;
 mod near_misses;
 mod nested;
+mod own_changes;
 mod pipeline;
 mod places;
 mod predicates;

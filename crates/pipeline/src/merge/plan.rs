@@ -144,7 +144,7 @@ fn oldest_first<'a>(segments: impl Iterator<Item = &'a Arc<Segment>>) -> Vec<Arc
     segments
 }
 
-fn whole(segment: &Arc<Segment>) -> Run {
+pub(super) fn whole(segment: &Arc<Segment>) -> Run {
     Run { segment: Arc::clone(segment), rows: 0..segment.meta().rows }
 }
 

@@ -1,12 +1,13 @@
 //! The k-way merge itself: streams chunks of the inputs, in key order, into one segment and its ladder.
 //!
-//! Memory is one chunk per input and one for the output, whatever their sizes. Rows of equal keys keep the order of
-//! the inputs, oldest first, so a table without dimensions keeps the order of arrival. Segments of tables with dimensions are banded: a
-//! block's rows are gathered in key order, and brought into bands before they are moved.
+//! Memory is one chunk per input and one for the output, whatever their sizes and whatever is dead; and 40 bytes for each
+//! row where moves are noted. Rows of equal keys keep the order of the inputs, oldest first, so a table without dimensions
+//! keeps the order of arrival. Segments of tables with dimensions are banded: a block's rows are gathered in key order, and
+//! brought into bands before they are moved.
 
 use super::plan::Run;
 use crate::chunk::internal;
-use crate::handover::{codes_of, is_gone};
+use crate::handover::codes_of;
 use crate::options::PipelineOptions;
 use alluvia_keys::RowPlace;
 use alluvia_snapshot::{Space, TableKills};
@@ -67,6 +68,8 @@ struct Gather {
     chunk_rows: usize,
     /// The seed of weights, of a banded output.
     seed: Option<u64>,
+    /// Whether it is told where the rows were.
+    is_noted: bool,
 }
 
 /// Merges runs into one segment with its ladder, whose ids `new_id` gives.
@@ -91,17 +94,18 @@ pub(super) fn merge_runs(
     let mut notes = Notes { def, is_noted: dead.is_some(), from: Vec::new(), codes: Vec::new(), written: 0 };
     let mut gone = 0;
     let horizon = dead.map_or(Version(0), |dead| dead.horizon);
+    let rows = Vec::with_capacity(chunk_rows);
     let mut gather =
-        Gather { chunks: Vec::new(), segments: Vec::new(), rows: Vec::with_capacity(chunk_rows), chunk_rows, seed };
+        Gather { chunks: Vec::new(), segments: Vec::new(), rows, chunk_rows, seed, is_noted: dead.is_some() };
     let mut inputs: Vec<Input> = Vec::with_capacity(runs.len());
     // Smallest key first; among equal keys the older input.
     let mut heap: BinaryHeap<Reverse<(u128, usize)>> = BinaryHeap::with_capacity(runs.len());
     for run in runs {
         let mut cursor = SegmentCursor::new(&run.segment, def, &space.dictionaries, run.rows.clone(), chunk_rows)?;
-        if let Some(chunk) = next_of(&mut cursor)? {
+        let segment = run.segment.meta().id;
+        let dead = dead.and_then(|dead| dead.kills.of(segment)).cloned();
+        if let Some(chunk) = next_of(&mut cursor, dead.as_ref(), horizon, &mut gone)? {
             heap.push(Reverse((chunk.key(0), inputs.len())));
-            let segment = run.segment.meta().id;
-            let dead = dead.and_then(|dead| dead.kills.of(segment)).cloned();
             inputs.push(Input { cursor, segment, dead, chunk: gather.chunks.len(), next: 0 });
             gather.push(segment, chunk);
         }
@@ -118,12 +122,8 @@ pub(super) fn merge_runs(
                 if bound.is_some_and(|bound| (chunk.rows().keys[place], at) > bound) {
                     break;
                 }
-                row += 1;
-                if input.dead.is_some() && is_gone(input.dead.as_ref(), chunk.first_row() + place as u64, horizon) {
-                    gone += 1;
-                    continue;
-                }
                 gather.rows.push((input.chunk, place));
+                row += 1;
             }
             input.next = row;
             if gather.rows.len() == gather.chunk_rows {
@@ -135,7 +135,7 @@ pub(super) fn merge_runs(
                 heap.push(Reverse((chunk.key(row), at)));
                 break;
             }
-            match next_of(&mut input.cursor)? {
+            match next_of(&mut input.cursor, input.dead.as_ref(), horizon, &mut gone)? {
                 Some(next) => {
                     input.chunk = gather.chunks.len();
                     input.next = 0;
@@ -168,8 +168,8 @@ struct Notes<'a> {
 impl Notes<'_> {
     fn write(&mut self, writer: &mut LadderWriter, (chunk, from): (RowChunk, Vec<RowPlace>)) -> Result<()> {
         self.written += chunk.len();
+        self.from.extend(from);
         if self.is_noted {
-            self.from.extend(from);
             self.codes.extend(codes_of(self.def, &chunk)?);
         }
         writer.write(&chunk)
@@ -182,7 +182,7 @@ impl Gather {
         self.segments.push(segment);
     }
 
-    /// The gathered rows as one chunk, and where they were.
+    /// The gathered rows as one chunk, and where they were, if that is noted.
     fn take(&mut self) -> Result<(RowChunk, Vec<RowPlace>)> {
         let mut rows = std::mem::take(&mut self.rows);
         if let Some(seed) = self.seed {
@@ -190,9 +190,9 @@ impl Gather {
         }
         let from = |&(chunk, place): &(usize, usize)| RowPlace::Segment {
             segment: self.segments[chunk],
-            row: (self.chunks[chunk].first_row() + place as u64) as u32,
+            row: self.chunks[chunk].number(place) as u32,
         };
-        let from = rows.iter().map(from).collect();
+        let from = rows.iter().filter(|_| self.is_noted).map(from).collect();
         let chunks: Vec<&RowChunk> = self.chunks.iter().map(|chunk| chunk.rows()).collect();
         let first = *chunks.first().ok_or_else(|| Error::internal("a merge without chunks"))?;
         // Codes keep their values, so whichever input's these are.
@@ -251,14 +251,22 @@ impl Gather {
     }
 }
 
-/// The next chunk of which rows are asked for.
-fn next_of(cursor: &mut SegmentCursor) -> Result<Option<OrderedChunk>> {
-    loop {
-        match cursor.next_ordered()? {
-            Some(chunk) if chunk.is_empty() => {}
-            next => return Ok(next),
+/// The next chunk of which rows are asked for, without those that are dead for everybody, which are counted.
+fn next_of(
+    cursor: &mut SegmentCursor,
+    dead: Option<&Arc<Dead>>,
+    horizon: Version,
+    gone: &mut u64,
+) -> Result<Option<OrderedChunk>> {
+    while let Some(mut chunk) = cursor.next_ordered()? {
+        if let Some(dead) = dead {
+            *gone += chunk.leave_out(|row| dead.is_killed_by(row, horizon))?;
+        }
+        if !chunk.is_empty() {
+            return Ok(Some(chunk));
         }
     }
+    Ok(None)
 }
 
 fn gathered<T: Copy>(parts: &[&[T]], rows: &[(usize, usize)]) -> Vec<T> {

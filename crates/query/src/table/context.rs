@@ -27,7 +27,7 @@ pub struct StatementContext {
     /// What it has read so far.
     pub used: Arc<UsedCounters>,
     /// Rows of the open transaction, in the storage schema of the table's definition in `snapshot`, without the hidden
-    /// columns; empty outside one.
+    /// columns; empty outside one. Has every table of which the transaction has changed rows, also if none came.
     pub pending: BTreeMap<TableId, Vec<RecordBatch>>,
     /// The share of every table's rows that the statement reads; 1 is all.
     pub sample_fraction: f64,

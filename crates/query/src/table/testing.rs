@@ -11,7 +11,8 @@ use crate::used::UsedCounters;
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_plan::rules::configure;
 use alluvia_snapshot::{
-    Admin, BatchInfo, Memo, Newer, Pin, Read, Snapshot, StageInfo, StoreInfo, TableRead, TailRead, Want,
+    Admin, BatchInfo, Memo, Newer, Pin, PurgeWait, Purged, Read, Snapshot, StageInfo, StoreInfo, TableRead, TailRead,
+    Want,
 };
 use alluvia_space::weight::weight;
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
@@ -285,7 +286,7 @@ impl Fixture {
             store: Arc::new(FixedStore { clock: Arc::new(ManualClock::default()), snapshot: Arc::clone(&snapshot) }),
             snapshot,
             used: Arc::clone(&used),
-            pending: BTreeMap::from([(self.now.id, self.pending.clone())]),
+            pending: (!self.pending.is_empty()).then(|| (self.now.id, self.pending.clone())).into_iter().collect(),
             sample_fraction: 1.0,
             clock: Arc::new(ManualClock::default()),
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),
@@ -416,6 +417,10 @@ fn refused<T>() -> Result<T> {
 
 impl Admin for FixedAdmin {
     fn organise(&self, _stage: Stage) -> Result<()> {
+        refused()
+    }
+
+    fn purge(&self, _table: TableId, _wait: &mut dyn FnMut(&PurgeWait) -> Result<()>) -> Result<Purged> {
         refused()
     }
 

@@ -100,6 +100,33 @@ async fn after_an_error_everything_is_skipped_until_sync() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_portal_tells_the_columns_of_returning_and_changes_nothing_before_it_is_executed() {
+    let served = serve().await;
+    let mut raw = RawClient::start(&served).await;
+    raw.send(b'Q', b"CREATE TABLE t (a INT PRIMARY KEY, b INT)\0").await;
+    assert_eq!(raw.kinds().await, "CZ");
+    let parse = |sql: &str| message(b'P', &[b"\0", sql.as_bytes(), b"\0\0\0"].concat());
+    let (bind, describe) = (message(b'B', b"\0\0\0\0\0\0\0\0"), message(b'D', b"P\0"));
+    let (execute, sync) = (message(b'E', b"\0\0\0\0\0"), message(b'S', b""));
+    let insert = "INSERT INTO t VALUES (1, 2), (2, 3) RETURNING b";
+    raw.send_raw(&[parse(insert), bind.clone(), describe.clone(), sync.clone()].concat()).await;
+    assert_eq!(raw.kinds().await, "12TZ");
+    let client = served.client().await;
+    assert_eq!(texts(&client, "SELECT count(*) FROM t").await, ["0"]);
+    for (sql, kinds) in [
+        (insert, "12TDDCZ"),
+        ("UPDATE t SET b = 4 RETURNING *", "12TDDCZ"),
+        ("UPDATE t SET b = 5", "12nCZ"),
+        ("DELETE FROM t WHERE a = 1 RETURNING a + 1", "12TDCZ"),
+    ] {
+        let whole = [parse(sql), bind.clone(), describe.clone(), execute.clone(), sync.clone()].concat();
+        raw.send_raw(&whole).await;
+        assert_eq!(raw.kinds().await, kinds, "{sql}");
+    }
+    assert_eq!(texts(&client, "SELECT a FROM t").await, ["2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn portals_go_with_the_savepoint_after_which_they_were_made() {
     let served = serve().await;
     let mut raw = RawClient::start(&served).await;

@@ -89,7 +89,8 @@ struct State {
     catalog: Arc<Catalog>,
     base: Arc<Base>,
     tails: HashMap<TableId, TailTable>,
-    /// Of tables with dead rows, and of those whose kills are above the base's watermark.
+    /// Of tables with dead rows, and of those whose kills are above the base's watermark. Those of a table that was dropped
+    /// stay until a sort lets the log go through that: what is replayed before it must find the table as it was.
     kills: HashMap<TableId, TableKills>,
     /// Staged loads above the base's watermark, by version.
     attached: BTreeMap<Version, Vec<Attached>>,

@@ -83,6 +83,18 @@ impl Views {
         if planted("horizon too far") { horizon.next() } else { horizon }
     }
 
+    /// The newest version through `at` at which rows of a table were killed. Never too low; 0 if none is known.
+    pub fn killed_through(&self, table: TableId, at: Version) -> Version {
+        self.state.read().kills.get(&table).map_or(Version(0), |kills| kills.killed_through(at))
+    }
+
+    /// The versions below `version` that readers still hold, ascending.
+    pub fn pinned_below(&self, version: Version) -> Vec<Version> {
+        let mut pinned = self.pins.versions();
+        pinned.retain(|pinned| *pinned < version);
+        pinned
+    }
+
     /// Versions below the visible one that may be asked for: what is pinned, and where stages of tables end or may come
     /// to end, since a statement over several tables reads where the least organised of them is complete.
     pub(super) fn askable(&self, state: &State) -> Vec<Version> {
@@ -105,16 +117,22 @@ impl Views {
     /// held, no row of these is killed, and none gets a version by its key. Of a table without moves no dead row may have
     /// moved.
     pub fn install(&self, base: Base, moves: &[Moves], mut keys: Vec<KeyGuard<'_>>) {
-        let mut after: BTreeMap<TableId, BTreeMap<SegmentId, Arc<Dead>>> = BTreeMap::new();
-        for moves in moves {
-            after.insert(moves.table, moves.kills_after(&self.kills_of(moves.table)));
-        }
-        let mut state = self.state.write();
+        let (mut state, mut after) = loop {
+            let made_in = self.keys.generation();
+            let after_of = |moves: &Moves| (moves.table, moves.kills_after(&self.kills_of(moves.table)));
+            let after: BTreeMap<TableId, BTreeMap<SegmentId, Arc<Dead>>> = moves.iter().map(after_of).collect();
+            let state = self.state.write();
+            // Kills that a full disk has taken back meanwhile would live on in these.
+            if self.keys.generation() == made_in {
+                break (state, after);
+            }
+        };
         let through = base.through;
+        let is_sort = through > state.base.through;
         assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
         #[cfg(feature = "paranoid")]
         let before = state.rows_of(&base);
-        let State { tails, tail_bytes, attached, dropped, pinned, keys: records, kills, .. } = &mut *state;
+        let State { tails, tail_bytes, attached, dropped, pinned, keys: records, kills, catalog, .. } = &mut *state;
         for tail in tails.values_mut() {
             let before = tail.bytes();
             tail.drop_through(through, pinned.get_mut());
@@ -131,6 +149,9 @@ impl Views {
             });
             of_table.rebase(segments, through);
         }
+        if is_sort {
+            kills.retain(|&table, _| base.tables.contains_key(&table) || catalog.by_id(table).is_some());
+        }
         state.base = Arc::new(base);
         #[cfg(feature = "paranoid")]
         {
@@ -140,6 +161,9 @@ impl Views {
             assert_eq!(before, kept, "V2: rows moved, none came or went but the dead");
         }
         drop(state);
+        // Nobody asks any more what was written after an older version.
+        let horizon = self.horizon();
+        keys.iter_mut().filter_map(|(_, keys)| keys.any()).for_each(|known| known.recent.forget_through(horizon));
         follow(&mut keys, moves);
         drop(keys);
         self.notify();

@@ -17,7 +17,6 @@ impl State {
     /// loads from readers.
     pub(super) fn leave_dropped(&mut self, catalog: &Catalog, version: Version) {
         let is_gone = |table: TableId| catalog.by_id(table).is_none();
-        self.kills.retain(|&table, _| !is_gone(table));
         for (_, mut tail) in self.tails.extract_if(|&table, _| is_gone(table)) {
             self.tail_bytes -= tail.bytes();
             tail.drop_through(version, self.pinned.get_mut());

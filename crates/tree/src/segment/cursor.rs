@@ -26,6 +26,8 @@ pub struct OrderedChunk {
     chunk: RowChunk,
     /// Of the chunk, in the segment.
     first: u64,
+    /// The numbers of the rows in the segment, where others that lay between them are not there any more.
+    numbers: Option<Vec<u64>>,
     /// Places of the rows that are asked for, in key order; `None` where these are all rows as they lie.
     places: Option<Vec<u32>>,
 }
@@ -124,7 +126,7 @@ impl SegmentCursor {
         let next = self.next_chunk().and_then(|chunk| {
             let Some((first, chunk)) = chunk else { return Ok(None) };
             let places = if self.is_banded { Some(self.places(first, &chunk.keys)?) } else { None };
-            Ok(Some(OrderedChunk { chunk, first, places }))
+            Ok(Some(OrderedChunk { chunk, first, numbers: None, places }))
         });
         if next.is_err() {
             self.rows.start = self.rows.end;
@@ -206,10 +208,26 @@ impl OrderedChunk {
         &self.chunk
     }
 
-    /// The number in the segment, as they lie, of the first of [`Self::rows`]: the row at place `p` of them is row
-    /// `first_row() + p`.
-    pub fn first_row(&self) -> u64 {
-        self.first
+    /// The number in the segment, as they lie, of the row at a place of [`Self::rows`].
+    #[inline]
+    pub fn number(&self, place: usize) -> u64 {
+        self.numbers.as_ref().map_or(self.first + place as u64, |numbers| numbers[place])
+    }
+
+    /// Leaves out rows that are asked for, by their numbers in the segment, and says how many. Where most of the rows are
+    /// left out, their memory is given back: whoever gathers the others holds many chunks.
+    pub fn leave_out(&mut self, is_out: impl Fn(u64) -> bool) -> Result<u64> {
+        let places = (0..self.len()).map(|at| self.place(at));
+        let kept: Vec<u32> = places.filter(|&place| !is_out(self.number(place))).map(|place| place as u32).collect();
+        let out = self.len() - kept.len();
+        if kept.len() * 2 < self.chunk.len() {
+            self.numbers = Some(kept.iter().map(|&place| self.number(place as usize)).collect());
+            self.chunk = self.chunk.take(&kept)?.compact();
+            self.places = None;
+        } else if out > 0 {
+            self.places = Some(kept);
+        }
+        Ok(out as u64)
     }
 
     /// How many rows are asked for.

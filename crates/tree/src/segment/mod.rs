@@ -13,6 +13,7 @@ mod rows;
 
 pub use cursor::{OrderedChunk, SegmentCursor};
 pub(crate) use packed::values_of;
+use rows::ReadersByColumns;
 pub(crate) use rows::identities_of;
 
 use crate::context::{Slot, TreeContext};
@@ -43,6 +44,7 @@ pub struct Segment {
     index: Arc<Slot<BlockIndex>>,
     summaries: Arc<Slot<BlockSummaries>>,
     parquet: Arc<Slot<Arc<ParquetMetaData>>>,
+    readers: Mutex<ReadersByColumns>,
     /// By stream: each level, then each measure.
     streams: OnceLock<Vec<Arc<Slot<PackedStream>>>>,
     nodes: Arc<Slot<NodeTree>>,
@@ -99,6 +101,7 @@ impl Segment {
             index: Arc::default(),
             summaries: Arc::default(),
             parquet: Arc::default(),
+            readers: Mutex::default(),
             streams: OnceLock::new(),
             nodes: Arc::default(),
             first_rows: Arc::default(),

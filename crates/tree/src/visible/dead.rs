@@ -59,6 +59,17 @@ impl BlockDead {
     fn count(&self, at: Version) -> usize {
         self.kills.partition_point(|(version, _)| *version <= at)
     }
+
+    /// Whether a row was killed by version `at`.
+    fn is_killed_by(&self, row: u16, at: Version) -> bool {
+        if !self.mask.contains(row.into()) {
+            return false;
+        }
+        let (by_then, later) = self.kills.split_at(self.count(at));
+        let has = |kills: &[(Version, u16)]| kills.iter().any(|&(_, dead)| dead == row);
+        // It is among one of them: the fewer are looked through, which mostly are none.
+        if by_then.len() < later.len() { has(by_then) } else { !has(later) }
+    }
 }
 
 impl Dead {
@@ -137,6 +148,13 @@ impl Dead {
         of_block.kills.iter().find(|kill| kill.1 == row).map(|kill| kill.0)
     }
 
+    /// Whether a row was killed by version `at`. Cheaper than [`Dead::killed_at`], which looks for the row's kill among
+    /// those of its block.
+    pub fn is_killed_by(&self, row: u64, at: Version) -> bool {
+        let of_block = self.blocks.get((row / BLOCK_ROWS as u64) as usize).and_then(Option::as_ref);
+        of_block.is_some_and(|of_block| of_block.is_killed_by((row % BLOCK_ROWS as u64) as u16, at))
+    }
+
     /// Rows that were killed at whatever version.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -176,6 +194,23 @@ impl DeadRows {
         any.then(|| DeadRows { dead: Arc::clone(dead), at })
     }
 
+    /// These kills, and those of further rows by the reader himself, who reads at version `at`: nobody else sees them. Kills
+    /// that come later for everybody are forgotten: he kills such a row before them.
+    pub fn and(known: Option<&DeadRows>, rows: impl IntoIterator<Item = u64>, at: Version) -> Option<DeadRows> {
+        let mut dead = match known {
+            Some(known) => {
+                let mut dead = Dead::clone(&known.dead);
+                dead.take_back(known.at);
+                dead
+            }
+            None => Dead::default(),
+        };
+        rows.into_iter().for_each(|row| {
+            dead.kill(row, at);
+        });
+        DeadRows::new(&Arc::new(dead), at)
+    }
+
     /// Whether any row below a node is dead.
     #[inline]
     pub(crate) fn any_below(&self, height: usize, node: usize) -> bool {
@@ -194,10 +229,7 @@ impl DeadRows {
 
     /// Whether a row, by its number in the segment, is dead.
     pub fn contains(&self, row: u64) -> bool {
-        let Some(of_block) = self.block((row / BLOCK_ROWS as u64) as usize) else { return false };
-        let row = (row % BLOCK_ROWS as u64) as u16;
-        of_block.mask.contains(row.into())
-            && of_block.kills[..of_block.count(self.at)].iter().any(|&(_, dead)| dead == row)
+        self.dead.is_killed_by(row, self.at)
     }
 
     /// Numbers within their block of the dead rows of a block, ascending.
@@ -230,6 +262,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn who_kills_rows_by_himself_sees_them_dead_and_nobody_else_does() {
+        let dead = Arc::new(Dead::new([(1, Version(3)), (2, Version(9)), (20_000, Version(9))]));
+        let everybody = DeadRows::new(&dead, Version(5)).unwrap();
+        let own = DeadRows::and(Some(&everybody), [2, 7], Version(5)).unwrap();
+        let rows = |rows: &DeadRows| (0..30_000).filter(|&row| rows.contains(row)).collect::<Vec<_>>();
+        assert_eq!((rows(&own), own.count()), (vec![1, 2, 7], 3));
+        assert_eq!((own.any_below(0, 0), own.any_below(0, 2)), (true, false));
+        assert_eq!((rows(&everybody), dead.rows()), (vec![1], 3));
+        assert_eq!(rows(&DeadRows::and(None, [4], Version(5)).unwrap()), [4]);
+        assert!(DeadRows::and(None, [], Version(5)).is_none());
+    }
 
     proptest! {
         /// Against the obvious model: a map from rows to the versions that killed them.
@@ -265,6 +310,8 @@ mod tests {
                     continue;
                 };
                 prop_assert_eq!(rows.count(), seen.len() as u64);
+                let is_seen = |row: &u64| rows.contains(*row);
+                prop_assert_eq!(model.keys().copied().filter(is_seen).collect::<Vec<_>>(), seen.clone());
                 let blocks = 5_000_000 / BLOCK_ROWS + 1;
                 let found: Vec<u64> = (0..blocks)
                     .flat_map(|block| rows.rows_in(block).into_iter().map(move |row| (block * BLOCK_ROWS) as u64 + u64::from(row)))

@@ -87,7 +87,7 @@ proptest! {
         let mut cursor = SegmentCursor::new(&segment, &table, &dictionaries, range.clone(), chunk_rows).expect("a cursor");
         let mut numbers = Vec::new();
         while let Some(chunk) = cursor.next_ordered().expect("a chunk") {
-            let first = chunk.first_row() as usize;
+            let first = chunk.number(0) as usize;
             prop_assert_eq!(ordinals(&chunk.rows().rows), &as_they_lie[first..first + chunk.rows().len()]);
             numbers.extend((0..chunk.len()).map(|at| first + chunk.place(at)));
         }

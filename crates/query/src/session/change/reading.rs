@@ -70,7 +70,7 @@ impl Reading {
             references.extend(resolve_table_references(&tree, true).map_err(|error| error_of(&error))?.0);
         }
         run.scope.await_own_writes().await?;
-        let snapshot = pin_newest(run, &references)?;
+        let snapshot = pin_newest(run, &references).await?;
         let entry = Arc::clone(snapshot.catalog.table(table)?);
         Ok(Reading { snapshot, entry })
     }
@@ -157,11 +157,21 @@ impl Reading {
 
     /// Columns of a query, one for each of the table's from `first` on, in the table's storage schema.
     pub(super) fn assigned(&self, read: &Read, first: usize, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+        let places: Vec<usize> = (first..first + self.entry.def.columns.len()).collect();
+        self.assigned_from(read, &places, batches)
+    }
+
+    /// The same of columns at these places of the query.
+    pub(super) fn assigned_from(
+        &self,
+        read: &Read,
+        places: &[usize],
+        batches: &[RecordBatch],
+    ) -> Result<Vec<RecordBatch>> {
         let def = &self.entry.def;
-        let places: Vec<usize> = (first..first + def.columns.len()).collect();
-        let schema = read.schema.project(&places).map_err(misfit)?;
+        let schema = read.schema.project(places).map_err(misfit)?;
         let assigner = Assigner::new(&schema, def, &whole(def.columns.len()), TextAs::Plain)?.of_query();
-        let assign = |batch: &RecordBatch| assigner.assign(&batch.project(&places).map_err(misfit)?).map(tight_batch);
+        let assign = |batch: &RecordBatch| assigner.assign(&batch.project(places).map_err(misfit)?).map(tight_batch);
         batches.iter().filter(|batch| batch.num_rows() > 0).map(assign).collect()
     }
 

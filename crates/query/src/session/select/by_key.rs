@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Such an answer differs from no other: the rights are asked, the snapshot is the one that the statement would pin anyway,
 //!   and what is read is counted.
-//! - Nothing is answered so of a table while the open transaction has rows of it, nor while it has definitions of its own.
+//! - Nothing is answered so of a table while the open transaction has changed rows of it, nor while it has definitions of its own.
 
 use crate::by_key::NamedKeys;
 use crate::errors::error_of;
@@ -50,20 +50,19 @@ impl PointRead {
         let PointRead { plan, key } = self;
         let name = plan.entry().def.name.clone();
         run.scope.await_own_writes().await?;
-        let snapshot = pin(run, &[TableReference::bare(name.as_str())], &Hints::default())?;
+        let snapshot = pin(run, &[TableReference::bare(name.as_str())], &Hints::default()).await?;
         let Some(read) = read_of(&snapshot, &name) else { return Ok(None) };
         if !plan.holds(&read.entry, run.settings.memory_limit_bytes) {
             return Ok(None);
         }
         if let Transaction::Open(open) = &mut run.state().transaction {
-            if open.has_rows(&snapshot.catalog, read.entry.def.id)? {
+            if open.has_changes(&snapshot.catalog, read.entry.def.id)? {
                 return Ok(None);
             }
             open.has_run = true;
         }
         let used = UsedCounters::new(&snapshot);
         run.engine().queries().reads(run.query_id, &used);
-        let reads_files = !read.segments.is_empty();
         let (store, counted, of) = (Arc::clone(run.engine().read()), Arc::clone(&used), Arc::clone(&plan));
         let find = move || {
             let read = read_of(&snapshot, &name).ok_or_else(|| Error::internal("a table has left its snapshot"))?;
@@ -74,7 +73,8 @@ impl PointRead {
             cost.count_read(&counted);
             of.answer(&rows).map_err(|error| error_of(&error))
         };
-        let batch = if reads_files { blocking(find).await? } else { find()? };
+        // It may wait for files, and for writers of the table.
+        let batch = blocking(find).await?;
         run.engine().point_plans().count();
         let rows = futures::stream::iter((batch.num_rows() > 0).then_some(Ok(batch)));
         let rows = RecordBatchStreamAdapter::new(Arc::clone(plan.schema()), rows);

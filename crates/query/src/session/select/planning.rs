@@ -125,7 +125,7 @@ pub(crate) async fn plan_tree(run: &Run, tree: Tree, hints: &Hints, accuracy: Op
     let accuracy = accuracy.filter(|_| !brought.has_bounds);
     let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
     run.scope.await_own_writes().await?;
-    let snapshot = pin(run, &references, hints)?;
+    let snapshot = pin(run, &references, hints).await?;
     // What a query of the catalog became depends on more than definitions and settings.
     let is_of_others = brought.of_catalog || run.state().has_own_definitions();
     let described = run.described.lock().take().filter(|_| !is_of_others);
@@ -212,7 +212,7 @@ pub(crate) async fn logical_plan(run: &Run, query: Query, hints: &Hints) -> Resu
     let mut tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query))));
     let Brought { of_catalog, .. } = catalog_query(run, &mut tree, hints)?;
     let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
-    let snapshot = pin(run, &references, hints)?;
+    let snapshot = pin(run, &references, hints).await?;
     let (mut state, _, _) = planner(run, &snapshot, hints, true, None)?;
     if of_catalog {
         add_catalog_functions(run, &mut state, &snapshot)?;

@@ -87,7 +87,7 @@ pub(crate) async fn plan_by_distinct_names(run: &Run, query: Query, hints: &Hint
 }
 
 /// The query that is planned instead of one that was refused for its columns' names, beside the refusal.
-fn instead(query: &Query, error: Error) -> Result<(Query, Error)> {
+pub(crate) fn instead(query: &Query, error: Error) -> Result<(Query, Error)> {
     use ErrorKind::{AmbiguousColumn, DuplicateColumn, UndefinedColumn};
     let is_of_names = matches!(error.kind(), DuplicateColumn | UndefinedColumn | AmbiguousColumn);
     match is_of_names.then(|| told_apart(query)).flatten() {
@@ -97,7 +97,7 @@ fn instead(query: &Query, error: Error) -> Result<(Query, Error)> {
 }
 
 /// What is told of a query that was refused twice: nothing of names that nobody wrote.
-fn either(first: Error, again: Error) -> Error {
+pub(crate) fn either(first: Error, again: Error) -> Error {
     let is_shown = |text: &str| !text.contains(MARK);
     if is_shown(again.message()) && again.hint().is_none_or(is_shown) { again } else { first }
 }
@@ -111,7 +111,8 @@ fn shown_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-fn shown_rows(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+/// Rows under the names that were written.
+pub(crate) fn shown_rows(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let schema = shown_schema(&rows.schema());
     let of = Arc::clone(&schema);
     let rows = rows.map(move |batch| {

@@ -5,7 +5,10 @@
 //! | `history` | random histories, at every version that may be asked for |
 //! | `handover` | few rows, and every order of changes with sorts and merges |
 //! | `crash` | power loss at every I/O call, and again during recovery |
+//! | `dropped` | a table that is dropped while a stage is at work |
 //! | `full` | a disk without room at every byte: what is taken back is taken out of the key index, too |
+//! | `lookups` | rows by their keys, wherever snapshots of the others are compared |
+//! | `purge` | what is deleted and purged is in no file, wherever the power goes meanwhile |
 //! | `writers` | real threads: the last version of a key wins, and nothing is lost |
 //! | `planted` | that these tests find what they are to find |
 //!
@@ -13,12 +16,15 @@
 
 mod boxes;
 mod crash;
+mod dropped;
 mod full;
 mod generate;
 mod handover;
 mod history;
+mod lookups;
 mod model;
 mod planted;
+mod purge;
 mod tables;
 mod world;
 mod writers;
