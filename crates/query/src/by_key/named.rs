@@ -14,14 +14,21 @@ use datafusion::logical_expr::Expr;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Keys of one table.
+/// Keys of one table, each once.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedKeys {
     coder: KeyCoder,
+    /// Ascending.
     codes: Vec<KeyCode>,
 }
 
 impl NamedKeys {
+    fn new(coder: KeyCoder, mut codes: Vec<KeyCode>) -> NamedKeys {
+        codes.sort_unstable();
+        codes.dedup();
+        NamedKeys { coder, codes }
+    }
+
     /// The keys that rows which pass these filters may have; `None` where the filters do not say.
     pub(crate) fn of_filters(filters: &[Expr], def: &TableDef) -> Option<NamedKeys> {
         let fixed = fixed_values(filters, def)?;
@@ -60,7 +67,7 @@ impl NamedKeys {
         for rows in rows {
             codes.extend(coder.codes(rows)?);
         }
-        Ok(Some(NamedKeys { coder, codes }))
+        Ok(Some(NamedKeys::new(coder, codes)))
     }
 
     fn of_values(keys: &[Vec<ScalarValue>], def: &TableDef) -> Option<NamedKeys> {
@@ -77,10 +84,8 @@ impl NamedKeys {
         let options = RecordBatchOptions::new().with_row_count(Some(keys.len()));
         let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).ok()?;
         // One may be larger than a key can be.
-        let mut codes = coder.codes(&rows).ok()?;
-        codes.sort_unstable();
-        codes.dedup();
-        Some(NamedKeys { coder, codes })
+        let codes = coder.codes(&rows).ok()?;
+        Some(NamedKeys::new(coder, codes))
     }
 
     /// Whether others are the same.
@@ -98,8 +103,7 @@ impl NamedKeys {
     /// # Errors
     /// Those of [`KeyCoder::codes`].
     pub(crate) fn hold(&self, rows: &RecordBatch) -> Result<Vec<bool>> {
-        let named: BTreeSet<KeyCode> = self.codes.iter().copied().collect();
-        Ok(self.coder.codes(rows)?.iter().map(|code| named.contains(code)).collect())
+        Ok(self.coder.codes(rows)?.iter().map(|code| self.codes.binary_search(code).is_ok()).collect())
     }
 
     /// The rows of a table that have them, in a snapshot of this version. May read files.
@@ -114,7 +118,6 @@ impl NamedKeys {
         if found.len() != self.codes.len() {
             return Err(Error::internal("not every key was looked for"));
         }
-        // A key that is named twice has one row.
         let rows: BTreeSet<SnapshotRow> = found.into_iter().flatten().collect();
         Ok(FoundRows { rows: rows.into_iter().collect() })
     }

@@ -10,6 +10,7 @@ use crate::errors::{error_of, from_datafusion};
 use crate::execution::blocking::blocking;
 use crate::namespace::GivenTables;
 use crate::rights::Need;
+use crate::session::change::beside::Given;
 use crate::session::run::Run;
 use crate::session::select::pin::pin_newest;
 use crate::session::select::planning::plan_given;
@@ -30,7 +31,6 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
-use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::datasource::MemTable;
 use datafusion::sql::parser::Statement as Tree;
@@ -41,9 +41,6 @@ use std::sync::Arc;
 
 /// Rows that are read at once of those that were found by their keys.
 const ROWS_AT_ONCE: usize = 32_768;
-
-/// A table that only one statement has, with its name.
-pub(super) type Given = (&'static str, Arc<dyn TableProvider>);
 
 /// What a statement changes, as its snapshot has it.
 pub(super) struct Reading {
