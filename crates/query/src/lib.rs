@@ -19,8 +19,10 @@ mod settings;
 mod used;
 
 mod answer;
+mod by_key;
 mod engine;
 mod pg_catalog;
+mod point;
 mod rights;
 mod rule;
 mod sample;

@@ -25,6 +25,7 @@ mod own_changes;
 mod pipeline;
 mod places;
 mod predicates;
+mod point_reads;
 mod progress;
 mod progressive;
 mod rights;

@@ -5,6 +5,7 @@
 
 pub(crate) mod waiting;
 
+mod by_key;
 mod columns;
 mod context;
 mod draw;

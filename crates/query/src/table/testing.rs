@@ -11,7 +11,8 @@ use crate::used::UsedCounters;
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_plan::rules::configure;
 use alluvia_snapshot::{
-    Admin, BatchInfo, Memo, Pin, PurgeWait, Purged, Snapshot, StageInfo, StoreInfo, TableRead, TailRead,
+    Admin, BatchInfo, Memo, Newer, Pin, PurgeWait, Purged, Read, Snapshot, StageInfo, StoreInfo, TableRead, TailRead,
+    Want,
 };
 use alluvia_space::weight::weight;
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
@@ -20,7 +21,9 @@ use alluvia_tree::{
     BLOCK_ROWS, Dead, DeadRows, LadderWriter, RowChunk, Segment, SegmentMeta, SegmentRows, SegmentWriter, TreeContext,
     by_band,
 };
-use alluvia_types::{ColumnId, Error, ManualClock, ProducerMark, Result, SegmentId, Stage, TableId, Version};
+use alluvia_types::{
+    Clock, ColumnId, Error, Freshness, ManualClock, ProducerMark, Result, SegmentId, Stage, TableId, Version,
+};
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType as ArrowType, Field, Int64Type, Schema};
@@ -280,6 +283,7 @@ impl Fixture {
         let catalog = Arc::clone(&snapshot.catalog);
         let used = UsedCounters::new(&snapshot);
         let context = StatementContext {
+            store: Arc::new(FixedStore { clock: Arc::new(ManualClock::default()), snapshot: Arc::clone(&snapshot) }),
             snapshot,
             used: Arc::clone(&used),
             pending: (!self.pending.is_empty()).then(|| (self.now.id, self.pending.clone())).into_iter().collect(),
@@ -363,6 +367,43 @@ impl SettingsView for FixedSettings {
             scope: "session",
             description: "How fresh answers must be.".to_owned(),
         }]
+    }
+}
+
+/// A database of one snapshot.
+#[derive(Debug)]
+struct FixedStore {
+    clock: Arc<dyn Clock>,
+    snapshot: Arc<Snapshot>,
+}
+
+impl Read for FixedStore {
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.snapshot.catalog)
+    }
+
+    fn snapshot(&self, _want: &Want) -> Result<Snapshot> {
+        Ok(self.snapshot.as_ref().clone())
+    }
+
+    fn required(&self, _freshness: Freshness, _at_least: Version) -> Version {
+        self.snapshot.version
+    }
+
+    fn lag(&self, _version: Version) -> Duration {
+        self.snapshot.lag
+    }
+
+    fn newer(&self, _table: TableId, _above: Version, _from: Version) -> Option<Newer> {
+        None
+    }
+
+    fn wait_visible(&self, _version: Version) -> Result<()> {
+        refused()
     }
 }
 
