@@ -74,11 +74,14 @@ NUMBER = _Type("SMALLINT", "INT", "BIGINT", "REAL", "DOUBLE", "DECIMAL", "UInt64
 DATETIME = _Type("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 ROWID = _Type()
 
-_INSERT = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*INSERT\b", re.IGNORECASE | re.DOTALL)
-# What reads rows that it changes does not see those that a transaction has changed.
-_CHANGE = re.compile(r"\A(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:UPDATE|DELETE|WITH)\b|\bON\s+CONFLICT\b", re.IGNORECASE | re.DOTALL)
+_SPACE = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+# What changes rows; behind WITH it may stand anywhere.
+_CHANGE = re.compile(
+    rf"{_SPACE}(?:(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE)\b|WITH\b.*\b(?:INSERT|UPDATE|DELETE|MERGE)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 _DECIMAL = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
-_COUNT = re.compile(r"(?:INSERT 0|UPDATE|DELETE|COPY|SELECT|FETCH) (\d+)\Z")
+_COUNT = re.compile(r"(?:INSERT 0|UPDATE|DELETE|MERGE|COPY|SELECT|FETCH) (\d+)\Z")
 
 Description = tuple[str, str, None, None, Optional[int], Optional[int], bool]
 
@@ -109,7 +112,7 @@ class Cursor:
     def execute(self, operation: str, parameters: Parameters = None) -> Cursor:
         """Runs a statement. Parameters are `?`, `$1` or `$name`."""
         session = self._open()
-        if not self.connection.autocommit and _INSERT.match(operation) and session.transaction == "idle":
+        if not self.connection.autocommit and _CHANGE.match(operation) and session.transaction == "idle":
             session.sql("BEGIN")
         return self._run(session, operation, parameters)
 
@@ -123,9 +126,9 @@ class Cursor:
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
-        """Runs a statement with each of the values; all of it is one batch, but of UPDATE, DELETE and ON CONFLICT each."""
+        """Runs a statement with each of the values; all of it is one batch."""
         session = self._open()
-        own = session.transaction == "idle" and not _CHANGE.search(operation)
+        own = session.transaction == "idle"
         if own:
             session.sql("BEGIN")
         rows = 0

@@ -87,6 +87,18 @@ def test_transactions(db, connection):
     assert count() == 3
 
 
+def test_updates_and_deletes_wait_for_commit(db):
+    connection = dbapi.connect(db)
+    connection.execute("CREATE TABLE kept (id INT, n INT)")
+    connection.execute("INSERT INTO kept VALUES (1, 1), (2, 2)")
+    connection.commit()
+    connection.execute("UPDATE kept SET n = 7 WHERE id = 1")
+    connection.execute("WITH gone AS (SELECT 2 AS id) DELETE FROM kept WHERE id IN (SELECT id FROM gone)")
+    assert connection.execute("SELECT id, n FROM kept").fetchall() == [(1, 7)]
+    connection.rollback()
+    assert db.sql("SELECT id, n FROM kept ORDER BY id").fetchall() == [(1, 1), (2, 2)]
+
+
 def test_many_upserts_see_each_other(connection):
     connection.execute("CREATE TABLE counts (id INT PRIMARY KEY, n INT)")
     cursor = connection.cursor()

@@ -4,8 +4,7 @@
 //! - A row is changed once, however often the tables beside it give it.
 //! - In a table with a key, rows that keep their keys are written over those that are there; rows that get others go
 //!   before their successors come. In a table without one, rows go by what they are known by.
-//! - A row without a key that another statement has killed since is passed over by DELETE; UPDATE, and what tells of the
-//!   row, must look again.
+//! - Where another statement has killed such a row since, one looks again: it may have come back changed.
 
 use crate::session::change::beside::{first_beside, returned_beside};
 use crate::session::change::reading::{Read, Reading, misfit};
@@ -79,10 +78,7 @@ pub(super) async fn delete(run: &Run, delete: &Delete) -> Result<Outcome> {
     let returned = returned_beside(run, &reading, delete.returning.as_deref(), tables, &read, &rows).await?;
     let (_, telling) = telling_rows(&reading, gone, &read, 0)?;
     let count: usize = telling.iter().map(RecordBatch::num_rows).sum();
-    // What others have killed since is gone all the same, if nobody has been told otherwise.
-    let may_be_gone = gone == Gone::Identities && delete.returning.is_none() && !run.state().is_open()?;
-    let computed_at = (!may_be_gone).then_some(reading.snapshot.version);
-    let written = Written::nothing(&reading).and(change, computed_at, telling);
+    let written = Written::nothing(&reading).and(change, Some(reading.snapshot.version), telling);
     let passed_over = written.commit(run, reading).await?;
     let count = (count as u64).saturating_sub(passed_over);
     run.progress.add_rows(count);
