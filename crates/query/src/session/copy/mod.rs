@@ -54,11 +54,13 @@ pub(crate) fn copied_columns(scope: &Scope, statement: &Statement) -> Result<Vec
     let Kind::Copy(copy) = &statement.kind else {
         return Err(Error::internal("a statement that is no COPY was taken for one"));
     };
-    let CopyStatement::From { table, columns, .. } = copy.as_ref() else {
+    let CopyStatement::From { table, columns, options, .. } = copy.as_ref() else {
         return Err(Error::internal("a COPY TO has no columns of a table"));
     };
     check_transaction(scope, &statement.kind)?;
     let entry = scope.table_for(INSERT, &user_table(table)?)?;
+    options.policy.check(&entry.def)?;
+    check_rights(scope, &entry, options.policy)?;
     let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
     if columns.is_empty() {
         return Ok(entry.def.columns.iter().map(field).collect());
