@@ -3,7 +3,8 @@
 //! Invariants:
 //! - Rows of one key do what they say one after the other (`alluvia_change::fold`). All of a batch is applied, or nothing.
 //! - A patch is computed from the newest visible row of its key. Where others have written that key since, the store
-//!   refuses the batch, and it is computed again.
+//!   refuses the batch, and it is computed again. In a transaction it is computed from what the transaction sees, and
+//!   refused at its COMMIT.
 //! - Rows that say what they do are in memory until their batch is complete. What merely comes is not.
 //! - What a role may not do by a statement, it may not do by rows.
 
@@ -11,7 +12,9 @@ use crate::execution::blocking::blocking;
 use crate::rights::Need;
 use crate::session::insert::rows::hold;
 use crate::session::run::Run;
+use crate::session::state::failed_transaction;
 use crate::session::state::scope::Scope;
+use crate::session::state::transaction::Transaction;
 use crate::session::transaction::own_changes::add;
 use crate::session::transaction::submit::submit;
 use alluvia_catalog::TableEntry;
@@ -68,6 +71,15 @@ pub(crate) struct MixedWriter {
     durability: Durability,
 }
 
+/// The rows that are there, of keys that are patched.
+struct Old {
+    /// The version that they are of.
+    version: Option<Version>,
+    rows: RecordBatch,
+    /// Which of them has a key.
+    places: HashMap<KeyCode, usize>,
+}
+
 impl MixedWriter {
     /// For rows of a table, of which this is said.
     pub(crate) fn new(run: &Run, entry: &Arc<TableEntry>, policy: RowPolicy) -> MixedWriter {
@@ -97,13 +109,13 @@ impl MixedWriter {
         let given: Vec<Option<&[u8]>> = given.iter().map(|given| given.as_deref().map(str::as_bytes)).collect();
         let on_conflict = self.policy.on_conflict_in(def);
         let mixed = MixedRows { def, on_conflict, rows: &rows, ops: &ops, given: &given, codes: &codes };
-        let (version, old, places) = self.old_rows(&coder, &patched_keys(&ops, &codes))?;
-        let runs = fold(&mixed, &OldRows { rows: &old, places: &places })?;
+        let old = self.old_rows(&coder, &patched_keys(&ops, &codes))?;
+        let runs = fold(&mixed, &OldRows { rows: &old.rows, places: &old.places })?;
         let new_rows = runs.into_iter().filter(|run| run.rows.num_rows() > 0).map(|run| {
             let (change, computed_at) = match run.kind {
                 RunKind::Insert => (RowChange::of(on_conflict), None),
                 RunKind::Upsert => (RowChange::Upsert, None),
-                RunKind::Computed => (RowChange::Upsert, version),
+                RunKind::Computed => (RowChange::Upsert, old.version),
                 RunKind::Delete => (RowChange::Delete, None),
             };
             NewRows { change, computed_at, ..NewRows::insert(def.id, self.entry.changed_at, vec![run.rows]) }
@@ -112,34 +124,67 @@ impl MixedWriter {
     }
 
     /// The rows that have these keys now, and which version that is.
-    fn old_rows(
-        &self,
-        coder: &KeyCoder,
-        keys: &[KeyCode],
-    ) -> Result<(Option<Version>, RecordBatch, HashMap<KeyCode, usize>)> {
-        let def = &self.entry.def;
+    fn old_rows(&self, coder: &KeyCoder, keys: &[KeyCode]) -> Result<Old> {
         if keys.is_empty() {
-            return Ok((None, RecordBatch::new_empty(Arc::clone(self.entry.storage_schema())), HashMap::new()));
+            return Ok(Old { version: None, rows: self.no_rows(), places: HashMap::new() });
         }
         if self.scope.in_transaction() {
-            return Err(not_supported("op = 'patch' inside a transaction")
-                .with_hint("COMMIT first; INSERT ... ON CONFLICT DO UPDATE sets columns within one"));
+            return self.old_rows_of_own(coder, keys);
         }
-        let read = self.scope.engine.read();
         let (unseen, at_least) = {
             let state = self.scope.state();
             (state.unseen, state.seen)
         };
         // What the session wrote with relaxed durability is read, too.
         if let Some(version) = unseen {
-            read.wait_visible(version)?;
+            self.scope.engine.read().wait_visible(version)?;
         }
+        self.found(at_least, None, coder, keys)
+    }
+
+    /// The same in the open transaction: its own rows, and those of its snapshot whose keys it has left alone.
+    fn old_rows_of_own(&self, coder: &KeyCoder, keys: &[KeyCode]) -> Result<Old> {
+        let table = self.entry.def.id;
+        let resolver = self.scope.resolver()?;
+        let (version, own, untouched) = {
+            let state = self.scope.state();
+            let Transaction::Open(open) = &state.transaction else { return Err(failed_transaction()) };
+            let mut own = open.pending(resolver.catalog(), |read| *read == table)?;
+            let is_untouched = |code: &KeyCode| open.has_key(table, *code).is_none();
+            let untouched: Vec<KeyCode> = keys.iter().copied().filter(is_untouched).collect();
+            (open.version, own.remove(&table).unwrap_or_default(), untouched)
+        };
+        let found = self.found(version, Some(version), coder, &untouched)?;
+        if own.is_empty() {
+            return Ok(found);
+        }
+        let own = joined(&self.entry, &own)?;
+        let mut places: HashMap<KeyCode, usize> = coder.codes(&own)?.into_iter().zip(0..).collect();
+        let first = own.num_rows();
+        places.extend(found.places.into_iter().map(|(code, place)| (code, first + place)));
+        Ok(Old { version: found.version, rows: joined(&self.entry, &[own, found.rows])?, places })
+    }
+
+    /// The rows that have these keys in a snapshot: of exactly this version, or of the newest, which has `at_least`.
+    fn found(&self, at_least: Version, exactly: Option<Version>, coder: &KeyCoder, keys: &[KeyCode]) -> Result<Old> {
+        let def = &self.entry.def;
+        let read = self.scope.engine.read();
         let freshness = Freshness::Within(Duration::ZERO);
-        let snapshot = read.snapshot(&Want { freshness, at_least, exactly: None, tables: vec![def.id] })?;
-        let table = snapshot.tables.get(&def.id).filter(|table| table.entry.changed_at == self.entry.changed_at);
-        let Some(table) = table else {
-            let message = format!("table {} was changed by another session", def.name);
-            return Err(Error::new(ErrorKind::Conflict, message).with_hint("send the rows again"));
+        let snapshot = read.snapshot(&Want { freshness, at_least, exactly, tables: vec![def.id] })?;
+        let table = match snapshot.tables.get(&def.id) {
+            Some(table) if table.entry.changed_at == self.entry.changed_at => table,
+            // The transaction has made it.
+            None if exactly.is_some() => {
+                return Ok(Old { version: exactly, rows: self.no_rows(), places: HashMap::new() });
+            }
+            Some(_) if exactly.is_some() => {
+                return Err(not_supported("op = 'patch' of a table that the transaction has altered")
+                    .with_hint("COMMIT first, or send the rows before the table is altered"));
+            }
+            _ => {
+                let message = format!("table {} was changed by another session", def.name);
+                return Err(Error::new(ErrorKind::Conflict, message).with_hint("send the rows again"));
+            }
         };
         let found = read.find_keys(snapshot.version, table, coder, keys)?;
         let mut places = HashMap::new();
@@ -151,7 +196,11 @@ impl MixedWriter {
             }
         }
         let columns: Vec<usize> = (0..def.columns.len()).collect();
-        Ok((Some(snapshot.version), table.rows_at(&rows, &columns)?, places))
+        Ok(Old { version: Some(snapshot.version), rows: table.rows_at(&rows, &columns)?, places })
+    }
+
+    fn no_rows(&self) -> RecordBatch {
+        RecordBatch::new_empty(Arc::clone(self.entry.storage_schema()))
     }
 
     fn submit(&self, rows: &[RecordBatch], batch: &NewBatch) -> Result<Committed> {
