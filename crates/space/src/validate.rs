@@ -9,10 +9,10 @@ use crate::dimensions::{
     DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, LEVELS_MAX, QUANTILE_HALVINGS_MAX, example_of,
 };
 use crate::mend::mended;
+use crate::row_op::OP_COLUMN;
 use crate::schema::{
     Column, DataType, Dimension, KeyRange, LevelSource, ORDINAL_COLUMN, PrimaryKey, TableDef, VERSION_COLUMN,
 };
-use crate::row_op::OP_COLUMN;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 use std::collections::HashSet;
 
