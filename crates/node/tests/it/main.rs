@@ -26,6 +26,7 @@ mod places;
 mod predicates;
 mod progress;
 mod progressive;
+mod purge;
 mod rights;
 mod samples;
 mod schemas;
