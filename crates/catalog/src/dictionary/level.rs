@@ -220,7 +220,8 @@ impl Level {
         let mut members = self.members.write();
         let asked = self.asked();
         let is_used = |code: u32| used.contains(code) || asked.contains(code);
-        let all = || (1..members.parents.len() as u32).filter(|&code| !members.forgotten.contains(code));
+        let (end, forgotten) = (members.parents.len() as u32, &members.forgotten);
+        let all = || (1..end).filter(move |&code| !forgotten.contains(code));
         let mut kept = CodeSet::default();
         if is_first {
             all().filter(|&code| is_used(code)).for_each(|code| kept.insert(code));
