@@ -216,7 +216,7 @@ impl Pipeline {
         let disk = &self.tree().disk;
         let entries = disk.read_dir(&self.dir).map_err(|error| Error::io(&self.dir, "listing", &error))?;
         for entry in entries {
-            let is_gone = |(of, generation)| of == table && but != Some(generation);
+            let is_gone = |(of, generation): (TableId, u32)| of == table && but != Some(generation);
             if Spaces::table_of_file(&entry.name).is_some_and(is_gone) {
                 let path = self.dir.join(&entry.name);
                 disk.remove(&path).map_err(|error| Error::io(&path, "removing", &error))?;

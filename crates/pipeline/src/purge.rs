@@ -42,7 +42,12 @@ impl Pipeline {
         closed: Version,
         wait: &mut dyn FnMut(&PurgeWait) -> Result<()>,
     ) -> Result<Purged> {
-        let _one = self.purging.lock();
+        let _one = loop {
+            match self.purging.try_lock() {
+                Some(one) => break one,
+                None => wait(&PurgeWait::Another)?,
+            }
+        };
         let dropped = || self.views.base().tables.get(&table).map_or(0, |files| files.dropped);
         let dropped_before = dropped();
         while self.views.base().through < closed {

@@ -28,7 +28,10 @@ impl CodeSet {
 
     /// Its codes, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.words.len() as u32 * 64).filter(|&code| self.contains(code))
+        let codes = |(at, &word): (usize, &u64)| {
+            (0..64_u32).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at as u32 * 64 + bit)
+        };
+        self.words.iter().enumerate().flat_map(codes)
     }
 }
 

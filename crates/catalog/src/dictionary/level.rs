@@ -213,13 +213,26 @@ impl Level {
     }
 
     /// Takes the values of all members that are neither in `used` nor were asked for since the level is watched. Returns how many
-    /// there were.
-    pub(crate) fn forget(&self, used: &CodeSet) -> u64 {
+    /// there were. A value that another member has, which keeps it, stays with all: so the first code of a value stays its first.
+    /// `is_first`: the level is its dimension's first, where no two members have one value.
+    pub(crate) fn forget(&self, used: &CodeSet, is_first: bool) -> u64 {
         let mut by_value = self.by_value.lock();
         let mut members = self.members.write();
         let asked = self.asked();
-        let is_kept = |code: u32| used.contains(code) || asked.contains(code) || members.forgotten.contains(code);
-        let gone: Vec<u32> = (1..members.parents.len() as u32).filter(|&code| !is_kept(code)).collect();
+        let is_used = |code: u32| used.contains(code) || asked.contains(code);
+        let (end, forgotten) = (members.parents.len() as u32, &members.forgotten);
+        let all = || (1..end).filter(move |&code| !forgotten.contains(code));
+        let mut kept = CodeSet::default();
+        if is_first {
+            all().filter(|&code| is_used(code)).for_each(|code| kept.insert(code));
+        } else {
+            by_value.extend(&members.values, &members.forgotten, usize::MAX);
+            let firsts = by_value.firsts();
+            let mut values = CodeSet::default();
+            all().filter(|&code| is_used(code)).for_each(|code| values.insert(firsts[code as usize]));
+            all().filter(|&code| values.contains(firsts[code as usize])).for_each(|code| kept.insert(code));
+        }
+        let gone: Vec<u32> = all().filter(|&code| !kept.contains(code)).collect();
         if gone.is_empty() {
             return 0;
         }

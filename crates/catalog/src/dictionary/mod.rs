@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A member of a level is (code of its parent, own value); its code never changes, and is never given to another. A member that
-//!   nothing has any more may be [forgotten](Watched::forget_unused): then its code is of nothing, for ever.
+//!   nothing has any more, nor its name, may be [forgotten](Watched::forget_unused): then its code is of nothing, for ever.
 //! - Code 0 is NULL at every level, under whatever parent.
 //! - A parent has its code before its child, in memory and in the file.
 //! - Codes follow from the order of [`Dictionaries::remap`] calls alone, and of those of its like.
@@ -201,8 +201,11 @@ impl Dictionaries {
 
     /// Forgets members in memory; the file follows when it is next persisted.
     fn forget_in(&self, used: &[CodeSet], file: &mut DictionaryFile) -> u64 {
-        let levels = self.levels.iter().zip(used);
-        let gone: u64 = levels.filter_map(|(level, used)| level.as_ref().map(|level| level.forget(used))).sum();
+        let levels = self.levels.iter().zip(used).enumerate();
+        let forget = |(at, (level, used)): (usize, (&Option<Level>, &CodeSet))| {
+            level.as_ref().map_or(0, |level| level.forget(used, self.is_first(at)))
+        };
+        let gone: u64 = levels.map(forget).sum();
         if gone > 0 {
             file.set_to_rewrite();
         }

@@ -102,6 +102,23 @@ fn names_go_and_codes_stay() {
     assert_eq!(opened(&disk, &third).forgotten(0).iter().collect::<Vec<_>>(), [2, 3, 4, 5]);
 }
 
+/// Groups of a name have the first code of the name, and keep it.
+#[test]
+fn a_name_that_another_member_has_stays_with_all() {
+    let disk = FaultDisk::new();
+    let dictionaries = Dictionaries::create(disk.clone(), PathBuf::from(PATH), &def()).unwrap();
+    codes(&dictionaries, &[("a", "n"), ("b", "n"), ("c", "m"), ("d", "m")]);
+    dictionaries.persist().unwrap();
+    let watched = dictionaries.watch();
+    let (mark, gone) = watched.forget_unused(vec![set(&[]), set(&[2]), set(&[1])]).unwrap();
+    assert_eq!(gone, 3 + 2 + 3);
+    for dictionaries in [&dictionaries, &opened(&disk, &mark)] {
+        assert_eq!(dictionaries.forgotten(0).iter().collect::<Vec<_>>(), [1, 3, 4]);
+        assert_eq!(dictionaries.forgotten(1).iter().collect::<Vec<_>>(), [3, 4]);
+        assert_eq!(dictionaries.first_codes(1).unwrap()[..], [0, 1, 1, 3, 4]);
+    }
+}
+
 #[test]
 fn power_loss_at_every_call_of_forgetting() {
     let draw = |at: usize| (at % 7 != 6).then_some((at * 13 % 50) as u8);

@@ -28,6 +28,7 @@ mod predicates;
 mod point_reads;
 mod progress;
 mod progressive;
+mod purge;
 mod rights;
 mod samples;
 mod schemas;

@@ -18,7 +18,6 @@ use alluvia_space::TableDef;
 use alluvia_tree::{Segment, TreeContext};
 use alluvia_types::{Result, SegmentId, TableId, Version};
 use plan::{MergePlan, Output, plan};
-pub(crate) use rewrite::Rewritten;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

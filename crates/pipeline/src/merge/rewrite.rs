@@ -59,7 +59,7 @@ fn plan_dead(files: &TableBase, kills: &TableKills, through: Version, most: usiz
     };
     let buffered = files.buffer.iter().map(|segment| (None, segment));
     let homes = files.partitions.iter().flat_map(|partition| {
-        partition.segments.iter().map(|segment| (Some((partition.low, partition.high)), segment))
+        partition.segments.iter().map(move |segment| (Some((partition.low, partition.high)), segment))
     });
     let mut plan = MergePlan::default();
     for (partition, segment) in buffered.chain(homes).filter(|(_, segment)| has_dead(segment)).take(most) {

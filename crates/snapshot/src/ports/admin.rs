@@ -101,6 +101,8 @@ pub struct Memo {
 /// What a purge waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PurgeWait {
+    /// Another purge.
+    Another,
     /// Snapshots in which rows are alive that were deleted since.
     Snapshots {
         /// The newest version that deleted rows.

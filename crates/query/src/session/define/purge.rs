@@ -98,6 +98,7 @@ impl Waiting {
         }
         self.has_waited = true;
         let what = match wait {
+            PurgeWait::Another => "another purge",
             PurgeWait::Snapshots { .. } => "snapshots in which rows are alive that were deleted since",
             PurgeWait::Loads => "loads that began before it",
             PurgeWait::Files(_) => "statements that read files which it has replaced",
@@ -121,7 +122,7 @@ impl Waiting {
         let killed = match wait {
             PurgeWait::Snapshots { killed, .. } => *killed,
             // Whatever they read.
-            PurgeWait::Loads | PurgeWait::Files(_) => Version(u64::MAX),
+            PurgeWait::Another | PurgeWait::Loads | PurgeWait::Files(_) => Version(u64::MAX),
         };
         let mut holders = Vec::new();
         for session in self.engine.sessions().list() {

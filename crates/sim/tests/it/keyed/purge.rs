@@ -6,9 +6,9 @@
 use super::model::{Change, Part};
 use super::tables::{KeyKind, key, row};
 use super::world::{KEYED, KEYLESS, NEWEST, Setup, create, new_batch, open};
-use alluvia_sim::rows::{Row, Value, rows_of};
+use alluvia_sim::rows::{Row, Value, rows_of, table_batch};
 use alluvia_sim::{Engine, Gate, Random};
-use alluvia_snapshot::{Durability, PurgeWait, Snapshot};
+use alluvia_snapshot::{Durability, NewBatch, PurgeWait, Snapshot};
 use alluvia_space::OnConflict;
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{Error, ErrorKind, ManualClock, Result, TableId, Version};
@@ -187,6 +187,7 @@ fn a_purge_waits_for_who_reads_and_says_so() {
                 assert_eq!(before.take().map(|held| contents(&held, &tables)), Some(seen.clone()))
             }
             PurgeWait::Files(_) => drop(after.take()),
+            PurgeWait::Another | PurgeWait::Loads => panic!("nobody else purges, nobody loads"),
         }
         Ok(())
     });
@@ -196,6 +197,48 @@ fn a_purge_waits_for_who_reads_and_says_so() {
     assert!(waited[1..].iter().all(|wait| matches!(wait, PurgeWait::Files(_))), "{waited:?}");
     assert!(before.is_none() && after.is_none(), "{waited:?}");
     assert_eq!(all_marked(&disk), Vec::<PathBuf>::new());
+}
+
+/// What a load has staged is in no view; the names of its members stay all the same.
+#[test]
+fn a_load_that_began_before_is_waited_for() {
+    let setup = Setup::new(KeyKind::Number, OnConflict::Replace);
+    let disk = FaultDisk::new();
+    let engine = opened(&disk, &setup);
+    let tables = create(&engine, &setup).expect("the tables are made");
+    let random = &mut Random::new(5);
+    let submit = |batch: NewBatch| engine.submit(batch, Durability::Sync).expect("it is let in").version.0;
+    let submit_part =
+        |change: Change| submit(new_batch(&engine, &tables, &[Part::new(KEYLESS, change)]).expect("a batch"));
+    let one = marked_row(KeyKind::None, 1, random);
+    let version = submit_part(Change::Insert(vec![one.clone(), marked_row(KeyKind::None, 2, random)]));
+    engine.sort().expect("sorts");
+    submit_part(Change::DeleteRows(vec![(version, 0), (version, 1)]));
+    let entry = engine.entry(tables[KEYLESS]).expect("it is there");
+    let mut load = engine.begin_load(&entry).expect("a load");
+    load.append(table_batch(&entry.def, &[one.clone()])).expect("rows");
+    let mut staged = Some(load.finish().expect("staged"));
+    let mut waited = Vec::new();
+    let purged = engine.purge(tables[KEYLESS], &mut |wait| {
+        waited.push(wait.clone());
+        if *wait == PurgeWait::Loads
+            && let Some(load) = staged.take()
+        {
+            submit(NewBatch { loads: vec![load], ..NewBatch::default() });
+        }
+        Ok(())
+    });
+    assert_eq!(purged.expect("the load is over").members, 1, "the other one's name");
+    assert_eq!(waited, [PurgeWait::Loads]);
+    let check = |engine: Engine| {
+        assert_eq!(newest(&engine, &tables)[KEYLESS], [one.clone()]);
+        engine.sort().expect("sorts");
+        assert_eq!(newest(&engine, &tables)[KEYLESS], [one.clone()]);
+    };
+    let before = disk.after_power_loss(Survival::SyncedOnly);
+    check(engine);
+    check(opened(&before, &setup));
+    check(opened(&disk, &setup));
 }
 
 #[test]
