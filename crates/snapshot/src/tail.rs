@@ -11,8 +11,8 @@
 
 use crate::views::TailDead;
 use alluvia_types::Version;
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, UInt32Array};
+use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 use std::sync::{Arc, Weak};
@@ -44,6 +44,11 @@ struct End {
 }
 
 impl TailRun {
+    /// The rows at some places.
+    pub(crate) fn take(&self, places: Vec<u32>) -> RecordBatch {
+        take_record_batch(&self.rows, &UInt32Array::from(places)).expect("these places are in the run")
+    }
+
     fn last(&self) -> Version {
         self.ends[self.ends.len() - 1].version
     }
@@ -178,6 +183,21 @@ impl TailTable {
         }
         slices.retain(|(rows, _)| rows.num_rows() > 0);
         (slices, is_cut)
+    }
+
+    /// Rows by version and ordinal, ascending: the runs that have some of them, and the places of these. `None` if one is not
+    /// there.
+    pub(crate) fn find(&self, rows: &[(Version, u64)]) -> Option<Vec<(Arc<TailRun>, Vec<u32>)>> {
+        let mut found: Vec<(Arc<TailRun>, Vec<u32>)> = Vec::new();
+        for &(version, ordinal) in rows {
+            let run = self.runs.get(self.runs.partition_point(|run| run.last() < version))?;
+            let place = run.place_of(version, ordinal)? as u32;
+            match found.last_mut().filter(|(last, _)| Arc::ptr_eq(last, run)) {
+                Some((_, places)) => places.push(place),
+                None => found.push((Arc::clone(run), vec![place])),
+            }
+        }
+        Some(found)
     }
 
     /// The first version above `above` that has rows here.

@@ -5,7 +5,7 @@
 
 use super::Core;
 use alluvia_catalog::Catalog;
-use alluvia_snapshot::{Newer, Read, Snapshot, Want};
+use alluvia_snapshot::{Killed, Newer, Read, Snapshot, Want};
 use alluvia_types::{Clock, Freshness, Result, TableId, Version};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +33,10 @@ impl Read for Core {
 
     fn newer(&self, table: TableId, above: Version, from: Version) -> Option<Newer> {
         self.views.newer(table, above, from)
+    }
+
+    fn killed(&self, table: TableId, above: Version, through: Version) -> Option<Killed> {
+        self.views.killed(table, above, through)
     }
 
     fn wait_visible(&self, version: Version) -> Result<()> {
