@@ -81,12 +81,21 @@ class Session:
         self._begin()
         return Refinements(self._core.refine(text, values), self, begin)
 
-    def ingest(self, table: str, rows: Any, *, create: bool = False, progress: ProgressOption = False) -> Ingested:
+    def ingest(
+        self,
+        table: str,
+        rows: Any,
+        *,
+        create: bool = False,
+        on_conflict: Optional[str] = None,
+        op: Optional[str] = None,
+        progress: ProgressOption = False,
+    ) -> Ingested:
         """Takes rows into a table; see [Database.ingest][alluvia.Database.ingest]."""
         meter = Meter(self.progress, progress) if progress else None
         self._begin()
         try:
-            return Ingested(*self._core.ingest(table, _rows_of(rows), create, meter))
+            return Ingested(*self._core.ingest(table, _rows_of(rows), create, on_conflict, op, meter))
         finally:
             if meter is not None:
                 meter.end()
@@ -129,9 +138,11 @@ class Batch:
         """Runs a query or an INSERT within the batch; it sees the batch's rows."""
         return self._session.sql(sql, parameters)
 
-    def ingest(self, table: str, rows: Any) -> Ingested:
+    def ingest(
+        self, table: str, rows: Any, *, on_conflict: Optional[str] = None, op: Optional[str] = None
+    ) -> Ingested:
         """Adds rows to the batch."""
-        return self._session.ingest(table, rows)
+        return self._session.ingest(table, rows, on_conflict=on_conflict, op=op)
 
 
 class Database:
@@ -209,7 +220,16 @@ class Database:
         """
         return self._session().refine(sql, parameters)
 
-    def ingest(self, table: str, rows: Any, *, create: bool = False, progress: ProgressOption = False) -> Ingested:
+    def ingest(
+        self,
+        table: str,
+        rows: Any,
+        *,
+        create: bool = False,
+        on_conflict: Optional[str] = None,
+        op: Optional[str] = None,
+        progress: ProgressOption = False,
+    ) -> Ingested:
         """Takes rows into a table as one atomic batch, durable and visible when this returns.
 
         `rows` is a pandas, polars or pyarrow table, a result, anything with Arrow's PyCapsule interface, or an iterable of dicts. However
@@ -224,8 +244,24 @@ class Database:
         2
         >>> db.sql("SELECT sum(length) AS total FROM words").fetchone()
         (8,)
+
+        In a table with a primary key `on_conflict` says what becomes of rows whose keys are there: `"error"`, `"nothing"` (they are passed
+        over) or `"replace"`; by default what the table says. `op` says what rows do: `"insert"`, `"upsert"`, `"patch"` (the columns that
+        the rows have are set, others stay) or `"delete"` (the rows need the key alone). A column `_op` says it of each row; rows of one
+        key do so in their order.
+
+        >>> db.sql("CREATE TABLE people (id BIGINT PRIMARY KEY, name TEXT, town TEXT)")
+        CREATE TABLE
+        >>> db.ingest("people", [{"id": 1, "name": "Ann", "town": "Ulm"}, {"id": 2, "name": "Bo", "town": "Linz"}]).rows
+        2
+        >>> taken = db.ingest("people", [{"id": 1, "name": "Anna", "town": "Ulm"}], on_conflict="replace")
+        >>> taken = db.ingest("people", [{"id": 2, "town": "Graz"}], op="patch")
+        >>> taken = db.ingest("people", [{"_op": "delete", "id": 1}, {"_op": "upsert", "id": 3, "name": "Cy"}])
+        >>> db.sql("SELECT id, name, town FROM people ORDER BY id").fetchall()
+        [(2, 'Bo', 'Graz'), (3, 'Cy', None)]
         """
-        return self._session().ingest(table, rows, create=create, progress=progress)
+        session = self._session()
+        return session.ingest(table, rows, create=create, on_conflict=on_conflict, op=op, progress=progress)
 
     @contextmanager
     def batch(self) -> Iterator[Batch]:

@@ -170,3 +170,71 @@ def test_the_wide_and_the_deep(db):
     long = "x" * (1 << 20)
     db.ingest("texts", [{"a": long}] * 20, create=True)
     assert db.sql("SELECT sum(length(a)) FROM texts").fetchone() == (20 << 20,)
+
+
+@pytest.fixture
+def people(db):
+    db.sql("CREATE TABLE people (id BIGINT PRIMARY KEY, name TEXT NOT NULL, town TEXT, n INT)")
+    db.ingest("people", [{"id": 1, "name": "Ann", "town": "Ulm", "n": 1}, {"id": 2, "name": "Bo", "town": "Linz", "n": 2}])
+    return db
+
+
+def everybody(db):
+    return db.sql("SELECT id, name, town, n FROM people ORDER BY id").fetchall()
+
+
+def test_what_becomes_of_rows_whose_keys_are_there(people):
+    rows = [{"id": 2, "name": "Bob"}, {"id": 3, "name": "Cy"}]
+    with pytest.raises(alluvia.IntegrityError) as caught:
+        people.ingest("people", rows)
+    assert caught.value.sqlstate == "23505"
+    people.ingest("people", rows, on_conflict="nothing")
+    assert everybody(people) == [(1, "Ann", "Ulm", 1), (2, "Bo", "Linz", 2), (3, "Cy", None, None)]
+    people.ingest("people", pa.table({"id": [2], "name": ["Bob"]}), on_conflict="replace")
+    assert everybody(people)[1] == (2, "Bob", None, None)
+
+
+def test_patches_set_what_each_row_gives(people):
+    people.ingest("people", [{"id": 1, "town": "Graz"}, {"id": 2, "n": 7}, {"id": 1, "n": None}, {"id": 1, "name": "Anna"}], op="patch")
+    assert everybody(people) == [(1, "Anna", "Graz", None), (2, "Bo", "Linz", 7)]
+    people.ingest("people", polars.DataFrame({"id": [1, 2], "n": [5, 6]}), op="patch")
+    assert everybody(people) == [(1, "Anna", "Graz", 5), (2, "Bo", "Linz", 6)]
+    with pytest.raises(alluvia.IntegrityError) as caught:
+        people.ingest("people", [{"id": 1, "n": 0}, {"id": 9, "n": 0}], op="patch")
+    assert caught.value.sqlstate == "23502"
+    assert everybody(people)[0][3] == 5
+
+
+def test_each_row_says_what_it_does(people):
+    people.ingest("people", [
+        {"_op": "delete", "id": 1}, {"_op": "patch", "id": 2, "town": "Wels"}, {"id": 3, "name": "Cy"}, {"_op": "p", "id": 3, "n": 3},
+        {"_op": "upsert", "id": 1, "name": "Ann again"},
+    ])
+    assert everybody(people) == [(1, "Ann again", None, None), (2, "Bo", "Wels", 2), (3, "Cy", None, 3)]
+    people.ingest("people", pa.table({"id": [1, 3]}), op="delete")
+    assert everybody(people) == [(2, "Bo", "Wels", 2)]
+
+
+def test_many_writers_patch_columns_of_one_row(people):
+    """The newest commit wins column by column."""
+    def write(column, last):
+        with people.session() as session:
+            for at in range(last + 1):
+                session.ingest("people", [{"id": 1, column: at if column == "n" else str(at)}], op="patch")
+
+    import threading
+    threads = [threading.Thread(target=write, args=(column, 20)) for column in ("name", "town", "n")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert everybody(people)[0] == (1, "20", "20", 20)
+
+
+@pytest.mark.parametrize("how, sqlstate", [
+    ({"on_conflict": "update"}, "22023"), ({"op": "merge"}, "22023"), ({"on_conflict": "replace"}, "42P10"), ({"op": "delete"}, "42P10"),
+])
+def test_what_rows_cannot_do(trips, how, sqlstate):
+    with pytest.raises(alluvia.Error) as caught:
+        trips.ingest("trips", [{"id": 1}], **how)
+    assert caught.value.sqlstate == sqlstate

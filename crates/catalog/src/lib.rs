@@ -12,4 +12,4 @@ mod catalog;
 mod dictionary;
 
 pub use catalog::{Catalog, Change, TableEntry};
-pub use dictionary::{Dictionaries, DictionaryMark, LevelBounds};
+pub use dictionary::{CodeSet, Dictionaries, DictionaryMark, LevelBounds, Watched};

@@ -29,9 +29,11 @@ pub enum Resolved {
 /// What ON CONFLICT means for a table.
 pub fn resolve(def: &TableDef, conflict: &Conflict) -> Result<Resolved> {
     check_target(def, conflict.target.as_ref())?;
-    let ConflictAction::Update { columns, alias, query } = &conflict.action else { return Ok(Resolved::Nothing) };
+    let ConflictAction::Update { columns, defaults, alias, query } = &conflict.action else {
+        return Ok(Resolved::Nothing);
+    };
     let mut query = query.clone();
-    let mut values = assignments(def, columns, &mut query)?;
+    let mut values = assignments(def, columns, defaults, &mut query)?;
     let key = def.key_columns().unwrap_or_default();
     for &at in &key {
         match values[at].take() {

@@ -1,16 +1,24 @@
-//! Statements that change rows, as the queries that find the rows and what becomes of what these give.
+//! Statements that change rows, as the queries that find the rows and what becomes of what these give; and rows that come
+//! and say what they do, as runs that each do one thing.
 //!
 //! Invariants:
 //! - Nothing here plans, reads or writes: trees and definitions go in, trees and columns come out.
 //! - A query reads what is changed as `given.target`, and rows that only its statement has as `given.rows`, whatever
 //!   names are hidden by those of WITH. Its columns are known by their places, never by their names.
-//! - A key is found once in what a statement changes, or the statement is refused.
+//! - A key is found once in what a statement changes, or the statement is refused. Rows that come without a statement may
+//!   have it several times ([`fold`]).
 
+pub mod beside;
 pub mod conflict;
+pub mod fold;
+pub mod merge;
 pub mod queries;
 pub mod repeated;
 
+pub use beside::{BESIDE, Beside, mark_of, returning_beside_query};
 pub use conflict::{Resolved, check_target, resolve};
+pub use fold::{MixedRows, OldRows, Run, RunKind, fold, patched_keys};
+pub use merge::{MergeChange, MergeQuery, MergeWrite, merge_query, merge_returning_query};
 pub use queries::{Gone, UpdateQuery, delete_query, insert_or_update, returning_query, update_query};
 pub use repeated::Seen;
 
@@ -22,6 +30,10 @@ pub const GIVEN: &str = "given";
 pub const TARGET: &str = "target";
 /// Rows that a statement has made, in schema [`GIVEN`].
 pub const ROWS: &str = "rows";
+/// Rows of the source of a MERGE beside those that it has made of them, in schema [`GIVEN`].
+pub const SOURCE: &str = "source";
+/// What was done with each of these rows, in schema [`GIVEN`].
+pub const ACTIONS: &str = "actions";
 
 /// What the target calls the version and the ordinal of its rows, where these are asked for: names that no column has.
 pub fn identity_names(def: &TableDef) -> [String; 2] {

@@ -5,6 +5,7 @@
 //! - A value that is set is what it is in the statement: the type that it has by itself is assigned to its column
 //!   later, beside no other value that would change it.
 
+use crate::beside::give_beside;
 use crate::{GIVEN, ROWS, TARGET, has_digits, identity_names};
 use alluvia_space::TableDef;
 use alluvia_syntax::keep_columns;
@@ -14,7 +15,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SetExpr, TableFactor, TableWithJoins,
+    SetExpr, TableFactor, TableWithJoins, Value,
 };
 
 /// What tells the rows that go.
@@ -42,7 +43,7 @@ pub struct UpdateQuery {
 /// The query of an UPDATE.
 pub fn update_query(def: &TableDef, update: &Update) -> Result<UpdateQuery> {
     let mut query = update.query.clone();
-    let values = assignments(def, &update.columns, &mut query)?;
+    let values = assignments(def, &update.columns, &update.defaults, &mut query)?;
     let gone = match def.key_columns() {
         None => Gone::Identities,
         Some(key) if key.iter().any(|&at| values[at].is_some()) => Gone::Keys,
@@ -55,6 +56,7 @@ pub fn update_query(def: &TableDef, update: &Update) -> Result<UpdateQuery> {
     let select = select_of(&mut query)?;
     let may_repeat = select.from.len() > 1;
     give(select, columns);
+    give_beside(select, &update.beside);
     read_given(select, 0, TARGET)?;
     Ok(UpdateQuery { query, gone, may_repeat })
 }
@@ -72,6 +74,7 @@ pub fn delete_query(def: &TableDef, delete: &Delete, whole: bool) -> Result<(Box
     let select = select_of(&mut query)?;
     let may_repeat = select.from.len() > 1;
     give(select, columns);
+    give_beside(select, &delete.beside);
     read_given(select, 0, TARGET)?;
     Ok((query, gone, may_repeat))
 }
@@ -125,8 +128,32 @@ pub fn returning_query(query: &Query) -> Result<Box<Query>> {
     Ok(query)
 }
 
-/// For each of the table's columns the value that it is set to by a query with a column for each of `columns`.
-pub(crate) fn assignments(def: &TableDef, columns: &[Ident], query: &mut Query) -> Result<Vec<Option<Expr>>> {
+/// For each of the table's columns the value that it is set to by a query with a column for each of `columns`, of which
+/// those at `defaults` are set to their defaults.
+pub(crate) fn assignments(
+    def: &TableDef,
+    columns: &[Ident],
+    defaults: &[usize],
+    query: &mut Query,
+) -> Result<Vec<Option<Expr>>> {
+    let places = places_of(def, columns)?;
+    keep_columns(query, &|at: usize| places.get(at).is_some_and(|&place| has_digits(def.columns[place].data_type)));
+    let select = select_of(query)?;
+    if select.projection.len() != places.len() {
+        return Err(Error::internal("there is not one value for each column that is set"));
+    }
+    let mut values: Vec<Option<Expr>> = vec![None; def.columns.len()];
+    for (at, (item, place)) in select.projection.iter().zip(places).enumerate() {
+        values[place] = Some(match defaults.contains(&at) {
+            true => default_of(def, place),
+            false => expr_of(item)?.clone(),
+        });
+    }
+    Ok(values)
+}
+
+/// Where columns that are set are in their table.
+pub(crate) fn places_of(def: &TableDef, columns: &[Ident]) -> Result<Vec<usize>> {
     let mut places = Vec::with_capacity(columns.len());
     for ident in columns {
         let column = def.column(&name_of(ident))?;
@@ -138,23 +165,24 @@ pub(crate) fn assignments(def: &TableDef, columns: &[Ident], query: &mut Query) 
         }
         places.push(place);
     }
-    keep_columns(query, &|at: usize| places.get(at).is_some_and(|&place| has_digits(def.columns[place].data_type)));
-    let select = select_of(query)?;
-    if select.projection.len() != places.len() {
-        return Err(Error::internal("there is not one value for each column that is set"));
+    Ok(places)
+}
+
+/// What a column is set to by DEFAULT, and where an INSERT gives it no value.
+pub(crate) fn default_of(_def: &TableDef, _column: usize) -> Expr {
+    Expr::Value(Value::Null.into())
+}
+
+/// The expression that a column of a query is.
+pub(crate) fn expr_of(item: &SelectItem) -> Result<&Expr> {
+    match item {
+        SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr) => Ok(expr),
+        _ => Err(Error::internal("a value that is set is no expression")),
     }
-    let mut values: Vec<Option<Expr>> = vec![None; def.columns.len()];
-    for (item, place) in select.projection.iter().zip(places) {
-        values[place] = match item {
-            SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr) => Some(expr.clone()),
-            _ => return Err(Error::internal("a value that is set is no expression")),
-        };
-    }
-    Ok(values)
 }
 
 /// The columns that tell rows of the target that go.
-fn gone_columns<'a>(def: &'a TableDef, alias: &'a Ident, gone: Gone) -> impl Iterator<Item = Expr> + 'a {
+pub(crate) fn gone_columns<'a>(def: &'a TableDef, alias: &'a Ident, gone: Gone) -> impl Iterator<Item = Expr> + 'a {
     let names: Vec<String> = match gone {
         Gone::Replaced => Vec::new(),
         Gone::Keys => {
@@ -166,7 +194,7 @@ fn gone_columns<'a>(def: &'a TableDef, alias: &'a Ident, gone: Gone) -> impl Ite
     names.into_iter().map(|name| of(alias, &name))
 }
 
-fn select_of(query: &mut Query) -> Result<&mut Select> {
+pub(crate) fn select_of(query: &mut Query) -> Result<&mut Select> {
     match query.body.as_mut() {
         SetExpr::Select(select) => Ok(select),
         _ => Err(Error::internal("what a statement changes is found by no SELECT")),
@@ -185,7 +213,7 @@ fn give(select: &mut Select, columns: Vec<Expr>) {
 }
 
 /// Has the table at a place of FROM read what is given under a name.
-fn read_given(select: &mut Select, at: usize, given: &str) -> Result<()> {
+pub(crate) fn read_given(select: &mut Select, at: usize, given: &str) -> Result<()> {
     match select.from.get_mut(at) {
         Some(TableWithJoins { relation: TableFactor::Table { name, .. }, .. }) => {
             *name = ObjectName::from(vec![Ident::new(GIVEN), Ident::new(given)]);
@@ -195,11 +223,11 @@ fn read_given(select: &mut Select, at: usize, given: &str) -> Result<()> {
     }
 }
 
-fn of(table: &Ident, column: &str) -> Expr {
+pub(crate) fn of(table: &Ident, column: &str) -> Expr {
     Expr::CompoundIdentifier(vec![table.clone(), Ident::with_quote('"', column)])
 }
 
-fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+pub(crate) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 

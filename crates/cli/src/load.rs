@@ -71,6 +71,14 @@ pub struct LoadArgs {
     /// Where skipped rows go [default: FILE.rejects; TABLE.rejects beside the first of several files; nowhere from standard input].
     #[arg(long, value_name = "FILE")]
     rejects: Option<String>,
+    /// What becomes of a row whose key is there: 'error' (the load is refused), 'nothing' (the row is passed over) or 'replace'
+    /// [default: what the table says].
+    #[arg(long, value_name = "WHAT")]
+    on_conflict: Option<String>,
+    /// What rows do that do not say it in a field _op: 'insert', 'upsert', 'patch' (the fields of the file are set, other columns stay)
+    /// or 'delete' [default: insert].
+    #[arg(long, value_name = "WHAT")]
+    op: Option<String>,
     /// Loads in batches of so many rows, each atomic; run again to resume, where options for a new table are not applied [default:
     /// one batch].
     #[arg(long, value_name = "ROWS")]
@@ -129,6 +137,8 @@ impl LoadArgs {
             ("ON_ERROR", Some(self.on_error.as_str())),
             ("REJECTS", self.rejects.as_deref()),
             ("BATCH_ROWS", batch_rows.as_deref()),
+            ("ON_CONFLICT", self.on_conflict.as_deref()),
+            ("OP", self.op.as_deref()),
         ];
         let mut options = CopyOptions::default();
         for (name, value) in given {
@@ -207,6 +217,12 @@ impl Load {
         let is_in_batches = options.batch_rows.is_some();
         if !columns.is_empty() {
             self.new_tables_only(&options)?;
+        } else if options.policy != CopyOptions::default().policy {
+            return Err(Error::new(
+                ErrorKind::NoKey,
+                format!("there is no table '{}', and one that is made of files has no key", self.table),
+            )
+            .with_hint("CREATE TABLE with a PRIMARY KEY first, or leave --on-conflict and --op out"));
         }
         let Looked { found, source, options, streams, pipe } = look_at(self.source.clone(), options).await?;
         let told = |error: Error| match &pipe {
@@ -301,7 +317,8 @@ impl Load {
         };
         // What nothing can be found out about is left to COPY, which says what is wrong with it.
         let Some(found) = found else { return copy(&options) };
-        let is_known = |name: &String| columns.iter().any(|(known, _)| known == name);
+        // What each row does, files may say, and it is no column.
+        let is_known = |name: &String| name == "_op" || columns.iter().any(|(known, _)| known == name);
         if found.columns.iter().all(|column| is_known(&column.name)) {
             let own = |(name, sql_type): &(String, String)| {
                 found.columns.iter().any(|column| column.name == *name && column.data_type.sql_name() == *sql_type)

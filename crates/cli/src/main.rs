@@ -12,6 +12,7 @@ mod check;
 mod config;
 mod config_listing;
 mod demo;
+mod export;
 mod load;
 mod notify;
 mod quoting;
@@ -52,6 +53,8 @@ enum Command {
     Sql(Box<shell::SqlArgs>),
     /// Loads files into a table, creating it from what the first file holds if it does not exist.
     Load(Box<load::LoadArgs>),
+    /// Writes tables to files: the rows that are alive, as of one version.
+    Export(Box<export::ExportArgs>),
     /// Verifies every checksum and invariant of a data directory, and changes nothing in it; exits with 3 if it finds damage.
     Check(check::CheckArgs),
     /// Tries how often the intervals of an estimated statement hold the exact answer.
@@ -85,7 +88,7 @@ impl OpenArgs {
         if let Some(url) = self.dir.to_str().filter(|text| target::is_url(text)) {
             let message = format!("{} is a server, and a data directory is wanted here", target::shown(url));
             return Err(Error::new(ErrorKind::NotSupported, message).with_hint(
-                "alluvia sql and alluvia load speak to servers; other commands run where the data directory is",
+                "alluvia sql, alluvia load and alluvia export speak to servers; other commands run where the data directory is",
             ));
         }
         Database::open_with(&self.dir, self.options()?)
@@ -133,6 +136,7 @@ fn main() -> ExitCode {
         match cli.command {
             Command::Sql(args) => shell::run(*args).await,
             Command::Load(args) => load::run(*args).await,
+            Command::Export(args) => export::run(*args).await,
             Command::Check(args) => check::run(&args),
             Command::Verify(args) => verify::run(args).await,
             Command::Serve(args) => serve::run(*args).await,

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 mod ctrl_c;
+mod exports;
 mod loads;
 mod remote;
 mod shell;

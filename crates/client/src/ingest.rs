@@ -62,6 +62,17 @@ pub struct Number {
     pub sequence: u64,
 }
 
+/// What is said of rows beside what they are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct IngestOptions {
+    /// The number of their batch: outside of a transaction, into a table that is there.
+    pub number: Option<Number>,
+    /// What becomes of rows whose keys are there: `error`, `nothing`, `replace`; none: what their table says.
+    pub on_conflict: Option<String>,
+    /// What rows do that do not say it in a column `_op`: `insert`, `upsert`, `patch`, `delete`.
+    pub op: Option<String>,
+}
+
 /// Why rows were not complete.
 pub(crate) type Broken = Arc<Mutex<Option<Error>>>;
 
@@ -72,7 +83,7 @@ impl Session {
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'static,
     {
-        self.send(table, HashMap::new(), created, rows).await
+        self.ingest_with(table, created, &IngestOptions::default(), rows).await
     }
 
     /// As [`Session::ingest`], into a table that is there, as the batch of this number: outside of a transaction.
@@ -80,13 +91,34 @@ impl Session {
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'static,
     {
-        let option = |name: &str, value: String| (name.to_owned(), value);
-        let options = HashMap::from([
-            option("producer", number.producer.clone()),
-            option("producer_epoch", number.epoch.to_string()),
-            option("producer_sequence", number.sequence.to_string()),
-        ]);
-        self.send(table, options, None, rows).await
+        let options = IngestOptions { number: Some(number.clone()), ..IngestOptions::default() };
+        self.ingest_with(table, None, &options, rows).await
+    }
+
+    /// As [`Session::ingest`], of rows of which more is said.
+    pub async fn ingest_with<S>(
+        &self,
+        table: &str,
+        created: Option<SchemaRef>,
+        options: &IngestOptions,
+        rows: S,
+    ) -> Result<Ingested>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'static,
+    {
+        let mut said = HashMap::new();
+        let mut say = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                said.insert(name.to_owned(), value);
+            }
+        };
+        let number = options.number.as_ref();
+        say("producer", number.map(|number| number.producer.clone()));
+        say("producer_epoch", number.map(|number| number.epoch.to_string()));
+        say("producer_sequence", number.map(|number| number.sequence.to_string()));
+        say("on_conflict", options.on_conflict.clone());
+        say("op", options.op.clone());
+        self.send(table, said, created, rows).await
     }
 
     /// The number of the last batch of a producer; `None` if it has none.

@@ -27,7 +27,7 @@ pub mod tls;
 
 pub use answer::{Answer, Bounds, Estimate};
 pub use connection::{Connection, Target};
-pub use ingest::{Ingested, Number};
+pub use ingest::{IngestOptions, Ingested, Number};
 pub use refine::{Refinement, Refinements, Refining};
 pub use session::{Session, State};
 pub use statement_status::{StatementStatus, Used};

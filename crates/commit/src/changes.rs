@@ -6,10 +6,10 @@
 //! - What is found is applied after nothing can fail any more, or not at all.
 //! - A row that is passed over, or replaced within its own batch, is born dead: it is killed at its own version.
 
-use crate::index::{identities_of, key_columns, load_index, locate};
+use crate::index::{key_columns, locate};
 use alluvia_catalog::{Catalog, Change};
 use alluvia_keys::{KeyIndex, RowPlace};
-use alluvia_snapshot::{KeyGuard, NewBatch, RowChange, Views, WholeTable};
+use alluvia_snapshot::{KeyGuard, NewBatch, RowChange, Views, WholeTable, identities_of};
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_space::{ORDINAL_COLUMN, TableDef};
 use alluvia_tree::Segment;
@@ -167,8 +167,8 @@ impl Changes {
                         let Some(coder) = &changes.coder else { continue };
                         if keys.of(generation).is_none() {
                             // Nobody else has a version for rows of this table that is not visible.
-                            let index = load_index(coder, &views.whole_table(changes.table))
-                                .map_err(|error| error.at(format_args!("table {}", changes.name)))?;
+                            let index = views.whole_table(changes.table).key_index(coder);
+                            let index = index.map_err(|error| error.at(format_args!("table {}", changes.name)))?;
                             views.keys().set(keys, index, generation);
                         }
                         let Some(known) = keys.of(generation) else { continue };

@@ -1,57 +1,18 @@
-//! Key indexes, made of what is there, and rows that are found by their identities.
+//! Rows that are found by their identities, and the keys of staged rows.
 //!
-//! Both read columns of whole segments. That is slow, and done where nothing else knows: when a table is first changed by
-//! key after the database was opened, and when rows of a table are named by version and ordinal.
+//! Both read columns of whole segments. Of what is there that is done where rows of a table are named by version and
+//! ordinal: nothing else knows where these are.
 
-use alluvia_keys::{KeyIndex, RowPlace};
-use alluvia_snapshot::WholeTable;
-use alluvia_space::key_code::{KeyCode, KeyCoder};
+use alluvia_keys::RowPlace;
+use alluvia_snapshot::{WholeTable, identities_of};
+use alluvia_space::key_code::KeyCoder;
 use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_tree::Segment;
-use alluvia_types::{Error, ErrorKind, Result, Version};
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, UInt64Type};
+use alluvia_types::{Result, Version};
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// The index of a table's live rows.
-pub(crate) fn load_index(coder: &KeyCoder, whole: &WholeTable) -> Result<KeyIndex> {
-    let mut index = KeyIndex::default();
-    let rows = |segment: &Arc<Segment>| {
-        let meta = segment.meta();
-        meta.rows - whole.kills.of(meta.id).map_or(0, |dead| dead.rows())
-    };
-    index.reserve(whole.segments.iter().map(rows).sum::<u64>() as usize);
-    let mut add = |code: KeyCode, place: RowPlace| match index.insert(code, place) {
-        None => Ok(()),
-        Some(other) => {
-            Err(Error::new(ErrorKind::Corrupt, format!("two rows of a table have one key: {place:?} and {other:?}"))
-                .with_hint("run `alluvia check` and restore the data directory from a copy"))
-        }
-    };
-    for segment in &whole.segments {
-        let id = segment.meta().id;
-        let dead = whole.kills.of(id);
-        let mut row = 0;
-        for keys in key_columns(segment, coder)? {
-            for code in coder.codes(&keys?)? {
-                if dead.is_none_or(|dead| !dead.is_killed_by(row, Version(u64::MAX))) {
-                    add(code, RowPlace::Segment { segment: id, row: row as u32 })?;
-                }
-                row += 1;
-            }
-        }
-    }
-    for rows in &whole.tail {
-        let identities = identities_of(rows)?;
-        for (code, (version, ordinal)) in coder.codes(rows)?.into_iter().zip(identities) {
-            if !whole.kills.tail().contains_key(&(version, ordinal)) {
-                add(code, RowPlace::Tail { version, ordinal })?;
-            }
-        }
-    }
-    Ok(index)
-}
 
 /// The key columns of a segment's rows, in the order of the file.
 pub(crate) fn key_columns(
@@ -60,18 +21,6 @@ pub(crate) fn key_columns(
 ) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
     let columns: Vec<(&str, DataType)> = coder.columns().collect();
     segment.column_batches(&columns)
-}
-
-/// Versions and ordinals of rows.
-pub(crate) fn identities_of(rows: &RecordBatch) -> Result<Vec<(Version, u64)>> {
-    let column = |name: &str| {
-        let column = rows.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt64Type>());
-        column.filter(|column| column.null_count() == 0).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidValue, format!("rows that are named by version and ordinal lack {name}"))
-        })
-    };
-    let (versions, ordinals) = (column(VERSION_COLUMN)?, column(ORDINAL_COLUMN)?);
-    Ok(versions.values().iter().map(|&version| Version(version)).zip(ordinals.values().iter().copied()).collect())
 }
 
 /// The places of rows; `None` for those that are not there any more.

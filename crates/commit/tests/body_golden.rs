@@ -176,10 +176,11 @@ fn everything() -> NewBatch {
         table: TableId(3),
         checked_at: Version(2),
         segments: vec![segment],
-        dictionary: DictionaryMark { bytes: 512, members: vec![6, 0], crc: 0x0bad_cafe },
+        dictionary: DictionaryMark { bytes: 512, members: vec![6, 0], crc: 0x0bad_cafe, generation: 0 },
         ranges: vec![KeyRange::None, KeyRange::Linear { low: 0.0, high: 1e15 }],
         rows: 5,
         change: RowChange::Insert,
+        staging: Default::default(),
     };
     let producer = Some(ProducerMark { name: "lädt".to_owned(), epoch: 2, sequence: 41 });
     NewBatch { changes, rows, loads: vec![load], producer, key: None }

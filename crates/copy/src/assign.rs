@@ -10,6 +10,7 @@
 //!
 //! Casts run a column at a time ([`alluvia_values::convert`]).
 
+use crate::operations::type_name;
 use alluvia_space::{Column, DataType, TableDef};
 use alluvia_types::{Error, Result};
 use alluvia_values::builders::{TextAs, is_level_text};
@@ -53,7 +54,7 @@ impl BadRow {
     /// What is wrong, with the column and without the row.
     pub fn reason(&self, table: &TableDef) -> String {
         let column = &table.columns[self.column];
-        format!("column {}: {}", column.name, self.bad.describe(&self.shown, &column.sql_type()))
+        format!("column {}: {}", column.name, self.bad.describe(&self.shown, &type_name(column)))
     }
 }
 
@@ -158,7 +159,18 @@ impl Assigner {
 
     /// As [`Assigner::assign`], for a batch that `before` rows came before: errors count them.
     pub fn assign_from(&self, batch: &RecordBatch, before: u64) -> Result<RecordBatch> {
-        let (arrays, bad) = self.convert(batch)?;
+        self.assign_completed(batch, before, |_, _| Ok(()))
+    }
+
+    /// The same, of columns that are completed before they are a batch, and rows that are found bad by that.
+    pub fn assign_completed(
+        &self,
+        batch: &RecordBatch,
+        before: u64,
+        complete: impl FnOnce(&mut [ArrayRef], &mut Vec<BadRow>) -> Result<()>,
+    ) -> Result<RecordBatch> {
+        let (mut arrays, mut bad) = self.convert(batch)?;
+        complete(&mut arrays, &mut bad)?;
         if let Some(first) = bad.first() {
             let message = format!("row {}, {}", before + first.row as u64 + 1, first.reason(&self.table));
             return Err(Error::new(first.bad.kind(), message));

@@ -2,12 +2,15 @@
 //!
 //! Invariants:
 //! - A field that has no column is an error, unless the statement lists columns: then the list says what is wanted.
+//! - What rows say of themselves (`_op`) goes by name, or by the list, and is at no position otherwise.
 //! - Names match exactly, else without regard to case where that is unambiguous.
 
 use crate::body::Hints;
-use alluvia_space::TableDef;
+use crate::operations::{Operations, is_apart, is_op};
+use alluvia_space::{Column, OP_COLUMN, TableDef, without_key};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The table's columns that a COPY fills: those listed, or all.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +23,8 @@ pub struct Wanted {
     how: &'static str,
     /// Whether their values must be written as inference reads them: `EXACT`.
     pub is_exact: bool,
+    /// What rows may do besides coming.
+    pub operations: Option<Arc<Operations>>,
 }
 
 impl Wanted {
@@ -27,18 +32,20 @@ impl Wanted {
     pub fn new(table: &TableDef, listed: &[String]) -> Result<Wanted> {
         let how = Hints::default().columns;
         if listed.is_empty() {
-            return Ok(Wanted { columns: (0..table.columns.len()).collect(), listed: false, how, is_exact: false });
+            let columns = (0..table.columns.len()).filter(|at| !is_apart(&table.columns[*at])).collect();
+            return Ok(Wanted { columns, listed: false, how, is_exact: false, operations: None });
         }
         let mut columns = Vec::new();
         for name in listed {
-            let found = table.columns.iter().position(|column| column.name == *name);
+            let is_named = |column: &Column| column.name == *name && (is_op(column) || !is_apart(column));
+            let found = table.columns.iter().position(is_named);
             let at = found.ok_or_else(|| no_such_column(table, name, "the column list", None))?;
             if columns.contains(&at) {
                 return Err(Error::new(ErrorKind::DuplicateColumn, format!("column {name} is listed twice")));
             }
             columns.push(at);
         }
-        Ok(Wanted { columns, listed: true, how, is_exact: false })
+        Ok(Wanted { columns, listed: true, how, is_exact: false, operations: None })
     }
 
     /// Listed in another way than COPY's.
@@ -49,6 +56,11 @@ impl Wanted {
     /// With values that must be written as inference reads them, or need not.
     pub fn exactly(self, is_exact: bool) -> Wanted {
         Wanted { is_exact, ..self }
+    }
+
+    /// Of rows that may do so.
+    pub(crate) fn doing(self, operations: Option<Arc<Operations>>) -> Wanted {
+        Wanted { operations, ..self }
     }
 
     /// Refuses a header whose names are not those of the wanted columns, in their order (`HEADER match`); `place` is where it is.
@@ -74,7 +86,8 @@ impl Wanted {
     pub fn names<'a>(&self, table: &'a TableDef) -> Names<'a> {
         let mut exact = HashMap::new();
         let mut folded: HashMap<String, Option<usize>> = HashMap::new();
-        for &at in &self.columns {
+        let apart = (0..table.columns.len()).filter(|at| !self.listed && is_op(&table.columns[*at]));
+        for at in self.columns.iter().copied().chain(apart) {
             let name = table.columns[at].name.as_str();
             exact.insert(name, at);
             folded.entry(name.to_lowercase()).and_modify(|known| *known = None).or_insert(Some(at));
@@ -133,13 +146,16 @@ fn are(count: usize) -> String {
 
 /// Names a field that the table lacks, with what is to be done.
 fn no_such_column(table: &TableDef, name: &str, found_in: &str, how: Option<&str>) -> Error {
+    if name == OP_COLUMN && table.key.is_none() {
+        return without_key(&table.name, &format!("{OP_COLUMN} in {found_in}"));
+    }
     let message = format!("table {} has no column {name}, which {found_in} names", table.name);
     Error::new(ErrorKind::UndefinedColumn, message).with_hint(unknown_hint(table, name, how))
 }
 
 /// Names near to one that the table lacks, and how columns are listed where they were not.
 fn unknown_hint(table: &TableDef, name: &str, how: Option<&str>) -> String {
-    let columns = || table.columns.iter().map(|column| column.name.as_str());
+    let columns = || table.columns.iter().filter(|column| !is_apart(column)).map(|column| column.name.as_str());
     let near = near_names(name, columns()).join(" or ");
     match (near.as_str(), how) {
         ("", Some(how)) => format!("list the columns to load: {how}"),

@@ -16,6 +16,7 @@ use crate::assign::{Assigner, BadRow, storage_batch, storage_batch_without};
 use crate::bind::Wanted;
 use crate::files::InputFile;
 use crate::infer::check_holds;
+use crate::operations::type_name;
 use crate::parallel;
 use crate::progress::{CancelToken, Progress};
 use crate::rows::{Part, Reject, RowLocation};
@@ -270,16 +271,32 @@ impl ColumnarInput {
         }
         bad.sort_by_key(|bad| (bad.row, bad.column));
         bad.dedup_by_key(|bad| bad.row);
+        let is_given: Vec<bool> = arrays.iter().map(Option::is_some).collect();
         let fill = |(array, column): (Option<ArrayRef>, &Column)| {
             array.unwrap_or_else(|| new_null_array(&column.data_type.to_arrow(), rows))
         };
-        let arrays = arrays.into_iter().zip(&self.table.columns).map(fill).collect();
+        let mut arrays: Vec<ArrayRef> = arrays.into_iter().zip(&self.table.columns).map(fill).collect();
+        if let Some(operations) = &self.wanted.operations {
+            operations.complete(&mut arrays, |at| is_given[at], &mut bad)?;
+        }
         if bad.is_empty() {
-            return Ok(Part { rows: storage_batch(&self.table, arrays, rows)?, rejects: Vec::new() });
+            let places = self.places(0..rows, rows_before);
+            return Ok(Part { rows: storage_batch(&self.table, arrays, rows)?, rejects: Vec::new(), places });
         }
         let rejects = bad.iter().map(|bad| self.reject(bad, &shares, rows_before)).collect();
+        let mut good = vec![true; rows];
+        bad.iter().for_each(|bad| good[bad.row] = false);
+        let places = self.places((0..rows).filter(|row| good[*row]), rows_before);
         let bad_rows = bad.iter().map(|bad| bad.row);
-        Ok(Part { rows: storage_batch_without(&self.table, arrays, rows, bad_rows)?, rejects })
+        Ok(Part { rows: storage_batch_without(&self.table, arrays, rows, bad_rows)?, rejects, places })
+    }
+
+    /// Where rows are, in a table with a key.
+    fn places(&self, rows: impl Iterator<Item = usize>, rows_before: u64) -> Vec<RowLocation> {
+        if self.wanted.operations.is_none() {
+            return Vec::new();
+        }
+        rows.map(|row| RowLocation::Row(rows_before + row as u64 + 1)).collect()
     }
 
     fn reject(&self, bad: &BadRow, shares: &[Columns], rows_before: u64) -> Reject {
@@ -288,7 +305,7 @@ impl ColumnarInput {
             place: RowLocation::Row(rows_before + bad.row as u64 + 1),
             column: Some(column.name.clone()),
             kind: bad.bad.kind(),
-            reason: bad.bad.describe(&bad.shown, &column.sql_type()),
+            reason: bad.bad.describe(&bad.shown, &type_name(column)),
             hint: None,
             lines: 1,
             raw: raw_row(shares, bad.row),

@@ -19,7 +19,7 @@ use crate::records::{
     BLOCK_BYTES, Block, Blocks, Cut, Malformed, Record, Scanner, check_header, check_line_ends, line_ends,
 };
 use crate::rows::{Part, RowLocation, TextRows, Wrong};
-use alluvia_space::{DataType, TableDef};
+use alluvia_space::{DataType, OP_COLUMN, TableDef, without_key};
 use alluvia_syntax::copy::options::{Dialect, Header, OnError};
 use alluvia_types::{Error, ErrorKind, Result};
 use std::io::Read;
@@ -61,7 +61,9 @@ impl CsvInput {
                 input: self,
                 columns,
                 scanner: scanner_of(&self.dialect),
-                rows: TextRows::new(&self.table, self.on_error, 8192).exactly(self.wanted.is_exact),
+                rows: TextRows::new(&self.table, self.on_error, 8192)
+                    .exactly(self.wanted.is_exact)
+                    .doing(self.wanted.operations.clone()),
             };
             move |block: Block| parser.parse(&block)
         };
@@ -89,6 +91,9 @@ impl CsvInput {
             let named = found.iter().map(|at| &texts[*at]).find(|text| !text.is_empty());
             let may_be_names = others.iter().all(|at| may_be_name(&texts[*at]));
             if let (Some(one), Some(other), true) = (named, others.first(), may_be_names) {
+                if texts[*other] == OP_COLUMN && self.table.key.is_none() {
+                    return Err(without_key(&self.table.name, &format!("{OP_COLUMN} in {name}")));
+                }
                 let (line, other) = (first.line + line_ends(&first.bytes[..start]), &texts[*other]);
                 let message = format!("{name}, line {line}: {one} is a column, and {other} is none");
                 return Err(Error::new(ErrorKind::InvalidValue, message).with_hint(

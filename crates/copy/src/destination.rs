@@ -11,7 +11,7 @@ use crate::held::Held;
 use crate::progress::{CancelToken, Phase, Progress};
 use crate::sink::Sink;
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{BatchKey, Committed, Durability, Ingest, NewBatch};
+use alluvia_snapshot::{BatchKey, Committed, Durability, Ingest, NewBatch, RowChange};
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
 use alluvia_values::compact::compact;
 use arrow::array::RecordBatch;
@@ -28,7 +28,8 @@ pub trait Destination: Send {
     /// Begins a batch, which has this number.
     fn begin(&mut self, number: Option<ProducerMark>) -> Result<()>;
 
-    /// Adds rows to it, in the table's storage schema, text as plain or dictionary.
+    /// Adds rows to it, in the table's storage schema, text as plain or dictionary. Rows that say what they do have more
+    /// columns behind ([`Operations`](crate::Operations)).
     fn append(&mut self, rows: RecordBatch) -> Result<()>;
 
     /// Commits it; `None` if it waits for the COMMIT of a transaction.
@@ -66,8 +67,28 @@ pub struct IntoStore {
     pub key: Option<BatchKey>,
     /// Rows beyond this are staged.
     pub inline_bytes_max: usize,
+    /// What rows do to those that are there, of rows that merely come.
+    pub change: RowChange,
+    /// What takes rows that do various things; none where they are refused.
+    pub mixed: Option<Mixed>,
     /// The batch under way, and its number.
     pub batch: Option<(Sink, Option<ProducerMark>)>,
+}
+
+/// Commits rows that say what they do.
+pub trait CommitMixed: Send + Sync {
+    /// Commits these rows in their order, as one batch that is numbered as `batch` is, and has nothing else. Blocks.
+    fn commit(&self, rows: &[RecordBatch], batch: NewBatch) -> Result<Committed>;
+}
+
+/// Rows that say what they do, in memory until their batch is complete.
+pub struct Mixed {
+    /// The rows of the batch under way; none before the first such row.
+    pub held: Option<Held>,
+    /// What they may come to.
+    pub bytes_max: u64,
+    /// Who commits them.
+    pub commit: Arc<dyn CommitMixed>,
 }
 
 impl IntoStore {
@@ -87,17 +108,42 @@ impl Destination for IntoStore {
     fn begin(&mut self, number: Option<ProducerMark>) -> Result<()> {
         let (ingest, entry) = (Arc::clone(&self.ingest), &self.entry);
         let sink = Sink::new(ingest, Arc::clone(&entry.def), entry.changed_at, self.inline_bytes_max);
+        let sink = sink.changing(self.change);
         self.batch = Some((sink, number.or_else(|| self.mark.clone())));
         Ok(())
     }
 
     fn append(&mut self, rows: RecordBatch) -> Result<()> {
-        self.batch.as_mut().ok_or_else(IntoStore::none_begun)?.0.append(rows)
+        let sink = &mut self.batch.as_mut().ok_or_else(IntoStore::none_begun)?.0;
+        let says = rows.num_columns() > self.entry.def.columns.len();
+        let is_mixed = says || self.mixed.as_ref().is_some_and(|mixed| mixed.held.is_some());
+        if !is_mixed {
+            return sink.append(rows);
+        }
+        let Some(mixed) = &mut self.mixed else {
+            return Err(Error::internal("rows say what they do, and nobody takes such"));
+        };
+        if mixed.held.is_none() {
+            let mut held = Held::new(mixed.bytes_max);
+            sink.take_held()?.into_iter().try_for_each(|rows| hold(&mut held, &rows))?;
+            mixed.held = Some(held);
+        }
+        mixed.held.as_mut().map_or(Ok(()), |held| hold(held, &rows))
     }
 
     fn commit(&mut self) -> Result<Option<Committed>> {
         let (sink, producer) = self.batch.take().ok_or_else(IntoStore::none_begun)?;
         self.progress.set_phase(Phase::Finishing);
+        if let Some(mixed) = &mut self.mixed
+            && let Some(held) = mixed.held.take()
+        {
+            self.progress.set_phase(Phase::Committing);
+            self.cancel.check()?;
+            let batch = NewBatch { producer, key: self.key, ..NewBatch::default() };
+            let committed = info_span!("commit").in_scope(|| mixed.commit.commit(&held.batches, batch))?;
+            (self.on_commit)(committed);
+            return Ok(Some(committed));
+        }
         let done = sink.finish()?;
         let mut batch = NewBatch { producer, key: self.key, ..NewBatch::default() };
         done.add_to(&mut batch);
@@ -141,6 +187,15 @@ impl Destination for IntoTransaction {
     fn end(&mut self) -> Result<()> {
         Ok(())
     }
+}
+
+/// Rows that say what they do are no more than their own, as those of a transaction.
+fn hold(held: &mut Held, rows: &RecordBatch) -> Result<()> {
+    held.push(compact(rows)?).map_err(|error| {
+        error.with_hint(
+            "rows that say what they do are held in memory until all have come: send fewer in a batch (COPY has BATCH_ROWS)",
+        )
+    })
 }
 
 /// What is told of a batch that was not applied again.

@@ -11,7 +11,7 @@ use crate::parallel;
 use crate::progress::CancelToken;
 use crate::records::{BLOCK_BYTES, Block, Blocks, Cut};
 use crate::rows::{Part, RowLocation, TextRows, Wrong};
-use alluvia_space::{DataType, TableDef};
+use alluvia_space::{DataType, OP_COLUMN, TableDef, without_key};
 use alluvia_syntax::copy::compatibility::ARRAY_HINT;
 use alluvia_syntax::copy::options::OnError;
 use alluvia_types::Result;
@@ -43,7 +43,9 @@ impl JsonInput {
                 input: self,
                 names: self.wanted.names(&self.table),
                 order: Vec::new(),
-                rows: TextRows::new(&self.table, self.on_error, 8192).exactly(self.wanted.is_exact),
+                rows: TextRows::new(&self.table, self.on_error, 8192)
+                    .exactly(self.wanted.is_exact)
+                    .doing(self.wanted.operations.clone()),
             };
             move |block: Block| parser.parse(&block)
         };
@@ -102,6 +104,11 @@ impl Parser<'_> {
                 None if self.input.wanted.listed => {}
                 None => {
                     let (table, key) = (&self.input.table, resolve(key));
+                    if key.as_ref() == OP_COLUMN.as_bytes() && table.key.is_none() {
+                        let error = without_key(&table.name, OP_COLUMN);
+                        let hint = error.hint().map(str::to_owned);
+                        return Err(Wrong { kind: error.kind(), hint, ..Wrong::from(error.message().to_owned()) });
+                    }
                     let reason = format!("key {} is no column of table {}", shown(&key), table.name);
                     let hint = self.input.wanted.unknown_hint(table, &String::from_utf8_lossy(&key));
                     return Err(Wrong { hint: Some(hint), ..Wrong::from(reason) });
@@ -190,8 +197,10 @@ fn not_json(text: &[u8], wrong: NotJson) -> Wrong {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operations::Incoming;
     use crate::testing::{row_texts, table};
-    use alluvia_types::{Error, ErrorKind};
+    use alluvia_space::{OnConflict, PrimaryKey, RowOp, RowPolicy};
+    use alluvia_types::{ColumnId, Error, ErrorKind};
 
     fn read(columns: &str, listed: &[&str], text: &str) -> (Vec<Vec<String>>, Vec<String>) {
         let (rows, rejects) = read_bytes(columns, listed, text.as_bytes());
@@ -275,6 +284,45 @@ mod tests {
                 "f.json, line 3: key '\u{fffd}b' is not valid UTF-8",
                 "f.json, line 4: '{\"a\": \u{fffd}}' is not valid UTF-8 at byte 7",
                 "f.json, line 5, column b: '{\"c\": \"\u{fffd}\"}' is not valid UTF-8",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_gives_the_keys_of_its_line_and_needs_what_its_operation_does() {
+        let mut def = table("id INT NOT NULL, a INT, b TEXT NOT NULL").as_ref().clone();
+        let columns = vec![ColumnId(0)];
+        def.key = Some(PrimaryKey { columns, secret: [1, 2], on_conflict: OnConflict::default() });
+        let policy = RowPolicy { op: Some(RowOp::Patch), on_conflict: None };
+        let Incoming { def, operations } = Incoming::new(&Arc::new(def), policy).unwrap();
+        let wanted = Wanted::new(&def, &[]).unwrap().doing(operations);
+        let input = JsonInput { table: def, wanted, on_error: OnError::Skip };
+        let text = "{\"id\": 1, \"b\": \"x\"}\n{\"_op\": \"d\", \"id\": 2}\n{\"id\": 3, \"b\": null}\n{\"_op\": \"u\", \"id\": 4}\n\
+                    {\"_op\": \"merge\", \"id\": 5}\n{\"a\": 6}\n{\"a\": null, \"id\": 7}\n";
+        let (mut rows, mut rejects, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let collect = |part: Part| {
+            rows.extend(row_texts(&part.rows));
+            rejects.extend(part.rejects.iter().map(|reject| reject.refuse("f").message().to_owned()));
+            places.extend(part.places);
+            Ok(())
+        };
+        input.read(std::io::Cursor::new(text), "f", &CancelToken::new(), collect).unwrap();
+        assert_eq!(
+            rows,
+            [
+                ["1", "NULL", "x", "NULL", "101"],
+                ["2", "NULL", "NULL", "d", "NULL"],
+                ["7", "NULL", "NULL", "NULL", "110"]
+            ]
+        );
+        assert_eq!(places, [1, 2, 7].map(RowLocation::Line));
+        assert_eq!(
+            rejects,
+            [
+                "f, line 3, column b: NULL in a NOT NULL column",
+                "f, line 4, column b: NULL in a NOT NULL column",
+                "f, line 5, column _op: 'merge' is not a valid operation (insert, upsert, patch, delete)",
+                "f, line 6, column id: NULL in a NOT NULL column",
             ]
         );
     }

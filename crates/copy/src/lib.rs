@@ -24,6 +24,7 @@ mod columnar;
 mod csv_in;
 mod csv_out;
 pub mod destination;
+mod duplicates;
 mod files;
 mod held;
 mod infer;
@@ -31,6 +32,7 @@ mod json_array;
 mod json_in;
 mod json_out;
 mod load;
+mod operations;
 mod output;
 mod output_file;
 mod parallel;
@@ -50,13 +52,14 @@ mod tests;
 mod text_in;
 
 pub use arrow_frames::{caught, check_message};
-pub use assign::{Assigner, assign};
+pub use assign::{Assigner, BadRow, assign};
 pub use bind::Wanted;
 pub use body::{BodyOptions, Hints};
 
-pub use destination::{Destination, IntoStore, IntoTransaction, numbered_by};
+pub use destination::{CommitMixed, Destination, IntoStore, IntoTransaction, Mixed, numbered_by};
 pub use held::Held;
 pub use infer::{Inferred, InferredColumn, infer, infer_schema};
+pub use operations::{Incoming, Operations, by_name};
 pub use remote_table::table_elsewhere;
 
 pub use output::ResultWriter;
@@ -186,6 +189,7 @@ pub fn copy_from(
             columns,
             source,
             options,
+            read_as: None,
         };
         let span = tracing::Span::current();
         let done = tokio::task::spawn_blocking(move || span.in_scope(|| job.run(destination))).await;

@@ -21,9 +21,11 @@ use crate::body::{BodyOptions, Bound, Hints};
 use crate::columnar::ColumnarInput;
 use crate::csv_in::CsvInput;
 use crate::destination::Destination;
+use crate::duplicates::KeyPlaces;
 use crate::files::{Cancellable, InputFile, open_text, open_unpacked, resolve};
 use crate::json_array::Elements;
 use crate::json_in::JsonInput;
+use crate::operations::Incoming;
 use crate::output_file::SyncedFile;
 use crate::places::CopyPlaces;
 use crate::progress::{CancelToken, Phase, Progress};
@@ -31,6 +33,7 @@ use crate::rejects::Rejects;
 use crate::rows::{Part, Reject, RowLocation};
 use crate::text_in::TextInput;
 use alluvia_catalog::TableEntry;
+use alluvia_space::{RowPolicy, TableDef};
 use alluvia_syntax::copy::options::{Compression, CopyOptions, Direction, Format, OnError};
 use alluvia_syntax::copy::places::{check_url_options, name_of};
 use alluvia_syntax::copy::statement::Source;
@@ -58,9 +61,15 @@ pub(crate) struct LoadJob {
     pub columns: Vec<String>,
     pub source: Source,
     pub options: CopyOptions,
+    /// The definition that rows are read by, once it is known: the table's, or one of rows that say what they do.
+    pub read_as: Option<Arc<TableDef>>,
 }
 
 impl LoadJob {
+    fn read_by(&self) -> Arc<TableDef> {
+        Arc::clone(self.read_as.as_ref().unwrap_or(&self.entry.def))
+    }
+
     /// Runs it on this thread and some of its own. Blocks.
     pub fn run(self, destination: Box<dyn Destination>) -> Result<CopyReport> {
         let (cancel, progress) = (self.cancel.clone(), self.progress.clone());
@@ -85,10 +94,13 @@ impl LoadJob {
         self.progress.set_phase(Phase::Running);
         let mut bytes_total: u64 = files.iter().map(|file| file.bytes).sum();
         self.progress.set_bytes_total(bytes_total);
-        let wanted = Wanted::new(&self.entry.def, &self.columns)?
+        let incoming = Incoming::new(&self.entry.def, self.options.policy)?;
+        let wanted = Wanted::new(&incoming.def, &self.columns)?
             .hinting(self.body.hints.columns)
-            .exactly(self.options.is_exact);
-        let mut committer = Committer::new(&self, &files, destination)?;
+            .exactly(self.options.is_exact)
+            .doing(incoming.operations.clone());
+        let mut committer = Committer::new(&self, &incoming, &files, destination)?;
+        self.read_as = Some(Arc::clone(&incoming.def));
         if self.source == Source::Stdin {
             let stdin = self.stdin.take().ok_or_else(|| {
                 Error::new(ErrorKind::NotSupported, "there is no standard input here to copy from")
@@ -166,7 +178,7 @@ impl LoadJob {
         wanted: &Wanted,
         emit: impl FnMut(Part) -> Result<()>,
     ) -> Result<()> {
-        let (table, on_error) = (self.entry.def.clone(), self.options.on_error);
+        let (table, on_error) = (self.read_by(), self.options.on_error);
         let packing = self.options.compression;
         let bound = file.map_or_else(|| self.body.bound(), |file| self.places.bound(file));
         match format {
@@ -210,7 +222,7 @@ impl LoadJob {
     }
 
     fn columnar(&self, wanted: &Wanted) -> ColumnarInput {
-        let table = self.entry.def.clone();
+        let table = self.read_by();
         ColumnarInput { table, wanted: wanted.clone(), on_error: self.options.on_error }
     }
 
@@ -224,6 +236,8 @@ impl LoadJob {
         // EXACT says which rows are bad, too; and it came later: loads may have begun before it.
         let same = CopyOptions { on_error: OnError::default(), rejects: None, is_exact: false, ..self.options.clone() };
         let same = format!("{same:?}").replace(", is_exact: false", "");
+        // So did what rows do by key.
+        let same = same.replace(&format!(", policy: {:?}", RowPolicy::default()), "");
         let identity = format!("{identities:?} {table:?} {:?} {same}", self.columns);
         let name = first.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Some(format!("copy {name} {:032x}", xxh3_128(identity.as_bytes())))
@@ -264,6 +278,10 @@ fn within(bound: Bound, format: Format, mut emit: impl FnMut(Part) -> Result<()>
 /// Makes batches of parts, and has them committed.
 struct Committer {
     destination: Box<dyn Destination>,
+    entry: Arc<TableEntry>,
+    incoming: Incoming,
+    /// Where the rows of the batch are, if one of them may be refused for its key.
+    key_places: Option<KeyPlaces>,
     progress: Arc<Progress>,
     on_error: OnError,
     rejects: Rejects,
@@ -281,12 +299,20 @@ struct Committer {
 }
 
 impl Committer {
-    fn new(job: &LoadJob, files: &[InputFile], mut destination: Box<dyn Destination>) -> Result<Committer> {
+    fn new(
+        job: &LoadJob,
+        incoming: &Incoming,
+        files: &[InputFile],
+        mut destination: Box<dyn Destination>,
+    ) -> Result<Committer> {
         let rejects = Rejects::new(&job.options, files, &job.entry.def, &job.places.roots)?;
         let producer = job.options.batch_rows.and_then(|_| job.producer(files));
         let committed_before = producer.as_ref().map_or(Ok(0), |name| destination.resume(name))?;
         Ok(Committer {
             destination,
+            entry: Arc::clone(&job.entry),
+            incoming: incoming.clone(),
+            key_places: KeyPlaces::new(&job.entry.def, job.options.policy),
             progress: job.progress.clone(),
             on_error: job.options.on_error,
             rejects,
@@ -310,11 +336,19 @@ impl Committer {
                 }
             }
         }
-        let part_rows = part.rows.num_rows();
+        let plain = match &self.incoming.operations {
+            Some(operations) => operations.plain(&self.entry.def, &part.rows)?,
+            None => None,
+        };
+        let rows = plain.unwrap_or(part.rows);
+        if let Some(key_places) = &mut self.key_places {
+            key_places.keep(name, &rows, part.places);
+        }
+        let part_rows = rows.num_rows();
         self.progress.add_rows(part_rows as u64);
         // What rows share is in the part once, and written out where they go.
-        for range in Pieces::of(part.rows.columns(), part_rows, None).map_err(|error| error.at(name))?.ranges() {
-            self.append(part.rows.slice(range.start, range.len()))?;
+        for range in Pieces::of(rows.columns(), part_rows, None).map_err(|error| error.at(name))?.ranges() {
+            self.append(rows.slice(range.start, range.len()))?;
         }
         Ok(())
     }
@@ -398,7 +432,14 @@ impl Committer {
 
     fn submit(&mut self) -> Result<()> {
         let rows = self.rows_in_batch;
-        let Some(committed) = self.destination.commit()? else {
+        let committed = self.destination.commit().map_err(|error| match &self.key_places {
+            Some(key_places) => key_places.tell(error),
+            None => error,
+        })?;
+        if let Some(key_places) = &mut self.key_places {
+            key_places.committed();
+        }
+        let Some(committed) = committed else {
             self.report.rows += rows;
             return Ok(());
         };

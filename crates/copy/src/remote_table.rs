@@ -7,6 +7,7 @@ use alluvia_catalog::TableEntry;
 use alluvia_syntax::Kind;
 use alluvia_syntax::script::parse;
 use alluvia_syntax::statements::definitions::{WithOptions, define};
+use alluvia_syntax::statements::keys::with_key;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ pub fn table_elsewhere(create_table: &str, id: TableId, changed_at: Version) -> 
     }
     // Dimensions are the server's affair: text comes plain.
     let def = define(id, &create.name, &columns, &WithOptions::default(), 0)?;
+    // Which columns are the key, and no more of it: the codes of keys are the server's affair, too.
+    let def = with_key(def, &create.key, None, [0; 2])?;
     Ok(Arc::new(TableEntry::new(Arc::new(def), changed_at)))
 }
 
@@ -35,6 +38,8 @@ mod tests {
         let entry = table_elsewhere(created, TableId(7), Version(9)).unwrap();
         let plain = created.split(" WITH").next().unwrap();
         assert_eq!((entry.def.show_create().as_str(), entry.def.id, entry.changed_at), (plain, TableId(7), Version(9)));
+        let keyed = "CREATE TABLE t (\n  a INT,\n  id BIGINT PRIMARY KEY\n)";
+        assert_eq!(table_elsewhere(keyed, TableId(7), Version(9)).unwrap().def.key_columns(), Some(vec![1]));
         assert_eq!(table_elsewhere("SELECT 1", TableId(7), Version(9)).unwrap_err().kind(), ErrorKind::Protocol);
     }
 }

@@ -6,7 +6,8 @@
 
 use crate::assign::{storage_batch, storage_batch_without};
 use crate::infer::stays_as_written;
-use alluvia_space::TableDef;
+use crate::operations::{Operations, type_name};
+use alluvia_space::{RowOp, TableDef};
 use alluvia_syntax::copy::options::OnError;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::builders::{ColumnBuilder, TextAs, is_level_text};
@@ -97,6 +98,8 @@ pub struct Part {
     pub rows: RecordBatch,
     /// The rows that were not loaded, in the file's order.
     pub rejects: Vec<Reject>,
+    /// Where each of `rows` is, in a table with a key; else nothing.
+    pub places: Vec<RowLocation>,
 }
 
 /// Builds parts from text values, a row at a time.
@@ -106,6 +109,12 @@ pub(crate) struct TextRows {
     on_error: OnError,
     /// Whether what would be changed is bad.
     is_exact: bool,
+    /// What rows may do besides coming.
+    operations: Option<Arc<Operations>>,
+    /// What the current row does, if it says so and that is an operation.
+    op_now: Option<RowOp>,
+    /// The first column of the current row that is NULL, and must not be if the row comes whole.
+    null_now: Option<usize>,
     /// Rows begun, good or bad.
     rows: usize,
     /// For each column, how many rows have a value in it.
@@ -115,6 +124,7 @@ pub(crate) struct TextRows {
     bad_now: Option<(usize, Bad, String)>,
     bad_rows: Vec<usize>,
     rejects: Vec<Reject>,
+    places: Vec<RowLocation>,
 }
 
 impl TextRows {
@@ -131,17 +141,26 @@ impl TextRows {
             table: table.clone(),
             on_error,
             is_exact: false,
+            operations: None,
+            op_now: None,
+            null_now: None,
             rows: 0,
             filled_now: 0,
             bad_now: None,
             bad_rows: Vec::new(),
             rejects: Vec::new(),
+            places: Vec::new(),
         }
     }
 
     /// With values that must be written as inference reads them, or need not.
     pub fn exactly(self, is_exact: bool) -> TextRows {
         TextRows { is_exact, ..self }
+    }
+
+    /// Of rows that may do this.
+    pub fn doing(self, operations: Option<Arc<Operations>>) -> TextRows {
+        TextRows { operations, ..self }
     }
 
     /// Whether the current row has a value, or NULL, in this column of the table.
@@ -162,6 +181,17 @@ impl TextRows {
         };
         self.filled[column] = self.rows + 1;
         self.filled_now += 1;
+        if let Some(operations) = &self.operations {
+            if column == operations.op_at() {
+                self.op_now = operations.op(value);
+                if self.op_now.is_none() {
+                    // What was appended goes with the row.
+                    self.bad_now.get_or_insert_with(|| (column, Bad::Form, value.map(shown).unwrap_or_default()));
+                }
+            } else if value.is_none() && operations.is_required(column) {
+                self.null_now.get_or_insert(column);
+            }
+        }
         if let Err(bad) = result {
             self.builders[column].append_null();
             self.bad_now.get_or_insert_with(|| (column, bad, value.map(shown).unwrap_or_default()));
@@ -177,6 +207,7 @@ impl TextRows {
     /// Ends the current row; columns that were not set become NULL. Whether reading should go on.
     #[inline]
     pub(crate) fn end_row(&mut self, place: RowLocation, raw: &[u8]) -> bool {
+        self.end_operation();
         if self.filled_now < self.builders.len() {
             for column in 0..self.builders.len() {
                 if !self.is_set(column) {
@@ -186,11 +217,17 @@ impl TextRows {
         }
         let bad = self.bad_now.take();
         self.next_row();
+        (self.op_now, self.null_now) = (None, None);
         match bad {
-            None => true,
+            None => {
+                if self.operations.is_some() {
+                    self.places.push(place);
+                }
+                true
+            }
             Some((column, bad, shown)) => {
                 let column = &self.table.columns[column];
-                let reason = bad.describe(&shown, &column.sql_type());
+                let reason = bad.describe(&shown, &type_name(column));
                 self.reject(Reject {
                     place,
                     column: Some(column.name.clone()),
@@ -204,6 +241,28 @@ impl TextRows {
         }
     }
 
+    /// Says what the current row gives, if it is a patch, and what it lacks.
+    fn end_operation(&mut self) {
+        let Some(operations) = self.operations.clone() else { return };
+        let written = self.op_now.take();
+        let op = written.or_else(|| operations.op(None)).unwrap_or_default();
+        let lacks = |column: usize| operations.is_required(column) && !self.is_set(column);
+        let missing = match op {
+            RowOp::Insert | RowOp::Upsert => {
+                self.null_now.or_else(|| (0..operations.op_at()).find(|column| lacks(*column)))
+            }
+            RowOp::Patch => self.null_now,
+            RowOp::Delete => None,
+        };
+        if let Some(column) = missing {
+            self.bad_now.get_or_insert_with(|| (column, Bad::Null, String::new()));
+        }
+        if op == RowOp::Patch {
+            let given = operations.given(|column| self.is_set(column));
+            self.set(operations.given_at(), Some(given.as_bytes()));
+        }
+    }
+
     /// Ends the current row as bad as a whole, whatever was set. Whether reading should go on.
     pub(crate) fn end_malformed(&mut self, place: RowLocation, wrong: impl Into<Wrong>, raw: &[u8]) -> bool {
         let wrong: Wrong = wrong.into();
@@ -214,6 +273,7 @@ impl TextRows {
             }
         }
         self.bad_now = None;
+        (self.op_now, self.null_now) = (None, None);
         self.next_row();
         let column = wrong.column.map(|column| self.table.columns[column].name.clone());
         self.reject(Reject {
@@ -244,6 +304,7 @@ impl TextRows {
         let rows = std::mem::take(&mut self.rows);
         let rejects = std::mem::take(&mut self.rejects);
         let bad_rows = std::mem::take(&mut self.bad_rows);
+        let places = std::mem::take(&mut self.places);
         self.filled.fill(0);
         let arrays = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
         let rows = if bad_rows.is_empty() {
@@ -251,6 +312,6 @@ impl TextRows {
         } else {
             storage_batch_without(&self.table, arrays, rows, bad_rows.into_iter())?
         };
-        Ok(Part { rows, rejects })
+        Ok(Part { rows, rejects, places })
     }
 }

@@ -5,9 +5,9 @@
 //! - A sink that is dropped before it is committed leaves nothing: its staged segments are removed with it. So do the rows of a finished
 //!   one, until a batch has taken them: whoever waits for the end of staging may be gone when it comes.
 
-use alluvia_snapshot::{Ingest, Load, NewBatch, NewRows, StagedLoad};
+use alluvia_snapshot::{Ingest, Load, NewBatch, NewRows, RowChange, StagedLoad};
 use alluvia_space::TableDef;
-use alluvia_types::{Result, Version};
+use alluvia_types::{Error, ErrorKind, Result, Version};
 use alluvia_values::compact::compact;
 use alluvia_values::widths::written_bytes;
 use arrow::array::RecordBatch;
@@ -21,6 +21,8 @@ pub struct Sink {
     ingest: Arc<dyn Ingest>,
     table: Arc<TableDef>,
     checked_at: Version,
+    /// What the rows do to those that are there.
+    change: RowChange,
     inline_bytes_max: usize,
     held: Vec<RecordBatch>,
     held_bytes: usize,
@@ -57,7 +59,27 @@ impl Drop for Staged {
 impl Sink {
     /// Empty. `checked_at` as in [`NewRows::checked_at`].
     pub fn new(ingest: Arc<dyn Ingest>, table: Arc<TableDef>, checked_at: Version, inline_bytes_max: usize) -> Sink {
-        Sink { ingest, table, checked_at, inline_bytes_max, held: Vec::new(), held_bytes: 0, load: None }
+        let change = RowChange::of_table(&table);
+        Sink { ingest, table, checked_at, change, inline_bytes_max, held: Vec::new(), held_bytes: 0, load: None }
+    }
+
+    /// Of rows that do this to those that are there, and not what their table says.
+    pub fn changing(self, change: RowChange) -> Sink {
+        Sink { change, ..self }
+    }
+
+    /// The rows that it holds, which go on in another way.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if there were too many to be held: they are staged.
+    pub fn take_held(&mut self) -> Result<Vec<RecordBatch>> {
+        if self.load.is_some() {
+            let message = "rows that say in _op what they do come after many that do not";
+            return Err(Error::new(ErrorKind::OutOfMemory, message)
+                .with_hint("send them in batches of their own, or say in _op what the others do"));
+        }
+        self.held_bytes = 0;
+        Ok(std::mem::take(&mut self.held))
     }
 
     /// Adds rows in the table's storage schema, text as plain or dictionary. Blocks while segments are written.
@@ -86,13 +108,15 @@ impl Sink {
     /// Syncs what is staged. Blocks.
     pub fn finish(self) -> Result<SinkRows> {
         if let Some(load) = self.load {
-            return Ok(SinkRows::Staged(Staged { ingest: self.ingest, load: Some(load.finish()?) }));
+            let load = StagedLoad { change: self.change, ..load.finish()? };
+            return Ok(SinkRows::Staged(Staged { ingest: self.ingest, load: Some(load) }));
         }
         if self.held.is_empty() {
             return Ok(SinkRows::Nothing);
         }
         let batches = self.held.iter().map(compact).collect::<Result<Vec<RecordBatch>>>()?;
-        Ok(SinkRows::Inline(NewRows::of_table(&self.table, self.checked_at, batches)))
+        let rows = NewRows::insert(self.table.id, self.checked_at, batches);
+        Ok(SinkRows::Inline(NewRows { change: self.change, ..rows }))
     }
 }
 

@@ -54,7 +54,9 @@ impl TextInput {
             Ok(block)
         };
         let worker = || {
-            let rows = TextRows::new(&self.table, self.on_error, 8192).exactly(self.wanted.is_exact);
+            let rows = TextRows::new(&self.table, self.on_error, 8192)
+                .exactly(self.wanted.is_exact)
+                .doing(self.wanted.operations.clone());
             let mut parser = Parser { input: self, rows, value: Vec::new() };
             move |block: Block| parser.parse(&block)
         };

@@ -25,7 +25,7 @@ fn code_of(code: KeyCode) -> Code {
 }
 
 /// Where the newest row of each key of a table is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct KeyIndex {
     places: HashMap<Code, Packed>,
 }

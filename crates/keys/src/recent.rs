@@ -115,6 +115,11 @@ impl Recent {
         self.count = self.writes.iter().map(|(_, codes)| codes.len()).sum();
     }
 
+    /// The newest version of which a write is known.
+    pub fn newest(&self) -> Option<Version> {
+        self.writes.back().map(|(version, _)| *version)
+    }
+
     /// The oldest version for which [`Recent::written_after`] knows an answer.
     pub fn floor(&self) -> Version {
         self.floor

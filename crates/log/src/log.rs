@@ -114,6 +114,8 @@ pub(crate) struct State {
     pub is_writing: bool,
     pub closed: VecDeque<ClosedFile>,
     pub current: CurrentFile,
+    /// Whether the current file is to be closed before anything else is written.
+    pub is_to_close: bool,
     pub durable: Version,
     /// The end of the last durable group.
     pub durable_at: Position,
@@ -226,6 +228,7 @@ impl Log {
             durable: last_version,
             durable_at: Position { file: current.number, offset: current.len },
             current,
+            is_to_close: false,
             last_sequence,
             stated_len,
             records_end,
@@ -417,6 +420,48 @@ impl Log {
             state.pending = Group::new(durable, Vec::new());
         }
         state.durable
+    }
+
+    /// Closes the current file, if it has records, however short it is: so that [`Log::remove_through`] can remove every file
+    /// that has a record of now. Returns a version that no such record is above; it is durable.
+    ///
+    /// Errors: [`ErrorKind::DiskFull`] where there is no room for a new file, and the failure that the log is in.
+    pub fn close_file(&self) -> Result<Version> {
+        let last_version = self.state.lock().pending.last_version();
+        self.sync_through(last_version)?;
+        let mut state = self.state.lock();
+        let number = state.current.number;
+        state.is_to_close = state.has_records();
+        while state.is_to_close && state.current.number == number {
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            // A group may be written meanwhile; whoever would write the next one begins the file instead.
+            if !state.is_quiet() {
+                self.progress.wait(&mut state);
+                continue;
+            }
+            let begun;
+            (state, begun) = self.begin_file(state);
+            if let Err(error) = begun {
+                if error.kind() != ErrorKind::DiskFull {
+                    state.fail(error.clone());
+                }
+                return Err(error);
+            }
+        }
+        if state.current.number == number && state.has_records() {
+            let message = format!("{} could not be closed", state.current.path.display());
+            return Err(state.failure.clone().unwrap_or_else(|| Error::new(ErrorKind::DiskFull, message)));
+        }
+        Ok(state.durable)
+    }
+
+    /// Makes durable that files were removed: until then a power loss may bring them back, for the next opening to remove.
+    ///
+    /// Errors: [`ErrorKind::Io`]; the log stays usable.
+    pub fn sync_removals(&self) -> Result<()> {
+        self.disk.sync_dir(&self.dir).map_err(|error| Error::io(&self.dir, "syncing", &error))
     }
 
     /// Removes files all of whose records have a version of at most `version`. The current file stays; it is closed first

@@ -103,7 +103,7 @@ impl Log {
         if state.is_writing || state.in_flight.len() == GROUPS_IN_FLIGHT_MAX {
             return Next::Wait;
         }
-        if state.current.len >= self.options.file_bytes_max && state.has_records() {
+        if (state.current.len >= self.options.file_bytes_max || state.is_to_close) && state.has_records() {
             return if state.in_flight.is_empty() { Next::BeginFile } else { Next::Wait };
         }
         if state.in_flight.is_empty() {
@@ -258,6 +258,7 @@ impl Log {
         let begun = cut.and_then(|()| CurrentFile::begin(&*self.disk, &self.dir, &header, self.options.salt));
         let mut state = self.state.lock();
         state.is_writing = false;
+        state.is_to_close = false;
         if is_cut {
             state.current.room_end = header.previous_len;
         }

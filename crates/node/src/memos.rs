@@ -8,6 +8,9 @@ use alluvia_storage::{Disk, read_atomic, write_atomic};
 use alluvia_types::{Error, ErrorKind, Result};
 use std::path::Path;
 
+/// Ends the name of a memo that was set aside.
+const DAMAGED: &str = ".damaged";
+
 /// The memo's last content; `None` if there is none that can be read.
 pub(crate) fn recall(disk: &dyn Disk, dir: &Path, memo: &Memo) -> Result<Option<Vec<u8>>> {
     let path = dir.join(memo.name);
@@ -17,7 +20,7 @@ pub(crate) fn recall(disk: &dyn Disk, dir: &Path, memo: &Memo) -> Result<Option<
     match read_atomic(disk, &path, memo.magic) {
         Ok(payload) => Ok(Some(payload)),
         Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::IncompatibleFormat) => {
-            let aside = dir.join(format!("{}.damaged", memo.name));
+            let aside = dir.join(format!("{}{DAMAGED}", memo.name));
             disk.rename(&path, &aside).map_err(|error| Error::io(&path, "setting aside", &error))?;
             tracing::warn!(%error, aside = %aside.display(), "a memo cannot be read and was set aside; what it held is learnt anew");
             Ok(None)
@@ -29,6 +32,17 @@ pub(crate) fn recall(disk: &dyn Disk, dir: &Path, memo: &Memo) -> Result<Option<
 /// Replaces the memo, durably.
 pub(crate) fn memorise(disk: &dyn Disk, dir: &Path, memo: &Memo, payload: &[u8]) -> Result<()> {
     write_atomic(disk, &dir.join(memo.name), memo.magic, payload).map_err(Error::from)
+}
+
+/// Removes memos that were set aside.
+pub(crate) fn remove_damaged(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    for entry in disk.read_dir(dir).map_err(|error| Error::io(dir, "listing", &error))? {
+        if entry.name.ends_with(DAMAGED) {
+            let path = dir.join(&entry.name);
+            disk.remove(&path).map_err(|error| Error::io(&path, "removing", &error))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -57,5 +71,7 @@ mod tests {
             memorise(disk.as_ref(), dir, &MEMO, b"anew").expect("writes");
             assert_eq!(recall(disk.as_ref(), dir, &MEMO).expect("reads").as_deref(), Some(b"anew".as_slice()));
         }
+        remove_damaged(disk.as_ref(), dir).expect("removes");
+        assert!(disk.exists(&dir.join("cuboids")) && !disk.exists(&dir.join("cuboids.damaged")));
     }
 }

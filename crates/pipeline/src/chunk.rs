@@ -56,10 +56,10 @@ fn in_key_order(
 ) -> Result<RowChunk> {
     let parts = parts(def, rows)?;
     let count = parts.iter().map(RecordBatch::num_rows).sum();
-    if def.dimensions.is_empty() {
+    let layout = KeyLayout::new(def);
+    if !layout.is_ordered() {
         return Ok(RowChunk::new(join(&parts)?, vec![0; count], LevelCodes::default()));
     }
-    let layout = KeyLayout::new(def);
     let mut order: Vec<(u128, u32)> = Vec::with_capacity(count);
     let mut codes = LevelCodes { levels: def.levels().map(|_| Vec::with_capacity(count)).collect() };
     for part in &parts {

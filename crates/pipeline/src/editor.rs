@@ -7,12 +7,12 @@
 //!   succeeds. Until then the manifest on disk may name them (P3).
 
 use crate::handover::{Edited, Handover, Unnoted};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, Retired};
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::{Base, KillsFile, Manifest, ProducerState, Spaces, kills};
 use alluvia_storage::NotReplaced;
-use alluvia_tree::{Dead, Segment};
-use alluvia_types::{Result, SegmentId, TableId, Version, planted};
+use alluvia_tree::{Dead, Segment, SegmentMeta};
+use alluvia_types::{Error, Result, SegmentId, TableId, Version, planted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Pipeline {
         self.remove_kills(&old_kills);
         let known = std::mem::replace(&mut editing.checkpoint, checkpoint).catalog;
         gone.append(&mut editing.unsure);
-        gone.iter().for_each(|segment| segment.retire());
+        self.retire(&gone);
         let tables = known.tables().map(|entry| entry.def.id).chain(gone.iter().map(|segment| segment.meta().table));
         let mut tables: BTreeSet<TableId> = tables.collect();
         // The log has what came after a merge's checkpoint, and what it names is needed until a sort's lets go of it.
@@ -152,7 +152,9 @@ impl Pipeline {
                 continue;
             }
             let after = moves.map(|moves| moves.kills_after(&kills));
-            let is_folded = files.kills.len() >= KILLS_FILES_MAX;
+            // Also where no row is dead any more: files that tell of none go.
+            let is_folded =
+                files.kills.len() >= KILLS_FILES_MAX || after.as_ref().is_some_and(|after| after.is_empty());
             let mut told: Vec<(SegmentId, Vec<(u64, Version)>)> = Vec::new();
             let segments: BTreeSet<SegmentId> =
                 files.sorted.iter().chain(files.merged()).map(|segment| segment.meta().id).collect();
@@ -196,6 +198,39 @@ impl Pipeline {
         }
     }
 
+    /// Retires segments that no manifest names any more, and remembers them until their files are gone.
+    fn retire(&self, gone: &[Arc<Segment>]) {
+        let mut retired = self.retired.lock();
+        retired.retain(|one| one.segment.strong_count() > 0 || self.has_files(one.id));
+        for segment in gone {
+            segment.retire();
+            for segment in std::iter::once(segment).chain(segment.rungs().iter().map(|rung| &rung.segment)) {
+                let SegmentMeta { table, id, .. } = *segment.meta();
+                retired.push(Retired { table, id, segment: Arc::downgrade(segment) });
+            }
+        }
+    }
+
+    /// Removes the dictionary files of a table, but for that of one generation.
+    pub(crate) fn remove_dictionaries(&self, table: TableId, but: Option<u32>) -> Result<()> {
+        let disk = &self.tree().disk;
+        let entries = disk.read_dir(&self.dir).map_err(|error| Error::io(&self.dir, "listing", &error))?;
+        for entry in entries {
+            let is_gone = |(of, generation)| of == table && but != Some(generation);
+            if Spaces::table_of_file(&entry.name).is_some_and(is_gone) {
+                let path = self.dir.join(&entry.name);
+                disk.remove(&path).map_err(|error| Error::io(&path, "removing", &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a segment has a file.
+    pub(crate) fn has_files(&self, id: SegmentId) -> bool {
+        let tree = self.tree();
+        tree.disk.exists(&tree.parquet_path(id)) || tree.disk.exists(&tree.side_path(id))
+    }
+
     /// Notes tables whose dictionaries a sort is about to write.
     pub(crate) fn note_written(&self, tables: impl Iterator<Item = TableId>) {
         self.editing.lock().written.extend(tables);
@@ -212,7 +247,7 @@ impl Pipeline {
         for table in tables {
             self.views.spaces().forget(table);
             // A reader may still hold the dictionaries; they are in memory. A file left behind goes at the next open.
-            let _ = self.tree().disk.remove(&Spaces::path(&self.dir, table));
+            let _ = self.remove_dictionaries(table, None);
         }
     }
 }

@@ -18,6 +18,7 @@ mod open;
 mod options;
 mod pipeline;
 mod policy;
+mod purge;
 mod sort;
 mod workers;
 

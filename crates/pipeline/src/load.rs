@@ -10,8 +10,8 @@
 use crate::chunk::{fixed, staged_chunk};
 use crate::pipeline::Pipeline;
 use crate::workers::Answer;
-use alluvia_snapshot::{Load, RowChange, Space, StagedLoad};
-use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_snapshot::{Load, RowChange, Space, StagedLoad, Staging};
+use alluvia_space::{KeyLayout, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_tree::{LadderWriter, SegmentMeta, SegmentWriter};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, Stage, TableId, Version};
 use arrow::array::{ArrayRef, AsArray, RecordBatchOptions, UInt64Array, new_null_array};
@@ -37,6 +37,7 @@ pub struct Loader {
     /// Nobody wants what its jobs make any more.
     abandoned: Arc<AtomicBool>,
     finished: bool,
+    staging: Staging,
 }
 
 impl Loader {
@@ -44,6 +45,11 @@ impl Loader {
     pub fn begin(pipeline: Arc<Pipeline>, def: Arc<TableDef>, checked_at: Version) -> Result<Loader> {
         pipeline.abandoned.lock().remove(&def.id);
         let space = pipeline.views.spaces().get(&def)?;
+        let (staging, told) = Staging::begin();
+        let mut loading = pipeline.loading.lock();
+        loading.retain(|(_, load)| load.strong_count() > 0);
+        loading.push((def.id, told));
+        drop(loading);
         Ok(Loader {
             pipeline,
             def,
@@ -57,6 +63,7 @@ impl Loader {
             written: Vec::new(),
             abandoned: Arc::default(),
             finished: false,
+            staging,
         })
     }
 
@@ -118,7 +125,8 @@ impl Load for Loader {
         segments.sort_by_key(|meta| meta.id);
         let rows = segments.iter().map(|meta| meta.rows).sum();
         let (table, checked_at, change) = (self.def.id, self.checked_at, RowChange::of_table(&self.def));
-        Ok(StagedLoad { table, checked_at, segments, dictionary, ranges, rows, change })
+        let staging = self.staging.clone();
+        Ok(StagedLoad { table, checked_at, segments, dictionary, ranges, rows, change, staging })
     }
 }
 
@@ -176,7 +184,7 @@ fn write_run(
     drop(with_identity);
     asked()?;
     let (tree, version) = (pipeline.tree(), Some(Version(0)));
-    if !def.dimensions.is_empty() {
+    if KeyLayout::new(def).is_ordered() {
         let mut writer = SegmentWriter::create(tree, id, def, Stage::Sorted, version)?;
         writer.write(&chunk)?;
         return writer.finish();

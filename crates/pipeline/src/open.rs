@@ -121,7 +121,7 @@ pub fn remove_orphans(
     dir: &Path,
     segments_dir: &Path,
     named: &BTreeSet<SegmentId>,
-    tables: &BTreeSet<TableId>,
+    tables: &BTreeSet<(TableId, u32)>,
     kills_named: &BTreeSet<(TableId, u64)>,
 ) -> Result<(SegmentId, u64)> {
     let mut highest = named.iter().next_back().map_or(0, |id| id.0);

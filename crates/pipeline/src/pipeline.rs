@@ -5,13 +5,13 @@ use crate::options::PipelineOptions;
 use crate::workers::Workers;
 use alluvia_log::Log;
 use alluvia_snapshot::{KeyFiles, Manifest, Views};
-use alluvia_tree::TreeContext;
+use alluvia_tree::{Segment, TreeContext};
 use alluvia_types::{SegmentId, TableId};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Sorts, merges, stages loads, and writes the manifest.
 #[derive(Debug)]
@@ -32,9 +32,24 @@ pub struct Pipeline {
     pub(crate) editing: Mutex<Editing>,
     /// Tables that a load was abandoned of: if it was to make the table, nothing else will forget its dictionaries.
     pub(crate) abandoned: Mutex<BTreeSet<TableId>>,
+    /// Segments that were retired, and the rungs of them, until their files are gone.
+    pub(crate) retired: Mutex<Vec<Retired>>,
+    /// Loads that are not over: their codes are in no view.
+    pub(crate) loading: Mutex<Vec<(TableId, Weak<()>)>>,
+    /// One purge at a time, and while it asks which members are used no sort and no merge: in this order.
+    pub(crate) purging: Mutex<()>,
     /// One sort, and one merge, at a time.
     pub(crate) sorting: Mutex<()>,
     pub(crate) merging: Mutex<()>,
+}
+
+/// A segment that no manifest names any more.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    pub(crate) table: TableId,
+    pub(crate) id: SegmentId,
+    /// Its files go with the last who holds it.
+    pub(crate) segment: Weak<Segment>,
 }
 
 impl Pipeline {
@@ -66,6 +81,9 @@ impl Pipeline {
             keys: Mutex::new(keys),
             editing: Mutex::new(Editing::new(manifest)),
             abandoned: Mutex::default(),
+            retired: Mutex::default(),
+            loading: Mutex::default(),
+            purging: Mutex::new(()),
             sorting: Mutex::new(()),
             merging: Mutex::new(()),
         }

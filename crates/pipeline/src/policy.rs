@@ -62,6 +62,27 @@ pub(crate) fn split(low: u128, high: u128, rows_max: u64, count: &dyn Fn(u128, u
     ranges
 }
 
+/// Neighbours of [`split`]'s put together again where they hold no more than `rows_max` rows: primary keys fill small parts of
+/// their range, and the halves around these are empty. Halves of a curve stay, since they are boxes.
+pub(crate) fn joined(ranges: Vec<(u128, u128)>, rows_max: u64, count: &dyn Fn(u128, u128) -> u64) -> Vec<(u128, u128)> {
+    let mut joined: Vec<(u128, u128)> = Vec::new();
+    let mut held = 0;
+    for (low, high) in ranges {
+        let rows = count(low, high);
+        match joined.last_mut() {
+            Some((_, last)) if held + rows <= rows_max => {
+                *last = high;
+                held += rows;
+            }
+            _ => {
+                joined.push((low, high));
+                held = rows;
+            }
+        }
+    }
+    joined
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,5 +119,23 @@ mod tests {
         assert_eq!(ranges.last(), Some(&(48, 63)));
         assert!(ranges.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0));
         assert_eq!(split(0, 1, 1, &|_, _| 100), [(0, 0), (1, 1)]);
+    }
+
+    #[test]
+    fn keys_that_are_dense_somewhere_make_few_ranges() {
+        // A hundred keys from the middle of 2^64 on.
+        let first = 1u128 << 63;
+        let rows = |low: u128, high: u128| {
+            let (low, high) = (low.max(first), high.min(first + 99));
+            if low > high { 0 } else { (high - low + 1) as u64 }
+        };
+        let most = u128::from(u64::MAX);
+        let ranges = split(0, most, 30, &rows);
+        assert!(ranges.len() > 50, "{} ranges", ranges.len());
+        let ranges = joined(ranges, 30, &rows);
+        assert!((4..=8).contains(&ranges.len()), "{ranges:?}");
+        assert_eq!((ranges[0].0, ranges[ranges.len() - 1].1), (0, most));
+        assert!(ranges.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0));
+        assert!(ranges.iter().all(|&(low, high)| rows(low, high) <= 30));
     }
 }

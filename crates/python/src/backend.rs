@@ -6,8 +6,10 @@ use crate::answer::{Answer, Refining};
 use crate::database::Shared;
 use crate::progress::{self, ProgressRow};
 use crate::{embedded, remote};
+use alluvia_client::IngestOptions;
 use alluvia_copy::progress::CancelHandle;
 use alluvia_query::ScalarValue;
+use alluvia_space::RowPolicy;
 use alluvia_syntax::{Command, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
@@ -45,14 +47,25 @@ impl Backend {
     }
 
     /// Takes rows into a table. With `created`, one that does not exist is created with columns like these.
-    pub(crate) async fn append<S>(self, table: String, created: Option<SchemaRef>, rows: S) -> Result<Taken>
+    pub(crate) async fn append<S>(
+        self,
+        table: String,
+        created: Option<SchemaRef>,
+        policy: RowPolicy,
+        rows: S,
+    ) -> Result<Taken>
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'static,
     {
         match self {
-            Backend::Embedded(session) => embedded::append(&session, &table, created, rows).await,
+            Backend::Embedded(session) => embedded::append(&session, &table, created, policy, rows).await,
             Backend::Remote(session) => {
-                let taken = session.ingest(&table, created, rows).await?;
+                let options = IngestOptions {
+                    number: None,
+                    on_conflict: policy.on_conflict.map(|on_conflict| on_conflict.name().to_owned()),
+                    op: policy.op.map(|op| op.name().to_owned()),
+                };
+                let taken = session.ingest_with(&table, created, &options, rows).await?;
                 Ok((taken.rows, taken.version))
             }
         }

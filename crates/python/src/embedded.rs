@@ -5,6 +5,7 @@ use crate::backend::{Taken, is_kept, superfluous};
 use crate::database::Shared;
 use crate::progress::{ProgressRow, of_last, of_report};
 use alluvia_query::{Prepared, ScalarValue, Session};
+use alluvia_space::RowPolicy;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -61,13 +62,19 @@ async fn answer(session: &Session, prepared: &Prepared, values: &[ScalarValue]) 
 }
 
 /// Takes rows into a table. With `created`, one that does not exist comes in the same batch, with columns like these.
-pub(crate) async fn append<S>(session: &Session, table: &str, created: Option<SchemaRef>, rows: S) -> Result<Taken>
+pub(crate) async fn append<S>(
+    session: &Session,
+    table: &str,
+    created: Option<SchemaRef>,
+    policy: RowPolicy,
+    rows: S,
+) -> Result<Taken>
 where
     S: Stream<Item = Result<RecordBatch>> + Send + 'static,
 {
     let taken = match created {
-        None => session.append_stream(table, rows).await?,
-        Some(schema) => session.append_creating(table, &schema, rows).await?,
+        None => session.append_stream_as(table, policy, rows).await?,
+        Some(schema) => session.append_creating_as(table, &schema, policy, rows).await?,
     };
     Ok((taken.rows, taken.committed.map(|committed| committed.version.0)))
 }

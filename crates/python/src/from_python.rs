@@ -100,6 +100,17 @@ impl Table {
         self.rows
     }
 
+    /// Whether a row had this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
+    /// Whether a row has the names of those before it, and no other.
+    pub(crate) fn has_names_of(&self, row: &Bound<'_, PyDict>) -> bool {
+        let is_known = |name: Bound<'_, PyAny>| name.extract::<String>().is_ok_and(|name| self.has(&name));
+        row.len() == self.names.len() && row.iter().all(|(name, _)| is_known(name))
+    }
+
     /// Adds a row, after `before` rows of other tables.
     pub(crate) fn push(&mut self, row: &Bound<'_, PyDict>, before: usize) -> PyResult<()> {
         let number = before + self.rows + 1;

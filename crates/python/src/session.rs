@@ -14,6 +14,7 @@ use crate::rows::Rows;
 use crate::source::Source;
 use crate::waiting::{droppable, end, finish, look_of};
 use alluvia_query::ScalarValue;
+use alluvia_space::{RowOp, RowPolicy};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
@@ -143,21 +144,29 @@ impl Session {
     }
 
     /// Takes rows into a table, from whatever [`Source`] knows. Gives how many, and the version of their batch if they are one. With
-    /// `create`, a table that does not exist is created with columns like those of the first rows.
-    #[pyo3(signature = (table, rows, create=false, look=None))]
+    /// `create`, a table that does not exist is created with columns like those of the first rows. `on_conflict` and `op` say what rows do
+    /// by key.
+    #[pyo3(signature = (table, rows, create=false, on_conflict=None, op=None, look=None))]
+    #[allow(clippy::too_many_arguments)] // they are Python's
     fn ingest<'py>(
         &self,
         py: Python<'py>,
         table: &str,
         rows: &Bound<'py, PyAny>,
         create: bool,
+        on_conflict: Option<&str>,
+        op: Option<&str>,
         look: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Taken> {
+        let policy = RowPolicy::of_options(on_conflict, op).or_raise(py)?;
         let _busy = self.inner.shared.enter().or_raise(py)?;
         let backend = self.inner.backend().or_raise(py)?;
         let mut look = look_of(&look);
         let Inner { runtime, cancel, .. } = self.inner.parts();
         let mut source = Source::of(rows)?;
+        if policy.op == Some(RowOp::Patch) {
+            source = source.of_patches();
+        }
         let mut first = None;
         let mut created = None;
         if create {
@@ -169,7 +178,7 @@ impl Session {
         }
         let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
         droppable(py, runtime, &mut look, cancel.heard())?;
-        let taken = runtime.spawn(backend.append(table.to_owned(), created, received(receiver)));
+        let taken = runtime.spawn(backend.append(table.to_owned(), created, policy, received(receiver)));
         let sent = send(py, runtime, &mut look, first, source, sender);
         let ended = async {
             match taken.await {

@@ -6,6 +6,7 @@
 
 use crate::errors::{OrRaise, misuse};
 use crate::from_python::Table;
+use alluvia_space::OP_COLUMN;
 use alluvia_types::{Error, ErrorKind};
 use arrow::array::{RecordBatch, RecordBatchOptions, RecordBatchReader, StructArray};
 use arrow::datatypes::{DataType, SchemaRef};
@@ -26,8 +27,50 @@ pub(crate) enum Source<'py> {
     Stream(ArrowArrayStreamReader),
     /// One batch, until it is taken.
     Batch(Option<RecordBatch>),
-    /// Dicts, and how many there were.
-    Dicts(Bound<'py, PyIterator>, usize),
+    /// Dicts.
+    Dicts(Dicts<'py>),
+}
+
+/// Dicts on their way into batches.
+pub(crate) struct Dicts<'py> {
+    rows: Bound<'py, PyIterator>,
+    /// How many there were.
+    before: usize,
+    /// One that was looked at, and begins the next batch.
+    ahead: Option<Bound<'py, PyDict>>,
+    /// Whether all of them set some columns of rows that are there: what a row lacks then stays.
+    are_patches: bool,
+}
+
+impl<'py> Dicts<'py> {
+    fn next_row(&mut self, at: usize) -> PyResult<Option<Bound<'py, PyDict>>> {
+        if let Some(row) = self.ahead.take() {
+            return Ok(Some(row));
+        }
+        let Some(row) = self.rows.next().transpose()? else { return Ok(None) };
+        let row = row.cast_into::<PyDict>().map_err(|error| {
+            let given = error.into_inner().get_type().to_string();
+            PyTypeError::new_err(format!("row {} is no dict but {given}", self.before + at + 1))
+        })?;
+        Ok(Some(row))
+    }
+
+    /// The next rows. Those that may be patches, and have other names than the ones before, begin a batch: a batch has the columns that
+    /// each of its rows gives.
+    fn next_table(&mut self) -> PyResult<Table> {
+        let mut table = Table::default();
+        while table.rows() < DICTS_MAX {
+            let Some(row) = self.next_row(table.rows())? else { break };
+            let may_be_patch = self.are_patches || table.has(OP_COLUMN) || row.contains(OP_COLUMN)?;
+            if may_be_patch && table.rows() > 0 && !table.has_names_of(&row) {
+                self.ahead = Some(row);
+                break;
+            }
+            table.push(&row, self.before)?;
+        }
+        self.before += table.rows();
+        Ok(table)
+    }
 }
 
 impl<'py> Source<'py> {
@@ -67,7 +110,7 @@ impl<'py> Source<'py> {
         }
         let is_one = object.is_instance_of::<PyString>() || object.cast::<PyMapping>().is_ok();
         match object.try_iter() {
-            Ok(dicts) if !is_one => Ok(Source::Dicts(dicts, 0)),
+            Ok(rows) if !is_one => Ok(Source::Dicts(Dicts { rows, before: 0, ahead: None, are_patches: false })),
             _ => Err(PyTypeError::new_err(format!(
                 "rows are wanted (an Arrow, polars or pandas table, a stream of Arrow batches, or an iterable of dicts), and a {} is given",
                 object.get_type().name()?
@@ -75,12 +118,20 @@ impl<'py> Source<'py> {
         }
     }
 
+    /// Of rows that set some columns of rows that are there.
+    pub(crate) fn of_patches(mut self) -> Source<'py> {
+        if let Source::Dicts(dicts) = &mut self {
+            dicts.are_patches = true;
+        }
+        self
+    }
+
     /// The columns, where they are known before the first row.
     pub(crate) fn schema(&self) -> Option<SchemaRef> {
         match self {
             Source::Stream(reader) => Some(reader.schema()),
             Source::Batch(batch) => batch.as_ref().map(RecordBatch::schema),
-            Source::Dicts(..) => None,
+            Source::Dicts(_) => None,
         }
     }
 
@@ -92,17 +143,8 @@ impl<'py> Source<'py> {
                 next.transpose().map_err(|error| unreadable(&error)).or_raise(py)
             }
             Source::Batch(batch) => Ok(batch.take()),
-            Source::Dicts(dicts, before) => {
-                let mut table = Table::default();
-                while table.rows() < DICTS_MAX {
-                    let Some(row) = dicts.next().transpose()? else { break };
-                    let row = row.cast_into::<PyDict>().map_err(|error| {
-                        let given = error.into_inner().get_type().to_string();
-                        PyTypeError::new_err(format!("row {} is no dict but {given}", *before + table.rows() + 1))
-                    })?;
-                    table.push(&row, *before)?;
-                }
-                *before += table.rows();
+            Source::Dicts(dicts) => {
+                let table = dicts.next_table()?;
                 if table.rows() == 0 { Ok(None) } else { table.finish(py).map(Some) }
             }
         }

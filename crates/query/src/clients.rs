@@ -6,7 +6,7 @@
 
 use crate::rights::Who;
 use alluvia_copy::progress::CancelHandle;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,6 +52,9 @@ pub(crate) trait Standing: fmt::Debug + Send + Sync {
 
     /// What the session is while it runs nothing: `idle`, `idle in transaction` or `failed transaction`.
     fn idle(&self) -> &'static str;
+
+    /// The version that its transaction reads, if one is open.
+    fn reads(&self) -> Option<Version>;
 }
 
 impl Entry {
@@ -66,6 +69,11 @@ impl Entry {
             return "active";
         }
         self.standing.idle()
+    }
+
+    /// The version that its transaction reads, if one is open.
+    pub(crate) fn reads(&self) -> Option<Version> {
+        self.standing.reads()
     }
 
     /// The statement is over; a later one stays.

@@ -20,6 +20,7 @@ use crate::errors::error_of;
 use crate::execution::Executor;
 use crate::execution::memory_pool::{QueryMemory, TotalMemory};
 use crate::execution::planning::STOP_CHECKS;
+use crate::point::PointPlans;
 use crate::rule::IndexPlanner;
 use crate::sample::Outlines;
 use crate::settings::Settings;
@@ -105,6 +106,7 @@ pub struct Engine {
     schemas: Schemas,
     outlines: Outlines,
     cached_statements: CachedStatements,
+    point_plans: Arc<PointPlans>,
     cuboids: Arc<Cuboids>,
     predicates: Arc<PredicateCache>,
     predicates_tended: Tended,
@@ -154,6 +156,7 @@ impl Engine {
             schemas: Schemas::default(),
             outlines: Outlines::default(),
             cached_statements: CachedStatements::default(),
+            point_plans: Arc::default(),
             cuboids: Arc::new(cuboids),
             predicates: Arc::new(predicates),
             predicates_tended: Tended::default(),
@@ -309,6 +312,11 @@ impl Engine {
         self.outlines.answered()
     }
 
+    /// How many point reads were answered by plans that were kept, since the database was opened.
+    pub fn points_answered(&self) -> u64 {
+        self.point_plans.answered()
+    }
+
     /// What is around the drawn rows of statements.
     pub(crate) fn outlines(&self) -> &Outlines {
         &self.outlines
@@ -317,6 +325,11 @@ impl Engine {
     /// Statements that the index has answered, by their texts.
     pub(crate) fn cached_statements(&self) -> &CachedStatements {
         &self.cached_statements
+    }
+
+    /// Plans of point reads.
+    pub(crate) fn point_plans(&self) -> &Arc<PointPlans> {
+        &self.point_plans
     }
 
     /// Resident cuboids.
@@ -375,6 +388,11 @@ impl Engine {
     /// Keeps across restarts what the predicate cache holds. For a clean end.
     pub fn remember_predicates(&self) -> Result<()> {
         self.predicates.memorise(&self.predicates_tended, self.ports.read.as_ref(), self.ports.admin.as_ref())
+    }
+
+    /// Forgets the predicates of a table, whose constants may be values of rows that are gone, also in the file.
+    pub(crate) fn forget_predicates(&self, table: TableId) -> Result<()> {
+        self.predicates.forget(&self.predicates_tended, table, self.ports.admin.as_ref())
     }
 
     /// What is kept of tables between statements that the index answers.

@@ -19,8 +19,10 @@ mod settings;
 mod used;
 
 mod answer;
+mod by_key;
 mod engine;
 mod pg_catalog;
+mod point;
 mod rights;
 mod rule;
 mod sample;
@@ -30,6 +32,7 @@ mod system;
 mod table;
 
 pub use alluvia_access::LogIn;
+pub use alluvia_space::RowPolicy;
 pub use datafusion::scalar::ScalarValue;
 
 pub use engine::{Engine, EngineOptions, empty_spill_dir};

@@ -23,6 +23,9 @@ pub(crate) const DUPLICATE: &str = "alluvia-duplicate";
 pub(crate) const PRODUCER_NAME: &str = "producer";
 pub(crate) const PRODUCER_EPOCH: &str = "producer_epoch";
 pub(crate) const PRODUCER_SEQUENCE: &str = "producer_sequence";
+/// And what its rows do by key.
+pub(crate) const ON_CONFLICT: &str = "on_conflict";
+pub(crate) const OP: &str = "op";
 /// The header of a call of GetFlightInfo that says how estimates and their bounds are wanted, and what it may say.
 const BOUNDS: &str = "alluvia-bounds";
 const AS_COLUMNS: &str = "columns";

@@ -2,18 +2,18 @@
 //!
 //! Invariants:
 //! - A table that is created for rows is created in the batch that brings them: if anything fails there is no table.
-//! - What is asked for and not supported (temporary tables, replacing, other options than a producer's number) is refused by name, before
-//!   a row is taken.
+//! - What is asked for and not supported (temporary tables, replacing, other options than a producer's number and what rows do by key) is
+//!   refused by name, before a row is taken.
 
 use crate::caller::Caller;
 use crate::catalog::{CATALOG, PUBLIC};
-use crate::extensions::{PRODUCER_EPOCH, PRODUCER_NAME, PRODUCER_SEQUENCE};
+use crate::extensions::{ON_CONFLICT, OP, PRODUCER_EPOCH, PRODUCER_NAME, PRODUCER_SEQUENCE};
 use crate::failure::{malformed, refused};
 use crate::incoming_rows::IncomingRows;
 use crate::lane::Lane;
 use crate::lane_task::run_in_lane;
 use crate::shared::Shared;
-use alluvia_query::Appended;
+use alluvia_query::{Appended, RowPolicy};
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result};
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use std::sync::Arc;
@@ -35,23 +35,24 @@ pub(crate) async fn ingest(
 ) -> Result<Appended> {
     let mode = mode(&command)?;
     let mark = mark(&command, mode)?;
+    let policy = policy(&command, mode)?;
     let lane = caller.login.lane(command.transaction_id.as_ref())?;
     let table = command.table;
     rows.may_change();
     let work = move |lane: Arc<Lane>| async move {
         let session = &lane.session;
         if let Some(mark) = mark {
-            return session.append_numbered(&table, mark, rows).await;
+            return session.append_numbered_as(&table, mark, policy, rows).await;
         }
         if mode == Mode::Append {
-            return session.append_stream(&table, rows).await;
+            return session.append_stream_as(&table, policy, rows).await;
         }
         let schema = rows.schema().await;
         let schema = schema.and_then(|schema| schema.ok_or_else(|| malformed("an ingest came without a schema")));
         // No statement has begun whose error would fail the transaction.
         let schema = schema.inspect_err(|_| session.fail_transaction())?;
         match mode {
-            Mode::CreateOrAppend => session.append_creating(&table, &schema, rows).await,
+            Mode::CreateOrAppend => session.append_creating_as(&table, &schema, policy, rows).await,
             _ => session.append_to_new(&table, &schema, rows).await,
         }
     };
@@ -70,7 +71,7 @@ fn mode(command: &CommandStatementIngest) -> Result<Mode> {
         return Err(Error::new(ErrorKind::UndefinedObject, format!("there is no schema {schema} to ingest into"))
             .with_hint(format!("tables are in {PUBLIC}, which may be left out")));
     }
-    let known = [PRODUCER_NAME, PRODUCER_EPOCH, PRODUCER_SEQUENCE];
+    let known = [PRODUCER_NAME, PRODUCER_EPOCH, PRODUCER_SEQUENCE, ON_CONFLICT, OP];
     if let Some(option) = command.options.keys().filter(|option| !known.contains(&option.as_str())).min() {
         let hint = format!("leave it out; the known ones are {}", known.join(", "));
         return Err(refused(&format!("the ingest option {option}"), &hint));
@@ -91,6 +92,19 @@ fn mode(command: &CommandStatementIngest) -> Result<Mode> {
             Err(malformed("an ingest may neither create a table nor append to one").with_hint("choose one of both"))
         }
     }
+}
+
+/// What rows do by key.
+fn policy(command: &CommandStatementIngest, mode: Mode) -> Result<RowPolicy> {
+    let option = |name: &str| command.options.get(name).map(String::as_str);
+    let policy = RowPolicy::of_options(option(ON_CONFLICT), option(OP))?;
+    if mode == Mode::Create && policy != RowPolicy::default() {
+        return Err(refused(
+            "what rows do by key, of an ingest that creates its table,",
+            "create the table first, with a PRIMARY KEY, and append to it",
+        ));
+    }
+    Ok(policy)
 }
 
 /// The number that a producer gives the batch.
@@ -162,6 +176,20 @@ mod tests {
         ] {
             assert!(mode(&wrong).unwrap_err().message().contains(word), "{word}");
         }
+    }
+
+    #[test]
+    fn what_rows_do_by_key_is_an_option() {
+        let of = |options: &[(&str, &str)], mode| {
+            let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            policy(&CommandStatementIngest { options, ..asked(Missing::Fail, There::Append) }, mode)
+        };
+        assert_eq!(of(&[], Mode::Create).unwrap(), RowPolicy::default());
+        let replace = RowPolicy::of_options(Some("replace"), None).unwrap();
+        assert_eq!(of(&[("on_conflict", "replace")], Mode::Append).unwrap(), replace);
+        assert_eq!(of(&[("on_conflict", "replace")], Mode::CreateOrAppend).unwrap(), replace);
+        assert_eq!(of(&[("op", "delete")], Mode::Create).unwrap_err().kind(), ErrorKind::NotSupported);
+        assert_eq!(of(&[("op", "merge")], Mode::Append).unwrap_err().kind(), ErrorKind::InvalidSetting);
     }
 
     #[test]

@@ -38,8 +38,8 @@ const BODY: &str = "the body";
 /// What there is here of what COPY's options are.
 const HINTS: Hints =
     Hints { columns: "?columns=a,b", bad_row: "nothing was loaded; correct the row, and send all again" };
-/// Parameters of the query string that say how CSV is read; others are settings.
-const CSV_OPTIONS: [&str; 5] = ["header", "delimiter", "quote", "escape", "null"];
+/// Parameters of the query string that say how CSV is read, and what rows do by key; others are settings.
+const COPY_OPTIONS: [&str; 7] = ["header", "delimiter", "quote", "escape", "null", "on_conflict", "op"];
 const KEY_HEADER: &str = "idempotency-key";
 
 /// What the client's side tells the loader's; without `Done` the body is not whole.
@@ -115,7 +115,7 @@ async fn accept(
     }
     let (mut settings, mut columns) = (Vec::new(), Vec::new());
     for (name, value) in query_pairs(parts)? {
-        if CSV_OPTIONS.contains(&name.as_str()) {
+        if COPY_OPTIONS.contains(&name.as_str()) {
             let set = options.set(&name, Some(value.as_str()).filter(|value| !value.is_empty() || name == "null"));
             set.map_err(|error| Failure::from(error).of(format!("parameter {name}")))?;
         } else if name == "columns" {

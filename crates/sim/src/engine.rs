@@ -6,8 +6,12 @@ use alluvia_catalog::{Catalog, Change, LevelBounds, TableEntry};
 use alluvia_commit::{Committer, Replayed};
 use alluvia_log::{Log, LogOptions};
 use alluvia_pipeline::{Inline, Loader, Pipeline, PipelineOptions, discard, named_kills, open, remove_orphans};
-use alluvia_snapshot::{Committed, Done, Durability, KeyFiles, Load, NewBatch, Snapshot, Spaces, Views, Want};
+use alluvia_snapshot::{
+    Committed, Done, Durability, KeyFiles, Load, NewBatch, PurgeWait, Purged, Snapshot, SnapshotRow, Spaces, TableRead,
+    Views, Want,
+};
 use alluvia_space::TableDef;
+use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::TreeContext;
 use alluvia_types::{Clock, Error, ErrorKind, Freshness, Result, TableId, Version};
@@ -161,6 +165,17 @@ impl Engine {
         self.snapshot_at(version, &[])
     }
 
+    /// Where the rows with these keys are in a table of a snapshot, as `Read::find_keys`.
+    pub fn find_keys(
+        &self,
+        version: Version,
+        read: &TableRead,
+        coder: &KeyCoder,
+        codes: &[KeyCode],
+    ) -> Result<Vec<Option<SnapshotRow>>> {
+        self.views.find_keys(version, read, coder, codes)
+    }
+
     /// Commits a batch, as `Ingest::submit`.
     pub fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed> {
         let staged = batch.loads.clone();
@@ -220,6 +235,14 @@ impl Engine {
     pub fn merge(&self) -> Result<bool> {
         let tables = self.pipeline.tables_to_merge(true);
         tables.into_iter().try_fold(false, |any, table| Ok(any | self.pipeline.merge(table)?))
+    }
+
+    /// Removes what was deleted of a table from the files. `wait` is told of what that waits for.
+    pub fn purge(&self, table: TableId, wait: &mut dyn FnMut(&PurgeWait) -> Result<()>) -> Result<Purged> {
+        self.flush()?;
+        let closed = self.pipeline.close_log()?;
+        self.views.wait_visible(closed)?;
+        self.pipeline.purge(table, closed, wait)
     }
 
     fn discard_dropped(&self) {

@@ -159,17 +159,18 @@ pub fn found_rows(def: &TableDef, batch: &RecordBatch) -> Result<Vec<FoundRow>> 
         column.ok_or_else(|| Error::internal(format!("rows have no {name}")))
     };
     let (versions, ordinals) = (hidden(VERSION_COLUMN)?, hidden(ORDINAL_COLUMN)?);
+    let rows = rows_in(def, batch)?.into_iter().enumerate();
+    Ok(rows.map(|(at, row)| FoundRow { version: versions.value(at), ordinal: ordinals.value(at), row }).collect())
+}
+
+/// The rows of a batch as the definition has them.
+pub fn rows_in(def: &TableDef, batch: &RecordBatch) -> Result<Vec<Row>> {
     let values = |column: &Column| match batch.column_by_name(&column.storage_name) {
         Some(values) => values_of(column.data_type, values),
         None => Ok(vec![Value::Null; batch.num_rows()]),
     };
     let columns = def.columns.iter().map(values).collect::<Result<Vec<_>>>()?;
-    let row = |at: usize| FoundRow {
-        version: versions.value(at),
-        ordinal: ordinals.value(at),
-        row: columns.iter().map(|column| column[at].clone()).collect(),
-    };
-    Ok((0..batch.num_rows()).map(row).collect())
+    Ok((0..batch.num_rows()).map(|at| columns.iter().map(|column| column[at].clone()).collect()).collect())
 }
 
 /// The values of a column, however its texts are encoded.

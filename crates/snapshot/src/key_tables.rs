@@ -3,9 +3,9 @@
 //! Invariants:
 //! - Who changes rows of a table by their keys, or moves rows that a key index names, holds the table's lock. Locks of
 //!   several tables are taken in the order of their ids, before the lock of the sequencer and that of the views.
-//! - An index has what batches have done that have a version (K2), durable or not. It is made when a table is first
-//!   changed by key, of what is there then: nobody else can change the table meanwhile, and what others have done before
-//!   is visible, for it was done through the index or before the database was opened.
+//! - An index has what batches have done that have a version (K2), durable or not. It is made when rows of a table are first
+//!   changed or looked up by key, of what is there then: nobody else can change the table meanwhile, and what others have
+//!   done before is visible, for it was done through the index or before the database was opened.
 //! - Batches that a full disk takes back leave no trace in an index: all indexes are made anew ([`KeyTables::renew`]). When
 //!   keys were written last is known as before.
 
@@ -15,6 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// What is known of the keys of one table: nothing, until it is needed.
 #[derive(Debug, Default)]
@@ -65,6 +66,11 @@ impl KeyTables {
         KeyLocks(tables.iter().map(lock).collect())
     }
 
+    /// The version that the database was opened with: of older ones no index knows what was written after them.
+    pub(crate) fn opened(&self) -> Version {
+        self.opened
+    }
+
     /// How often indexes had to be made anew.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -101,6 +107,11 @@ impl KeyLocks {
     /// Locks them all.
     pub fn lock(&self) -> Vec<KeyGuard<'_>> {
         self.0.iter().map(|(table, keys)| (*table, keys.lock())).collect()
+    }
+
+    /// Locks them all, if each is free within this time.
+    pub(crate) fn lock_within(&self, patience: Duration) -> Option<Vec<KeyGuard<'_>>> {
+        self.0.iter().map(|(table, keys)| Some((*table, keys.try_lock_for(patience)?))).collect()
     }
 }
 

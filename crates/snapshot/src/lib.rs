@@ -15,6 +15,7 @@ mod killed;
 mod lookup;
 mod manifest;
 mod moves;
+mod own;
 mod pins;
 mod ports;
 mod snapshot;
@@ -27,15 +28,16 @@ pub use key_tables::{KeyGuard, KeyTable, KeyTables, KnownKeys};
 pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
 pub use killed::Killed;
 pub use kills::KillsFile;
-pub use lookup::SnapshotRow;
+pub use lookup::{SnapshotRow, identities_of};
 pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };
 pub use moves::{Moved, Moves};
+pub use own::Identity;
 pub use pins::Pin;
 pub use ports::{
-    Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals, Read,
-    RowChange, StageInfo, StagedLoad, StoreInfo, Want,
+    Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals,
+    PurgeWait, Purged, Read, RowChange, StageInfo, StagedLoad, Staging, StoreInfo, Want,
 };
 pub use snapshot::{Newer, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};

@@ -53,17 +53,27 @@ pub struct TailRead {
     /// `_version` and `_ordinal`.
     pub rows: RecordBatch,
     /// Held so that the memory is known to be held.
-    _run: Option<Arc<TailRun>>,
+    run: Option<Arc<TailRun>>,
 }
 
 impl TailRead {
     /// Rows that no tail counts.
     pub fn new(rows: RecordBatch) -> TailRead {
-        TailRead { rows, _run: None }
+        TailRead { rows, run: None }
+    }
+
+    /// The same run with some of its rows, in their order.
+    pub fn with(&self, rows: RecordBatch) -> TailRead {
+        TailRead { rows, run: self.run.clone() }
+    }
+
+    /// Whether the rows are of a table's tail: then they have versions and ordinals, in the order of these.
+    pub(crate) fn is_of_tail(&self) -> bool {
+        self.run.is_some()
     }
 
     pub(crate) fn of_run((rows, run): (RecordBatch, Arc<TailRun>)) -> TailRead {
-        TailRead { rows, _run: Some(run) }
+        TailRead { rows, run: Some(run) }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Spaces: the dictionaries and the fixed key ranges that all segments of a table share.
 //!
 //! Invariants:
-//! - A table has one dictionary file; it is opened at most once, through the highest mark that anything durable needs.
+//! - A table has one dictionary file, and while a purge writes it anew two; it is opened at most once, through the latest mark that
+//!   anything durable needs.
 //! - Key ranges, once fixed, never change: all segments of a table order their rows by one layout.
 //! - Whoever uses one table does not wait until another's file, which may have gigabytes, is read: that holds the
 //!   table's own lock alone.
@@ -61,8 +62,11 @@ pub struct Spaces {
     tables: Mutex<HashMap<TableId, Known>>,
 }
 
-fn file_name(table: TableId) -> String {
-    format!("dict-{table}")
+fn file_name(table: TableId, generation: u32) -> String {
+    match generation {
+        0 => format!("dict-{table}"),
+        later => format!("dict-{table}-{later}"),
+    }
 }
 
 impl Spaces {
@@ -81,15 +85,17 @@ impl Spaces {
         &self.bounds
     }
 
-    /// The dictionary file of a table.
+    /// The first dictionary file of a table.
     pub fn path(dir: &Path, table: TableId) -> PathBuf {
-        dir.join(file_name(table))
+        dir.join(file_name(table, 0))
     }
 
-    /// The table whose dictionaries the file of this name holds, if it is one of dictionaries.
-    pub fn table_of_file(file: &str) -> Option<TableId> {
-        let table = TableId(file.strip_prefix("dict-")?.parse().ok()?);
-        (file_name(table) == file).then_some(table)
+    /// The table whose dictionaries the file of this name holds, and its generation, if it is one of dictionaries.
+    pub fn table_of_file(file: &str) -> Option<(TableId, u32)> {
+        let of_table = file.strip_prefix("dict-")?;
+        let (table, generation) = of_table.split_once('-').unwrap_or((of_table, "0"));
+        let (table, generation) = (TableId(table.parse().ok()?), generation.parse().ok()?);
+        (file_name(table, generation) == file).then_some((table, generation))
     }
 
     /// During recovery, before any use: durable segments need the dictionary through `mark`, and used `ranges`.
@@ -99,8 +105,7 @@ impl Spaces {
         assert!(place.lock().is_none(), "a space is required before it is opened");
         if let Some(mark) = mark {
             self.bounds.note(mark);
-            // Marks of one append-only file: the longer one contains the shorter.
-            if needed.mark.as_ref().is_none_or(|known| known.bytes < mark.bytes) {
+            if needed.mark.as_ref().is_none_or(|known| !known.contains(mark)) {
                 needed.mark = Some(mark.clone());
             }
         }
@@ -168,10 +173,11 @@ impl Spaces {
         Ok(space.filter(|space| space.dictionaries.is_near_full()))
     }
 
-    /// Tables whose dictionary files are needed; after recovery, other dictionary files are orphans.
-    pub fn required(&self) -> BTreeSet<TableId> {
+    /// Tables whose dictionary files are needed, with their generations; after recovery, other dictionary files are orphans.
+    pub fn required(&self) -> BTreeSet<(TableId, u32)> {
         let tables = self.tables.lock();
-        tables.iter().filter(|(_, known)| known.needed.mark.is_some()).map(|(&table, _)| table).collect()
+        let needed = tables.iter().filter_map(|(&table, known)| Some((table, known.needed.mark.as_ref()?.generation)));
+        needed.collect()
     }
 
     /// Forgets a dropped table.
@@ -293,8 +299,22 @@ mod tests {
     fn files_are_known_by_their_whole_names() {
         let path = Spaces::path(Path::new("/db"), TableId(7));
         assert_eq!(path, Path::new("/db/dict-7"));
-        assert_eq!(Spaces::table_of_file("dict-7"), Some(TableId(7)));
-        for other in ["dict-", "dict-+7", "dict-07", "dict-7.tmp", "dict-en.txt", "dict-4294967296", "dict"] {
+        assert_eq!(Spaces::table_of_file("dict-7"), Some((TableId(7), 0)));
+        assert_eq!(Spaces::table_of_file("dict-7-12"), Some((TableId(7), 12)));
+        for other in [
+            "dict-7-0",
+            "dict-7-",
+            "dict-7-01",
+            "dict-7-1-1",
+            "dict-7-x",
+            "dict-",
+            "dict-+7",
+            "dict-07",
+            "dict-7.tmp",
+            "dict-en.txt",
+            "dict-4294967296",
+            "dict",
+        ] {
             assert_eq!(Spaces::table_of_file(other), None, "{other}");
         }
     }

@@ -175,7 +175,7 @@ fn manifest(version: u32) -> Manifest {
     let half = u128::MAX >> 1;
     let upper = if version < 2 { Vec::new() } else { vec![laddered(5, (half + 9, u128::MAX))] };
     let files = TableFiles {
-        dictionary: Some(DictionaryMark { bytes: 4_096, members: vec![12, 70, 0, 3], crc: 0x0bad_cafe }),
+        dictionary: Some(DictionaryMark { bytes: 4_096, members: vec![12, 70, 0, 3], crc: 0x0bad_cafe, generation: 0 }),
         ranges: Some(vec![
             KeyRange::None,
             KeyRange::Learnt,

@@ -14,6 +14,7 @@ mod definition;
 mod ladder;
 mod mend;
 mod numbers;
+mod row_op;
 mod schema;
 mod show;
 mod validate;
@@ -31,6 +32,7 @@ pub use data_type::CHARS_MAX;
 pub use key::KeyLayout;
 pub use key_code::{KeyCode, KeyCoder};
 pub use ladder::Ladder;
+pub use row_op::{OP_COLUMN, RowOp, RowPolicy, without_key};
 pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,
     OnConflict, PrimaryKey, TableDef, TableOptions, VERSION_COLUMN,

@@ -142,6 +142,9 @@ mod tests {
         let (kind, message) = refused(|def| def.columns[1].name = "_version".into());
         assert_eq!(kind, ErrorKind::InvalidDefinition);
         assert!(message.contains("column _version has a name that the database uses itself"));
+        let (kind, message) = refused(|def| def.columns[1].name = "_op".into());
+        assert_eq!(kind, ErrorKind::InvalidDefinition);
+        assert!(message.contains("column _op has a name that the database uses itself"));
         assert!(refused(|def| def.measures = vec![ColumnId(1)]).1.contains("measure b is TEXT"));
         assert!(refused(|def| def.columns.clear()).1.contains("at least one column"));
         assert!(

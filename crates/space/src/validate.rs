@@ -12,6 +12,7 @@ use crate::mend::mended;
 use crate::schema::{
     Column, DataType, Dimension, KeyRange, LevelSource, ORDINAL_COLUMN, PrimaryKey, TableDef, VERSION_COLUMN,
 };
+use crate::row_op::OP_COLUMN;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 use std::collections::HashSet;
 
@@ -69,6 +70,11 @@ fn columns(columns: &[Column], next_column_id: u32) -> Result<()> {
         if [VERSION_COLUMN, ORDINAL_COLUMN].iter().any(|hidden| name == hidden || column.storage_name == *hidden) {
             return Err(invalid(format!("column {name} has a name that the database uses itself"))
                 .with_hint("every row has its hidden _version and _ordinal already; choose another name"));
+        }
+        // Its name in storage may have been given before the word was taken.
+        if name == OP_COLUMN {
+            return Err(invalid(format!("column {name} has a name that the database uses itself"))
+                .with_hint("rows that come may say in _op what each of them does; choose another name"));
         }
         if !names.insert(name) {
             return Err(Error::new(ErrorKind::DuplicateColumn, format!("column {name} is declared twice")));

@@ -13,6 +13,7 @@ pub mod tokens;
 pub mod trees;
 pub mod units;
 
+pub mod alike;
 pub mod bounds;
 pub mod grammar;
 pub mod names;

@@ -79,6 +79,8 @@ pub fn queries_of(kind: &mut Kind) -> Vec<&mut Query> {
         }
         Kind::Update(update) => std::iter::once(update.query.as_mut()).chain(update.returning.as_deref_mut()).collect(),
         Kind::Delete(delete) => std::iter::once(delete.query.as_mut()).chain(delete.returning.as_deref_mut()).collect(),
+        Kind::Truncate(tables) => tables.iter_mut().map(|delete| delete.query.as_mut()).collect(),
+        Kind::Merge(merge) => std::iter::once(merge.query.as_mut()).chain(merge.returning.as_deref_mut()).collect(),
         Kind::CreateTable(create) => create.query.as_deref_mut().into_iter().collect(),
         Kind::Declare(declare) => vec![&mut declare.query],
         Kind::Copy(copy) => match copy.as_mut() {

@@ -22,7 +22,6 @@ use std::ops::ControlFlow;
 
 /// Statements by their first word: what is refused before it is parsed, and what to do instead.
 const STATEMENTS: &[(&str, &str)] = &[
-    ("MERGE", "use INSERT ... ON CONFLICT, UPDATE ... FROM and DELETE ... USING"),
     ("REPLACE", "use INSERT ... ON CONFLICT (key) DO UPDATE SET a = excluded.a"),
     ("UPSERT", "use INSERT ... ON CONFLICT (key) DO UPDATE SET a = excluded.a"),
     ("TABLE", "write SELECT * FROM the table"),

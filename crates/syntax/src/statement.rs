@@ -6,6 +6,7 @@ use crate::parameters;
 use crate::statements::changes::{Conflict, Delete, Update};
 use crate::statements::cuboid_name::CuboidName;
 use crate::statements::definitions::{AlterTable, CreateTable};
+use crate::statements::merge::Merge;
 use crate::statements::parse::query_of_table;
 use crate::statements::plain_insert::LiteralRows;
 use crate::statements::roles::RoleStatement;
@@ -93,7 +94,7 @@ impl Statement {
             | Kind::Setting(SettingCommand::Show(_) | SettingCommand::ShowAll) => Command::Show,
             // What reads the table that it writes is no part of another's transaction.
             Kind::Insert(Insert { conflict: None, returning: None, .. }) => Command::Insert,
-            Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) => Command::Change,
+            Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Truncate(_) | Kind::Merge(_) => Command::Change,
             Kind::Begin(_) => Command::Begin,
             Kind::Commit => Command::Commit,
             Kind::Rollback => Command::Rollback,
@@ -169,7 +170,7 @@ pub enum Command {
     Show,
     /// INSERT of rows that come beside those that are there.
     Insert,
-    /// UPDATE, DELETE, TRUNCATE, and INSERT with ON CONFLICT or RETURNING; it gives rows if it has RETURNING.
+    /// UPDATE, DELETE, TRUNCATE, MERGE, and INSERT with ON CONFLICT or RETURNING; it gives rows if it has RETURNING.
     Change,
     /// BEGIN.
     Begin,
@@ -214,8 +215,12 @@ pub enum Kind {
     Insert(Insert),
     /// UPDATE.
     Update(Box<Update>),
-    /// DELETE, TRUNCATE.
+    /// DELETE.
     Delete(Box<Delete>),
+    /// TRUNCATE.
+    Truncate(Vec<Delete>),
+    /// MERGE.
+    Merge(Box<Merge>),
     /// CREATE TABLE, with or without AS.
     CreateTable(Box<CreateTable>),
     /// DROP TABLE.
@@ -293,7 +298,9 @@ impl Kind {
         match self {
             Kind::Insert(_) => Some("INSERT"),
             Kind::Update(_) => Some("UPDATE"),
-            Kind::Delete(delete) => Some(if delete.is_truncate { "TRUNCATE" } else { "DELETE" }),
+            Kind::Delete(_) => Some("DELETE"),
+            Kind::Truncate(_) => Some("TRUNCATE"),
+            Kind::Merge(_) => Some("MERGE"),
             Kind::CreateTable(create) if create.query.is_some() => Some("CREATE TABLE AS"),
             Kind::CreateTable(_) => Some("CREATE TABLE"),
             Kind::DropTable { .. } => Some("DROP TABLE"),
@@ -303,7 +310,10 @@ impl Kind {
             Kind::Role(statement) => Some(statement.command()),
             Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),
             Kind::Call(procedure) => match procedure {
-                Procedure::PinCuboid(_) | Procedure::UnpinCuboid(_) | Procedure::DropCuboid(_) => Some("CALL"),
+                Procedure::PinCuboid(_)
+                | Procedure::UnpinCuboid(_)
+                | Procedure::DropCuboid(_)
+                | Procedure::Purge(_) => Some("CALL"),
                 Procedure::Flush | Procedure::Merge | Procedure::BuildCuboids | Procedure::Cancel(_) => None,
             },
             Kind::Query(_)
@@ -452,6 +462,8 @@ pub enum Procedure {
     DropCuboid(CuboidName),
     /// End what a session runs.
     Cancel(u64),
+    /// Remove from the files what was deleted: of a table, or of all that the user may delete from.
+    Purge(Option<String>),
 }
 
 /// The text of a string literal.

@@ -4,6 +4,7 @@
 //! members when the next one does; levels that neither asks of never pay for it. Members of equal value are chained,
 //! newest first.
 
+use super::code_set::CodeSet;
 use super::value::{Value, Values};
 use hashbrown::HashTable;
 
@@ -26,13 +27,13 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl ByValue {
-    /// Takes in so many of the members that came since the last call.
-    pub(crate) fn extend(&mut self, values: &Values, most: usize) {
+    /// Takes in so many of the members that came since the last call. Those without a value are in no chain.
+    pub(crate) fn extend(&mut self, values: &Values, forgotten: &CodeSet, most: usize) {
         let known = self.older.len().max(1);
         let end = values.len().min(known.saturating_add(most));
         self.older.resize(end, END);
         self.firsts.extend(self.firsts.len() as u32..end as u32);
-        for code in known as u32..end as u32 {
+        for code in (known as u32..end as u32).filter(|&code| !forgotten.contains(code)) {
             let hash = (values.hash_at(code) >> 32) as u32;
             let same = |&(other, head): &(u32, u32)| other == hash && values.same(head, code);
             let entry = self.heads.entry(spread(hash), same, |&(hash, _)| spread(hash));

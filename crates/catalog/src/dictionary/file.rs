@@ -7,11 +7,14 @@
 //! - After a failed sync of the file nothing is written until it is opened anew: what the disk holds is not known. A failed sync of
 //!   its directory is tried again with a new file: no mark was handed out of one whose name is not durable.
 //!
+//! - A file that is written anew has a name of its own ([`DictionaryMark::generation`]), and is durable before a mark names it. It
+//!   holds every code that was given out before it was begun; so a mark of a later generation contains those of earlier ones.
+//!
 //! Manifest and log hold marks, so a mark is what decides between a torn end (beyond: nobody needs it) and damage (below:
 //! refused, naming file and offset). The file is made by the first `persist` that has something to write: plain tables,
 //! and loads that are abandoned, leave none.
 
-use super::group::{GROUP_HEADER, GroupWriter, MAGIC, group_crc, group_header, header, read_payload};
+use super::group::{GROUP_HEADER, GroupWriter, MAGIC, MAGIC_REWRITTEN, group_crc, group_header, header, read_payload};
 use super::level::Level;
 use alluvia_storage::{Disk, DiskFile};
 use alluvia_types::{Error, ErrorKind, Result, TableId};
@@ -23,7 +26,11 @@ use std::{fmt, io};
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 8 << 20;
 
-/// How much of a dictionary file is needed, and durable. Marks of one file are ordered: the longer contains the shorter.
+/// How many codes of members without a value a section has at most.
+const FORGOTTEN_TOGETHER: usize = 1 << 18;
+
+/// How much of a dictionary file is needed, and durable. Marks of one table are ordered: the later generation contains the
+/// earlier, and of one generation the longer the shorter.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DictionaryMark {
     /// Bytes from the start of the file; 0 when there is no file yet.
@@ -32,17 +39,50 @@ pub struct DictionaryMark {
     pub members: Vec<u32>,
     /// Checksum of those bytes, as the last group states it.
     pub crc: u32,
+    /// How often the file was written anew. It is in its name, but for 0.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub generation: u32,
+}
+
+fn is_first(generation: &u32) -> bool {
+    *generation == 0
+}
+
+impl DictionaryMark {
+    /// Whether everything that `other` is of is in what this is of. Both are of one table.
+    pub fn contains(&self, other: &DictionaryMark) -> bool {
+        (self.generation, self.bytes) >= (other.generation, other.bytes)
+    }
+}
+
+/// The file of a generation, by that of the first.
+pub(crate) fn path_of(first: &Path, generation: u32) -> PathBuf {
+    match generation {
+        0 => first.to_owned(),
+        later => {
+            let mut name = first.as_os_str().to_owned();
+            name.push(format!("-{later}"));
+            PathBuf::from(name)
+        }
+    }
 }
 
 /// The file, as far as it is known to be durable.
 pub(crate) struct DictionaryFile {
     disk: Arc<dyn Disk>,
+    /// Of the first generation.
+    first: PathBuf,
+    /// Of the mark's generation.
     path: PathBuf,
     table: TableId,
     handle: Option<Arc<dyn DiskFile>>,
     /// The directory was synced since the file was made.
     named: bool,
     poisoned: bool,
+    /// Members were forgotten, and the file still has their values.
+    is_to_rewrite: bool,
+    /// The last generation of which a file was begun.
+    begun: u32,
     mark: DictionaryMark,
 }
 
@@ -55,8 +95,19 @@ impl fmt::Debug for DictionaryFile {
 impl DictionaryFile {
     /// A file that nothing was written to.
     pub(crate) fn new(disk: Arc<dyn Disk>, path: PathBuf, table: TableId, levels: &[Option<Level>]) -> DictionaryFile {
-        let mark = DictionaryMark { bytes: 0, members: members(levels), crc: 0 };
-        DictionaryFile { disk, path, table, handle: None, named: false, poisoned: false, mark }
+        let mark = DictionaryMark { members: members(levels), ..DictionaryMark::default() };
+        DictionaryFile {
+            disk,
+            first: path.clone(),
+            path,
+            table,
+            handle: None,
+            named: false,
+            poisoned: false,
+            is_to_rewrite: false,
+            begun: 0,
+            mark,
+        }
     }
 
     /// Fills the levels, which are empty, from the file through `mark`, and cuts off what lies beyond.
@@ -71,6 +122,8 @@ impl DictionaryFile {
         if mark.bytes == 0 {
             return Ok(file);
         }
+        file.path = path_of(&file.first, mark.generation);
+        file.begun = mark.generation;
         let handle = match file.disk.open(&file.path) {
             Ok(handle) => handle,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -100,6 +153,9 @@ impl DictionaryFile {
     pub(crate) fn persist(&mut self, levels: &[Option<Level>]) -> Result<DictionaryMark> {
         if self.poisoned {
             return Err(self.poison("writing", "an earlier write or sync failed"));
+        }
+        if self.is_to_rewrite {
+            return self.rewrite(levels);
         }
         let lens = members(levels);
         if lens == self.mark.members {
@@ -131,6 +187,46 @@ impl DictionaryFile {
         }
         self.mark = next;
         Ok(self.mark.clone())
+    }
+
+    /// Says that values were taken from members: from now on nothing is appended to the file as it is.
+    pub(crate) fn set_to_rewrite(&mut self) {
+        // What has no file yet has nothing to be written anew.
+        self.is_to_rewrite |= self.mark.bytes > 0;
+    }
+
+    /// Writes all members to a new file, and returns once it is durable. The file before stays, until nothing names it. After an
+    /// error, too: then the next call tries again, under another name.
+    fn rewrite(&mut self, levels: &[Option<Level>]) -> Result<DictionaryMark> {
+        self.begun = self.begun.max(self.mark.generation) + 1;
+        let (generation, path) = (self.begun, path_of(&self.first, self.begun));
+        let io = |doing: &'static str| {
+            let path = path.clone();
+            move |error: io::Error| Error::io(&path, doing, &error)
+        };
+        let nothing = levels.iter().map(|level| u32::from(level.is_some())).collect();
+        let old = DictionaryMark { bytes: 0, members: nothing, crc: 0, generation };
+        let mut next = DictionaryMark { members: members(levels), ..old.clone() };
+        let write = |next: &mut DictionaryMark| -> Result<Arc<dyn DiskFile>> {
+            let file = self.disk.create(&path).map_err(io("creating"))?;
+            append(file.as_ref(), self.table, levels, &old, next).map_err(io("writing"))?;
+            append_forgotten(file.as_ref(), levels, next).map_err(io("writing"))?;
+            file.sync_data().map_err(io("syncing"))?;
+            self.disk.sync_dir(path.parent().unwrap_or(Path::new(""))).map_err(io("syncing the directory of"))?;
+            Ok(file)
+        };
+        match write(&mut next) {
+            Ok(file) => {
+                (self.handle, self.named, self.path, self.is_to_rewrite) = (Some(file), true, path, false);
+                self.mark = next;
+                Ok(self.mark.clone())
+            }
+            Err(error) => {
+                // Nothing names it.
+                let _ = self.disk.remove(&path);
+                Err(error)
+            }
+        }
     }
 
     /// The open file; made if it is not there. One that is there without a mark was left by a crash and is emptied.
@@ -184,7 +280,7 @@ fn append(
     let mut group = GroupWriter::default();
     let mut start = Vec::new();
     if old.bytes == 0 {
-        (start, crc) = header(table, levels);
+        (start, crc) = header(magic_of(old.generation), table, levels);
     }
     for (at, level) in levels.iter().enumerate() {
         let Some(level) = level else { continue };
@@ -198,6 +294,29 @@ fn append(
     }
     if !group.is_empty() {
         write_group(&mut start, &mut group, crc, &mut write)?;
+    }
+    Ok(())
+}
+
+/// The magic of a file of this generation.
+fn magic_of(generation: u32) -> &'static [u8; 8] {
+    if generation == 0 { MAGIC } else { MAGIC_REWRITTEN }
+}
+
+/// Names the members that have no value, behind all members.
+fn append_forgotten(file: &dyn DiskFile, levels: &[Option<Level>], mark: &mut DictionaryMark) -> io::Result<()> {
+    for (at, level) in levels.iter().enumerate() {
+        let Some(level) = level else { continue };
+        let most = mark.members[at];
+        let codes: Vec<u32> = level.read(|members| members.forgotten().iter().filter(|code| *code < most).collect());
+        for codes in codes.chunks(FORGOTTEN_TOGETHER) {
+            let mut group = GroupWriter::default();
+            group.add_forgotten(at, codes);
+            let (bytes, crc) = group.finish(mark.crc);
+            file.write_all_at(&bytes, mark.bytes)?;
+            mark.bytes += bytes.len() as u64;
+            mark.crc = crc;
+        }
     }
     Ok(())
 }
@@ -226,7 +345,7 @@ fn read(
     mark: &DictionaryMark,
 ) -> Result<()> {
     let mut reader = Reader { path, handle, end: mark.bytes, offset: 0, buffer: Vec::new(), at: 0 };
-    let (expected, mut crc) = header(table, levels);
+    let (expected, mut crc) = header(magic_of(mark.generation), table, levels);
     let found = reader.take(expected.len())?;
     if found != expected {
         return Err(wrong_header(path, &found[..MAGIC.len()]));
@@ -299,11 +418,11 @@ fn damaged(path: &Path, offset: u64, why: &str) -> Error {
 
 fn wrong_header(path: &Path, magic: &[u8]) -> Error {
     let family = MAGIC.len() - 2;
-    if magic[..family] == MAGIC[..family] && magic != MAGIC {
+    if magic[..family] == MAGIC[..family] && magic != MAGIC && magic != MAGIC_REWRITTEN {
         let version = String::from_utf8_lossy(&magic[family..]);
         return Error::new(
             ErrorKind::IncompatibleFormat,
-            format!("dictionary file {} has format version {version}, this build reads 01", path.display()),
+            format!("dictionary file {} has format version {version}, this build reads 01 and 02", path.display()),
         )
         .with_hint("open the database with the version of Alluvia that wrote it");
     }

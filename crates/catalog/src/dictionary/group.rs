@@ -11,6 +11,7 @@
 //! payload := section...
 //! section := level u32, first code u32, members u32, text bytes u32, parents, values
 //! parents := code of the parent u32, for each member
+//! forgotten (02) := level u32 with its top bit, 0 u32, members u32, 0 u32, codes u32 each
 //! values  := text: where each value ends in the text u32, then the text | words: u64 each | wide: u128 each
 //! ```
 //!
@@ -23,8 +24,12 @@ use super::value::Values;
 use alluvia_types::TableId;
 use crc32c::{crc32c, crc32c_append};
 
-/// Magic of a dictionary file; the last two bytes are the format version.
+/// Magic of a table's first dictionary file; the last two bytes are the format version.
 pub(crate) const MAGIC: &[u8; 8] = b"ALVDIC01";
+/// Of a file that was written anew without the values of some members.
+pub(crate) const MAGIC_REWRITTEN: &[u8; 8] = b"ALVDIC02";
+/// Marks the level of a section that names members without a value.
+const FORGOTTEN: u32 = 1 << 31;
 /// A group is closed once it has so many bytes, so neither writing nor reading ever holds much more.
 pub(crate) const GROUP_BYTES: usize = 4 << 20;
 /// Crc and length of a group.
@@ -32,8 +37,8 @@ pub(crate) const GROUP_HEADER: usize = 8;
 const SECTION_HEADER: usize = 16;
 
 /// The header of a table's dictionary file, and its crc.
-pub(crate) fn header(table: TableId, levels: &[Option<Level>]) -> (Vec<u8>, u32) {
-    let mut bytes = MAGIC.to_vec();
+pub(crate) fn header(magic: &[u8; 8], table: TableId, levels: &[Option<Level>]) -> (Vec<u8>, u32) {
+    let mut bytes = magic.to_vec();
     bytes.extend_from_slice(&table.0.to_le_bytes());
     bytes.extend_from_slice(&(levels.len() as u32).to_le_bytes());
     bytes.extend(levels.iter().map(|level| match level {
@@ -102,6 +107,17 @@ impl GroupWriter {
         end
     }
 
+    /// Adds a section that names members of a level that have no value. They are in the file before.
+    pub(crate) fn add_forgotten(&mut self, level: usize, codes: &[u32]) {
+        if self.bytes.is_empty() {
+            self.bytes.resize(GROUP_HEADER, 0);
+        }
+        for word in [level as u32 | FORGOTTEN, 0, codes.len() as u32, 0] {
+            self.bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        put(&mut self.bytes, codes, u32::to_le_bytes);
+    }
+
     /// The group's bytes and crc; `before` is the crc before it in the file. The writer is empty again.
     pub(crate) fn finish(&mut self, before: u32) -> (Vec<u8>, u32) {
         let mut bytes = std::mem::take(&mut self.bytes);
@@ -135,9 +151,19 @@ pub(crate) fn read_payload(mut payload: &[u8], levels: &mut [Option<Level>]) -> 
     while !payload.is_empty() {
         let words = words::<u32, 4>(&mut payload, 4, u32::from_le_bytes)?;
         let [level, first, count, text] = words[..] else { return Err("a section header is cut off") };
-        let Some(Some(level)) = levels.get_mut(level as usize) else {
+        let Some(Some(of_level)) = levels.get_mut((level & !FORGOTTEN) as usize) else {
             return Err("a section is of a level without a dictionary");
         };
+        if level & FORGOTTEN != 0 {
+            let codes: Vec<u32> = self::words(&mut payload, count as usize, u32::from_le_bytes)?;
+            let known = of_level.len();
+            if first != 0 || text != 0 || codes.iter().any(|&code| code == 0 || code >= known) {
+                return Err("a section names members that are not there");
+            }
+            of_level.members_mut().forget(&codes);
+            continue;
+        }
+        let level = of_level;
         let (parents, values) = level.members_mut().parts_mut();
         let count = count as usize;
         if first as usize != parents.len() {

@@ -1,7 +1,9 @@
 //! The members of one level.
 //!
 //! Invariants:
-//! - A member is (parent's code, own value); its code is its place, given once, never changed, never taken back.
+//! - A member is (parent's code, own value); its code is its place, given once, never changed, never given to another.
+//! - A member that is [forgotten](Level::forget) keeps its place, without a value: nothing finds it, and its value gets a new code
+//!   where it comes again.
 //! - Code 0 is NULL, under whatever parent; it is not in the index.
 //! - New members get codes in the order in which they are asked for, so one order of calls gives one set of codes.
 //!
@@ -11,6 +13,7 @@
 
 use super::bounds::LevelBounds;
 use super::by_value::ByValue;
+use super::code_set::CodeSet;
 use super::value::{Distinct, Shape, Value, Values, mix};
 use alluvia_space::DataType;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -36,6 +39,8 @@ pub(crate) struct Level {
     array: Mutex<Option<ArrayRef>>,
     by_value: Mutex<ByValue>,
     firsts: Mutex<Arc<[u32]>>,
+    /// Members that were asked for since somebody began to watch.
+    asked: Mutex<Option<CodeSet>>,
 }
 
 /// What [`Level`] guards.
@@ -44,6 +49,8 @@ pub(crate) struct Members {
     parents: Vec<u32>,
     values: Values,
     index: HashTable<Slot>,
+    /// Those without a value.
+    forgotten: CodeSet,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +79,7 @@ impl Level {
             array: Mutex::default(),
             by_value: Mutex::default(),
             firsts: Mutex::default(),
+            asked: Mutex::default(),
         }
     }
 
@@ -162,6 +170,7 @@ impl Level {
                     }
                 }
             }
+            self.note_asked(&codes);
         }
         if missing.is_empty() {
             return Ok(codes);
@@ -181,7 +190,45 @@ impl Level {
                 }
             };
         }
+        self.note_asked(&codes);
         Ok(codes)
+    }
+
+    /// Notes members that somebody has the codes of from now on. Called under the members' lock, so that none of them is forgotten
+    /// before.
+    fn note_asked(&self, codes: &[u32]) {
+        if let Some(asked) = self.asked.lock().as_mut() {
+            codes.iter().for_each(|&code| asked.insert(code));
+        }
+    }
+
+    /// From now on notes which members are asked for, or no longer.
+    pub(crate) fn watch(&self, is_watched: bool) {
+        *self.asked.lock() = is_watched.then(CodeSet::default);
+    }
+
+    /// The members that were asked for since they are watched.
+    pub(crate) fn asked(&self) -> CodeSet {
+        self.asked.lock().clone().unwrap_or_default()
+    }
+
+    /// Takes the values of all members that are neither in `used` nor were asked for since the level is watched. Returns how many
+    /// there were.
+    pub(crate) fn forget(&self, used: &CodeSet) -> u64 {
+        let mut by_value = self.by_value.lock();
+        let mut members = self.members.write();
+        let asked = self.asked();
+        let is_kept = |code: u32| used.contains(code) || asked.contains(code) || members.forgotten.contains(code);
+        let gone: Vec<u32> = (1..members.parents.len() as u32).filter(|&code| !is_kept(code)).collect();
+        if gone.is_empty() {
+            return 0;
+        }
+        members.forget(&gone);
+        members.index_all();
+        *by_value = ByValue::default();
+        *self.array.lock() = None;
+        *self.firsts.lock() = Arc::default();
+        gone.len() as u64
     }
 
     /// Bytes and codes that the level may have once members of so many are added to it.
@@ -234,7 +281,8 @@ impl Level {
         let mut by_value = self.by_value.lock();
         // Not all at once: whoever has new members waits for those that read.
         while by_value.firsts().len() < self.len() as usize {
-            by_value.extend(&self.members.read().values, HASHED_AT_ONCE);
+            let members = self.members.read();
+            by_value.extend(&members.values, &members.forgotten, HASHED_AT_ONCE);
         }
         let mut cached = self.firsts.lock();
         if cached.len() != by_value.firsts().len() {
@@ -269,7 +317,7 @@ impl Level {
             // Always in this order: the members' lock inside the index's.
             let mut by_value = self.by_value.lock();
             let members = self.members.read();
-            by_value.extend(&members.values, usize::MAX);
+            by_value.extend(&members.values, &members.forgotten, usize::MAX);
             by_value.each(&members.values, values, each);
             return;
         }
@@ -298,7 +346,7 @@ impl Level {
 
 impl Members {
     fn new(shape: Shape) -> Members {
-        Members { parents: vec![0], values: shape.empty(), index: HashTable::new() }
+        Members { parents: vec![0], values: shape.empty(), index: HashTable::new(), forgotten: CodeSet::default() }
     }
 
     pub(crate) fn parents(&self) -> &[u32] {
@@ -307,6 +355,17 @@ impl Members {
 
     pub(crate) fn values(&self) -> &Values {
         &self.values
+    }
+
+    /// Members without a value.
+    pub(crate) fn forgotten(&self) -> &CodeSet {
+        &self.forgotten
+    }
+
+    /// Takes the values of members.
+    pub(crate) fn forget(&mut self, codes: &[u32]) {
+        codes.iter().for_each(|&code| self.forgotten.insert(code));
+        self.values = self.values.without(&self.forgotten);
     }
 
     /// To append to, from a file; [`Level::index_all`] afterwards.
@@ -344,7 +403,7 @@ impl Members {
     fn index_all(&mut self) {
         assert_eq!(self.parents.len(), self.values.len(), "a parent and a value for every member");
         self.index = HashTable::with_capacity(self.parents.len());
-        for code in 1..self.parents.len() as u32 {
+        for code in (1..self.parents.len() as u32).filter(|&code| !self.forgotten.contains(code)) {
             let hash = member_hash(self.values.hash_at(code), self.parents[code as usize]);
             self.index.insert_unique(spread(hash), Slot { hash, code }, |slot| spread(slot.hash));
         }

@@ -1,7 +1,8 @@
 //! A table's dictionaries: from values to codes and back.
 //!
 //! Invariants:
-//! - A member of a level is (code of its parent, own value); its code never changes, and is never given to another.
+//! - A member of a level is (code of its parent, own value); its code never changes, and is never given to another. A member that
+//!   nothing has any more may be [forgotten](Watched::forget_unused): then its code is of nothing, for ever.
 //! - Code 0 is NULL at every level, under whatever parent.
 //! - A parent has its code before its child, in memory and in the file.
 //! - Codes follow from the order of [`Dictionaries::remap`] calls alone, and of those of its like.
@@ -16,6 +17,7 @@
 
 mod bounds;
 mod by_value;
+mod code_set;
 mod file;
 mod group;
 mod level;
@@ -24,6 +26,7 @@ mod path;
 mod value;
 
 pub use bounds::LevelBounds;
+pub use code_set::CodeSet;
 pub use file::DictionaryMark;
 
 use alluvia_space::codes::{arithmetic, is_arithmetic};
@@ -175,6 +178,37 @@ impl Dictionaries {
         self.file.lock().persist(&self.levels)
     }
 
+    /// From now on, until the result is dropped, members that are asked for are not forgotten.
+    pub fn watch(&self) -> Watched<'_> {
+        self.levels.iter().flatten().for_each(|level| level.watch(true));
+        Watched(self)
+    }
+
+    /// Codes of members that were forgotten, of one level.
+    pub fn forgotten(&self, level: usize) -> CodeSet {
+        self.levels[level].as_ref().map_or_else(CodeSet::default, |level| level.read(|known| known.forgotten().clone()))
+    }
+
+    /// Adds the members that those of `used` are under, by level.
+    fn with_ancestors(&self, used: &mut [CodeSet]) {
+        for at in (1..self.levels.len()).rev().filter(|&at| !self.is_first(at)) {
+            let Some(level) = &self.levels[at] else { continue };
+            for code in used[at].iter().filter(|code| *code > 0).collect::<Vec<u32>>() {
+                used[at - 1].insert(level.parent(code));
+            }
+        }
+    }
+
+    /// Forgets members in memory; the file follows when it is next persisted.
+    fn forget_in(&self, used: &[CodeSet], file: &mut DictionaryFile) -> u64 {
+        let levels = self.levels.iter().zip(used);
+        let gone: u64 = levels.filter_map(|(level, used)| level.as_ref().map(|level| level.forget(used))).sum();
+        if gone > 0 {
+            file.set_to_rewrite();
+        }
+        gone
+    }
+
     /// Whether the level has members here; if not, its codes are arithmetic.
     pub fn has_members(&self, level: usize) -> bool {
         self.levels[level].is_some()
@@ -309,6 +343,34 @@ impl Dictionaries {
             }
         }
         Ok(())
+    }
+}
+
+/// Dictionaries of which it is known which members are asked for.
+#[derive(Debug)]
+pub struct Watched<'a>(&'a Dictionaries);
+
+impl Watched<'_> {
+    /// Forgets every member that is neither in `used`, by level, nor under it, nor was asked for since, and writes the file anew
+    /// without their values. Returns the new mark, and how many are gone now: where none are, the mark is that of the same file.
+    ///
+    /// Errors: as [`Dictionaries::persist`]. What was forgotten stays so, and is written the next time.
+    pub fn forget_unused(&self, mut used: Vec<CodeSet>) -> Result<(DictionaryMark, u64)> {
+        let Watched(dictionaries) = self;
+        for (used, level) in used.iter_mut().zip(&dictionaries.levels) {
+            level.iter().flat_map(|level| level.asked().iter().collect::<Vec<_>>()).for_each(|code| used.insert(code));
+        }
+        dictionaries.with_ancestors(&mut used);
+        // From before values go until they are gone in the file nothing is appended to it.
+        let mut file = dictionaries.file.lock();
+        let gone = dictionaries.forget_in(&used, &mut file);
+        Ok((file.persist(&dictionaries.levels)?, gone))
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.0.levels.iter().flatten().for_each(|level| level.watch(false));
     }
 }
 

@@ -7,6 +7,7 @@
 //! Shapes instead of types keep interning, look-up and file free of a case per type; only building an Arrow array from
 //! members needs the type again.
 
+use super::code_set::CodeSet;
 use alluvia_space::DataType;
 use alluvia_types::{Error, Result};
 use arrow::array::{
@@ -182,6 +183,29 @@ impl Values {
         match self {
             Values::Bytes { bytes, .. } => bytes.len(),
             _ => 0,
+        }
+    }
+
+    /// The same values, but none for some codes: no bytes, or zero.
+    pub(crate) fn without(&self, gone: &CodeSet) -> Values {
+        let kept = |code: usize| !gone.contains(code as u32);
+        match self {
+            Values::Bytes { ends, .. } => {
+                let mut left = Values::Bytes { ends: Vec::with_capacity(ends.len()), bytes: Vec::new() };
+                for code in 0..ends.len() {
+                    let value: &[u8] = if kept(code) { self.bytes_at(code as u32) } else { &[] };
+                    value.push(&mut left);
+                }
+                left
+            }
+            Values::Words(words) => {
+                let word = |(code, &word): (usize, &u64)| if kept(code) { word } else { 0 };
+                Values::Words(words.iter().enumerate().map(word).collect())
+            }
+            Values::Wide(wide) => {
+                let value = |(code, &value): (usize, &u128)| if kept(code) { value } else { 0 };
+                Values::Wide(wide.iter().enumerate().map(value).collect())
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 mod common;
 mod definitions;
 mod dictionary_crash;
+mod dictionary_forgetting;
 mod dictionary_golden;
 mod dictionary_model;
 mod rights;

@@ -14,10 +14,10 @@
 use super::connection::GOODBYE;
 use super::statement::Answer;
 use crate::quoting::{identifier, literal};
-use alluvia_client::{Ingested, Number, Session};
+use alluvia_client::{IngestOptions, Ingested, Number, Session};
 use alluvia_copy::progress::{CancelToken, Phase, Progress};
 use alluvia_copy::{
-    BodyOptions, CopyContext, CopyPlaces, Destination, copy_from, copy_to, numbered_by, table_elsewhere,
+    BodyOptions, CopyContext, CopyPlaces, Destination, by_name, copy_from, copy_to, numbered_by, table_elsewhere,
 };
 use alluvia_snapshot::Committed;
 use alluvia_syntax::copy::here::CopyHere;
@@ -55,7 +55,7 @@ pub async fn run(session: &Arc<Session>, watched: Watched, copy: CopyHere, strea
     match copy {
         CopyHere::From { table, columns, source, options } => {
             let has_begun = Arc::new(AtomicBool::new(false));
-            let into = IntoServer::new(session, &table, &context, &has_begun);
+            let into = IntoServer::new(session, &table, &options, &context, &has_begun);
             let copied = copy_in(session, context, into, columns, source, options).await;
             if let Err(error) = &copied
                 && !has_begun.load(Ordering::SeqCst)
@@ -79,7 +79,7 @@ pub async fn run(session: &Arc<Session>, watched: Watched, copy: CopyHere, strea
 async fn copy_in(
     session: &Session,
     context: CopyContext,
-    into: IntoServer,
+    mut into: IntoServer,
     columns: Vec<String>,
     source: Source,
     options: CopyOptions,
@@ -104,6 +104,7 @@ async fn copy_in(
         }
     };
     let table = table_elsewhere(created, id, changed_at)?;
+    into.columns = table.def.columns.len();
     let report = copy_from(context, table, columns, source, options, Box::new(into)).await?;
     Ok(Answer::done(report.tag(), report.notices(!is_in_batches)))
 }
@@ -124,6 +125,10 @@ async fn first_row(session: &Session, sql: &str) -> Result<Vec<String>> {
 struct IntoServer {
     session: Arc<Session>,
     table: String,
+    /// How many columns the table has.
+    columns: usize,
+    /// What is said of all rows.
+    said: IngestOptions,
     runtime: Handle,
     progress: Arc<Progress>,
     cancel: CancelToken,
@@ -146,10 +151,24 @@ enum Piece {
 
 impl IntoServer {
     /// To be used on a thread that may block.
-    fn new(session: &Arc<Session>, table: &str, context: &CopyContext, has_begun: &Arc<AtomicBool>) -> IntoServer {
+    fn new(
+        session: &Arc<Session>,
+        table: &str,
+        options: &CopyOptions,
+        context: &CopyContext,
+        has_begun: &Arc<AtomicBool>,
+    ) -> IntoServer {
+        let policy = options.policy;
+        let said = IngestOptions {
+            number: None,
+            on_conflict: policy.on_conflict.map(|on_conflict| on_conflict.name().to_owned()),
+            op: policy.op.map(|op| op.name().to_owned()),
+        };
         IntoServer {
             session: Arc::clone(session),
             table: table.to_owned(),
+            columns: usize::MAX,
+            said,
             runtime: Handle::current(),
             progress: Arc::clone(&context.progress),
             cancel: context.cancel.clone(),
@@ -157,38 +176,9 @@ impl IntoServer {
             batch: None,
         }
     }
-}
 
-impl Destination for IntoServer {
-    fn resume(&mut self, producer: &str) -> Result<u64> {
-        self.runtime.block_on(async {
-            let own = first_row(&self.session, "SHOW producer").await?;
-            if let Some(own) = own.first().filter(|own| !own.is_empty()) {
-                return Err(numbered_by(own));
-            }
-            Ok(self.session.last_of(producer).await?.map_or(0, |last| last.sequence))
-        })
-    }
-
-    fn begin(&mut self, number: Option<ProducerMark>) -> Result<()> {
-        self.has_begun.store(true, Ordering::SeqCst);
-        let (pieces, receive) = mpsc::channel(PIECES_AHEAD);
-        let (session, table) = (Arc::clone(&self.session), self.table.clone());
-        let done = self.runtime.spawn(async move {
-            match number {
-                None => session.ingest(&table, None, rows(receive)).await,
-                Some(ProducerMark { name, epoch, sequence }) => {
-                    let number = Number { producer: name, epoch, sequence };
-                    session.ingest_numbered(&table, &number, rows(receive)).await
-                }
-            }
-        });
-        self.batch = Some(Sending { pieces, done });
-        Ok(())
-    }
-
-    fn append(&mut self, rows: RecordBatch) -> Result<()> {
-        let rows = plain(&rows)?;
+    fn send(&mut self, rows: &RecordBatch) -> Result<()> {
+        let rows = plain(rows)?;
         let Sending { pieces, done } = self.batch.as_mut().ok_or_else(none_begun)?;
         let cancel = &self.cancel;
         let ended = self.runtime.block_on(async {
@@ -207,6 +197,33 @@ impl Destination for IntoServer {
         self.batch = None;
         outcome(ended)?;
         Err(Error::new(ErrorKind::Protocol, "the server was not understood: it has taken a batch that is not complete"))
+    }
+}
+
+impl Destination for IntoServer {
+    fn resume(&mut self, producer: &str) -> Result<u64> {
+        self.runtime.block_on(async {
+            let own = first_row(&self.session, "SHOW producer").await?;
+            if let Some(own) = own.first().filter(|own| !own.is_empty()) {
+                return Err(numbered_by(own));
+            }
+            Ok(self.session.last_of(producer).await?.map_or(0, |last| last.sequence))
+        })
+    }
+
+    fn begin(&mut self, number: Option<ProducerMark>) -> Result<()> {
+        self.has_begun.store(true, Ordering::SeqCst);
+        let (pieces, receive) = mpsc::channel(PIECES_AHEAD);
+        let (session, table) = (Arc::clone(&self.session), self.table.clone());
+        let number = number.map(|ProducerMark { name, epoch, sequence }| Number { producer: name, epoch, sequence });
+        let said = IngestOptions { number, ..self.said.clone() };
+        let done = self.runtime.spawn(async move { session.ingest_with(&table, None, &said, rows(receive)).await });
+        self.batch = Some(Sending { pieces, done });
+        Ok(())
+    }
+
+    fn append(&mut self, rows: RecordBatch) -> Result<()> {
+        by_name(&rows, self.columns)?.iter().try_for_each(|rows| self.send(rows))
     }
 
     fn commit(&mut self) -> Result<Option<Committed>> {

@@ -266,3 +266,50 @@ fn who_may_not_insert_loads_nothing() {
     assert_eq!(load("t", &file, "").0, Some(0));
     assert_eq!(csv(&server.url, "SELECT count(*) AS n FROM t"), "n\n2\n");
 }
+
+#[test]
+fn rows_say_what_they_do_in_a_directory_and_at_a_server() {
+    let ((one, dir), (_other, served)) = (scratch(), scratch());
+    let server = serve(&served, ANYWHERE, &[]);
+    let at = |name: &str| one.path().join(name).display().to_string();
+    for (name, text) in [
+        ("first.csv", "id,a,b\n1,1,x\n2,2,y\n3,3,z\n"),
+        ("again.csv", "id,a,b\n2,20,yy\n"),
+        ("patch.ndjson", "{\"id\": 1, \"b\": \"xx\"}\n{\"id\": 2, \"a\": 21}\n{\"id\": 1, \"a\": null}\n"),
+        (
+            "mixed.ndjson",
+            "{\"_op\": \"delete\", \"id\": 3}\n{\"id\": 4, \"b\": \"w\"}\n{\"_op\": \"patch\", \"id\": 4, \"a\": 4}\n",
+        ),
+        ("mixed.csv", "_op,id,a\npatch,2,22\nupsert,5,5\n"),
+        ("bad.csv", "_op,id,a\nmerge,2,22\n"),
+    ] {
+        fs::write(at(name), text).unwrap();
+    }
+    for place in [&dir, &server.url] {
+        good(&["sql", place, "-c", "CREATE TABLE k (id BIGINT PRIMARY KEY, a INT, b TEXT)"], "");
+        good(&["sql", place, "-c", "CREATE TABLE plain (id BIGINT, a INT, b TEXT)"], "");
+    }
+    let file = |name: &str| at(name);
+    let (first, again, patch) = (file("first.csv"), file("again.csv"), file("patch.ndjson"));
+    let (mixed, mixed_csv, bad) = (file("mixed.ndjson"), file("mixed.csv"), file("bad.csv"));
+    let loads: [(Vec<&str>, bool); 9] = [
+        (vec!["k", &first], true),
+        (vec!["k", &again], false),
+        (vec!["k", &again, "--on-conflict", "replace"], true),
+        (vec!["k", &patch, "--op", "patch"], true),
+        (vec!["k", &mixed], true),
+        (vec!["k", &mixed_csv, "--batch-rows", "1"], true),
+        (vec!["k", &bad], false),
+        (vec!["plain", &again, "--on-conflict", "replace"], false),
+        (vec!["none", &again, "--on-conflict", "replace"], false),
+    ];
+    for (args, is_good) in loads {
+        for place in [dir.as_str(), server.url.as_str()] {
+            let output = run(&[&["load", place][..], &args[..]].concat(), "");
+            assert_eq!(output.status.success(), is_good, "{args:?} {place}: {}", stderr(&output));
+        }
+        let all = "SELECT * FROM k ORDER BY id";
+        assert_eq!(csv(&server.url, all), csv(&dir, all), "{args:?}");
+    }
+    assert_eq!(csv(&dir, "SELECT * FROM k ORDER BY id"), "id,a,b\n1,,xx\n2,22,yy\n4,4,w\n5,5,\n");
+}

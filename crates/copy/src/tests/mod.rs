@@ -67,7 +67,8 @@ impl Load for FakeLoad {
         drop(state);
         let (table, dictionary) = (self.table, DictionaryMark::default());
         let (segments, ranges, change) = (Vec::new(), Vec::new(), RowChange::Insert);
-        Ok(StagedLoad { table, checked_at: Version(3), segments, dictionary, ranges, rows, change })
+        let staging = Default::default();
+        Ok(StagedLoad { table, checked_at: Version(3), segments, dictionary, ranges, rows, change, staging })
     }
 }
 
@@ -212,6 +213,8 @@ impl Bench {
             mark: None,
             key: None,
             inline_bytes_max: self.inline_bytes_max,
+            change: RowChange::of_table(&self.table),
+            mixed: None,
             batch: None,
         }
     }
@@ -232,6 +235,7 @@ impl Bench {
             columns: Vec::new(),
             source,
             options,
+            read_as: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The crate's tests from outside, in one binary.
 
+mod closing;
 mod common;
 mod concurrency;
 mod crash;

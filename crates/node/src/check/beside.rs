@@ -105,7 +105,7 @@ pub(super) fn note_strays(
     dir: &Path,
     segments: &BTreeSet<SegmentId>,
     kills: &BTreeSet<(TableId, u64)>,
-    tables: &BTreeSet<TableId>,
+    tables: &BTreeSet<(TableId, u32)>,
     report: &mut CheckReport,
 ) -> Result<()> {
     const LEFT: &str = "is named by nothing, as what an interrupted run leaves; the next start removes it";

@@ -231,6 +231,7 @@ mod tests {
             ranges: Vec::new(),
             rows: 5,
             change: RowChange::Insert,
+            staging: Default::default(),
         };
         let wrong = wrong_of(&[Published { loads: vec![load], ..batch(4, 0, None) }]);
         assert!(wrong.len() == 1 && wrong[0].contains("version 4 stages 5 rows of table 1"), "{wrong:?}");

@@ -86,8 +86,7 @@ fn for_each_key(
     let mut row = 0;
     for rows in segment.column_batches(&columns)? {
         for code in coder.codes(&rows?)? {
-            let killed = dead.and_then(|dead| dead.killed_at(row));
-            if killed.is_none_or(|killed| killed > through) {
+            if dead.is_none_or(|dead| !dead.is_killed_by(row, through)) {
                 each(code, row as u32);
             }
             row += 1;

@@ -4,10 +4,15 @@
 
 use super::Core;
 use crate::memos;
-use alluvia_snapshot::{Admin, BatchInfo, Memo, StageInfo, StoreInfo};
+use alluvia_snapshot::{Admin, BatchInfo, Memo, PurgeWait, Purged, Read, StageInfo, StoreInfo};
 use alluvia_tree::SegmentMeta;
-use alluvia_types::{Result, Stage};
+use alluvia_types::{Result, Stage, TableId};
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+/// How often a purge looks whether what it waits for is gone.
+const PURGE_LOOK: Duration = Duration::from_millis(20);
 
 impl Admin for Core {
     fn organise(&self, stage: Stage) -> Result<()> {
@@ -19,6 +24,20 @@ impl Admin for Core {
             self.hurry_merge.store(true, Ordering::Relaxed);
         }
         self.views.wait_organised(stage, version, before)
+    }
+
+    fn purge(&self, table: TableId, wait: &mut dyn FnMut(&PurgeWait) -> Result<()>) -> Result<Purged> {
+        self.flush()?;
+        let closed = self.pipeline.close_log()?;
+        Read::wait_visible(self, closed)?;
+        let purged = self.pipeline.purge(table, closed, &mut |what| {
+            wait(what)?;
+            thread::sleep(PURGE_LOOK);
+            Ok(())
+        })?;
+        // Nobody reads them again, and a memo of predicates has values of rows.
+        memos::remove_damaged(self.disk.as_ref(), &self.dir)?;
+        Ok(purged)
     }
 
     fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>> {

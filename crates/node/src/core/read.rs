@@ -5,7 +5,8 @@
 
 use super::Core;
 use alluvia_catalog::Catalog;
-use alluvia_snapshot::{Killed, Newer, Read, Snapshot, Want};
+use alluvia_snapshot::{Killed, Newer, Read, Snapshot, SnapshotRow, TableRead, Want};
+use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_types::{Clock, Freshness, Result, TableId, Version};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,16 @@ impl Read for Core {
 
     fn killed(&self, table: TableId, above: Version, through: Version) -> Option<Killed> {
         self.views.killed(table, above, through)
+    }
+
+    fn find_keys(
+        &self,
+        version: Version,
+        read: &TableRead,
+        coder: &KeyCoder,
+        codes: &[KeyCode],
+    ) -> Result<Vec<Option<SnapshotRow>>> {
+        self.views.find_keys(version, read, coder, codes)
     }
 
     fn wait_visible(&self, version: Version) -> Result<()> {

@@ -7,6 +7,7 @@
 //! - M3: the manifest changes once, at the end; a merge whose table was dropped meanwhile leaves nothing behind.
 
 mod plan;
+mod rewrite;
 mod stream;
 
 use crate::handover::{Edited, Handover, Unnoted, is_noted};
@@ -17,6 +18,7 @@ use alluvia_space::TableDef;
 use alluvia_tree::{Segment, TreeContext};
 use alluvia_types::{Result, SegmentId, TableId, Version};
 use plan::{MergePlan, Output, plan};
+pub(crate) use rewrite::Rewritten;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

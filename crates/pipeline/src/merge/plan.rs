@@ -1,7 +1,7 @@
 //! The plan of a merge: which rows of which segments make which output.
 
 use crate::options::PipelineOptions;
-use crate::policy::{Destination, destination, split, tier};
+use crate::policy::{Destination, destination, joined, split, tier};
 use alluvia_snapshot::{Partition, TableBase};
 use alluvia_space::{KeyLayout, TableDef};
 use alluvia_tree::Segment;
@@ -42,14 +42,14 @@ pub(super) struct MergePlan {
 
 /// Plans the merge of a table's sorted segments. `def` has fixed ranges.
 pub(super) fn plan(def: &TableDef, files: &TableBase, options: &PipelineOptions) -> Result<MergePlan> {
-    let bits = if def.dimensions.is_empty() { 0 } else { KeyLayout::new(def).bits_total() };
-    let last_key = if bits == 128 { u128::MAX } else { (1u128 << bits) - 1 };
+    let layout = KeyLayout::new(def);
+    let last_key = layout.last_key();
     let sorted_rows = files.sorted.iter().map(|segment| segment.meta().rows).sum();
     let mut buffer = files.buffer.clone();
     buffer.sort_by_key(|segment| segment.meta().rows);
     let sizes: Vec<u64> = buffer.iter().map(|segment| segment.meta().rows).collect();
     let mut plan = MergePlan::default();
-    if def.dimensions.is_empty() {
+    if !layout.is_ordered() {
         plan_unordered(&mut plan, files, options);
         return Ok(plan);
     }
@@ -59,15 +59,23 @@ pub(super) fn plan(def: &TableDef, files: &TableBase, options: &PipelineOptions)
             plan.outputs.push(Output { partition: None, runs: plan.consumed.iter().map(whole).collect() });
         }
         Destination::Partitions => {
-            let sources = oldest_first(files.sorted.iter().chain(&buffer));
+            // One of the key 0 alone is of a build that knew no order by primary key: its rows are new here.
+            let before = files.partitions.iter().filter(|partition| (partition.low, partition.high) == (0, 0));
+            let before = before.filter(|_| files.partitions.len() == 1 && last_key > 0);
+            let is_first = files.partitions.is_empty() || before.clone().next().is_some();
+            let unordered = before.flat_map(|partition| &partition.segments);
+            let sources = oldest_first(files.sorted.iter().chain(&buffer).chain(unordered));
             let whole_space = Partition { low: 0, high: last_key, segments: Vec::new() };
-            let homes = if files.partitions.is_empty() { vec![whole_space] } else { files.partitions.clone() };
+            let homes = if is_first { vec![whole_space] } else { files.partitions.clone() };
             plan.consumed = sources.clone();
             for home in &homes {
-                plan_partition(&mut plan, home, &sources, options)?;
+                plan_partition(&mut plan, def, home, &sources, options)?;
             }
-            if files.partitions.is_empty() && plan.cuts.is_empty() {
+            if is_first && plan.cuts.is_empty() {
                 plan.cuts.push(((0, last_key), vec![(0, last_key)]));
+            }
+            if is_first && !files.partitions.is_empty() {
+                plan.cuts.push(((0, 0), Vec::new()));
             }
         }
     }
@@ -77,6 +85,7 @@ pub(super) fn plan(def: &TableDef, files: &TableBase, options: &PipelineOptions)
 /// One partition's share of the new rows, with the runs of it that are taken along.
 fn plan_partition(
     plan: &mut MergePlan,
+    def: &TableDef,
     home: &Partition,
     sources: &[Arc<Segment>],
     options: &PipelineOptions,
@@ -106,7 +115,9 @@ fn plan_partition(
         let runs = cut_to(&everything, low, high).unwrap_or_default();
         runs.iter().map(|run| run.rows.end - run.rows.start).sum()
     };
-    let parts = split(home.low, home.high, options.partition_rows_max / 2, &count);
+    let rows_max = options.partition_rows_max / 2;
+    let parts = split(home.low, home.high, rows_max, &count);
+    let parts = if def.dimensions.is_empty() { joined(parts, rows_max, &count) } else { parts };
     for &(low, high) in &parts {
         plan.outputs.push(Output { partition: Some((low, high)), runs: cut_to(&everything, low, high)? });
     }
@@ -115,7 +126,7 @@ fn plan_partition(
     Ok(())
 }
 
-/// A table without dimensions has one order, that of arrival, and one partition. Large segments are merged already;
+/// A table without an order by keys has that of arrival, and one partition. Large segments are merged already;
 /// small ones are joined by tiers up to that size.
 fn plan_unordered(plan: &mut MergePlan, files: &TableBase, options: &PipelineOptions) {
     let large = options.partition_rows_max / 8;
@@ -144,7 +155,7 @@ fn oldest_first<'a>(segments: impl Iterator<Item = &'a Arc<Segment>>) -> Vec<Arc
     segments
 }
 
-fn whole(segment: &Arc<Segment>) -> Run {
+pub(super) fn whole(segment: &Arc<Segment>) -> Run {
     Run { segment: Arc::clone(segment), rows: 0..segment.meta().rows }
 }
 

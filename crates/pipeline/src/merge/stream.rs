@@ -1,8 +1,8 @@
 //! The k-way merge itself: streams chunks of the inputs, in key order, into one segment and its ladder.
 //!
 //! Memory is one chunk per input and one for the output, whatever their sizes and whatever is dead; and 40 bytes for each
-//! row where moves are noted. Rows of equal keys keep the order of the inputs, oldest first, so a table without dimensions
-//! keeps the order of arrival. Segments of tables with dimensions are banded: a block's rows are gathered in key order, and
+//! row where moves are noted. Rows of equal keys keep the order of the inputs, oldest first, so a table without an order
+//! keeps that of arrival. Segments of tables with dimensions are banded: a block's rows are gathered in key order, and
 //! brought into bands before they are moved.
 
 use super::plan::Run;

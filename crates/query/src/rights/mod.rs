@@ -72,6 +72,8 @@ pub(crate) struct Authoriser {
 
 /// Adding rows.
 pub(crate) const INSERT: Need = Need::Privilege(Privilege::Insert);
+/// Deleting rows.
+pub(crate) const DELETE: Need = Need::Privilege(Privilege::Delete);
 
 fn denied(message: String) -> Error {
     Error::new(ErrorKind::Forbidden, message)
@@ -241,6 +243,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
             Procedure::PinCuboid(_) | Procedure::UnpinCuboid(_) | Procedure::DropCuboid(_) => Ok(()),
             // By whose session it is.
             Procedure::Cancel(_) => Ok(()),
+            // For who may delete rows of the table that it names.
+            Procedure::Purge(_) => Ok(()),
         },
         // By what they change.
         Kind::Role(_) => Ok(()),
@@ -250,6 +254,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Insert(_)
         | Kind::Update(_)
         | Kind::Delete(_)
+        | Kind::Truncate(_)
+        | Kind::Merge(_)
         | Kind::DropTable { .. }
         | Kind::DropNone { .. }
         | Kind::AlterTable(_)

@@ -147,12 +147,12 @@ pub(super) fn asking(
     Some(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }
 
-/// The table in the statement's snapshot, if all of its rows are in the index.
+/// The table in the statement's snapshot, if all of its rows are in the index, and none of these is gone for the open
+/// transaction alone: what is kept of the table between statements has it.
 pub(super) fn readable<'a>(source: &Source, context: &'a StatementContext) -> Option<&'a TableRead> {
     let table = source.entry.def.id;
     let read = context.snapshot.tables.get(&table).filter(|read| read.entry.changed_at == source.entry.changed_at)?;
-    let is_pending = context.pending.get(&table).is_some_and(|runs| runs.iter().any(|run| run.num_rows() > 0));
-    (!is_pending).then_some(read)
+    (!context.pending.contains_key(&table)).then_some(read)
 }
 
 // The question follows from the aggregate, the small tables and the statement's snapshot.

@@ -231,6 +231,14 @@ impl PredicateCache {
         *changes += u64::from(*bytes != before);
     }
 
+    /// Forgets what is of one table.
+    pub(super) fn forget_table(&self, table: TableId) {
+        let mut state = self.state.lock();
+        let Some(predicates) = state.tables.remove(&table) else { return };
+        state.bytes -= predicates.iter().map(|(form, of)| of.bytes(form)).sum::<usize>();
+        state.changes += 1;
+    }
+
     /// Whether nothing is remembered.
     pub(crate) fn is_empty(&self) -> bool {
         self.state.lock().tables.is_empty()
@@ -407,6 +415,22 @@ mod tests {
         assert_eq!(listed.len(), 1);
         let one = &listed[0];
         assert_eq!((one.blocks, one.blocks_seen, one.blocks_empty, one.hits, one.skipped), (3, 3, 1, 4, 4));
+    }
+
+    #[test]
+    fn a_table_is_forgotten_alone() {
+        let segments = segments(2);
+        let cache = PredicateCache::new(1 << 20);
+        for (table, value) in [(TABLE, 5), (TABLE, 6), (TableId(2), 5)] {
+            cache.learn(table, &equal(value), &segments[0], vec![true; 3], vec![true, false, true]);
+        }
+        cache.forget_table(TABLE);
+        let listed = cache.list();
+        assert_eq!(listed.iter().map(|one| one.table).collect::<Vec<_>>(), [TableId(2)]);
+        let (counted, summed) = cache.bytes();
+        assert_eq!(counted, summed);
+        cache.forget_table(TableId(2));
+        assert!(cache.is_empty() && cache.bytes() == (0, 0));
     }
 
     #[test]

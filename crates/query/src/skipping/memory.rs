@@ -140,6 +140,20 @@ impl PredicateCache {
         Ok(())
     }
 
+    /// Forgets all predicates of a table, and writes the file anew where there is one: also one that another version has written, of
+    /// which nothing was taken over.
+    pub(crate) fn forget(&self, tended: &Tended, table: TableId, admin: &dyn Admin) -> Result<()> {
+        let mut last = tended.0.lock();
+        self.forget_table(table);
+        let changes = self.state.lock().changes;
+        if self.is_empty() && admin.recall(&MEMO)?.is_none() {
+            return Ok(());
+        }
+        admin.memorise(&MEMO, &self.to_bytes())?;
+        last.changes = changes;
+        Ok(())
+    }
+
     fn forget_gone(&self, store: &dyn Read, admin: &dyn Admin) {
         let segments: HashSet<SegmentId> = admin.segments().iter().map(|meta| meta.id).collect();
         let catalog = store.catalog();

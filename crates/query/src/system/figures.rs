@@ -24,7 +24,7 @@ pub(crate) fn kind_of(text: &str) -> usize {
     let name = match () {
         () if text.starts_with('(') || is(&["select", "with", "values", "table", "explain", "fetch"]) => "query",
         () if is(&["insert"]) => "insert",
-        () if is(&["update", "delete", "truncate"]) => "change",
+        () if is(&["update", "delete", "truncate", "merge"]) => "change",
         () if is(&["append", "ingest"]) => "ingest",
         () if is(&["copy"]) => "copy",
         () if is(&["create", "drop", "alter"]) => "definition",

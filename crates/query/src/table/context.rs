@@ -9,7 +9,7 @@ use super::statistics::ScanCache;
 use crate::answer::{Accuracy, Cuboids, Kept};
 use crate::skipping::PredicateCache;
 use crate::used::UsedCounters;
-use alluvia_snapshot::Snapshot;
+use alluvia_snapshot::{Read, Snapshot};
 use alluvia_types::{Clock, TableId};
 use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
@@ -22,10 +22,12 @@ use std::sync::Arc;
 pub struct StatementContext {
     /// What the statement reads.
     pub snapshot: Arc<Snapshot>,
+    /// Where it finds rows by their keys.
+    pub(crate) store: Arc<dyn Read>,
     /// What it has read so far.
     pub used: Arc<UsedCounters>,
     /// Rows of the open transaction, in the storage schema of the table's definition in `snapshot`, without the hidden
-    /// columns; empty outside one.
+    /// columns; empty outside one. Has every table of which the transaction has changed rows, also if none came.
     pub pending: BTreeMap<TableId, Vec<RecordBatch>>,
     /// The share of every table's rows that the statement reads; 1 is all.
     pub sample_fraction: f64,

@@ -26,8 +26,8 @@ use std::sync::Arc;
 /// The column of a scan that tells rows' weights under the table's own seed; longer where a column is called so.
 pub(crate) const WEIGHT_COLUMN: &str = "_weight";
 
-/// The version that rows stand under which have none yet.
-const PENDING_VERSION: Version = Version(u64::MAX);
+/// The version that rows stand under which have none yet; their ordinals count the rows that a statement reads of them.
+pub(crate) const PENDING_VERSION: Version = Version(u64::MAX);
 
 /// What a sample is drawn of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -5,6 +5,7 @@
 
 pub(crate) mod waiting;
 
+mod by_key;
 mod columns;
 mod context;
 mod draw;
@@ -26,7 +27,7 @@ mod tests;
 pub(crate) use columns::sql_schema;
 pub(crate) use context::IndexUse;
 pub use context::StatementContext;
-pub(crate) use draw::{Behind, Draw, Part, Sample, Unit, least, share};
+pub(crate) use draw::{Behind, Draw, PENDING_VERSION, Part, Sample, Unit, least, share};
 
 pub(crate) use metrics::{describe_snapshot, tell};
 pub(crate) use parts::part_rows;

@@ -4,13 +4,15 @@
 //! - A provider holds a definition, never a snapshot: the statement's one comes with the session.
 //! - Filters are taken whole (`Exact`): a scan gives the rows that pass them, and no other.
 //!
-//! [`super::scan`] plans the scans.
+//! [`super::scan`] plans the scans, and [`super::by_key`] those of rows that filters name by their keys.
 
 use super::columns::{Projected, sql_schema, unused_name};
 use super::context::StatementContext;
 use super::draw::{Behind, Draw, WEIGHT_COLUMN};
 use super::scan::Scan;
 use super::traced::ScanSpan;
+use super::waiting::is_waiting;
+use crate::by_key::NamedKeys;
 use crate::skipping::{Parts, Predicate};
 use alluvia_catalog::TableEntry;
 use alluvia_change::identity_names;
@@ -152,6 +154,9 @@ impl AlluviaTable {
             }
         }
         let draw = self.draw.within(context.sample_fraction);
+        // What a transaction has made of a definition, the store does not know.
+        let is_found = draw == Draw::default() && !is_waiting(read.entry.changed_at);
+        let keys = if is_found { NamedKeys::of_filters(filters, table) } else { None };
         let scan = Scan {
             entry: &self.entry,
             schema: &self.schema,
@@ -172,6 +177,9 @@ impl AlluviaTable {
             read,
             span: ScanSpan::new(&context.used, &self.entry.def.name),
         };
-        scan.plan()
+        match keys {
+            Some(keys) => scan.plan_by_keys(&keys),
+            None => scan.plan(),
+        }
     }
 }

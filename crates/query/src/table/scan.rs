@@ -101,8 +101,8 @@ struct Group {
 }
 
 /// What rows of a source must pass to be in the scan.
-#[derive(Clone, Copy, Default)]
-struct Sieve {
+#[derive(Clone, Copy)]
+pub(super) struct Sieve {
     through: Option<Version>,
     below: Option<u64>,
     sample: Option<Sample>,
@@ -110,9 +110,14 @@ struct Sieve {
     share: f64,
 }
 
+impl Sieve {
+    /// All of them pass.
+    pub(super) const OPEN: Sieve = Sieve { through: None, below: None, sample: None, share: 1.0 };
+}
+
 /// What pruning has left out.
 #[derive(Clone, Copy, Default)]
-struct Skipped {
+pub(super) struct Skipped {
     segments: u64,
     blocks: u64,
     /// Blocks among these that only the predicate cache knew to match nothing, and entries of it that said so.
@@ -183,7 +188,7 @@ impl Scan<'_> {
     }
 
     /// The scan of the tail and of pending rows.
-    fn tail<'b>(
+    pub(super) fn tail<'b>(
         &self,
         tail: impl Iterator<Item = &'b RecordBatch>,
         pending: &[&'b RecordBatch],
@@ -470,7 +475,7 @@ impl Scan<'_> {
 
     /// From a source that gives the columns of `projected`, and behind them `_version` and `_ordinal` as far as they are needed or
     /// what is watched, to the scan. All its rows are of version `fixed`, if it does not know their versions.
-    fn sift(
+    pub(super) fn sift(
         &self,
         source: Arc<dyn ExecutionPlan>,
         sieve: &Sieve,

@@ -1,4 +1,5 @@
-//! Rows that are in no segment, as a source of DataFusion's: the tail, and what the open transaction has inserted.
+//! Rows in memory, as a source of DataFusion's: the tail, what the open transaction has inserted, and what was found by its
+//! keys.
 //!
 //! Invariants:
 //! - Rows come as they are: filters stay above, for which the optimizer sees to it that they do.
@@ -7,6 +8,7 @@
 
 use super::columns::Projected;
 use super::traced::ScanSpan;
+use crate::by_key::LookupCost;
 use crate::used::UsedCounters;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -44,6 +46,15 @@ pub(crate) struct TailSource {
     metrics: ExecutionPlanMetricsSet,
     used: Arc<UsedCounters>,
     span: Option<Arc<ScanSpan>>,
+    /// Of rows that were found by their keys.
+    lookup: Option<Lookup>,
+}
+
+/// How rows were found by their keys.
+#[derive(Clone, Copy, Debug)]
+struct Lookup {
+    keys: usize,
+    cost: LookupCost,
 }
 
 impl TailSource {
@@ -70,7 +81,20 @@ impl TailSource {
             metrics: ExecutionPlanMetricsSet::new(),
             used,
             span: None,
+            lookup: None,
         })
+    }
+
+    /// The rows that have some keys, under their names of storage.
+    pub(crate) fn of_keys(
+        projected: &Projected,
+        rows: &RecordBatch,
+        keys: usize,
+        cost: LookupCost,
+        used: Arc<UsedCounters>,
+    ) -> Result<TailSource> {
+        let source = TailSource::new(projected, std::iter::once(rows), 1, None, used)?;
+        Ok(TailSource { lookup: Some(Lookup { keys, cost }), ..source })
     }
 }
 
@@ -146,6 +170,14 @@ impl DataSource for TailSource {
         let batches = self.partitions.get(partition).cloned().unwrap_or_default();
         let output_rows = MetricBuilder::new(&self.metrics).output_rows(partition);
         let (used, span) = (Arc::clone(&self.used), self.span.clone());
+        let is_tail = self.lookup.is_none();
+        if let Some(Lookup { cost, .. }) = &self.lookup {
+            cost.count_read(&used);
+            if let Some(span) = &span {
+                span.add_part(cost.blocks, cost.rows);
+                span.add_tail_rows(cost.tail_rows);
+            }
+        }
         let mut left = self.fetch.unwrap_or(usize::MAX);
         let batches = batches.into_iter().map_while(move |batch| {
             let taken = left.min(batch.num_rows());
@@ -155,8 +187,10 @@ impl DataSource for TailSource {
         });
         let counted = stream::iter(batches).map(move |batch| {
             output_rows.add(batch.num_rows());
-            used.add_tail_rows(batch.num_rows() as u64);
-            if let Some(span) = &span {
+            if is_tail {
+                used.add_tail_rows(batch.num_rows() as u64);
+            }
+            if let Some(span) = span.as_ref().filter(|_| is_tail) {
                 span.add_tail_rows(batch.num_rows() as u64);
             }
             Ok::<_, DataFusionError>(batch)
@@ -166,12 +200,19 @@ impl DataSource for TailSource {
     }
 
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match t {
-            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+        match (t, &self.lookup) {
+            (DisplayFormatType::Default | DisplayFormatType::Verbose, Some(lookup)) => {
+                write!(f, "key lookup, keys={}, rows={}", lookup.keys, self.rows)?;
+                self.fetch.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
+            }
+            (DisplayFormatType::TreeRender, Some(lookup)) => {
+                writeln!(f, "format=key lookup\nkeys={}\nrows={}", lookup.keys, self.rows)
+            }
+            (DisplayFormatType::Default | DisplayFormatType::Verbose, None) => {
                 write!(f, "tail, rows={}, partitions={}", self.rows, self.partitions.len())?;
                 self.fetch.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
             }
-            DisplayFormatType::TreeRender => writeln!(f, "format=tail\nrows={}", self.rows),
+            (DisplayFormatType::TreeRender, None) => writeln!(f, "format=tail\nrows={}", self.rows),
         }
     }
 

@@ -10,7 +10,10 @@ use crate::table::context::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_plan::rules::configure;
-use alluvia_snapshot::{Admin, BatchInfo, Memo, Pin, Snapshot, StageInfo, StoreInfo, TableRead, TailRead};
+use alluvia_snapshot::{
+    Admin, BatchInfo, Memo, Newer, Pin, PurgeWait, Purged, Read, Snapshot, StageInfo, StoreInfo, TableRead, TailRead,
+    Want,
+};
 use alluvia_space::weight::weight;
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
 use alluvia_storage::{Cache, Disk, FaultDisk};
@@ -18,7 +21,9 @@ use alluvia_tree::{
     BLOCK_ROWS, Dead, DeadRows, LadderWriter, RowChunk, Segment, SegmentMeta, SegmentRows, SegmentWriter, TreeContext,
     by_band,
 };
-use alluvia_types::{ColumnId, Error, ManualClock, ProducerMark, Result, SegmentId, Stage, TableId, Version};
+use alluvia_types::{
+    Clock, ColumnId, Error, Freshness, ManualClock, ProducerMark, Result, SegmentId, Stage, TableId, Version,
+};
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType as ArrowType, Field, Int64Type, Schema};
@@ -278,9 +283,10 @@ impl Fixture {
         let catalog = Arc::clone(&snapshot.catalog);
         let used = UsedCounters::new(&snapshot);
         let context = StatementContext {
+            store: Arc::new(FixedStore { clock: Arc::new(ManualClock::default()), snapshot: Arc::clone(&snapshot) }),
             snapshot,
             used: Arc::clone(&used),
-            pending: BTreeMap::from([(self.now.id, self.pending.clone())]),
+            pending: (!self.pending.is_empty()).then(|| (self.now.id, self.pending.clone())).into_iter().collect(),
             sample_fraction: 1.0,
             clock: Arc::new(ManualClock::default()),
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),
@@ -364,6 +370,43 @@ impl SettingsView for FixedSettings {
     }
 }
 
+/// A database of one snapshot.
+#[derive(Debug)]
+struct FixedStore {
+    clock: Arc<dyn Clock>,
+    snapshot: Arc<Snapshot>,
+}
+
+impl Read for FixedStore {
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.snapshot.catalog)
+    }
+
+    fn snapshot(&self, _want: &Want) -> Result<Snapshot> {
+        Ok(self.snapshot.as_ref().clone())
+    }
+
+    fn required(&self, _freshness: Freshness, _at_least: Version) -> Version {
+        self.snapshot.version
+    }
+
+    fn lag(&self, _version: Version) -> Duration {
+        self.snapshot.lag
+    }
+
+    fn newer(&self, _table: TableId, _above: Version, _from: Version) -> Option<Newer> {
+        None
+    }
+
+    fn wait_visible(&self, _version: Version) -> Result<()> {
+        refused()
+    }
+}
+
 /// A database that always tells the same, and keeps nothing.
 #[derive(Debug)]
 pub(crate) struct FixedAdmin;
@@ -374,6 +417,10 @@ fn refused<T>() -> Result<T> {
 
 impl Admin for FixedAdmin {
     fn organise(&self, _stage: Stage) -> Result<()> {
+        refused()
+    }
+
+    fn purge(&self, _table: TableId, _wait: &mut dyn FnMut(&PurgeWait) -> Result<()>) -> Result<Purged> {
         refused()
     }
 

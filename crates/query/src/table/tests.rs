@@ -1,6 +1,7 @@
 //! Scans of segments, tail and pending rows against the same rows in a plain table.
 
 mod dead;
+mod keys;
 
 use super::testing::{Fixture, Random, column, numbers, table, text, texts};
 use alluvia_space::DataType;

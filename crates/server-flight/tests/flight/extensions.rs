@@ -2,7 +2,7 @@
 
 use crate::support::{Served, fetch, serve, serve_with, state};
 use alluvia_access::{Access, Passwords, Tls, Verifier};
-use alluvia_client::{Answer, Connection, Number, Session, Target};
+use alluvia_client::{Answer, Connection, IngestOptions, Number, Session, Target};
 use alluvia_server_flight::ServerOptions;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
@@ -353,4 +353,53 @@ async fn a_server_that_is_not_there_or_comes_back_is_told_of() {
     assert_eq!((gone.kind(), gone.hint().is_some(), session.is_lost()), (ErrorKind::Io, true, false), "{gone}");
     let nobody = Connection::open(&place).await.unwrap_err();
     assert_eq!((nobody.kind(), nobody.message().contains(&place.port.to_string())), (ErrorKind::Io, true), "{nobody}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_say_what_they_do_by_key() {
+    let served = serve().await;
+    let session = connect(&served).await.session().await.unwrap();
+    session.execute("CREATE TABLE k (id BIGINT PRIMARY KEY, a BIGINT, b TEXT)").await.unwrap();
+    let row = |columns: Vec<(&str, ArrayRef)>| Ok(RecordBatch::try_from_iter(columns).unwrap());
+    let ids = |ids: &[i64]| -> ArrayRef { Arc::new(Int64Array::from(ids.to_vec())) };
+    let words = |words: &[&str]| -> ArrayRef { Arc::new(StringArray::from(words.to_vec())) };
+    let said = |on_conflict: Option<&str>, op: Option<&str>| IngestOptions {
+        on_conflict: on_conflict.map(str::to_owned),
+        op: op.map(str::to_owned),
+        ..IngestOptions::default()
+    };
+    let two = || stream::iter([row(vec![("id", ids(&[1, 2])), ("a", ids(&[10, 20])), ("b", words(&["x", "y"]))])]);
+    assert_eq!(session.ingest("k", None, two()).await.unwrap().rows, 2);
+    assert_eq!(session.ingest("k", None, two()).await.unwrap_err().kind(), ErrorKind::UniqueViolation);
+    session.ingest_with("k", None, &said(Some("replace"), None), two()).await.unwrap();
+    let patch = stream::iter([row(vec![("id", ids(&[2])), ("a", ids(&[21]))])]);
+    session.ingest_with("k", None, &said(None, Some("patch")), patch).await.unwrap();
+    let of_two = "SELECT a FROM k WHERE id = 2 AND b = 'y'";
+    assert_eq!(number(&session, of_two).await, 21);
+    // Batches have columns of their own: what one of them gives, its patches set.
+    let mixed = [
+        row(vec![
+            ("id", ids(&[1, 3])),
+            ("_op", words(&["delete", "upsert"])),
+            ("a", ids(&[0, 30])),
+            ("b", words(&["", "z"])),
+        ]),
+        row(vec![("id", ids(&[3, 2])), ("_op", words(&["patch", "patch"])), ("a", ids(&[31, 22]))]),
+    ];
+    session.ingest("k", None, stream::iter(mixed)).await.unwrap();
+    assert_eq!((number(&session, of_two).await, number(&session, "SELECT count(*) FROM k").await), (22, 2));
+    assert_eq!(number(&session, "SELECT a FROM k WHERE id = 3 AND b = 'z'").await, 31);
+    let number_one = Number { producer: "p".to_owned(), epoch: 1, sequence: 1 };
+    for duplicate in [false, true] {
+        let options = IngestOptions { number: Some(number_one.clone()), ..said(None, Some("delete")) };
+        let keys = stream::iter([Ok(numbers("id", [2]))]);
+        assert_eq!(session.ingest_with("k", None, &options, keys).await.unwrap().duplicate, duplicate);
+    }
+    assert_eq!(number(&session, "SELECT count(*) FROM k").await, 1);
+    session.execute("CREATE TABLE plain (id BIGINT)").await.unwrap();
+    let ten = || stream::iter([Ok(numbers("id", 0..10))]);
+    let error = session.ingest_with("plain", None, &said(Some("replace"), None), ten()).await.unwrap_err();
+    assert_eq!((error.kind(), error.hint().is_some()), (ErrorKind::NoKey, true));
+    let error = session.ingest_with("k", None, &said(None, Some("merge")), ten()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidSetting);
 }

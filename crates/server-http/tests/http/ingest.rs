@@ -347,3 +347,53 @@ async fn a_value_that_a_small_body_names_many_times_counts_as_often() {
     assert_eq!(served.rows("SELECT count(*) AS n FROM texts").await, json!([{"n": 0}]));
     assert_eq!(served.rows("SELECT count(*) AS n FROM bytes").await, json!([{"n": 0}]));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_say_what_they_do_by_key() {
+    let served = serve().await;
+    served.query("CREATE TABLE k (id BIGINT PRIMARY KEY, a INT, b TEXT NOT NULL)").await;
+    let ask = |path: &str, body: &str| {
+        served.ask("POST", &format!("/ingest/{path}")).header("content-type", "application/x-ndjson").body(body).send()
+    };
+    let rows = || served.rows("SELECT id, a, b FROM k ORDER BY id");
+    let two = "{\"id\": 1, \"a\": 1, \"b\": \"x\"}\n{\"id\": 2, \"a\": 2, \"b\": \"y\"}\n";
+    assert_eq!(ask("k", two).await.status, 200);
+    let twice = ask("k", two).await;
+    assert_eq!(twice.error(), (409, "23505".to_owned()));
+    assert_eq!(twice.json()["error"]["where"], "the body, line 1");
+    assert_eq!(ask("k?on_conflict=nothing", "{\"id\": 2, \"b\": \"no\"}").await.status, 200);
+    assert_eq!(ask("k?on_conflict=replace", "{\"id\": 2, \"b\": \"z\"}").await.status, 200);
+    assert_eq!(rows().await, json!([{"id": 1, "a": 1, "b": "x"}, {"id": 2, "a": null, "b": "z"}]));
+    // A patch sets what each row gives, and NULL only where it says so.
+    let patches = "{\"id\": 1, \"b\": \"xx\"}\n{\"a\": 7, \"id\": 2}\n{\"id\": 1, \"a\": null}\n";
+    assert_eq!(ask("k?op=patch", patches).await.status, 200);
+    assert_eq!(rows().await, json!([{"id": 1, "a": null, "b": "xx"}, {"id": 2, "a": 7, "b": "z"}]));
+    assert_eq!(ask("k?op=patch", "{\"id\": 9, \"a\": 1}").await.error(), (400, "23502".to_owned()));
+    // Each row says it, in the order of the rows.
+    let mixed = "{\"_op\": \"delete\", \"id\": 1}\n{\"id\": 3, \"b\": \"new\"}\n{\"_op\": \"patch\", \"id\": 3, \"a\": 5}\n\
+                 {\"_op\": \"upsert\", \"id\": 2, \"b\": \"whole\"}\n{\"_op\": \"d\", \"id\": 77}\n";
+    assert_eq!(ask("k", mixed).await.status, 200);
+    let now = json!([{"id": 2, "a": null, "b": "whole"}, {"id": 3, "a": 5, "b": "new"}]);
+    assert_eq!(rows().await, now);
+    // Of an array, and of other formats by their columns.
+    let array = "[{\"_op\": \"u\", \"id\": 4, \"b\": \"four\"}, {\"_op\": \"d\", \"id\": 2}]";
+    let of_array = served.ask("POST", "/ingest/k").header("content-type", "application/json").body(array).send().await;
+    assert_eq!(of_array.status, 200, "{}", of_array.text());
+    let csv = served.ask("POST", "/ingest/k?header=true").header("content-type", "text/csv");
+    assert_eq!(csv.body("id,_op\n4,delete\n").send().await.status, 200);
+    assert_eq!(rows().await, json!([{"id": 3, "a": 5, "b": "new"}]));
+    // What is refused applies nothing.
+    let late = "{\"_op\": \"delete\", \"id\": 3}\n{\"_op\": \"upsert\", \"id\": 5}\n";
+    let error = ask("k", late).await;
+    assert_eq!(error.error(), (400, "23502".to_owned()));
+    assert_eq!(error.json()["error"]["where"], "the body, line 2, column b");
+    assert_eq!(ask("k", "{\"_op\": \"merge\", \"id\": 3}").await.error(), (400, "22P02".to_owned()));
+    assert_eq!(ask("k?op=merge", two).await.error(), (400, "22023".to_owned()));
+    assert_eq!(ask("k?on_conflict=replace&op=delete", two).await.error(), (400, "22023".to_owned()));
+    assert_eq!(rows().await, json!([{"id": 3, "a": 5, "b": "new"}]));
+    table(&served).await;
+    assert_eq!(ask("t", "{\"a\": 1, \"_op\": \"delete\"}").await.error(), (400, "42P10".to_owned()));
+    for path in ["t?on_conflict=replace", "t?op=delete"] {
+        assert_eq!(ask(path, "{\"a\": 1}").await.error(), (400, "42P10".to_owned()), "{path}");
+    }
+}

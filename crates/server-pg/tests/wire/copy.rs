@@ -108,3 +108,30 @@ async fn a_client_that_leaves_in_the_middle_has_loaded_nothing() {
     assert_eq!(copy_in(&client, "COPY t FROM STDIN", &rows).await.unwrap(), 300_000);
     assert_eq!(texts(&client, "SELECT sum(a) FROM t").await, ["44999850000"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_say_what_they_do_by_key() {
+    let served = serve().await;
+    let client = served.client().await;
+    client.batch_execute("CREATE TABLE k (id INT PRIMARY KEY, a INT, b TEXT)").await.unwrap();
+    let rows =
+        || texts(&client, "SELECT id || ' ' || coalesce(a::text, '-') || ' ' || coalesce(b, '-') FROM k ORDER BY id");
+    assert_eq!(copy_in(&client, "COPY k FROM STDIN", b"1\t1\tx\n2\t2\ty\n").await.unwrap(), 2);
+    let error = copy_in(&client, "COPY k FROM STDIN", b"2\t3\tz\n").await.unwrap_err();
+    assert_eq!(state(&error), "23505");
+    assert_eq!(
+        copy_in(&client, "COPY k FROM STDIN WITH (ON_CONFLICT nothing)", b"2\t3\tz\n3\t3\tw\n").await.unwrap(),
+        1
+    );
+    assert_eq!(copy_in(&client, "COPY k FROM STDIN WITH (ON_CONFLICT replace)", b"2\t3\tz\n").await.unwrap(), 1);
+    assert_eq!(rows().await, ["1 1 x", "2 3 z", "3 3 w"]);
+    copy_in(&client, "COPY k (id, b) FROM STDIN WITH (OP patch)", b"1\txx\n").await.unwrap();
+    copy_in(&client, "COPY k (_op, id, a) FROM STDIN", b"d\t3\t\\N\np\t2\t4\nu\t1\t9\n").await.unwrap();
+    assert_eq!(rows().await, ["1 9 -", "2 4 z"]);
+    let binary = copy_out(&client, "COPY (SELECT 2::int AS id, 5::int AS a) TO STDOUT (FORMAT binary)").await;
+    copy_in(&client, "COPY k (id, a) FROM STDIN (FORMAT binary, OP patch)", &binary).await.unwrap();
+    assert_eq!(rows().await, ["1 9 -", "2 5 z"]);
+    client.batch_execute("CREATE TABLE plain (id INT)").await.unwrap();
+    let error = copy_in(&client, "COPY plain FROM STDIN WITH (ON_CONFLICT replace)", b"1\n").await.unwrap_err();
+    assert_eq!(state(&error), "42P10");
+}

@@ -49,7 +49,7 @@ async fn errors_have_their_sqlstate_and_the_connection_goes_on() {
         ("INSERT INTO t VALUES ('x')", "22P02"),
         ("INSERT INTO t VALUES (NULL)", "23502"),
         ("SELECT a, count(*) FROM t", "42803"),
-        ("MERGE INTO t USING t AS s ON true WHEN MATCHED THEN DELETE", "0A000"),
+        ("VACUUM t", "0A000"),
         ("CREATE TABLE t (a INT)", "42P07"),
         ("SET freshnes = '1s'", "22023"),
         ("SELECT $1", "42P02"),

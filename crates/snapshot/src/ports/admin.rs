@@ -98,11 +98,43 @@ pub struct Memo {
     pub magic: &'static [u8; 8],
 }
 
+/// What a purge waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PurgeWait {
+    /// Snapshots in which rows are alive that were deleted since.
+    Snapshots {
+        /// The newest version that deleted rows.
+        killed: Version,
+        /// The versions that are pinned, ascending.
+        pinned: Vec<Version>,
+    },
+    /// Loads of the table that began before: what they have is in no view.
+    Loads,
+    /// Files that were replaced, and that statements still read.
+    Files(usize),
+}
+
+/// What a purge has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Purged {
+    /// Dead rows that were left out.
+    pub rows: u64,
+    /// Segments that were written anew, or went.
+    pub segments: u64,
+    /// Bytes by which these are less.
+    pub bytes: u64,
+    /// Members of dictionaries that lost their names.
+    pub members: u64,
+}
+
 /// The database as whoever looks after it sees it.
 pub trait Admin: Send + Sync + Debug {
     /// Returns once `stage` is complete through every batch visible at the call, for all tables; asks the pipeline to
     /// hurry.
     fn organise(&self, stage: Stage) -> Result<()>;
+    /// Removes from the files of the database what was deleted of a table before the call. While something is waited for,
+    /// `wait` is called now and then; an error of it ends the purge.
+    fn purge(&self, table: TableId, wait: &mut dyn FnMut(&PurgeWait) -> Result<()>) -> Result<Purged>;
     /// What was memorised last under this memo; `None` if nothing was, or if it was damaged: then it was set aside.
     fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>>;
     /// Keeps a memo across restarts in place of the last one.

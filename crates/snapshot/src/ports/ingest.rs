@@ -15,7 +15,7 @@ use alluvia_types::{ProducerMark, Result, TableId, Version};
 use arrow::record_batch::RecordBatch;
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// When a batch is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -66,7 +66,12 @@ pub enum RowChange {
 impl RowChange {
     /// What rows that come do where nobody says it but their table's definition.
     pub fn of_table(def: &TableDef) -> RowChange {
-        match def.key.as_ref().map(|key| key.on_conflict).unwrap_or_default() {
+        RowChange::of(def.key.as_ref().map(|key| key.on_conflict).unwrap_or_default())
+    }
+
+    /// What rows that are inserted do where this is said of those whose keys are there.
+    pub fn of(on_conflict: OnConflict) -> RowChange {
+        match on_conflict {
             OnConflict::Error => RowChange::Insert,
             OnConflict::Nothing => RowChange::InsertNew,
             OnConflict::Replace => RowChange::Upsert,
@@ -137,6 +142,25 @@ pub struct StagedLoad {
     /// What the rows do to those that are there, in a table with a key.
     #[serde(default, skip_serializing_if = "RowChange::is_insert")]
     pub change: RowChange,
+    /// Tells the stage that it is still to be committed.
+    #[serde(skip)]
+    pub staging: Staging,
+}
+
+/// Says for as long as a copy of it lives that rows are being staged, or are staged and not in any view yet. What a log record has
+/// says nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Staging {
+    _alive: Option<Arc<()>>,
+}
+
+impl Staging {
+    /// Of a load that begins, and what tells whether it is over.
+    pub fn begin() -> (Staging, Weak<()>) {
+        let alive = Arc::new(());
+        let told = Arc::downgrade(&alive);
+        (Staging { _alive: Some(alive) }, told)
+    }
 }
 
 /// Takes the rows of a large batch. Dropping it before `finish` removes what was staged.

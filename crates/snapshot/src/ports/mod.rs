@@ -20,8 +20,8 @@ mod admin;
 mod ingest;
 mod read;
 
-pub use admin::{Admin, BatchInfo, Memo, PublishedTotals, StageInfo, StoreInfo};
-pub use ingest::{Committed, Done, Durability, Ingest, Load, NewBatch, NewRows, RowChange, StagedLoad};
+pub use admin::{Admin, BatchInfo, Memo, PublishedTotals, PurgeWait, Purged, StageInfo, StoreInfo};
+pub use ingest::{Committed, Done, Durability, Ingest, Load, NewBatch, NewRows, RowChange, StagedLoad, Staging};
 pub use read::{Read, Want};
 
 use std::sync::Arc;

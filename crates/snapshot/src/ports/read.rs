@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - What this port tells is visible, and so durable: nothing above the newest visible version is ever shown.
-//! - No call waits for a sort or a merge; [`Read::wait_visible`] alone waits for an fsync.
+//! - No call waits for a sort or a merge to be done. [`Read::wait_visible`] waits for an fsync, and [`Read::find_keys`] may
+//!   wait for at most a second while the manifest is replaced.
 
 use crate::killed::Killed;
 use crate::lookup::SnapshotRow;
@@ -47,7 +48,8 @@ pub trait Read: Send + Sync + Debug {
     /// is visible, wherever they are now. `None` if that cannot be told: the table is gone.
     fn killed(&self, table: TableId, above: Version, through: Version) -> Option<Killed>;
     /// Where the rows with these keys are in a table of a snapshot of this version, `None` where it has none. Codes are the
-    /// coder's of [`TableRead::entry`]'s definition. Right at every version; fast where little was written since.
+    /// coder's of [`TableRead::entry`]'s definition. Right at every version; fast where little was written since. It may
+    /// wait for writers of the table, and the first look-up may read the keys of all rows (`Views::find_keys`).
     fn find_keys(
         &self,
         _version: Version,

@@ -83,6 +83,18 @@ impl Views {
         if planted("horizon too far") { horizon.next() } else { horizon }
     }
 
+    /// The newest version through `at` at which rows of a table were killed. Never too low; 0 if none is known.
+    pub fn killed_through(&self, table: TableId, at: Version) -> Version {
+        self.state.read().kills.get(&table).map_or(Version(0), |kills| kills.killed_through(at))
+    }
+
+    /// The versions below `version` that readers still hold, ascending.
+    pub fn pinned_below(&self, version: Version) -> Vec<Version> {
+        let mut pinned = self.pins.versions();
+        pinned.retain(|pinned| *pinned < version);
+        pinned
+    }
+
     /// Versions below the visible one that may be asked for: what is pinned, and where stages of tables end or may come
     /// to end, since a statement over several tables reads where the least organised of them is complete.
     pub(super) fn askable(&self, state: &State) -> Vec<Version> {
@@ -149,6 +161,9 @@ impl Views {
             assert_eq!(before, kept, "V2: rows moved, none came or went but the dead");
         }
         drop(state);
+        // Nobody asks any more what was written after an older version.
+        let horizon = self.horizon();
+        keys.iter_mut().filter_map(|(_, keys)| keys.any()).for_each(|known| known.recent.forget_through(horizon));
         follow(&mut keys, moves);
         drop(keys);
         self.notify();

@@ -6,9 +6,12 @@
 //! their values have codes, and no key changes when a domain grows. Two names that share hashed bits only lie beside each other:
 //! summaries prune on codes.
 //!
+//! A table without dimensions whose primary key fits into a code has the codes of that for keys: its rows lie in the order of
+//! their primary keys.
+//!
 //! Invariants:
 //! - A key depends on the row's values and the layout alone, not on how a batch encodes them.
-//! - The layout of a table never changes: it follows from levels, their bits and the fixed ranges.
+//! - The layout of a table never changes: it follows from levels, their bits and the fixed ranges, or from the primary key.
 //! - NULL lies at the low end of each level.
 //!
 //! Work goes through a batch a thousand rows at a time, axis by axis into scratch arrays that stay in the nearest cache, and
@@ -16,6 +19,7 @@
 
 use crate::codes::hash::Hashes;
 use crate::curve::CurveMap;
+use crate::key_code::KeyCoder;
 use crate::numbers::{Numbers, Position};
 use crate::schema::{KeyRange, LevelSource, TableDef};
 use alluvia_types::{ColumnId, Error, Result};
@@ -33,6 +37,8 @@ const CHUNK_ROWS: usize = 1024;
 pub struct KeyLayout {
     axes: Vec<Axis>,
     curve: CurveMap,
+    /// Makes the keys, where there are no axes.
+    codes: Option<KeyCoder>,
 }
 
 /// One dimension. Columns are storage names.
@@ -78,12 +84,29 @@ impl KeyLayout {
                 LevelSource::Hashed { column, .. } => Axis::Hashed { column: name(column), bits },
             });
         }
-        KeyLayout { axes, curve: CurveMap::new(def.options.curve, &axis_bits) }
+        let codes = if axes.is_empty() { KeyCoder::new(def).filter(KeyCoder::is_exact) } else { None };
+        KeyLayout { axes, curve: CurveMap::new(def.options.curve, &axis_bits), codes }
     }
 
-    /// Bits of a key; keys are below 2^bits.
+    /// Bits of a key; keys are below 2^bits. 0 where rows have no order.
     pub fn bits_total(&self) -> u32 {
-        self.curve.bits_total()
+        match self.codes.as_ref().and_then(KeyCoder::exact_bits) {
+            Some(bits) => bits,
+            None => self.curve.bits_total(),
+        }
+    }
+
+    /// The greatest key that there may be.
+    pub fn last_key(&self) -> u128 {
+        match self.bits_total() {
+            128 => u128::MAX,
+            bits => (1 << bits) - 1,
+        }
+    }
+
+    /// Whether rows have an order by keys: else these are 0, and rows stay in the order of arrival.
+    pub fn is_ordered(&self) -> bool {
+        !self.axes.is_empty() || self.codes.is_some()
     }
 
     /// The curve, whose axes are the dimensions in order.
@@ -91,8 +114,11 @@ impl KeyLayout {
         &self.curve
     }
 
-    /// The keys of rows in storage form; text may be dictionary-encoded. A table without dimensions has the key 0 only.
+    /// The keys of rows in storage form; text may be dictionary-encoded. Without an order there is the key 0 only.
     pub fn keys(&self, rows: &RecordBatch) -> Result<Vec<u128>> {
+        if let Some(coder) = &self.codes {
+            return coder.codes(rows);
+        }
         let mut keys = vec![0; rows.num_rows()];
         if self.axes.is_empty() {
             return Ok(keys);

@@ -18,7 +18,7 @@ mod show;
 use crate::keywords::quoted;
 use crate::schema::{DataType, PrimaryKey, TableDef};
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::DataType as ArrowType;
 use bits::Values;
 use siphasher::sip128::SipHasher24;
@@ -77,7 +77,7 @@ impl KeyCoder {
     }
 
     /// The bits of all columns together, if they fit a code.
-    fn exact_bits(&self) -> Option<u32> {
+    pub(crate) fn exact_bits(&self) -> Option<u32> {
         let mut total = 0;
         for column in &self.columns {
             total += column.bits?;
@@ -92,6 +92,32 @@ impl KeyCoder {
     pub fn codes(&self, rows: &RecordBatch) -> Result<Vec<KeyCode>> {
         let values = self.values(rows)?;
         if self.is_exact() { Ok(self.exact(&values, rows.num_rows())) } else { self.hashed(&values, rows.num_rows()) }
+    }
+
+    /// Between which codes those of keys lie whose first column has a value from one to another, for each row of the two
+    /// arrays of such values: `None` where one of them is NULL. `None` in all where values say nothing of codes: these are
+    /// hashed, or the values are floats, whose order is not that of bounds.
+    ///
+    /// # Errors
+    /// The arrays are not of the column's type.
+    pub fn code_bounds(&self, least: &ArrayRef, most: &ArrayRef) -> Result<Option<Vec<Option<(KeyCode, KeyCode)>>>> {
+        let (Some(total), Some(first)) = (self.exact_bits(), self.columns.first()) else { return Ok(None) };
+        let (Some(bits), false) = (first.bits, matches!(first.data_type, DataType::Real | DataType::Double)) else {
+            return Ok(None);
+        };
+        let rest = total - bits;
+        let (lows, highs) =
+            (Values::new(least.as_ref(), first.data_type)?, Values::new(most.as_ref(), first.data_type)?);
+        let bounds = |row| {
+            let (low, high) = (lows.bits(row) << rest, (highs.bits(row) << rest) | ((1 << rest) - 1));
+            (least.is_valid(row) && most.is_valid(row)).then_some((low, high))
+        };
+        Ok(Some((0..least.len().min(most.len())).map(bounds).collect()))
+    }
+
+    /// The storage name of the key's first column.
+    pub fn first_column(&self) -> Option<&str> {
+        self.columns.first().map(|column| column.storage_name.as_str())
     }
 
     /// The key of a row as PostgreSQL's details show it: `(id, day)=(3, 2026-01-01)`. The rows are such as

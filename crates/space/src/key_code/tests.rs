@@ -191,6 +191,34 @@ proptest! {
         prop_assert_eq!(&coder.codes(&batch.slice(half, rows.len() - half)).unwrap(), &codes[half..]);
     }
 
+    /// Exactly the keys whose first value lies between two have codes between their bounds.
+    #[test]
+    fn bounds_of_the_first_column_bound_codes((types, rows) in any_rows()) {
+        let coder = coder(&types);
+        let of_column = |at: usize, rows: &[&Vec<Value>]| {
+            column(types[at], &rows.iter().map(|row| &row[at]).collect::<Vec<_>>())
+        };
+        let all: Vec<&Vec<Value>> = rows.iter().collect();
+        let codes = coder.codes(&batch((0..types.len()).map(|at| of_column(at, &all)).collect())).unwrap();
+        let pairs = all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)));
+        let (least, most): (Vec<&Vec<Value>>, Vec<&Vec<Value>>) =
+            pairs.filter(|(one, other)| one[0].cmp(&other[0]) != Ordering::Greater).unzip();
+        let bounds = coder.code_bounds(&of_column(0, &least), &of_column(0, &most)).unwrap();
+        let Some(bounds) = bounds else {
+            let is_float = matches!(types[0], DataType::Real | DataType::Double);
+            prop_assert!(!coder.is_exact() || is_float, "{:?}", types);
+            return Ok(());
+        };
+        prop_assert_eq!(bounds.len(), least.len());
+        for (bounds, (least, most)) in bounds.into_iter().zip(least.iter().zip(&most)) {
+            let (low, high) = bounds.expect("no value is NULL");
+            for (row, &code) in rows.iter().zip(&codes) {
+                let is_between = row[0].cmp(&least[0]) != Ordering::Less && row[0].cmp(&most[0]) != Ordering::Greater;
+                prop_assert_eq!((low..=high).contains(&code), is_between, "{:?}", row);
+            }
+        }
+    }
+
     #[test]
     fn codes_do_not_depend_on_how_columns_are_encoded(
         texts in prop::collection::vec("[ab]{0,2}|[a-z]{10,20}", 0..30),
@@ -276,6 +304,15 @@ fn codes_are_those_of_the_first_release() {
         one(&[DataType::Boolean, DataType::Text, MONEY], vec![flag, text("x"), decimal(MONEY, -5)]),
         0x52f6_0548_52e8_d619_82d0_54a5_444f_2b73
     );
+}
+
+#[test]
+fn bounds_that_are_not_known_bound_nothing() {
+    let (least, most): (ArrayRef, ArrayRef) =
+        (Arc::new(Int32Array::from(vec![Some(1), None])), Arc::new(Int32Array::from(vec![Some(2), None])));
+    let bounds = coder(&[DataType::Int32]).code_bounds(&least, &most).unwrap().unwrap();
+    assert_eq!(bounds, [Some(((1 << 31) + 1, (1 << 31) + 2)), None]);
+    assert!(coder(&[DataType::Int32, DataType::Text]).code_bounds(&least, &most).unwrap().is_none());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Invariant: an option that would be ignored is refused.
 
 use crate::copy::options::{CopyOptions, Direction, Format, Header, OnError, invalid};
+use alluvia_space::RowOp;
 use alluvia_types::{Error, ErrorKind, Result};
 
 impl CopyOptions {
@@ -15,6 +16,8 @@ impl CopyOptions {
                 ("BATCH_ROWS", self.batch_rows.is_some()),
                 ("EXACT", self.is_exact),
                 ("HEADER match", self.header == Header::Match),
+                ("ON_CONFLICT", self.policy.on_conflict.is_some()),
+                ("OP", self.policy.op.is_some()),
             ];
             if let Some((name, _)) = loading_only.iter().find(|(_, given)| *given) {
                 return Err(invalid(format!("COPY option {name} is for COPY ... FROM")));
@@ -28,6 +31,14 @@ impl CopyOptions {
         }
         if self.rejects.is_some() && self.on_error == OnError::Refuse {
             return Err(invalid("COPY option REJECTS needs ON_ERROR skip: nothing is rejected otherwise"));
+        }
+        if let (Some(_), Some(op)) = (self.policy.on_conflict, self.policy.op)
+            && op != RowOp::Insert
+        {
+            return Err(invalid(format!(
+                "COPY option ON_CONFLICT is for rows that are inserted, and OP is {}",
+                op.name()
+            )));
         }
         let format = self.format_of(file)?;
         if direction == Direction::From && format == Format::JsonArray {
@@ -82,6 +93,9 @@ mod tests {
             refused(&[("HEADER", Some("match"))], Direction::To, "a.csv").contains("HEADER match is for COPY ... FROM")
         );
         assert!(refused(&[("EXACT", None)], Direction::To, "a.csv").contains("EXACT is for COPY ... FROM"));
+        assert!(refused(&[("ON_CONFLICT", Some("replace"))], Direction::To, "a.csv").contains("is for COPY ... FROM"));
+        let both = [("ON_CONFLICT", Some("replace")), ("OP", Some("delete"))];
+        assert!(refused(&both, Direction::From, "a.csv").contains("OP is delete"));
         assert!(refused(&[("FORMAT", Some("binary")), ("EXACT", None)], Direction::From, "a").contains("EXACT"));
         assert!(refused(&[("REJECTS", Some("r"))], Direction::From, "a.csv").contains("ON_ERROR skip"));
         assert!(refused(&[("DELIMITER", Some(";"))], Direction::From, "a.parquet").contains("DELIMITER"));

@@ -4,6 +4,7 @@
 //! - An option that is unknown, that does not go with the direction or the format, or that would be ignored, is refused by name.
 //! - A set of options is checked as a whole before any file is opened.
 
+use alluvia_space::{OnConflict, RowOp, RowPolicy};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use std::path::PathBuf;
 
@@ -146,6 +147,8 @@ pub struct CopyOptions {
     pub batch_rows: Option<u64>,
     /// `EXACT [true | false]`: a value that is not written as inference reads the column's type, and would be changed, makes its row bad.
     pub is_exact: bool,
+    /// `ON_CONFLICT error | nothing | replace`, `OP insert | upsert | patch | delete`: what rows do to those that have their keys.
+    pub policy: RowPolicy,
 }
 
 /// Options one after the other, none twice: one of two would be ignored.
@@ -182,7 +185,7 @@ pub enum Direction {
     To,
 }
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "FORMAT",
     "COMPRESSION",
     "HEADER",
@@ -195,6 +198,8 @@ const NAMES: [&str; 12] = [
     "REJECTS",
     "BATCH_ROWS",
     "EXACT",
+    "ON_CONFLICT",
+    "OP",
 ];
 
 impl CopyOptions {
@@ -268,6 +273,16 @@ impl CopyOptions {
                     Some(other) => return Err(bad_value("EXACT", other, "true, false")),
                 }
             }
+            "ON_CONFLICT" => {
+                let found = OnConflict::named(&text()?.to_ascii_lowercase());
+                let found =
+                    found.ok_or_else(|| bad_value("ON_CONFLICT", value.unwrap_or(""), "error, nothing, replace"));
+                self.policy.on_conflict = Some(found?);
+            }
+            "OP" => {
+                let found = RowOp::named(text()?);
+                self.policy.op = Some(found.ok_or_else(|| bad_value("OP", value.unwrap_or(""), RowOp::takes()))?);
+            }
             "FREEZE" | "FORCE_QUOTE" | "FORCE_NULL" | "FORCE_NOT_NULL" | "DEFAULT" | "LOG_VERBOSITY"
             | "REJECT_LIMIT" => {
                 return Err(Error::new(ErrorKind::NotSupported, format!("COPY option {name} is not supported")));
@@ -305,6 +320,8 @@ impl CopyOptions {
             self.rejects.as_ref().map(|path| format!("REJECTS {}", quoted(&path.display().to_string()))),
             self.batch_rows.map(|rows| format!("BATCH_ROWS {rows}")),
             self.is_exact.then(|| "EXACT true".to_owned()),
+            self.policy.on_conflict.map(|on_conflict| format!("ON_CONFLICT {}", on_conflict.name())),
+            self.policy.op.map(|op| format!("OP {}", op.name())),
         ];
         let options: Vec<String> = options.into_iter().flatten().collect();
         if options.is_empty() { String::new() } else { format!(" ({})", options.join(", ")) }
@@ -436,6 +453,8 @@ pub(crate) mod tests {
             ("BATCH_ROWS", "0"),
             ("BATCH_ROWS", "many"),
             ("EXACT", "roughly"),
+            ("ON_CONFLICT", "update"),
+            ("OP", "merge"),
         ] {
             assert_eq!(options(&[(name, Some(value))]).unwrap_err().kind(), ErrorKind::InvalidSetting, "{name}");
         }
@@ -446,6 +465,8 @@ pub(crate) mod tests {
         assert_eq!((header("Yes"), header("no"), header("MATCH")), (Header::Yes, Header::No, Header::Match));
         assert!(options(&[("EXACT", None)]).unwrap().is_exact && !options(&[("EXACT", Some("off"))]).unwrap().is_exact);
         assert!(options(&[("DELIMITER", None)]).is_err());
+        let policy = options(&[("on_conflict", Some("Replace")), ("op", Some("p"))]).unwrap().policy;
+        assert_eq!((policy.on_conflict, policy.op), (Some(OnConflict::Replace), Some(RowOp::Patch)));
         assert_eq!(options(&[("DELIMITER", Some("\\t"))]).unwrap().delimiter, Some(b'\t'));
     }
 

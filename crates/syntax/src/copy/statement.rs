@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn options_written_as_sql_are_the_same_options() {
         let sql = "COPY \"t\" FROM 'a''b.csv' (FORMAT csv, COMPRESSION zstd, HEADER false, DELIMITER 'tab', QUOTE '''', \
-                   ESCAPE '\\', NULL 'none', ON_ERROR skip, REJECTS 'x', BATCH_ROWS 9, EXACT true)";
+                   ESCAPE '\\', NULL 'none', ON_ERROR skip, REJECTS 'x', BATCH_ROWS 9, EXACT true, ON_CONFLICT nothing, OP insert)";
         let CopyStatement::From { options, .. } = parse(sql).unwrap() else { panic!() };
         assert!(sql.ends_with(&options.to_sql()), "{}", options.to_sql());
         assert_eq!(CopyOptions::default().to_sql(), "");

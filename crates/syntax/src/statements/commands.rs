@@ -4,7 +4,7 @@
 
 use crate::names::{SYSTEM, name_of, parts_of};
 use crate::statement::{Access, Declare, FetchCount, Kind, Procedure, SettingCommand, SettingValue, literal_text};
-use crate::statements::cuboid_name::CuboidName;
+use crate::statements::cuboid_name::{CuboidName, table_argument};
 use crate::statements::parse::table_name;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
@@ -191,6 +191,9 @@ const CUBOID_PROCEDURES: [(&str, OfCuboid); 3] = [
 /// Ends what a session runs.
 const CANCEL: &str = "cancel";
 
+/// Removes from the files what was deleted.
+const PURGE: &str = "purge";
+
 fn session_of(args: &ast::FunctionArguments) -> Result<u64> {
     let wrong = || {
         Error::new(ErrorKind::Syntax, format!("{SYSTEM}.{CANCEL} takes the number of a session"))
@@ -217,11 +220,15 @@ pub fn call_of(function: &ast::Function) -> Result<Kind> {
     if name == CANCEL {
         return Ok(Kind::Call(Procedure::Cancel(session_of(&function.args)?)));
     }
+    if name == PURGE {
+        let table = table_argument(&format!("{SYSTEM}.{name}"), &function.args)?;
+        return Ok(Kind::Call(Procedure::Purge(table)));
+    }
     let Some((_, procedure)) = PLAIN_PROCEDURES.into_iter().find(|(known, _)| *known == name) else {
         let plain = PLAIN_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}()"));
         let of_cuboids = CUBOID_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}('table', 'levels')"));
-        let of_sessions = [format!("{SYSTEM}.{CANCEL}(session_id)")];
-        let known: Vec<String> = plain.chain(of_cuboids).chain(of_sessions).collect();
+        let others = [format!("{SYSTEM}.{CANCEL}(session_id)"), format!("{SYSTEM}.{PURGE}('table')")];
+        let known: Vec<String> = plain.chain(of_cuboids).chain(others).collect();
         return Err(Error::new(ErrorKind::UndefinedFunction, format!("there is no procedure {}", function.name))
             .with_hint(format!("procedures are {}", known.join(", "))));
     };

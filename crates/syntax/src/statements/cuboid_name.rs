@@ -1,5 +1,5 @@
 //! The arguments of `CALL alluvia.pin_cuboid('table', 'level, ...' [, 'measure, ...'])` and its kin: a table, levels,
-//! measures.
+//! measures; and those of `CALL alluvia.purge('table')`.
 
 use crate::grammar::Grammar;
 use crate::names::{parts_of, user_table};
@@ -53,6 +53,27 @@ impl CuboidName {
             measures: measures.transpose()?,
         })
     }
+}
+
+/// The argument of a procedure that takes the name of a table, or nothing: `CALL alluvia.purge('t')`.
+pub(crate) fn table_argument(procedure: &str, arguments: &FunctionArguments) -> Result<Option<String>> {
+    let wrong = || {
+        Error::new(ErrorKind::UndefinedFunction, format!("{procedure} takes the name of a table, or nothing"))
+            .with_hint(format!("write CALL {procedure}('table'), or CALL {procedure}()"))
+    };
+    let list = match arguments {
+        FunctionArguments::None => return Ok(None),
+        FunctionArguments::List(list) if list.clauses.is_empty() && list.duplicate_treatment.is_none() => list,
+        _ => return Err(wrong()),
+    };
+    let name = match list.args.as_slice() {
+        [] => return Ok(None),
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))] => text_of(expr).ok_or_else(wrong)?,
+        _ => return Err(wrong()),
+    };
+    let names = list_of(procedure, &name, |parser| parser.parse_object_name(false))?;
+    let [name] = names.as_slice() else { return Err(wrong()) };
+    user_table(name).map(Some)
 }
 
 /// `column` or `function(column)`.

@@ -1,10 +1,12 @@
 //! Statements of each kind, from the parser's trees.
 
+pub(crate) mod assignments;
 pub mod changes;
 pub(crate) mod commands;
 pub(crate) mod cuboid_name;
 pub mod definitions;
 pub mod keys;
+pub mod merge;
 pub mod parse;
 pub mod plain_insert;
 pub mod roles;

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - What the parser's tree holds is taken over or refused by name; nothing in it is ignored.
-//! - `Err` is a syntax error, which refuses the script; what is not built is [`Kind::Refused`].
+//! - `Err` is a syntax error, which refuses the script; what is not built, or names a table where it cannot be seen, is
+//!   [`Kind::Refused`].
 
 use crate::copy::statement::{CopyStatement, CopyWhat, parse_copy};
 use crate::grammar::Grammar;
@@ -14,6 +15,7 @@ use crate::statements::commands::{
     transaction_access,
 };
 use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
+use crate::statements::merge::{is_merge, parse_merge};
 use crate::statements::roles::{is_role_statement, parse_role_statement};
 use crate::tokens::hints::Hints;
 use crate::tokens::{Prepared, depth, phrases, prepare_tokens};
@@ -47,9 +49,10 @@ pub fn syntax(error: ParserError) -> Error {
 
 /// What to do where the parser's words do not tell it.
 fn hint_of(message: &str) -> Option<String> {
-    const FIRST: [&str; 23] = [
+    const FIRST: [&str; 24] = [
         "select", "insert", "with", "values", "create", "alter", "drop", "copy", "explain", "describe", "show", "set",
         "reset", "begin", "commit", "rollback", "call", "declare", "grant", "revoke", "update", "delete", "truncate",
+        "merge",
     ];
     if message.starts_with("Expecting number or byte length") {
         let hint = "a sample is TABLESAMPLE BERNOULLI (10), the percentage without its sign, or FROM thin(table, max_rows => 1000)";
@@ -65,14 +68,20 @@ pub fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     let given = tokens;
     let Prepared { tokens, column_names: names, is_without_rows } = prepare_tokens(tokens);
     let grammar = Grammar::for_tokens(tokens.len());
+    let merges = is_merge(&tokens);
     let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
-    let kind = known(&mut parser, hints);
+    let kind = match merges {
+        true => parse_merge(&mut parser).map(|merge| Kind::Merge(Box::new(merge))),
+        false => known(&mut parser, hints),
+    };
     if grammar.is_used_up() {
         return Err(Error::new(ErrorKind::Syntax, "the statement can be read in too many ways")
             .with_hint("close every bracket, and put names that are keywords in double quotes"));
     }
     let mut kind = match kind {
-        Err(error) if error.kind() == ErrorKind::NotSupported => return Ok(Kind::Refused(error)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotSupported | ErrorKind::UndefinedTable) => {
+            return Ok(Kind::Refused(error));
+        }
         kind => kind?,
     };
     let defines_columns = match &kind {
@@ -261,7 +270,7 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
         Tree::Insert(insert) => Ok(Kind::Insert(insert_of(insert)?)),
         Tree::Update(update) => Ok(Kind::Update(Box::new(update_of(update, None)?))),
         Tree::Delete(delete) => Ok(Kind::Delete(Box::new(delete_of(delete, None)?))),
-        Tree::Truncate(truncate) => Ok(Kind::Delete(Box::new(truncate_of(truncate)?))),
+        Tree::Truncate(truncate) => Ok(Kind::Truncate(truncate_of(truncate)?)),
         Tree::CreateTable(create) => {
             let mut create = create_table(create)?;
             create.query = create.query.map(prepare).transpose()?;

@@ -71,11 +71,13 @@ impl TreeContext {
         Arc::clone(value).downcast().expect("a value is of the type that it is found by")
     }
 
-    pub(crate) fn parquet_path(&self, id: SegmentId) -> PathBuf {
+    /// The Parquet file of a segment.
+    pub fn parquet_path(&self, id: SegmentId) -> PathBuf {
         self.dir.join(format!("seg-{id}.parquet"))
     }
 
-    pub(crate) fn side_path(&self, id: SegmentId) -> PathBuf {
+    /// The side file of a segment.
+    pub fn side_path(&self, id: SegmentId) -> PathBuf {
         self.dir.join(format!("seg-{id}.side"))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The `parquet` crate hashes and compares every value of every row. Here rows come mostly as dictionaries, and so the
 //! work per row is a look-up, a mark and a few bits, for the columns that a table has most of.
-//! The pages are the same: a dictionary page, then data pages of indices (RLE/bit-packed), one per block. A dictionary
+//! The pages are the same: a dictionary page, then data pages of indices (RLE/bit-packed), one per block or of fewer rows. A dictionary
 //! that outgrows [`DICTIONARY_BYTES_MAX`] ends there: pages after that hold the values themselves.
 
 use super::codec::Codec;
@@ -44,8 +44,10 @@ pub(crate) struct BytesColumn {
     codec: Codec,
     sources: Sources,
     dictionary: Dictionary,
-    /// Rows of a page at most, where row groups start without a dictionary.
-    prose: Option<usize>,
+    /// Whether row groups start without a dictionary.
+    is_prose: bool,
+    /// Rows of a page at most.
+    page_rows: usize,
     /// Whether this row group has no dictionary, or it has ended.
     plain: bool,
     page: OpenPage,
@@ -103,22 +105,25 @@ impl OpenChunk {
 }
 
 impl BytesColumn {
-    /// `prose`: most values appear once and compress well, and are to lie in pages of so many rows.
+    /// `is_prose`: most values appear once and compress well. Pages have `page_rows` rows at most, which divide a block's;
+    /// values are taken in such pieces.
     pub(crate) fn new(
         descr: ColumnDescPtr,
         nullable: bool,
         is_text: bool,
-        prose: Option<usize>,
+        is_prose: bool,
+        page_rows: usize,
     ) -> Result<BytesColumn> {
         Ok(BytesColumn {
             descr,
             nullable,
             is_text,
-            codec: if prose.is_some() { Codec::zstd()? } else { Codec::default() },
+            codec: if is_prose { Codec::zstd()? } else { Codec::default() },
             sources: Sources::default(),
             dictionary: Dictionary::new(),
-            prose,
-            plain: prose.is_some(),
+            is_prose,
+            page_rows,
+            plain: is_prose,
             page: OpenPage::default(),
             block_nulls: 0,
             block_bounds: None,
@@ -139,11 +144,19 @@ impl BytesColumn {
             return Err(ParquetError::General(format!("NULL in {}, which is NOT NULL", self.descr.name())));
         }
         match values.data_type() {
-            DataType::Dictionary(key, _) if **key == DataType::UInt32 => self.write_keys::<UInt32Type>(values),
-            DataType::Dictionary(key, _) if **key == DataType::Int32 => self.write_keys::<Int32Type>(values),
-            DataType::Utf8 | DataType::Utf8View | DataType::Binary | DataType::BinaryView => self.write_values(values),
-            other => Err(ParquetError::General(format!("{other} in {}, a text column", self.descr.name()))),
+            DataType::Dictionary(key, _) if **key == DataType::UInt32 => self.write_keys::<UInt32Type>(values)?,
+            DataType::Dictionary(key, _) if **key == DataType::Int32 => self.write_keys::<Int32Type>(values)?,
+            DataType::Utf8 | DataType::Utf8View | DataType::Binary | DataType::BinaryView => {
+                self.write_values(values)?
+            }
+            other => return Err(ParquetError::General(format!("{other} in {}, a text column", self.descr.name()))),
         }
+        self.end_full_page()
+    }
+
+    /// Ends a page that has all its rows.
+    fn end_full_page(&mut self) -> Result<()> {
+        if self.page.rows < self.page_rows { Ok(()) } else { self.end_page() }
     }
 
     fn write_keys<K: ArrowDictionaryKeyType>(&mut self, array: &ArrayRef) -> Result<()> {
@@ -189,7 +202,7 @@ impl BytesColumn {
         if !codes.contains(&0) {
             source.extend(codes.iter().copied(), |code| code as usize, dictionary, indices);
             self.page.add_validity(codes.len(), None);
-            return Ok(());
+            return self.end_full_page();
         }
         if !self.nullable {
             return Err(ParquetError::General(format!("NULL in {}, which is NOT NULL", self.descr.name())));
@@ -199,7 +212,7 @@ impl BytesColumn {
         source.extend(self.keys.iter().copied(), |code| code as usize, dictionary, indices);
         let valid = NullBuffer::from_iter(codes.iter().map(|&code| code != 0));
         self.page.add_validity(codes.len(), Some(&valid));
-        Ok(())
+        self.end_full_page()
     }
 
     fn write_values(&mut self, values: &ArrayRef) -> Result<()> {
@@ -230,7 +243,7 @@ impl BytesColumn {
                 self.page.values.extend_from_slice(value);
             }
             self.page.add_row(value.is_some());
-            if self.page.values.len() > PAGE_BYTES_MAX || self.prose == Some(self.page.rows) {
+            if self.page.values.len() > PAGE_BYTES_MAX || self.page.rows == self.page_rows {
                 self.end_page()?;
             }
         }
@@ -366,7 +379,7 @@ impl BytesColumn {
         let close = if has_dictionary { close.update_dictionary_location(dictionary_len)? } else { close };
         self.dictionary.clear();
         self.sources.clear();
-        self.plain = self.prose.is_some();
+        self.plain = self.is_prose;
         Ok((Bytes::from(bytes), close))
     }
 

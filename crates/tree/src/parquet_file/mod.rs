@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - Every column's pages end where blocks end. A block of very long values may take several pages, and so does a block of a banded segment
-//!   of what is compressed: a page is unpacked as a whole, and a sample reads only the first rows of each block.
+//!   of what is compressed: a page is unpacked as a whole, and a sample reads only the first rows of each block. In a table with a
+//!   key every page is [`SHORT_PAGE_ROWS`] rows: whoever reads one row unpacks no more than these.
 //! - Row groups hold [`ROW_GROUP_ROWS`] rows; both page indexes are written for every column, except the column index of a
 //!   float column chunk with a NaN, which Parquet's bounds cannot express.
 //! - The file's key-value metadata says which segment of which table it is.
@@ -16,11 +17,13 @@ mod codec;
 mod dictionary;
 mod hybrid;
 mod input;
+mod point;
 mod rows;
 
 pub(crate) use choose::Expected;
 pub(crate) use input::{ParquetInput, read_error};
-pub(crate) use rows::RowReader;
+pub(crate) use point::{Decoded, DictionaryPage, PointColumn};
+pub(crate) use rows::{ColumnReaders, RowReader};
 
 use crate::chunk::CodedColumn;
 use crate::layout::{BLOCK_ROWS, ROW_GROUP_ROWS};
@@ -44,10 +47,12 @@ use std::sync::Arc;
 pub(crate) struct ParquetWriter {
     path: PathBuf,
     file: SerializedFileWriter<CheckedWriter>,
-    /// Its column writers end a page with each block.
+    /// Its column writers end a page with each block, or, where all pages are short, after [`SHORT_PAGE_ROWS`].
     factory: ArrowRowGroupWriterFactory,
-    /// Of a banded segment: its column writers end a page after [`BANDED_PAGE_ROWS`].
-    banded: Option<ArrowRowGroupWriterFactory>,
+    /// Where what is compressed alone has short pages: its column writers end them.
+    compressed: Option<ArrowRowGroupWriterFactory>,
+    /// Rows of a page of what is not compressed.
+    page_rows: usize,
     columns: Vec<Column>,
     group_rows: usize,
     groups: usize,
@@ -80,44 +85,56 @@ enum Column {
     },
 }
 
-/// Rows of a page of what is compressed of a banded segment.
-const BANDED_PAGE_ROWS: usize = BLOCK_ROWS / 8;
+/// Which pages are shorter than blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ShortPages {
+    /// None.
+    No,
+    /// Those of what is compressed, as of a banded segment.
+    Compressed,
+    /// All, as in a table with a key.
+    All,
+}
+
+/// Rows of a short page.
+const SHORT_PAGE_ROWS: usize = BLOCK_ROWS / 8;
 
 impl ParquetWriter {
-    /// Starts the file. Encodings are chosen by what is expected. With `in_blocks`, as of a banded segment, whole blocks are written at a
-    /// time, and pages of some of their bands are made of what is compressed.
+    /// Starts the file. Encodings are chosen by what is expected. Where what is compressed alone has short pages, whole blocks are
+    /// written at a time.
     pub(crate) fn create(
         file: CheckedWriter,
         path: &Path,
         schema: SchemaRef,
         expected: Expected<'_>,
         metadata: Vec<KeyValue>,
-        in_blocks: bool,
+        short_pages: ShortPages,
     ) -> Result<ParquetWriter> {
         let failed = |error: ParquetError| write_error(path, error);
         let parquet_schema = ArrowSchemaConverter::new().schema_root("alluvia").convert(&schema).map_err(failed)?;
+        let page_rows = if short_pages == ShortPages::All { SHORT_PAGE_ROWS } else { BLOCK_ROWS };
         let root = || parquet_schema.root_schema_ptr();
-        let properties = Arc::new(choose::properties(&schema, expected, metadata, BLOCK_ROWS));
+        let properties = Arc::new(choose::properties(&schema, expected, metadata, page_rows));
         let file = SerializedFileWriter::new(file, root(), Arc::clone(&properties)).map_err(failed)?;
         let factory = ArrowRowGroupWriterFactory::new(&file, Arc::clone(&schema));
         let is_compressed = |descr: &ColumnDescPtr| properties.compression(descr.path()) != Compression::UNCOMPRESSED;
         let compresses = file.schema_descr().columns().iter().any(is_compressed);
         // How many rows a page has is said of a file and not of a column: the factory of another file, which nobody keeps, has it its way.
-        let banded = if in_blocks && compresses {
-            let properties = choose::properties(&schema, expected, Vec::new(), BANDED_PAGE_ROWS);
+        let compressed = if short_pages == ShortPages::Compressed && compresses {
+            let properties = choose::properties(&schema, expected, Vec::new(), SHORT_PAGE_ROWS);
             let other = SerializedFileWriter::new(std::io::sink(), root(), Arc::new(properties)).map_err(failed)?;
             Some(ArrowRowGroupWriterFactory::new(&other, Arc::clone(&schema)))
         } else {
             None
         };
-        let prose_rows = if in_blocks { BANDED_PAGE_ROWS } else { BLOCK_ROWS };
+        let prose_rows = if short_pages == ShortPages::No { BLOCK_ROWS } else { SHORT_PAGE_ROWS };
         let column = |((field, descr), sample): ((&FieldRef, &ColumnDescPtr), &ArrayRef)| {
             Ok(match field.data_type() {
                 DataType::Utf8View | DataType::BinaryView => {
                     let is_text = *field.data_type() == DataType::Utf8View;
                     let prose = choose::is_prose(sample);
-                    let prose = prose.then_some(prose_rows);
-                    let column = BytesColumn::new(Arc::clone(descr), field.is_nullable(), is_text, prose)?;
+                    let rows = if prose { prose_rows } else { page_rows };
+                    let column = BytesColumn::new(Arc::clone(descr), field.is_nullable(), is_text, prose, rows)?;
                     Column::Bytes(Box::new(column))
                 }
                 _ => {
@@ -128,7 +145,7 @@ impl ParquetWriter {
         };
         let fields = schema.fields().iter().zip(file.schema_descr().columns());
         let columns = fields.zip(expected.sample).map(column).collect::<Result<_, ParquetError>>().map_err(failed)?;
-        Ok(ParquetWriter { path: path.into(), file, factory, banded, columns, group_rows: 0, groups: 0 })
+        Ok(ParquetWriter { path: path.into(), file, factory, compressed, page_rows, columns, group_rows: 0, groups: 0 })
     }
 
     /// Bytes written, and those of pages that wait for their row group's end.
@@ -140,7 +157,12 @@ impl ParquetWriter {
         (self.file.bytes_written() + waiting.sum::<usize>()) as u64
     }
 
-    /// Takes in rows of the current block, the first of them its row `place`.
+    /// How many rows may be written next, where the block has `place` rows: so many that no page ends among them.
+    pub(crate) fn room(&self, place: usize) -> usize {
+        self.page_rows - place % self.page_rows
+    }
+
+    /// Takes in rows of the current block, the first of them its row `place`, no more than there is room for.
     pub(crate) fn write(&mut self, rows: &[Piece<'_>], place: usize, summaries: &mut SummaryBuilder) -> Result<()> {
         self.write_columns(rows, place, summaries).map_err(|error| write_error(&self.path, error))?;
         self.group_rows += rows.first().map_or(0, Piece::len);
@@ -178,11 +200,11 @@ impl ParquetWriter {
     fn open_group(&mut self) -> Result<(), ParquetError> {
         let writers = |factory: &ArrowRowGroupWriterFactory| factory.create_column_writers(self.groups);
         let of_blocks = writers(&self.factory)?;
-        let mut of_bands = self.banded.as_ref().map(writers).transpose()?.unwrap_or_default().into_iter();
+        let mut short = self.compressed.as_ref().map(writers).transpose()?.unwrap_or_default().into_iter();
         for (column, of_block) in self.columns.iter_mut().zip(of_blocks) {
-            let of_band = of_bands.next();
+            let short = short.next();
             if let Column::Fixed { writer, saw_nan, is_compressed, .. } = column {
-                let new = of_band.filter(|_| *is_compressed).unwrap_or(of_block);
+                let new = short.filter(|_| *is_compressed).unwrap_or(of_block);
                 (*writer, *saw_nan) = (Some(Box::new(new)), false);
             }
         }

@@ -13,26 +13,24 @@ use parquet::arrow::arrow_reader::{
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads some columns of some rows in order.
-pub(crate) struct RowReader {
-    path: PathBuf,
-    reader: ParquetRecordBatchReader,
+/// How some columns of a file are read: finding that out costs more than a row to read.
+#[derive(Debug)]
+pub(crate) struct ColumnReaders {
+    typed: ArrowReaderMetadata,
+    mask: ProjectionMask,
 }
 
-impl RowReader {
-    /// Of a file at a path with this footer. `columns` are names and Arrow types; the batches have them in file order.
-    pub(crate) fn open(
-        path: PathBuf,
-        file: CheckedFile,
+impl ColumnReaders {
+    /// Of a file at a path with this footer. `columns` are names and Arrow types.
+    pub(crate) fn new(
+        path: &Path,
         metadata: &Arc<ParquetMetaData>,
         columns: &[(&str, DataType)],
-        rows: Range<u64>,
-        batch_rows: usize,
-    ) -> Result<RowReader> {
-        let failed = |error: ParquetError| read_error(&path, error);
+    ) -> Result<ColumnReaders> {
+        let failed = |error: ParquetError| read_error(path, error);
         let found = ArrowReaderMetadata::try_new(Arc::clone(metadata), ArrowReaderOptions::new()).map_err(failed)?;
         let mut wanted = Vec::with_capacity(columns.len());
         let mut fields: Vec<Field> = found.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
@@ -44,33 +42,67 @@ impl RowReader {
         }
         let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
         let typed = ArrowReaderMetadata::try_new(Arc::clone(metadata), options).map_err(failed)?;
+        let mask = ProjectionMask::roots(typed.parquet_schema(), wanted);
+        Ok(ColumnReaders { typed, mask })
+    }
+
+    /// About how many bytes they take beside the footer, which is counted by itself.
+    pub(crate) fn bytes(&self) -> u64 {
+        // A field of the schema, one of the readers, and their names.
+        512 * self.typed.schema().fields().len() as u64
+    }
+}
+
+/// Reads some columns of some rows in order.
+pub(crate) struct RowReader {
+    path: PathBuf,
+    reader: ParquetRecordBatchReader,
+}
+
+impl RowReader {
+    /// Of a file at a path. Ranges of rows ascend and do not meet. The batches have the columns in file order.
+    pub(crate) fn open(
+        path: PathBuf,
+        file: CheckedFile,
+        columns: &ColumnReaders,
+        rows: &[Range<u64>],
+        batch_rows: usize,
+    ) -> Result<RowReader> {
         let mut groups = Vec::new();
-        let mut selected = Vec::new();
+        let mut selected: Vec<Range<usize>> = Vec::with_capacity(rows.len());
         // Counted over the chosen row groups.
-        let mut chosen_rows = 0;
-        let mut start = 0;
-        for (at, group) in metadata.row_groups().iter().enumerate() {
+        let (mut chosen_rows, mut selected_rows) = (0, 0);
+        let (mut start, mut next) = (0, 0);
+        for (at, group) in columns.typed.metadata().row_groups().iter().enumerate() {
             let end = start + group.num_rows() as u64;
-            let within = rows.start.max(start)..rows.end.min(end);
-            if within.start < within.end {
+            let before = selected.len();
+            while let Some(range) = rows.get(next).filter(|range| range.start < end) {
                 let from = |row: u64| (chosen_rows + row - start) as usize;
-                selected.push(from(within.start)..from(within.end));
+                let within = range.start.max(start)..range.end.min(end);
+                if within.start < within.end {
+                    selected.push(from(within.start)..from(within.end));
+                    selected_rows += within.end - within.start;
+                }
+                if range.end > end {
+                    break;
+                }
+                next += 1;
+            }
+            if selected.len() > before {
                 groups.push(at);
                 chosen_rows += group.num_rows() as u64;
             }
             start = end;
         }
-        let mask = ProjectionMask::roots(typed.parquet_schema(), wanted);
-        let input = ParquetInput(file);
-        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(input, typed)
-            .with_projection(mask)
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(ParquetInput(file), columns.typed.clone())
+            .with_projection(columns.mask.clone())
             .with_row_groups(groups)
             .with_batch_size(batch_rows);
-        if chosen_rows != rows.end - rows.start {
+        if chosen_rows != selected_rows {
             let selection = RowSelection::from_consecutive_ranges(selected.into_iter(), chosen_rows as usize);
             builder = builder.with_row_selection(selection);
         }
-        let reader = builder.build().map_err(failed)?;
+        let reader = builder.build().map_err(|error| read_error(&path, error))?;
         Ok(RowReader { path, reader })
     }
 

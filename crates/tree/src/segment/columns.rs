@@ -8,7 +8,12 @@ use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use std::ops::Range;
 use std::sync::Arc;
+
+/// So many rows are decoded one by one; of more the general reader makes less.
+const POINT_ROWS_MAX: u32 = 64;
 
 /// Where a column of a chunk comes from.
 pub(super) enum Source {
@@ -35,7 +40,7 @@ impl Source {
     }
 }
 
-/// Columns of all rows of a segment.
+/// Columns of some rows of a segment.
 struct Columns {
     segment: Arc<Segment>,
     reader: RowReader,
@@ -56,6 +61,89 @@ impl Segment {
         self: &Arc<Segment>,
         columns: &[(&str, DataType)],
     ) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
+        self.column_batches_of(columns, std::slice::from_ref(&(0..self.meta.rows)))
+    }
+
+    /// The same of some rows, which are read as one after the other: ranges of row numbers that ascend and do not meet.
+    /// All batches but the last have [`BLOCK_ROWS`] rows.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged or ends before a row; after an error there are no more batches.
+    pub fn column_batches_of(
+        self: &Arc<Segment>,
+        columns: &[(&str, DataType)],
+        rows: &[Range<u64>],
+    ) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
+        self.check_ranges(rows)?;
+        let sources = self.sources(columns)?;
+        let is_read = |source: &Source| matches!(source, Source::Parquet(_));
+        let read = columns.iter().zip(&sources).filter(|(_, source)| is_read(source)).map(|(column, _)| column.clone());
+        Ok(Columns {
+            reader: self.read_ranges(&read.collect::<Vec<_>>(), rows, BLOCK_ROWS)?,
+            segment: Arc::clone(self),
+            schema: schema_of(columns),
+            sources,
+            rows_left: rows.iter().map(|rows| rows.end - rows.start).sum(),
+        })
+    }
+
+    /// The values of some columns, as [`Segment::column_batches`] has them, of some rows, whose numbers ascend; a number
+    /// may come again. Only pages are read that hold one of the rows.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged or ends before a row.
+    pub fn rows_at(self: &Arc<Segment>, columns: &[(&str, DataType)], rows: &[u32]) -> Result<RecordBatch> {
+        debug_assert!(rows.is_sorted(), "rows are read in the order of the file");
+        let failed = |error: ArrowError| Error::internal(format!("rows of segment {}: {error}", self.meta.id));
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        // Where each row is among those that are read.
+        let mut places: Vec<u32> = Vec::with_capacity(rows.len());
+        let mut read = 0;
+        for &row in rows {
+            let row = u64::from(row);
+            match ranges.last_mut() {
+                Some(last) if row < last.end => {}
+                Some(last) if row == last.end => {
+                    last.end += 1;
+                    read += 1;
+                }
+                _ => {
+                    ranges.push(row..row + 1);
+                    read += 1;
+                }
+            }
+            places.push(read - 1);
+        }
+        let found = self.read_few(columns, &ranges, read)?;
+        let found = match found {
+            Some(found) => found,
+            None => {
+                let batches = self.column_batches_of(columns, &ranges)?.collect::<Result<Vec<_>>>()?;
+                match batches.as_slice() {
+                    [one] => one.clone(),
+                    several => concat_batches(&schema_of(columns), several).map_err(failed)?,
+                }
+            }
+        };
+        match read as usize == rows.len() {
+            true => Ok(found),
+            false => take_record_batch(&found, &UInt32Array::from(places)).map_err(failed),
+        }
+    }
+}
+
+impl Segment {
+    /// The values in few rows; `None` where that is for the general reader.
+    fn read_few(&self, columns: &[(&str, DataType)], rows: &[Range<u64>], count: u32) -> Result<Option<RecordBatch>> {
+        if count > POINT_ROWS_MAX {
+            return Ok(None);
+        }
+        self.check_ranges(rows)?;
+        self.points(schema_of(columns), columns, &self.sources(columns)?, rows)
+    }
+
+    /// Where the columns come from.
+    fn sources(&self, columns: &[(&str, DataType)]) -> Result<Vec<Source>> {
         let metadata = self.parquet_metadata()?;
         let in_file = metadata.file_metadata().schema().get_fields();
         let source = |(name, data_type): &(&str, DataType)| match self.meta.fixed_version {
@@ -63,47 +151,23 @@ impl Segment {
             _ if in_file.iter().any(|field| field.name() == *name) => Source::Parquet((*name).to_owned()),
             _ => Source::Absent(data_type.clone()),
         };
-        let sources: Vec<Source> = columns.iter().map(source).collect();
-        let is_read = |source: &Source| matches!(source, Source::Parquet(_));
-        let read = columns.iter().zip(&sources).filter(|(_, source)| is_read(source)).map(|(column, _)| column.clone());
-        let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
-        Ok(Columns {
-            reader: self.read_rows(&read.collect::<Vec<_>>(), 0..self.meta.rows, BLOCK_ROWS)?,
-            segment: Arc::clone(self),
-            schema: Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>())),
-            sources,
-            rows_left: self.meta.rows,
-        })
+        Ok(columns.iter().map(source).collect())
+    }
+
+    /// Rows are in the segment.
+    fn check_ranges(&self, rows: &[Range<u64>]) -> Result<()> {
+        if rows.iter().any(|rows| rows.end > self.meta.rows) {
+            let message =
+                format!("segment {} has {} rows, and one behind them is wanted", self.meta.id, self.meta.rows);
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        Ok(())
     }
 }
 
-impl Segment {
-    /// The values of some columns, as [`Segment::column_batches`] has them, of some rows, whose numbers ascend.
-    ///
-    /// # Errors
-    /// `Corrupt` if the file is damaged or ends before a row.
-    pub fn rows_at(self: &Arc<Segment>, columns: &[(&str, DataType)], rows: &[u32]) -> Result<RecordBatch> {
-        debug_assert!(rows.is_sorted(), "rows are read in the order of the file");
-        let mut taken = Vec::new();
-        let mut rest = rows;
-        let mut first = 0;
-        for batch in self.column_batches(columns)? {
-            let batch = batch?;
-            let end = first + batch.num_rows() as u32;
-            let (here, later) = rest.split_at(rest.partition_point(|&row| row < end));
-            let within = UInt32Array::from_iter_values(here.iter().map(|&row| row - first));
-            taken.push(take_record_batch(&batch, &within).map_err(|error| Error::internal(error.to_string()))?);
-            (rest, first) = (later, end);
-        }
-        match (rest, taken.first().map(RecordBatch::schema)) {
-            ([], Some(schema)) => concat_batches(&schema, &taken).map_err(|error| Error::internal(error.to_string())),
-            _ => {
-                let message =
-                    format!("segment {} has {} rows, and one behind them is wanted", self.meta.id, self.meta.rows);
-                Err(Error::new(ErrorKind::Corrupt, message))
-            }
-        }
-    }
+fn schema_of(columns: &[(&str, DataType)]) -> SchemaRef {
+    let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
+    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 
 impl Columns {

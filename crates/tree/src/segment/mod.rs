@@ -9,10 +9,13 @@ mod columns;
 mod cursor;
 mod derived;
 mod packed;
+mod points;
 mod rows;
 
 pub use cursor::{OrderedChunk, SegmentCursor};
 pub(crate) use packed::values_of;
+use points::DictionariesByChunk;
+use rows::ReadersByColumns;
 pub(crate) use rows::identities_of;
 
 use crate::context::{Slot, TreeContext};
@@ -43,6 +46,8 @@ pub struct Segment {
     index: Arc<Slot<BlockIndex>>,
     summaries: Arc<Slot<BlockSummaries>>,
     parquet: Arc<Slot<Arc<ParquetMetaData>>>,
+    readers: Mutex<ReadersByColumns>,
+    dictionaries: Mutex<DictionariesByChunk>,
     /// By stream: each level, then each measure.
     streams: OnceLock<Vec<Arc<Slot<PackedStream>>>>,
     nodes: Arc<Slot<NodeTree>>,
@@ -99,6 +104,8 @@ impl Segment {
             index: Arc::default(),
             summaries: Arc::default(),
             parquet: Arc::default(),
+            readers: Mutex::default(),
+            dictionaries: Mutex::default(),
             streams: OnceLock::new(),
             nodes: Arc::default(),
             first_rows: Arc::default(),

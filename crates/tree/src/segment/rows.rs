@@ -3,7 +3,7 @@
 use super::Segment;
 use crate::context::Slot;
 use crate::layout::BLOCK_ROWS;
-use crate::parquet_file::{ParquetInput, RowReader, read_error};
+use crate::parquet_file::{ColumnReaders, ParquetInput, RowReader, read_error};
 use alluvia_space::weight::weight;
 use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_storage::CheckedFile;
@@ -13,7 +13,14 @@ use arrow::compute::concat;
 use arrow::datatypes::{DataType, UInt64Type};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
+
+/// How many lists of columns a segment knows how to read.
+const COLUMN_LISTS: usize = 4;
+
+/// Lists of columns, the one that was read last first, and how they are read.
+pub(super) type ReadersByColumns = Vec<(Vec<(String, DataType)>, Arc<Slot<ColumnReaders>>)>;
 
 /// A row's version (0 where it is not known) and ordinal.
 pub(crate) type Identity = (u64, u64);
@@ -49,8 +56,50 @@ impl Segment {
         rows: Range<u64>,
         batch_rows: usize,
     ) -> Result<RowReader> {
+        self.read_ranges(columns, &[rows], batch_rows)
+    }
+
+    /// The same of several ranges, which ascend and do not meet.
+    pub(crate) fn read_ranges(
+        &self,
+        columns: &[(&str, DataType)],
+        rows: &[Range<u64>],
+        batch_rows: usize,
+    ) -> Result<RowReader> {
         let path = self.context.parquet_path(self.meta.id);
-        RowReader::open(path, self.parquet_file()?, &self.parquet_metadata()?, columns, rows, batch_rows)
+        let readers = self.column_readers(&path, columns)?;
+        RowReader::open(path, self.parquet_file()?, &readers, rows, batch_rows)
+    }
+
+    /// How these columns are read, held in memory while there is room, as of the [`COLUMN_LISTS`] lists of columns that
+    /// were asked for last.
+    fn column_readers(&self, path: &Path, columns: &[(&str, DataType)]) -> Result<Arc<ColumnReaders>> {
+        let is_of = |list: &Vec<(String, DataType)>| {
+            let alike = |(known, asked): (&(String, DataType), &(&str, DataType))| {
+                (known.0.as_str(), &known.1) == (asked.0, &asked.1)
+            };
+            list.len() == columns.len() && list.iter().zip(columns).all(alike)
+        };
+        let slot = {
+            let mut lists = self.readers.lock();
+            let known = lists.iter().position(|(list, _)| is_of(list));
+            let list = match known {
+                Some(known) => lists.remove(known),
+                None => {
+                    lists.truncate(COLUMN_LISTS - 1);
+                    let list = columns.iter().map(|(name, data_type)| ((*name).to_owned(), data_type.clone()));
+                    (list.collect(), Arc::default())
+                }
+            };
+            let slot = Arc::clone(&list.1);
+            lists.insert(0, list);
+            slot
+        };
+        Slot::get(&slot, &self.context.pool, || {
+            let readers = ColumnReaders::new(path, &self.parquet_metadata()?, columns)?;
+            let bytes = readers.bytes();
+            Ok((readers, bytes))
+        })
     }
 
     /// The versions of a block's rows.

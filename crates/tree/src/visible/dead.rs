@@ -236,6 +236,23 @@ impl DeadRows {
         any.then(|| DeadRows { dead: Arc::clone(dead), at })
     }
 
+    /// These kills, and those of further rows by the reader himself, who reads at version `at`: nobody else sees them. Kills
+    /// that come later for everybody are forgotten: he kills such a row before them.
+    pub fn and(known: Option<&DeadRows>, rows: impl IntoIterator<Item = u64>, at: Version) -> Option<DeadRows> {
+        let mut dead = match known {
+            Some(known) => {
+                let mut dead = Dead::clone(&known.dead);
+                dead.take_back(known.at);
+                dead
+            }
+            None => Dead::default(),
+        };
+        rows.into_iter().for_each(|row| {
+            dead.kill(row, at);
+        });
+        DeadRows::new(&Arc::new(dead), at)
+    }
+
     /// Whether any row below a node is dead.
     #[inline]
     pub(crate) fn any_below(&self, height: usize, node: usize) -> bool {
@@ -287,6 +304,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn who_kills_rows_by_himself_sees_them_dead_and_nobody_else_does() {
+        let dead = Arc::new(Dead::new([(1, Version(3)), (2, Version(9)), (20_000, Version(9))]));
+        let everybody = DeadRows::new(&dead, Version(5)).unwrap();
+        let own = DeadRows::and(Some(&everybody), [2, 7], Version(5)).unwrap();
+        let rows = |rows: &DeadRows| (0..30_000).filter(|&row| rows.contains(row)).collect::<Vec<_>>();
+        assert_eq!((rows(&own), own.count()), (vec![1, 2, 7], 3));
+        assert_eq!((own.any_below(0, 0), own.any_below(0, 2)), (true, false));
+        assert_eq!((rows(&everybody), dead.rows()), (vec![1], 3));
+        assert_eq!(rows(&DeadRows::and(None, [4], Version(5)).unwrap()), [4]);
+        assert!(DeadRows::and(None, [], Version(5)).is_none());
+    }
 
     proptest! {
         /// Against the obvious model: a map from rows to the versions that killed them.

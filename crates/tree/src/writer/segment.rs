@@ -10,7 +10,7 @@ use crate::context::TreeContext;
 use crate::heavy::{Finder, encode};
 use crate::layout::{BLOCK_ROWS, Bands, segment_schema};
 use crate::meta::SegmentMeta;
-use crate::parquet_file::{Expected, ParquetWriter, Piece};
+use crate::parquet_file::{Expected, ParquetWriter, Piece, ShortPages};
 use crate::side::{Header, OptionalSections, SideWriter};
 use crate::summary::{SummaryBuilder, least_and_greatest};
 use alluvia_space::{LevelCodes, TableDef};
@@ -48,6 +48,8 @@ pub struct SegmentWriter {
     is_banded: bool,
     /// Whether chunks are whole blocks, all but the last.
     in_blocks: bool,
+    /// Whether rows are looked up by their key.
+    is_keyed: bool,
     rows_expected: Option<u64>,
     key_min: u128,
     key_max: u128,
@@ -124,6 +126,7 @@ impl SegmentWriter {
             rows: 0,
             is_banded: false,
             in_blocks: false,
+            is_keyed: table.key.is_some(),
             rows_expected: None,
             key_min: 0,
             key_max: 0,
@@ -207,11 +210,11 @@ impl SegmentWriter {
         let mut done = 0;
         while done < len {
             let place = self.keys.len();
-            let count = (BLOCK_ROWS - place).min(len - done);
-            let piece: Vec<Piece<'_>> = columns.iter().map(|column| column.piece(done, count)).collect();
             let (Parquet::Open(parquet), Some(summaries)) = (&mut self.parquet, &mut self.summaries) else {
                 return Err(Error::internal("a segment was written to after it failed"));
             };
+            let count = parquet.room(place).min(len - done);
+            let piece: Vec<Piece<'_>> = columns.iter().map(|column| column.piece(done, count)).collect();
             parquet.write(&piece, place, summaries)?;
             self.keys.extend_from_slice(&chunk.keys[done..done + count]);
             for (block, codes) in self.codes.levels.iter_mut().zip(&chunk.codes.levels) {
@@ -265,7 +268,12 @@ impl SegmentWriter {
             let metadata = std::mem::take(&mut self.metadata);
             let schema = Arc::clone(&self.schema);
             let expected = Expected { sample: &sample, rows: self.rows_expected };
-            let parquet = ParquetWriter::create(file, &path, schema, expected, metadata, self.in_blocks)?;
+            let short_pages = match (self.is_keyed, self.in_blocks) {
+                (true, _) => ShortPages::All,
+                (false, true) => ShortPages::Compressed,
+                (false, false) => ShortPages::No,
+            };
+            let parquet = ParquetWriter::create(file, &path, schema, expected, metadata, short_pages)?;
             self.parquet = Parquet::Open(Box::new(parquet));
         }
         Ok(())

@@ -12,6 +12,7 @@ mod mapped_model;
 mod mapping;
 mod or_boxes;
 mod passes;
+mod point_rows;
 mod rare_groups;
 mod refine_model;
 mod round_trip;

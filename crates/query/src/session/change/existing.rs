@@ -1,13 +1,15 @@
-//! UPDATE, DELETE and TRUNCATE.
+//! UPDATE and DELETE.
 //!
 //! Invariants:
 //! - A row is changed once, however often the tables beside it give it.
 //! - In a table with a key, rows that keep their keys are written over those that are there; rows that get others go
 //!   before their successors come. In a table without one, rows go by what they are known by.
+//! - A row without a key that another statement has killed since is passed over by DELETE; UPDATE, and what tells of the
+//!   row, must look again.
 
+use crate::session::change::beside::{first_beside, returned_beside};
 use crate::session::change::reading::{Read, Reading, misfit};
-use crate::session::change::returning::Returned;
-use crate::session::change::written::{Written, check_open};
+use crate::session::change::written::Written;
 use crate::session::insert::computed::refuse_of_rows;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -28,7 +30,6 @@ pub(super) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
     refuse_columns_of_rows(run, &update.query, "SET")?;
     let queries: Vec<&Query> = std::iter::once(&*update.query).chain(update.returning.as_deref()).collect();
     let reading = Reading::begin(run, &update.table, &[Privilege::Update], &queries).await?;
-    check_open(run, &reading, "UPDATE")?;
     let def = &reading.entry.def;
     let UpdateQuery { query, gone, may_repeat } = update_query(def, update)?;
     let mut read = reading.read(run, query, [reading.target(gone)]).await?;
@@ -36,12 +37,13 @@ pub(super) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
     if may_repeat {
         let known = match gone {
             Gone::Replaced => reading.key_places()?,
-            Gone::Keys | Gone::Identities => (columns..read.schema.fields().len()).collect(),
+            Gone::Keys | Gone::Identities => (columns..first_beside(&read)).collect(),
         };
         once_each(&mut read, &known)?;
     }
     let rows = reading.assigned(&read, 0, &read.batches)?;
-    let returned = Returned::of(run, &reading, update.returning.as_deref(), &rows).await?;
+    let tables = (&update.alias, update.beside.as_slice());
+    let returned = returned_beside(run, &reading, update.returning.as_deref(), tables, &read, &rows).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
     let computed_at = Some(reading.snapshot.version);
     let written = Written::nothing(&reading);
@@ -58,15 +60,10 @@ pub(super) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
     Ok(returned.outcome(format!("UPDATE {count}")).with_used(read.used))
 }
 
-/// DELETE, TRUNCATE.
+/// DELETE.
 pub(super) async fn delete(run: &Run, delete: &Delete) -> Result<Outcome> {
-    let (privilege, command) = match delete.is_truncate {
-        true => (Privilege::Truncate, "TRUNCATE"),
-        false => (Privilege::Delete, "DELETE"),
-    };
     let queries: Vec<&Query> = std::iter::once(&*delete.query).chain(delete.returning.as_deref()).collect();
-    let reading = Reading::begin(run, &delete.table, &[privilege], &queries).await?;
-    check_open(run, &reading, command)?;
+    let reading = Reading::begin(run, &delete.table, &[Privilege::Delete], &queries).await?;
     let (query, gone, may_repeat) = delete_query(&reading.entry.def, delete, delete.returning.is_some())?;
     let mut read = reading.read(run, query, [reading.target(gone)]).await?;
     let (change, schema) = telling(&reading, gone)?;
@@ -78,15 +75,18 @@ pub(super) async fn delete(run: &Run, delete: &Delete) -> Result<Outcome> {
         Some(_) => read.batches.iter().map(|batch| reading.as_stored(batch, known)).collect::<Result<Vec<_>>>()?,
         None => Vec::new(),
     };
-    let returned = Returned::of(run, &reading, delete.returning.as_deref(), &rows).await?;
+    let tables = (&delete.alias, delete.beside.as_slice());
+    let returned = returned_beside(run, &reading, delete.returning.as_deref(), tables, &read, &rows).await?;
     let (_, telling) = telling_rows(&reading, gone, &read, 0)?;
     let count: usize = telling.iter().map(RecordBatch::num_rows).sum();
-    let written = Written::nothing(&reading).and(change, Some(reading.snapshot.version), telling);
+    // What others have killed since is gone all the same, if nobody has been told otherwise.
+    let may_be_gone = gone == Gone::Identities && delete.returning.is_none() && !run.state().is_open()?;
+    let computed_at = (!may_be_gone).then_some(reading.snapshot.version);
+    let written = Written::nothing(&reading).and(change, computed_at, telling);
     let passed_over = written.commit(run, reading).await?;
     let count = (count as u64).saturating_sub(passed_over);
     run.progress.add_rows(count);
-    let tag = if delete.is_truncate { "TRUNCATE TABLE".to_owned() } else { format!("DELETE {count}") };
-    Ok(returned.outcome(tag).with_used(read.used))
+    Ok(returned.outcome(format!("DELETE {count}")).with_used(read.used))
 }
 
 /// Refuses columns of a query that would make another thing of its rows in this place of a statement.
@@ -111,7 +111,7 @@ fn once_each(read: &mut Read, columns: &[usize]) -> Result<()> {
 }
 
 /// How rows that go are told to the store, and in which columns.
-fn telling(reading: &Reading, gone: Gone) -> Result<(RowChange, SchemaRef)> {
+pub(super) fn telling(reading: &Reading, gone: Gone) -> Result<(RowChange, SchemaRef)> {
     match gone {
         Gone::Replaced | Gone::Keys => Ok((RowChange::Delete, reading.key_schema()?)),
         Gone::Identities => {
@@ -123,7 +123,12 @@ fn telling(reading: &Reading, gone: Gone) -> Result<(RowChange, SchemaRef)> {
 }
 
 /// What tells the rows that go, which stands in a query's columns from `first` on.
-fn telling_rows(reading: &Reading, gone: Gone, read: &Read, first: usize) -> Result<(RowChange, Vec<RecordBatch>)> {
+pub(super) fn telling_rows(
+    reading: &Reading,
+    gone: Gone,
+    read: &Read,
+    first: usize,
+) -> Result<(RowChange, Vec<RecordBatch>)> {
     let (change, schema) = telling(reading, gone)?;
     let columns = first..first + schema.fields().len();
     let batch = |batch: &RecordBatch| {

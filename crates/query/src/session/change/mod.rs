@@ -1,4 +1,4 @@
-//! Statements that change rows that are there: UPDATE, DELETE, TRUNCATE, and INSERT with ON CONFLICT or RETURNING.
+//! Statements that change rows that are there: UPDATE, DELETE, TRUNCATE, MERGE, and INSERT with ON CONFLICT or RETURNING.
 //!
 //! Invariants:
 //! - What a statement changes is computed from one snapshot: the newest visible version, whatever freshness the session
@@ -6,28 +6,35 @@
 //! - The store refuses what was computed from rows that others have changed since. Outside of a transaction the statement
 //!   is then run again, on a newer snapshot: nothing of it has happened.
 //! - Everything that may refuse a statement, RETURNING included, comes before its batch is handed over.
-//! - Within a transaction rows that are changed wait unseen, and their table is not read again: who would read it is
-//!   refused.
+//! - Within a transaction a statement reads what those before it have changed, and its own changes wait with theirs.
 
+mod beside;
 mod existing;
+mod merge;
 mod reading;
 mod returning;
+mod truncate;
 mod upsert;
 mod written;
 
 use crate::rights::Need;
 use crate::session::change::existing::{delete, update};
+use crate::session::change::merge::merge;
+use crate::session::change::truncate::truncate;
 use crate::session::change::upsert::insert;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::sample_fraction_of;
+use alluvia_catalog::TableEntry;
 use alluvia_syntax::Hints;
 use alluvia_syntax::statement::Insert;
 use alluvia_syntax::statements::changes::{Delete, Update};
+use alluvia_syntax::statements::merge::Merge;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::MutexGuard;
 
 /// How often a statement is run while others are in its way.
 const TRIES_MAX: u32 = 10;
@@ -38,18 +45,24 @@ const FIRST_WAIT: Duration = Duration::from_millis(1);
 pub(crate) enum Change {
     /// UPDATE.
     Update(Box<Update>),
-    /// DELETE, TRUNCATE.
+    /// DELETE.
     Delete(Box<Delete>),
+    /// TRUNCATE, of at least one table.
+    Truncate(Vec<Delete>),
+    /// MERGE.
+    Merge(Box<Merge>),
     /// INSERT with ON CONFLICT or RETURNING.
     Insert(Insert),
 }
 
 impl Change {
-    fn table(&self) -> &str {
+    fn tables(&self) -> Vec<&str> {
         match self {
-            Change::Update(update) => &update.table,
-            Change::Delete(delete) => &delete.table,
-            Change::Insert(insert) => &insert.table,
+            Change::Update(update) => vec![update.table.as_str()],
+            Change::Delete(delete) => vec![delete.table.as_str()],
+            Change::Truncate(tables) => tables.iter().map(|delete| delete.table.as_str()).collect(),
+            Change::Merge(merge) => vec![merge.table.as_str()],
+            Change::Insert(insert) => vec![insert.table.as_str()],
         }
     }
 
@@ -57,6 +70,8 @@ impl Change {
         match self {
             Change::Update(statement) => update(run, statement).await,
             Change::Delete(statement) => delete(run, statement).await,
+            Change::Truncate(tables) => truncate(run, tables).await,
+            Change::Merge(statement) => merge(run, statement).await,
             Change::Insert(statement) => insert(run, statement, hints).await,
         }
     }
@@ -65,14 +80,10 @@ impl Change {
 /// Runs a statement that changes rows, again where others have changed what it was computed from.
 pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> Result<Outcome> {
     refuse_inexact(run, hints)?;
-    let entry = run.scope.table_for(Need::Definition, statement.table())?;
+    let entries = statement.tables().into_iter().map(|table| run.scope.table_for(Need::Definition, table));
+    let entries = entries.collect::<Result<Vec<_>>>()?;
     let is_alone = !run.state().is_open()?;
-    let waits_first = entry.def.key.is_none() && !matches!(statement, Change::Insert(_));
-    // What the store knows rows without a key by tells it nothing of others that change them, too: they go one by one.
-    let mut turn = match waits_first {
-        true => Some(run.engine().change_turn(entry.def.id).lock().await),
-        false => None,
-    };
+    let mut turn = None;
     let mut wait = FIRST_WAIT;
     for _ in 1..TRIES_MAX {
         match statement.run(run, hints).await {
@@ -82,7 +93,7 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
         run.unpin();
         // Of several that are in each other's way, one goes on.
         if turn.is_none() {
-            turn = Some(run.engine().change_turn(entry.def.id).lock().await);
+            turn = Some(turns(run, &entries).await);
         }
         tokio::time::sleep(wait).await;
         run.token.check()?;
@@ -97,6 +108,18 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
         }
         _ => error,
     })
+}
+
+/// Waits for the turns of tables: for each once, and for all in one order, so that no two wait for each other.
+async fn turns<'a>(run: &'a Run, entries: &[Arc<TableEntry>]) -> Vec<MutexGuard<'a, ()>> {
+    let mut turns: Vec<_> = entries.iter().map(|entry| run.engine().change_turn(entry.def.id)).collect();
+    turns.sort_by_key(|turn| Arc::as_ptr(turn) as usize);
+    turns.dedup_by_key(|turn| Arc::as_ptr(turn));
+    let mut guards = Vec::with_capacity(turns.len());
+    for turn in turns {
+        guards.push(turn.lock().await);
+    }
+    guards
 }
 
 /// Refuses what would have a statement change what it has not read, or read what is no longer so.

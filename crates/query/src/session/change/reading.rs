@@ -2,14 +2,20 @@
 //!
 //! Invariants:
 //! - One snapshot serves all queries of a statement; the definition that its rows are bound to is that snapshot's.
+//! - Of a table whose keys are known before it is read, the rows that have them are read and no others.
 //! - What a statement holds in memory is bounded, and checked while rows come.
 
+use crate::by_key::{LookupCost, NamedKeys};
 use crate::errors::{error_of, from_datafusion};
+use crate::execution::blocking::blocking;
 use crate::namespace::GivenTables;
 use crate::rights::Need;
+use crate::session::change::beside::Given;
 use crate::session::run::Run;
 use crate::session::select::pin::pin_newest;
 use crate::session::select::planning::plan_given;
+use crate::session::state::transaction::Transaction;
+use crate::table::waiting::is_waiting;
 use crate::table::{AlluviaTable, sql_schema};
 use crate::used::UsedCounters;
 use alluvia_catalog::TableEntry;
@@ -21,10 +27,10 @@ use alluvia_snapshot::Snapshot;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::builders::TextAs;
 use alluvia_values::compact::tight_batch;
-use arrow::array::RecordBatch;
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
-use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::datasource::MemTable;
 use datafusion::sql::parser::Statement as Tree;
@@ -32,6 +38,9 @@ use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{self, Query};
 use futures::StreamExt;
 use std::sync::Arc;
+
+/// Rows that are read at once of those that were found by their keys.
+const ROWS_AT_ONCE: usize = 32_768;
 
 /// What a statement changes, as its snapshot has it.
 pub(super) struct Reading {
@@ -58,25 +67,70 @@ impl Reading {
             references.extend(resolve_table_references(&tree, true).map_err(|error| error_of(&error))?.0);
         }
         run.scope.await_own_writes().await?;
-        let snapshot = pin_newest(run, &references)?;
+        let snapshot = pin_newest(run, &references).await?;
         let entry = Arc::clone(snapshot.catalog.table(table)?);
         Ok(Reading { snapshot, entry })
     }
 
     /// The table, for a query that asks for what tells rows that go.
-    pub(super) fn target(&self, gone: Gone) -> (&'static str, Arc<dyn TableProvider>) {
+    pub(super) fn target(&self, gone: Gone) -> Given {
         let table = AlluviaTable::new(Arc::clone(&self.entry));
         let table = if gone == Gone::Identities { table.identified() } else { table };
         (TARGET, Arc::new(table))
     }
 
+    /// The rows of the table whose keys are among those of some rows, which are in its storage schema; and what it takes to
+    /// find them.
+    pub(super) async fn target_of(&self, run: &Run, came: &[RecordBatch]) -> Result<(Given, LookupCost)> {
+        let entry = &self.entry;
+        let keys = NamedKeys::of_rows(came, &entry.def)?;
+        // What a transaction has made of a definition, the store does not know.
+        let Some(keys) = keys.filter(|_| !is_waiting(entry.changed_at)) else {
+            return Ok((self.target(Gone::Replaced), LookupCost::default()));
+        };
+        let pending = self.pending(run)?;
+        let (snapshot, table) = (Arc::clone(&self.snapshot), entry.def.id);
+        let (store, token, mut held) = (Arc::clone(run.engine().read()), run.token.clone(), run.scope.held());
+        let found = blocking(move || {
+            let Some(read) = snapshot.tables.get(&table) else {
+                return Err(Error::internal("a table that is changed is not in its snapshot"));
+            };
+            let found = keys.find(store.as_ref(), snapshot.version, read)?;
+            let columns: Vec<usize> = (0..read.entry.def.columns.len()).collect();
+            for rows in found.rows().chunks(ROWS_AT_ONCE) {
+                token.check()?;
+                held.push(read.rows_at(rows, &columns)?)?;
+            }
+            for rows in pending {
+                let is_named = BooleanArray::from(keys.hold(&rows)?);
+                held.push(filter_record_batch(&rows, &is_named).map_err(misfit)?)?;
+            }
+            Ok((held.batches, found.cost(read)))
+        });
+        let (rows, cost) = found.await.map_err(too_many)?;
+        Ok((self.given(TARGET, &rows)?, cost))
+    }
+
+    /// Rows of the table that the open transaction has, and nobody else sees.
+    fn pending(&self, run: &Run) -> Result<Vec<RecordBatch>> {
+        let id = self.entry.def.id;
+        let state = run.state();
+        let Transaction::Open(open) = &state.transaction else { return Ok(Vec::new()) };
+        let mut pending = open.pending(&self.snapshot.catalog, |table| *table == id)?;
+        Ok(pending.remove(&id).unwrap_or_default())
+    }
+
     /// Rows in the table's storage schema, for a query.
-    pub(super) fn rows(&self, rows: &[RecordBatch]) -> Result<(&'static str, Arc<dyn TableProvider>)> {
+    pub(super) fn rows(&self, rows: &[RecordBatch]) -> Result<Given> {
+        self.given(ROWS, rows)
+    }
+
+    fn given(&self, name: &'static str, rows: &[RecordBatch]) -> Result<Given> {
         let schema = sql_schema(&self.entry.def);
         let named = rows.iter().map(|batch| RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec()));
         let named = named.collect::<Result<Vec<_>, _>>().map_err(misfit)?;
         let table = MemTable::try_new(schema, vec![named]).map_err(|error| error_of(&error))?;
-        Ok((ROWS, Arc::new(table)))
+        Ok((name, Arc::new(table)))
     }
 
     /// Runs a query over what is given.
@@ -84,7 +138,7 @@ impl Reading {
         &self,
         run: &Run,
         query: Box<Query>,
-        given: impl IntoIterator<Item = (&'static str, Arc<dyn TableProvider>)>,
+        given: impl IntoIterator<Item = Given>,
     ) -> Result<Read> {
         let given = given.into_iter().fold(GivenTables::default(), |all, (name, table)| all.with(name, table));
         let planned = plan_given(run, query, &self.snapshot, given).await?;
@@ -100,11 +154,21 @@ impl Reading {
 
     /// Columns of a query, one for each of the table's from `first` on, in the table's storage schema.
     pub(super) fn assigned(&self, read: &Read, first: usize, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+        let places: Vec<usize> = (first..first + self.entry.def.columns.len()).collect();
+        self.assigned_from(read, &places, batches)
+    }
+
+    /// The same of columns at these places of the query.
+    pub(super) fn assigned_from(
+        &self,
+        read: &Read,
+        places: &[usize],
+        batches: &[RecordBatch],
+    ) -> Result<Vec<RecordBatch>> {
         let def = &self.entry.def;
-        let places: Vec<usize> = (first..first + def.columns.len()).collect();
-        let schema = read.schema.project(&places).map_err(misfit)?;
+        let schema = read.schema.project(places).map_err(misfit)?;
         let assigner = Assigner::new(&schema, def, &whole(def.columns.len()), TextAs::Plain)?.of_query();
-        let assign = |batch: &RecordBatch| assigner.assign(&batch.project(&places).map_err(misfit)?).map(tight_batch);
+        let assign = |batch: &RecordBatch| assigner.assign(&batch.project(places).map_err(misfit)?).map(tight_batch);
         batches.iter().filter(|batch| batch.num_rows() > 0).map(assign).collect()
     }
 

@@ -9,8 +9,10 @@ use alluvia_change::returning_query;
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::Query;
+use std::sync::Arc;
 
 /// What RETURNING gives; it is computed before the rows are handed over, which nothing refuses then.
 pub(super) struct Returned(Option<(SchemaRef, Vec<RecordBatch>)>);
@@ -23,12 +25,28 @@ impl Returned {
         query: Option<&Query>,
         rows: &[RecordBatch],
     ) -> Result<Returned> {
-        let Some(query) = query else { return Ok(Returned(None)) };
+        let Some(query) = query else { return Ok(Returned::nothing()) };
+        Returned::by(run, reading, query, returning_query, || Ok(vec![reading.rows(rows)?])).await
+    }
+
+    /// Where there is no RETURNING.
+    pub(super) fn nothing() -> Returned {
+        Returned(None)
+    }
+
+    /// What a RETURNING gives of what is given to it, as a query that is made of its own.
+    pub(super) async fn by(
+        run: &Run,
+        reading: &Reading,
+        query: &Query,
+        made: impl Fn(&Query) -> Result<Box<Query>>,
+        given: impl Fn() -> Result<Vec<(&'static str, Arc<dyn TableProvider>)>>,
+    ) -> Result<Returned> {
         refuse_columns_of_rows(run, query, "RETURNING")?;
-        let read = match reading.read(run, returning_query(query)?, [reading.rows(rows)?]).await {
+        let read = match reading.read(run, made(query)?, given()?).await {
             Err(error) => {
                 let (distinct, error) = instead(query, error)?;
-                let again = reading.read(run, returning_query(&distinct)?, [reading.rows(rows)?]).await;
+                let again = reading.read(run, made(&distinct)?, given()?).await;
                 again.map_err(|again| either(error, again))?
             }
             Ok(read) => read,

@@ -5,19 +5,19 @@
 //!   before anything is said of keys.
 //! - A key comes once in what DO UPDATE writes.
 
-use crate::errors::not_supported;
 use crate::rights::{INSERT, Need};
 use crate::session::change::reading::{Read, Reading, misfit, too_many};
 use crate::session::change::returning::Returned;
-use crate::session::change::written::{Written, check_open};
+use crate::session::change::written::Written;
 use crate::session::insert::computed::refuse_of_rows;
 use crate::session::insert::rows::{inserted, write};
 use crate::session::insert::{insert as insert_plain, rows_of};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use crate::session::transaction::own_changes::new_ones;
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
-use alluvia_change::{Gone, Resolved, Seen, insert_or_update, resolve};
+use alluvia_change::{Resolved, Seen, insert_or_update, resolve};
 use alluvia_snapshot::RowChange;
 use alluvia_syntax::Hints;
 use alluvia_syntax::statement::{Insert, InsertSource};
@@ -38,10 +38,6 @@ pub(super) async fn insert(run: &Arc<Run>, statement: &Insert, hints: &Hints) ->
         Some(Resolved::Nothing) => RowChange::InsertNew,
         Some(Resolved::Replace | Resolved::Compute { .. }) => RowChange::Upsert,
     };
-    if statement.returning.is_some() && change == RowChange::InsertNew {
-        return Err(not_supported("RETURNING with ON CONFLICT DO NOTHING")
-            .with_hint("which rows are passed over is known when they are written: SELECT them afterwards"));
-    }
     match resolved {
         Some(Resolved::Compute { alias, values, query }) => {
             let reading = begin(run, statement, &[Privilege::Insert, Privilege::Update]).await?;
@@ -79,9 +75,17 @@ async fn insert_returning(run: &Arc<Run>, statement: &Insert, change: RowChange,
     if change == RowChange::Upsert && statement.conflict.is_some() {
         refuse_repeated(&reading.entry, &rows)?;
     }
+    let (change, computed_at, rows) = match change {
+        // Which ones come must be known for what is returned: another that has come meanwhile is a conflict.
+        RowChange::InsertNew => {
+            let version = reading.snapshot.version;
+            (RowChange::Insert, Some(version), new_ones(run, &reading.entry, version, rows).await?)
+        }
+        _ => (change, None, rows),
+    };
     let returned = Returned::of(run, &reading, statement.returning.as_deref(), &rows).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
-    Written::nothing(&reading).and(change, None, rows).commit(run, reading).await?;
+    Written::nothing(&reading).and(change, computed_at, rows).commit(run, reading).await?;
     run.progress.add_rows(count as u64);
     Ok(returned.outcome(inserted(count as u64).tag))
 }
@@ -107,12 +111,13 @@ async fn insert_or_set(
     for value in values.iter().flatten() {
         refuse_of_rows(value, "SET", run.engine().functions())?;
     }
-    check_open(run, &reading, "ON CONFLICT DO UPDATE")?;
     let (came, _) = rows_of(run, &reading.entry, statement, hints).await.map_err(too_many)?;
     refuse_repeated(&reading.entry, &came)?;
     let query = insert_or_update(&reading.entry.def, alias, values, query)?;
-    let given = [reading.target(Gone::Replaced), reading.rows(&came)?];
-    let read = reading.read(run, query, given).await?;
+    let (target, cost) = reading.target_of(run, &came).await?;
+    let read = reading.read(run, query, [target, reading.rows(&came)?]).await?;
+    cost.count_planned(&read.used);
+    cost.count_read(&read.used);
     let rows = written_rows(&reading, &read)?;
     let returned = Returned::of(run, &reading, statement.returning.as_deref(), &rows).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();

@@ -1,15 +1,12 @@
 //! What a statement changes on its way into the open transaction, or into a batch of its own.
 
-use crate::execution::blocking::blocking;
 use crate::session::change::reading::Reading;
 use crate::session::run::Run;
-use crate::session::state::failed_transaction;
-use crate::session::state::transaction::Transaction;
+use crate::session::transaction::own_changes::add;
 use crate::session::transaction::submit::{submit, submit_empty};
 use alluvia_catalog::TableEntry;
-use alluvia_copy::progress::Phase;
 use alluvia_snapshot::{NewBatch, NewRows, RowChange};
-use alluvia_types::{Error, ErrorKind, Result, Version};
+use alluvia_types::{Result, Version};
 use arrow::array::RecordBatch;
 use std::sync::Arc;
 
@@ -38,50 +35,24 @@ impl Written {
     pub(super) async fn commit(self, run: &Run, reading: Reading) -> Result<u64> {
         // A batch may have to wait until what statements hold is given back: not for its own.
         drop(reading);
-        let Written { entry, changes } = self;
-        {
-            let mut state = run.state();
-            match &mut state.transaction {
-                Transaction::None => {}
-                Transaction::Open(_) if changes.is_empty() => return Ok(0),
-                Transaction::Open(open) => {
-                    open.push_all(&entry, changes, run.scope.pending_bytes_max())?;
-                    return Ok(0);
-                }
-                Transaction::Failed(_) => return Err(failed_transaction()),
+        Written::commit_all(run, vec![self]).await
+    }
+
+    /// The same of several tables, which change together.
+    pub(super) async fn commit_all(run: &Run, all: Vec<Written>) -> Result<u64> {
+        if run.state().is_open()? {
+            let mut passed_over = 0;
+            for Written { entry, changes } in all.into_iter().filter(|written| !written.changes.is_empty()) {
+                passed_over += add(run, &entry, changes).await?;
             }
+            return Ok(passed_over);
         }
-        if changes.is_empty() {
+        let rows: Vec<NewRows> = all.into_iter().flat_map(|written| written.changes).collect();
+        if rows.is_empty() {
             submit_empty(run).await?;
             return Ok(0);
         }
-        let committed = submit(run, NewBatch { rows: changes, ..NewBatch::default() }).await?;
-        if entry.def.key.is_none() {
-            // Whoever has the turn next must see it, also where durability is relaxed. Who cancels the statement meanwhile
-            // is told that it is done.
-            let store = Arc::clone(run.engine().read());
-            run.progress.set_phase(Phase::Committing);
-            blocking(move || store.wait_visible(committed.version)).await?;
-            run.progress.set_phase(Phase::Idle);
-        }
+        let committed = submit(run, NewBatch { rows, ..NewBatch::default() }).await?;
         Ok(committed.passed_over)
     }
-}
-
-/// Refuses a statement that reads a table of which rows wait in the open transaction, or that could not be committed with it.
-pub(super) fn check_open(run: &Run, reading: &Reading, command: &str) -> Result<()> {
-    let state = run.state();
-    let Transaction::Open(open) = &state.transaction else { return Ok(()) };
-    let def = &reading.entry.def;
-    let refused = |what: String, hint: &str| Err(Error::new(ErrorKind::NotSupported, what).with_hint(hint));
-    if def.key.is_none() {
-        let what =
-            format!("{command} of table {} inside a transaction is not supported: it has no primary key", def.name);
-        return refused(what, "COMMIT first, and run it alone");
-    }
-    if open.has_rows(&reading.snapshot.catalog, def.id)? {
-        let what = format!("{command} of table {}, which the transaction has written to, is not supported", def.name);
-        return refused(what, "COMMIT first, or put what it does into one statement");
-    }
-    Ok(())
 }

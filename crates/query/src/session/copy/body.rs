@@ -6,6 +6,7 @@
 //!   days.
 
 use crate::rights::INSERT;
+use crate::session::copy::mixed::check_rights;
 use crate::session::copy::{copy_context, store_of};
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
@@ -65,6 +66,9 @@ impl Ingest {
 pub(crate) fn ingested_before(scope: &Scope, ingest: &Ingest) -> Result<Option<Ingested>> {
     ingest.options.check(Direction::From, None)?;
     scope.check_writable("INSERT")?;
+    let entry = scope.table_for(INSERT, &ingest.table)?;
+    ingest.options.policy.check(&entry.def)?;
+    check_rights(scope, &entry, ingest.options.policy)?;
     let Some(key) = ingest.key(scope)? else { return Ok(None) };
     if scope.state().settings.producer_mark().is_some() {
         return Err(Error::new(ErrorKind::InvalidSetting, "a batch has a key or a producer's number, and not both"));
@@ -88,7 +92,10 @@ async fn ingest_here(run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>)
     let mut context = copy_context(run, &streams);
     let (name, is_array, hints) = (ingest.name, ingest.is_array, ingest.hints);
     context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, is_array, hints };
-    let destination = Box::new(store_of(run, &entry, key));
+    let policy = ingest.options.policy;
+    policy.check(&entry.def)?;
+    check_rights(&run.scope, &entry, policy)?;
+    let destination = Box::new(store_of(run, &entry, policy, key));
     let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options, destination).await?;
     let committed = match report.committed {
         Some(committed) => Some(committed),

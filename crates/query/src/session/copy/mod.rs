@@ -7,15 +7,17 @@
 //! - What a COPY commits, the session has written from that moment on, also when the COPY then fails, is cancelled or
 //!   dropped.
 //! - A COPY that is one batch has the number of the session's producer, as any other batch of the session.
+//! - What rows do by key, whoever sends them says for all of them (`RowPolicy`), or each row says it itself ([`mixed`]).
 //! - Within a transaction the rows of a COPY FROM are the transaction's, and wait in memory for its COMMIT.
 
 pub(crate) mod append;
 pub(crate) mod body;
+pub(crate) mod mixed;
 pub(crate) mod stream_in;
 
 use crate::errors::from_datafusion;
 use crate::rights::{INSERT, Need};
-use crate::session::insert::rows::hold;
+use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::planning::plan;
@@ -25,17 +27,17 @@ use crate::session::transaction::submit::submit_empty;
 use alluvia_catalog::TableEntry;
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{
-    BodyOptions, CopyContext, CopyPlaces, CopyReport, Destination, INLINE_BYTES_MAX, IntoStore, IntoTransaction,
+    BodyOptions, CopyContext, CopyPlaces, CopyReport, Destination, INLINE_BYTES_MAX, IntoStore, IntoTransaction, Mixed,
     copy_from, copy_to,
 };
 use alluvia_snapshot::{BatchKey, Committed};
-use alluvia_space::Column;
+use alluvia_space::{Column, OP_COLUMN, RowPolicy};
 use alluvia_syntax::copy::statement::{CopyStatement, CopyWhat};
 use alluvia_syntax::copy::streams::Streams;
 use alluvia_syntax::names::{name_of, user_table};
 use alluvia_syntax::{Hints, Kind, Statement, query_of_table};
 use alluvia_types::{Error, Result};
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -61,7 +63,13 @@ pub(crate) fn copied_columns(scope: &Scope, statement: &Statement) -> Result<Vec
     if columns.is_empty() {
         return Ok(entry.def.columns.iter().map(field).collect());
     }
-    columns.iter().map(|column| Ok(field(entry.def.column(&name_of(column))?))).collect()
+    let named = |name: String| match entry.def.column(&name) {
+        Ok(column) => Ok(field(column)),
+        // What each row does is no column of the table.
+        Err(_) if name == OP_COLUMN && entry.def.key.is_some() => Ok(Field::new(name, DataType::Utf8View, true)),
+        Err(error) => Err(error),
+    };
+    columns.iter().map(|column| named(name_of(column))).collect()
 }
 
 /// COPY FROM, COPY TO.
@@ -69,6 +77,9 @@ pub(crate) async fn copy(run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> 
     match copy {
         CopyStatement::From { table, columns, source, options, streams } => {
             let entry = run.scope.table_for(INSERT, &user_table(&table)?)?;
+            let policy = options.policy;
+            policy.check(&entry.def)?;
+            check_rights(&run.scope, &entry, policy)?;
             let columns = columns.iter().map(name_of).collect();
             let context = copy_context(run, &streams);
             let is_open = run.state().is_open()?;
@@ -77,12 +88,13 @@ pub(crate) async fn copy(run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> 
             let numbered = held.is_none() && run.settings.producer_mark().is_some();
             let destination: Box<dyn Destination> = match &held {
                 Some(held) => Box::new(IntoTransaction(Arc::clone(held))),
-                None => Box::new(store_of(run, &entry, None)),
+                None => Box::new(store_of(run, &entry, policy, None)),
             };
-            let report = copy_from(context, Arc::clone(&entry), columns, source, options, destination).await?;
+            let mut report = copy_from(context, Arc::clone(&entry), columns, source, options, destination).await?;
             if let Some(held) = held {
                 let rows = std::mem::take(&mut held.lock().batches);
-                hold(run, &entry, rows)?;
+                let passed_over = hold_mixed(run, &entry, policy, rows).await?;
+                report.rows = report.rows.saturating_sub(passed_over);
             }
             if numbered && report.committed.is_some() {
                 run.state().next_producer_sequence();
@@ -126,7 +138,7 @@ pub(crate) fn copy_context(run: &Run, streams: &Mutex<Streams>) -> CopyContext {
 }
 
 /// Where the rows of a COPY go that is no part of a transaction. `key` is the client's, of its one batch.
-pub(crate) fn store_of(run: &Run, entry: &Arc<TableEntry>, key: Option<BatchKey>) -> IntoStore {
+pub(crate) fn store_of(run: &Run, entry: &Arc<TableEntry>, policy: RowPolicy, key: Option<BatchKey>) -> IntoStore {
     let (state, durability) = (Arc::clone(&run.scope.state), run.settings.durability);
     IntoStore {
         ingest: Arc::clone(run.engine().ingest()),
@@ -138,6 +150,12 @@ pub(crate) fn store_of(run: &Run, entry: &Arc<TableEntry>, key: Option<BatchKey>
         mark: run.settings.producer_mark(),
         key,
         inline_bytes_max: INLINE_BYTES_MAX,
+        change: change_of(&entry.def, policy),
+        mixed: Some(Mixed {
+            held: None,
+            bytes_max: run.scope.pending_bytes_max(),
+            commit: Arc::new(MixedWriter::new(run, entry, policy)),
+        }),
         batch: None,
     }
 }

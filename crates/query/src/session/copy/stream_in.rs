@@ -3,6 +3,8 @@
 //! Invariants:
 //! - All rows or none: a record batch that cannot be read or does not fit ends the statement, and staged rows are
 //!   dropped.
+//! - What rows do by key, their sender says for all of them, or each says it itself in a column `_op`: then they are held
+//!   in memory until all have come, and bounded.
 //! - Record batches may differ in their schemas: the columns of each are matched by name on their own.
 //! - In an open transaction the rows are the transaction's until COMMIT; they are in memory, and bounded. An error of
 //!   the rows, of their schema or of their table fails the transaction, as an INSERT's error does: rows, schema and
@@ -15,8 +17,9 @@
 
 use crate::execution::blocking::blocking;
 use crate::rights::{INSERT, Need};
+use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed, submit_mixed};
 use crate::session::define::tables::{create_with, creating, seed};
-use crate::session::insert::rows::{sink, write};
+use crate::session::insert::rows::sink;
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
 use crate::session::transaction::check_outside;
@@ -24,15 +27,15 @@ use crate::session::transaction::submit::{submit, submit_empty};
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
 use alluvia_copy::progress::Phase;
-use alluvia_copy::{Assigner, Wanted, infer_schema};
-use alluvia_snapshot::{Committed, NewBatch, RowChange};
-use alluvia_space::ColumnType;
+use alluvia_copy::{Assigner, BadRow, Held, Incoming, Wanted, infer_schema};
+use alluvia_snapshot::{Committed, NewBatch};
+use alluvia_space::{ColumnType, RowPolicy, TableDef};
 use alluvia_syntax::statements::definitions::{WithOptions, define};
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
 use alluvia_values::builders::TextAs;
 use alluvia_values::compact::compact;
 use alluvia_values::widths::pieces;
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -51,40 +54,62 @@ pub struct Appended {
 pub(crate) type Rows<'a> = BoxStream<'a, Result<RecordBatch>>;
 
 /// Casts batches of changing schemas; knows how many rows came before, so that errors name the row of the whole.
-struct Matched<'a> {
-    entry: &'a TableEntry,
-    known: Option<(SchemaRef, Assigner)>,
+struct Matched {
+    /// The table's own definition.
+    def: Arc<TableDef>,
+    incoming: Incoming,
+    known: Option<(SchemaRef, Assigner, Vec<bool>)>,
     rows: u64,
 }
 
-impl Matched<'_> {
+impl Matched {
+    fn new(entry: &TableEntry, policy: RowPolicy) -> Result<Matched> {
+        let incoming = Incoming::new(&entry.def, policy)?;
+        Ok(Matched { def: Arc::clone(&entry.def), incoming, known: None, rows: 0 })
+    }
+
+    /// Rows in the table's storage schema; with more columns behind, those that do something else than to come.
     fn assign(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let def = &self.entry.def;
-        let assigner = match &self.known {
-            Some((schema, assigner)) if schema == batch.schema_ref() => assigner,
+        let def = &self.incoming.def;
+        let (assigner, is_given) = match &self.known {
+            Some((schema, assigner, is_given)) if schema == batch.schema_ref() => (assigner, is_given),
             _ => {
                 let schema = batch.schema();
                 let names = schema.fields().iter().map(|field| field.name().as_str());
-                let columns: Vec<&str> = def.columns.iter().map(|column| column.name.as_str()).collect();
+                let columns: Vec<&str> = self.def.columns.iter().map(|column| column.name.as_str()).collect();
                 let hint = format!("the table's columns are {}", columns.join(", "));
                 let targets = Wanted::new(def, &[])?.by_name(def, names, "the data");
-                let targets = targets.map_err(|error| error.with_hint(hint))?;
+                let targets = targets.map_err(|error| match error.kind() {
+                    ErrorKind::NoKey => error,
+                    _ => error.with_hint(hint),
+                })?;
                 let place = |column| targets.iter().position(|target| *target == Some(column));
                 let mapping: Vec<Option<usize>> = (0..def.columns.len()).map(place).collect();
+                let is_given = mapping.iter().map(Option::is_some).collect();
                 let assigner = Assigner::new(&schema, def, &mapping, TextAs::Plain)?;
-                &self.known.insert((schema, assigner)).1
+                let (_, assigner, is_given) = &*self.known.insert((schema, assigner, is_given));
+                (assigner, is_given)
             }
         };
-        let assigned = assigner.assign_from(batch, self.rows)?;
+        let assigned = match &self.incoming.operations {
+            None => assigner.assign_from(batch, self.rows)?,
+            Some(operations) => {
+                let complete = |arrays: &mut [ArrayRef], bad: &mut Vec<BadRow>| {
+                    operations.complete(arrays, |at| is_given[at], bad)
+                };
+                let assigned = assigner.assign_completed(batch, self.rows, complete)?;
+                operations.plain(&self.def, &assigned)?.unwrap_or(assigned)
+            }
+        };
         self.rows += batch.num_rows() as u64;
         Ok(assigned)
     }
 }
 
 /// Takes all rows into a table, as [`Session::append_stream`](crate::Session::append_stream) says.
-pub(crate) async fn append_stream(runner: &Runner, table: &str, rows: Rows<'_>) -> Result<Appended> {
+pub(crate) async fn append_stream(runner: &Runner, table: &str, policy: RowPolicy, rows: Rows<'_>) -> Result<Appended> {
     let text = format!("/* rows from a program into */ {table}");
-    runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, table, None, rows).await }).await
+    runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, table, None, policy, rows).await }).await
 }
 
 /// The same, numbered by a producer. Refused in a transaction.
@@ -92,12 +117,13 @@ pub(crate) async fn append_numbered(
     runner: &Runner,
     table: &str,
     mark: ProducerMark,
+    policy: RowPolicy,
     rows: Rows<'_>,
 ) -> Result<Appended> {
     let text = format!("/* numbered rows from a program into */ {table}");
     let work = |run: Arc<Run>| async move {
         check_outside(&run.scope, "a numbered batch")?;
-        append_rows(&run, table, Some(mark), rows).await
+        append_rows(&run, table, Some(mark), policy, rows).await
     };
     runner.run_for(&text, "INGEST", work).await
 }
@@ -109,14 +135,23 @@ pub(crate) async fn append_to_new(runner: &Runner, table: &str, schema: &Schema,
 }
 
 /// The same, into the table of this name, or into a new one where there is none.
-pub(crate) async fn append_creating(runner: &Runner, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+pub(crate) async fn append_creating(
+    runner: &Runner,
+    table: &str,
+    schema: &Schema,
+    policy: RowPolicy,
+    rows: Rows<'_>,
+) -> Result<Appended> {
     let text = format!("/* rows from a program into, or into new */ {table}");
     let work = |run: Arc<Run>| async move {
         run.scope.check_usable()?;
         // The table may be this session's own, and with `durability = relaxed` not visible yet.
         run.scope.await_own_writes().await?;
         match run.scope.table_for(Need::Definition, table) {
-            Ok(_) => append_rows(&run, table, None, rows).await,
+            Ok(_) => append_rows(&run, table, None, policy, rows).await,
+            // A table that is made of rows has no key.
+            Err(error) if error.kind() == ErrorKind::UndefinedTable && policy != RowPolicy::default() => Err(error
+                .with_hint("what rows do by key needs a table with one: CREATE TABLE t (id BIGINT PRIMARY KEY, ...)")),
             Err(error) if error.kind() == ErrorKind::UndefinedTable => {
                 append_rows_to_new(&run, table, schema, rows).await
             }
@@ -126,16 +161,24 @@ pub(crate) async fn append_creating(runner: &Runner, table: &str, schema: &Schem
     runner.run_for(&text, "INGEST", work).await
 }
 
-async fn append_rows(run: &Arc<Run>, table: &str, producer: Option<ProducerMark>, rows: Rows<'_>) -> Result<Appended> {
+async fn append_rows(
+    run: &Arc<Run>,
+    table: &str,
+    producer: Option<ProducerMark>,
+    policy: RowPolicy,
+    rows: Rows<'_>,
+) -> Result<Appended> {
     run.scope.check_usable()?;
     run.scope.check_writable("INSERT")?;
     // The table may be this session's own, and with `durability = relaxed` not visible yet.
     run.scope.await_own_writes().await?;
     let entry = run.scope.table_for(INSERT, table)?;
+    policy.check(&entry.def)?;
+    check_rights(&run.scope, &entry, policy)?;
     if run.state().is_open()? {
-        return append_pending(run, &entry, rows).await;
+        return append_pending(run, &entry, policy, rows).await;
     }
-    append_batch(run, &entry, NewBatch { producer, ..NewBatch::default() }, rows).await
+    append_batch(run, &entry, policy, NewBatch { producer, ..NewBatch::default() }, rows).await
 }
 
 async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
@@ -155,7 +198,7 @@ async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: 
     let def = define(id, table, &columns, &WithOptions::default(), seed(run.engine(), id))?;
     if run.state().is_open()? {
         let entry = TableEntry::new(Arc::new(def.clone()), Version(0));
-        let (count, rows) = held_rows(run, &entry, rows).await?;
+        let (count, rows) = held_rows(run, &entry, RowPolicy::default(), rows).await?;
         run.progress.add_rows(count);
         create_with(run, def, rows).await?;
         return Ok(Appended { rows: count, committed: None });
@@ -163,18 +206,21 @@ async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: 
     let batch = NewBatch { changes: creating(&run.scope, def.clone())?, ..NewBatch::default() };
     // The version is ignored for a table that the same batch creates.
     let entry = Arc::new(TableEntry::new(Arc::new(def), Version(0)));
-    append_batch(run, &entry, batch, rows).await
+    append_batch(run, &entry, RowPolicy::default(), batch, rows).await
 }
 
 /// Adds the rows to `batch` and commits it, unless it is empty.
 async fn append_batch(
     run: &Arc<Run>,
     entry: &Arc<TableEntry>,
+    policy: RowPolicy,
     mut batch: NewBatch,
     mut rows: Rows<'_>,
 ) -> Result<Appended> {
-    let mut sink = sink(run, &entry.def, entry.changed_at);
-    let mut matched = Matched { entry, known: None, rows: 0 };
+    let mut sink = sink(run, &entry.def, entry.changed_at).changing(change_of(&entry.def, policy));
+    let mut matched = Matched::new(entry, policy)?;
+    // Rows that say what they do, from the first one on.
+    let mut mixed: Option<Held> = None;
     run.progress.set_phase(Phase::Running);
     while let Some(next) = rows.next().await {
         let next = next?;
@@ -186,6 +232,15 @@ async fn append_batch(
             run.token.check()?;
             let piece = matched.assign(&piece)?;
             run.progress.add_rows(piece.num_rows() as u64);
+            if mixed.is_none() && piece.num_columns() > entry.def.columns.len() {
+                let mut held = run.scope.held();
+                sink.take_held()?.iter().try_for_each(|rows| hold_piece(&mut held, rows))?;
+                mixed = Some(held);
+            }
+            if let Some(held) = &mut mixed {
+                hold_piece(held, &piece)?;
+                continue;
+            }
             sink = blocking(move || {
                 sink.append(piece)?;
                 Ok(sink)
@@ -197,6 +252,11 @@ async fn append_batch(
     drop(rows);
     run.token.check()?;
     run.progress.set_phase(Phase::Finishing);
+    if let Some(held) = mixed {
+        let writer = MixedWriter::new(run, entry, policy);
+        let committed = submit_mixed(run, writer, held.batches, &batch).await?;
+        return Ok(Appended { rows: matched.rows, committed: Some(committed) });
+    }
     blocking(move || sink.finish()).await?.add_to(&mut batch);
     let is_empty = matched.rows == 0 && batch.changes.is_empty() && batch.producer.is_none();
     let committed = match is_empty {
@@ -206,15 +266,26 @@ async fn append_batch(
     Ok(Appended { rows: matched.rows, committed })
 }
 
-async fn append_pending(run: &Arc<Run>, entry: &Arc<TableEntry>, rows: Rows<'_>) -> Result<Appended> {
-    let (count, rows) = held_rows(run, entry, rows).await?;
-    write(run, entry, RowChange::of_table(&entry.def), rows).await?;
-    Ok(Appended { rows: count, committed: None })
+async fn append_pending(
+    run: &Arc<Run>,
+    entry: &Arc<TableEntry>,
+    policy: RowPolicy,
+    rows: Rows<'_>,
+) -> Result<Appended> {
+    let (count, rows) = held_rows(run, entry, policy, rows).await?;
+    run.progress.add_rows(count);
+    let passed_over = hold_mixed(run, entry, policy, rows).await?;
+    Ok(Appended { rows: count.saturating_sub(passed_over), committed: None })
 }
 
 /// All rows, and how many: who drops this in the middle leaves the transaction as it was.
-async fn held_rows(run: &Run, entry: &TableEntry, mut rows: Rows<'_>) -> Result<(u64, Vec<RecordBatch>)> {
-    let mut matched = Matched { entry, known: None, rows: 0 };
+async fn held_rows(
+    run: &Run,
+    entry: &TableEntry,
+    policy: RowPolicy,
+    mut rows: Rows<'_>,
+) -> Result<(u64, Vec<RecordBatch>)> {
+    let mut matched = Matched::new(entry, policy)?;
     let mut held = run.scope.held();
     while let Some(next) = rows.next().await {
         let next = next?;
@@ -226,4 +297,11 @@ async fn held_rows(run: &Run, entry: &TableEntry, mut rows: Rows<'_>) -> Result<
         }
     }
     Ok((matched.rows, held.batches))
+}
+
+/// Rows that wait until all of their batch have come.
+fn hold_piece(held: &mut Held, rows: &RecordBatch) -> Result<()> {
+    held.push(compact(rows)?).map_err(|error| {
+        error.with_hint("rows that say what they do are held in memory until all have come: send fewer in a batch")
+    })
 }

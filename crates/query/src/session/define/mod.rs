@@ -1,4 +1,4 @@
-//! Definitions: tables, roles and cuboids, and what shows them.
+//! Definitions: tables, roles and cuboids, and what shows them; procedures.
 //!
 //! Invariants:
 //! - A change is checked against the newest visible definitions, and committed as a batch or added to the open
@@ -7,6 +7,7 @@
 
 pub(crate) mod cuboids;
 pub(crate) mod procedures;
+pub(crate) mod purge;
 pub(crate) mod roles;
 pub(crate) mod show;
 pub(crate) mod tables;

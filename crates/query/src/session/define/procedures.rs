@@ -1,15 +1,17 @@
-//! CALL: flushes, merges, cuboids, and the end of what another session runs.
+//! CALL: flushes, merges, cuboids, purges, and the end of what another session runs.
 
 use crate::execution::blocking::blocking;
 use crate::session::define::cuboids::{pin_cuboid, unpin_cuboid};
+use crate::session::define::purge::purge;
+use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::state::scope::Scope;
 use alluvia_syntax::statement::Procedure;
 use alluvia_types::{Result, Stage};
 use std::sync::Arc;
 
 /// CALL.
-pub(crate) async fn call(scope: &Scope, procedure: Procedure) -> Result<Outcome> {
+pub(crate) async fn call(run: &Arc<Run>, procedure: Procedure) -> Result<Outcome> {
+    let scope = &run.scope;
     scope.await_own_writes().await?;
     let stage = match procedure {
         Procedure::Flush => Stage::Sorted,
@@ -34,6 +36,7 @@ pub(crate) async fn call(scope: &Scope, procedure: Procedure) -> Result<Outcome>
             return Ok(Outcome::done("CALL"));
         }
         Procedure::DropCuboid(name) => return unpin_cuboid(scope, name, true).await,
+        Procedure::Purge(table) => return purge(run, table).await,
     };
     let admin = Arc::clone(scope.engine.admin());
     blocking(move || admin.organise(stage)).await?;

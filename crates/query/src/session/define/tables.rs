@@ -16,7 +16,7 @@ use crate::session::state::scope::Scope;
 use crate::session::transaction::submit::{change, submit};
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{Change, alter};
-use alluvia_snapshot::NewBatch;
+use alluvia_snapshot::{NewBatch, RowChange};
 use alluvia_space::keywords::quoted;
 use alluvia_space::{ColumnType, DataType, Ladder, TableDef};
 use alluvia_syntax::Hints;
@@ -80,7 +80,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
 pub(crate) async fn create_with(run: &Run, def: TableDef, rows: Vec<RecordBatch>) -> Result<()> {
     let name = def.name.clone();
     change(run, creating(&run.scope, def)?).await?;
-    hold(run, &run.scope.table_for(Need::Definition, &name)?, rows)
+    hold(run, &run.scope.table_for(Need::Definition, &name)?, RowChange::Insert, rows).await.map(|_| ())
 }
 
 /// A new table, which is whose it is that makes it.

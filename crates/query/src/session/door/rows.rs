@@ -6,6 +6,7 @@ use crate::session::copy::body::{Ingest, Ingested, ingest, ingested_before};
 use crate::session::copy::stream_in::{Appended, append_creating, append_numbered, append_stream, append_to_new};
 use crate::session::door::Session;
 use alluvia_snapshot::Committed;
+use alluvia_space::RowPolicy;
 use alluvia_syntax::Statement;
 use alluvia_types::{ProducerMark, Result, Version};
 use arrow::array::RecordBatch;
@@ -38,7 +39,21 @@ impl Session {
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        Box::pin(append_stream(&self.runner, table, rows.boxed()))
+        self.append_stream_as(table, RowPolicy::default(), rows)
+    }
+
+    /// As [`Session::append_stream`], of rows of which this is said. In a table with a key a column `_op` says of each
+    /// row what it does (`insert`, `upsert`, `patch`, `delete`): rows of one key do so in their order.
+    pub fn append_stream_as<'a, S>(
+        &'a self,
+        table: &'a str,
+        policy: RowPolicy,
+        rows: S,
+    ) -> BoxFuture<'a, Result<Appended>>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
+    {
+        Box::pin(append_stream(&self.runner, table, policy, rows.boxed()))
     }
 
     /// As [`Session::append_stream`], numbered by a producer: sent again under the same number, the batch is
@@ -52,7 +67,21 @@ impl Session {
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        Box::pin(append_numbered(&self.runner, table, mark, rows.boxed()))
+        self.append_numbered_as(table, mark, RowPolicy::default(), rows)
+    }
+
+    /// As [`Session::append_numbered`], of rows of which this is said.
+    pub fn append_numbered_as<'a, S>(
+        &'a self,
+        table: &'a str,
+        mark: ProducerMark,
+        policy: RowPolicy,
+        rows: S,
+    ) -> BoxFuture<'a, Result<Appended>>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
+    {
+        Box::pin(append_numbered(&self.runner, table, mark, policy, rows.boxed()))
     }
 
     /// As [`Session::append_stream`], into a table that the same batch creates: with a column for each field of
@@ -80,7 +109,22 @@ impl Session {
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        Box::pin(append_creating(&self.runner, table, schema, rows.boxed()))
+        self.append_creating_as(table, schema, RowPolicy::default(), rows)
+    }
+
+    /// As [`Session::append_creating`], of rows of which this is said. It is refused where there is no table yet: one that
+    /// is made of rows has no key.
+    pub fn append_creating_as<'a, S>(
+        &'a self,
+        table: &'a str,
+        schema: &'a Schema,
+        policy: RowPolicy,
+        rows: S,
+    ) -> BoxFuture<'a, Result<Appended>>
+    where
+        S: Stream<Item = Result<RecordBatch>> + Send + 'a,
+    {
+        Box::pin(append_creating(&self.runner, table, schema, policy, rows.boxed()))
     }
 
     /// The last batch of a producer, and its version; `None` if it has none.

@@ -15,7 +15,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::planning::Planned;
 use crate::session::state::failed_transaction;
-use crate::session::state::transaction::Transaction;
+use crate::session::transaction::own_changes::add;
 use crate::session::transaction::submit::submit;
 use alluvia_catalog::TableEntry;
 use alluvia_copy::progress::{CancelToken, Phase};
@@ -46,18 +46,11 @@ pub(crate) async fn write(
     if batches.is_empty() {
         return Ok(inserted(0));
     }
-    {
-        let mut state = run.state();
-        match &mut state.transaction {
-            Transaction::None => {}
-            Transaction::Open(open) => {
-                open.push(entry, change, batches, run.scope.pending_bytes_max())?;
-                return Ok(inserted(rows as u64));
-            }
-            Transaction::Failed(_) => return Err(failed_transaction()),
-        }
-    }
     let new_rows = NewRows { change, ..NewRows::insert(entry.def.id, entry.changed_at, batches) };
+    if run.state().is_open()? {
+        let passed_over = add(run, entry, vec![new_rows]).await?;
+        return Ok(inserted((rows as u64).saturating_sub(passed_over)));
+    }
     let committed = submit(run, NewBatch { rows: vec![new_rows], ..NewBatch::default() }).await?;
     Ok(inserted((rows as u64).saturating_sub(committed.passed_over)))
 }
@@ -87,15 +80,23 @@ pub(crate) fn sink(run: &Run, def: &Arc<TableDef>, checked_at: Version) -> Sink 
     Sink::new(ingest, Arc::clone(def), checked_at, inline_bytes_max as usize)
 }
 
-/// Rows of one table into the transaction that was open when its statement began.
-pub(crate) fn hold(run: &Run, entry: &Arc<TableEntry>, batches: Vec<RecordBatch>) -> Result<()> {
-    match &mut run.state().transaction {
-        Transaction::Open(_) if batches.is_empty() => Ok(()),
-        Transaction::Open(open) => {
-            open.push(entry, RowChange::of_table(&entry.def), batches, run.scope.pending_bytes_max())
-        }
-        _ => Err(failed_transaction()),
+/// Rows of one table, which come as `change` says, into the transaction that was open when their statement began. Gives how
+/// many were passed over.
+pub(crate) async fn hold(
+    run: &Run,
+    entry: &Arc<TableEntry>,
+    change: RowChange,
+    batches: Vec<RecordBatch>,
+) -> Result<u64> {
+    if !run.state().is_open()? {
+        return Err(failed_transaction());
     }
+    let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
+    if batches.is_empty() {
+        return Ok(0);
+    }
+    let rows = NewRows { change, ..NewRows::insert(entry.def.id, entry.changed_at, batches) };
+    add(run, entry, vec![rows]).await
 }
 
 /// A query's rows, cast to a table's columns, as what a batch takes. Gives the number of rows.

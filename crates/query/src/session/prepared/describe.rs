@@ -30,6 +30,7 @@ use crate::session::settings::setting;
 use alluvia_catalog::rights::Privilege;
 use alluvia_syntax::statement::{Insert, InsertSource, SettingCommand};
 use alluvia_syntax::statements::changes::ConflictAction;
+use alluvia_syntax::statements::merge::{Merge, MergeAction};
 use alluvia_syntax::trees::like_escape;
 use alluvia_syntax::{Hints, Kind, Statement, parameter_places, parameters};
 use alluvia_types::{Error, Result};
@@ -108,6 +109,7 @@ async fn describe_here(
         Kind::Insert(Insert { returning, .. }) => returned_columns(run, returning, &bound.hints).await?,
         Kind::Update(update) => returned_columns(run, update.returning, &bound.hints).await?,
         Kind::Delete(delete) => returned_columns(run, delete.returning, &bound.hints).await?,
+        Kind::Merge(merge) => returned_columns(run, merge.returning, &bound.hints).await?,
         _ => None,
     };
     Ok((Described { parameters, columns }, None))
@@ -149,10 +151,29 @@ async fn parameter_types(
             }
         }
     }
+    if let Kind::Merge(merge) = &kind {
+        merged_values(run, merge, &mut types)?;
+    }
     for query in parameters::queries_of(&mut kind) {
         infer(run, query, &statement.hints, &mut types).await?;
     }
     Ok(types)
+}
+
+/// Finds the types of those parameters that are whole values of a MERGE's clauses.
+fn merged_values(run: &Run, merge: &Merge, types: &mut [Option<DataType>]) -> Result<()> {
+    let entry = run.scope.table_for(Need::Definition, &merge.table)?;
+    for (number, place) in parameters::whole_values(&merge.query) {
+        for clause in &merge.clauses {
+            let (MergeAction::Update(values) | MergeAction::Insert(values)) = &clause.action else { continue };
+            let Some(at) = place.checked_sub(values.first).filter(|at| *at < values.count) else { continue };
+            let targets = targets(&entry.def, values.columns.as_deref(), values.count)?;
+            if let (Some(known), Some(&column)) = (types.get_mut(number - 1), targets.get(at)) {
+                known.get_or_insert(entry.def.columns[column].data_type.to_arrow());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The queries of a statement whose values are of a table's columns: of these, or of the first.

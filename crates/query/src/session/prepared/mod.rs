@@ -14,6 +14,7 @@ use crate::answer::{CachedStatement, Literal, Statement as Recognised, recognise
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::run::runner::Runner;
+use crate::session::select::by_key::PointRead;
 use crate::session::state::scope::Scope;
 use crate::session::statement::at_once::answer_at_once;
 use crate::session::statement::dispatch::dispatch;
@@ -98,6 +99,15 @@ pub(crate) async fn execute_prepared(runner: &Runner, prepared: &Prepared, value
         // Whoever asks in a loop leaves the thread to others now and then.
         tokio::task::coop::consume_budget().await;
         return Ok(outcome);
+    }
+    if let Some(point) = PointRead::of_text(&runner.scope, statement.sql(), values) {
+        let work = |run: Arc<Run>| async move {
+            match point.answer(&run).await? {
+                Some(outcome) => Ok(outcome),
+                None => dispatch(&run, statement.bind(values)?).await,
+            }
+        };
+        return runner.run(statement.sql(), work).await;
     }
     // With other values it is another statement.
     let known = known.filter(|_| parameters == 0);

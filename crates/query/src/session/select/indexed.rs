@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - A statement that the index does not answer is planned, on the same snapshot.
-//! - The index answers nothing of a table while the open transaction has rows of the table, which are in no index, and
-//!   nothing at all while the transaction has definitions of its own.
+//! - The index answers nothing of a table while the open transaction has changed rows of the table, which are in no index,
+//!   or in it and gone, and nothing at all while the transaction has definitions of its own.
 
 use crate::answer::{
     Asking, Bound, CachedStatement, SchemaKey, Statement, bind_at, recognise, run as find_exactly, run_within,
@@ -175,7 +175,7 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
     let Some(statement) = recognised.filter(|statement| may_be(statement)) else { return Ok(None) };
     let Some((snapshot, read)) = pinned(run, &statement, hints).await? else { return Ok(None) };
     if let Transaction::Open(open) = &run.state().transaction
-        && open.has_rows(&snapshot.catalog, read.entry.def.id)?
+        && open.has_changes(&snapshot.catalog, read.entry.def.id)?
     {
         return Ok(None);
     }
@@ -220,7 +220,7 @@ fn may_answer(run: &Run, hints: &Hints) -> Result<bool> {
 async fn pinned(run: &Run, statement: &Statement, hints: &Hints) -> Result<Option<(Arc<Snapshot>, TableRead)>> {
     run.scope.await_own_writes().await?;
     let table = TableReference::bare(statement.table.clone());
-    let snapshot = pin(run, std::slice::from_ref(&table), hints)?;
+    let snapshot = pin(run, std::slice::from_ref(&table), hints).await?;
     let read = read_of(&snapshot, &statement.table).cloned();
     Ok(read.map(|read| (snapshot, read)))
 }

@@ -33,7 +33,7 @@ pub(crate) async fn answer_by_outline(run: &Run, query: &Query, hints: &Hints) -
     let Some(asked) = DrawnQuery::of(query) else { return Ok(None) };
     run.scope.await_own_writes().await?;
     let table = TableReference::bare(asked.table());
-    let snapshot = pin(run, std::slice::from_ref(&table), hints)?;
+    let snapshot = pin(run, std::slice::from_ref(&table), hints).await?;
     let Some(entry) = read_of(&snapshot, asked.table()).map(|read| Arc::clone(&read.entry)) else {
         return Ok(None);
     };

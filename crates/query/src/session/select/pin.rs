@@ -8,9 +8,13 @@
 //! - A statement pins once: the index tried, an outline, a plan, and whatever is planned again read one version by one
 //!   set of definitions.
 //! - What was pinned, the session has read: no later statement of it reads below.
+//! - Within a transaction a statement's snapshot lacks the rows that the transaction has killed: whoever reads it sees
+//!   what those before it have changed. The transaction's own rows come beside it.
 
+use crate::execution::blocking::blocking;
 use crate::rights::Need;
 use crate::session::run::Run;
+use crate::session::state::own_rows::view::leave_out;
 use crate::session::state::transaction::Transaction;
 use crate::settings::Settings;
 use alluvia_catalog::rights::Privilege;
@@ -26,7 +30,7 @@ use std::time::Duration;
 
 /// The snapshot that a statement over these tables reads, which the session must be allowed to: no table that is not
 /// named here can be scanned. The statement's first look pins it, and all further ones have it.
-pub(crate) fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Result<Arc<Snapshot>> {
+pub(crate) async fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Result<Arc<Snapshot>> {
     let pinned = run.pinned();
     if let Some(pinned) = &pinned
         && tables_of(references, &pinned.catalog).iter().all(|table| pinned.tables.contains_key(table))
@@ -34,16 +38,18 @@ pub(crate) fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Re
         return Ok(Arc::clone(pinned));
     }
     // A look at other tables than before is at the version of before.
-    let snapshot = Arc::new(pin_new(run, references, hints, pinned.map(|pinned| pinned.version))?);
+    let snapshot = pin_new(run, references, hints, pinned.map(|pinned| pinned.version))?;
+    let snapshot = Arc::new(without_killed(run, snapshot).await?);
     run.pin(&snapshot);
     Ok(snapshot)
 }
 
 /// The same for a statement that changes what it reads, which has not looked before: the newest version that is visible,
 /// whatever freshness is asked for.
-pub(crate) fn pin_newest(run: &Run, references: &[TableReference]) -> Result<Arc<Snapshot>> {
+pub(crate) async fn pin_newest(run: &Run, references: &[TableReference]) -> Result<Arc<Snapshot>> {
     let newest = |_: &[TableId], _: &Catalog| Ok(Freshness::Within(Duration::ZERO));
-    let snapshot = Arc::new(pin_as_fresh(run, references, &Hints::default(), None, newest)?);
+    let snapshot = pin_as_fresh(run, references, &Hints::default(), None, newest)?;
+    let snapshot = Arc::new(without_killed(run, snapshot).await?);
     run.pin(&snapshot);
     Ok(snapshot)
 }
@@ -87,6 +93,24 @@ fn pin_as_fresh(
         }
         catalog = Arc::clone(&snapshot.catalog);
     }
+}
+
+/// A snapshot as the open transaction sees it, but for its own rows.
+async fn without_killed(run: &Run, snapshot: Snapshot) -> Result<Snapshot> {
+    let killed = match &run.state().transaction {
+        Transaction::Open(open) => open.killed(|table| snapshot.tables.contains_key(table))?,
+        _ => return Ok(snapshot),
+    };
+    if killed.is_empty() {
+        return Ok(snapshot);
+    }
+    let store = Arc::clone(run.engine().read());
+    let mut snapshot = snapshot;
+    let left_out = blocking(move || {
+        leave_out(store.as_ref(), &mut snapshot, killed)?;
+        Ok(snapshot)
+    });
+    left_out.await
 }
 
 /// A user table in a snapshot that was pinned for it, perhaps beside others.

@@ -11,8 +11,10 @@ use crate::execution::planning::plan_apart;
 use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS};
 use crate::namespace::{GivenTables, Namespace};
 use crate::pg_catalog;
+use crate::point::{PointPlans, PointText};
 use crate::sample::SamplePlanner;
 use crate::session::run::Run;
+use crate::session::select::by_key::to_be_kept;
 use crate::session::select::calls::refuse_ignored;
 use crate::session::select::pin::{pin, sample_fraction_of};
 use crate::session::state::transaction::Transaction;
@@ -76,12 +78,14 @@ pub(crate) struct Unplanned {
     used: Arc<UsedCounters>,
     token: CancelToken,
     executor: Arc<Executor>,
+    /// Where its plan is to be kept.
+    kept: Option<(PointText, Arc<PointPlans>)>,
 }
 
 impl Unplanned {
     /// Plans it.
     pub(crate) async fn plan(self) -> Result<Planned> {
-        let Unplanned { source, snapshot, state, runtime, used, token, executor } = self;
+        let Unplanned { source, snapshot, state, runtime, used, token, executor, kept } = self;
         let asked = token.clone();
         plan_apart(token, async move {
             let planning = |error| planning_error(&error, &snapshot.catalog);
@@ -91,6 +95,9 @@ impl Unplanned {
             };
             refuse_writes(&plan)?;
             let physical = state.create_physical_plan(&plan).await.map_err(planning)?;
+            if let Some((text, plans)) = kept {
+                text.keep(&plan, &state, &physical.schema(), &plans);
+            }
             let again = Again::of(plan, &state, &asked, &physical, &used);
             let physical = used.pipelines().meter(physical, &runtime.memory_pool, &KNOWN_OPERATORS);
             let task = Arc::new(TaskContext::from(&state).with_runtime(runtime));
@@ -118,7 +125,7 @@ pub(crate) async fn plan_tree(run: &Run, tree: Tree, hints: &Hints, accuracy: Op
     let accuracy = accuracy.filter(|_| !brought.has_bounds);
     let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
     run.scope.await_own_writes().await?;
-    let snapshot = pin(run, &references, hints)?;
+    let snapshot = pin(run, &references, hints).await?;
     // What a query of the catalog became depends on more than definitions and settings.
     let is_of_others = brought.of_catalog || run.state().has_own_definitions();
     let described = run.described.lock().take().filter(|_| !is_of_others);
@@ -127,7 +134,10 @@ pub(crate) async fn plan_tree(run: &Run, tree: Tree, hints: &Hints, accuracy: Op
         Some(plan) => Source::Plan(Box::new(plan.clone())),
         None => Source::Tree(Box::new(tree)),
     };
-    unplanned(run, source, brought.of_catalog, snapshot, hints, accuracy)?.plan().await
+    let text = to_be_kept(run, &snapshot, &references, hints).filter(|_| !is_of_others);
+    let mut unplanned = unplanned(run, source, brought.of_catalog, snapshot, hints, accuracy)?;
+    unplanned.kept = text.map(|text| (text, Arc::clone(run.engine().point_plans())));
+    unplanned.plan().await
 }
 
 /// A query on a snapshot that is pinned, to be planned when it is known that it must be; then it is exact.
@@ -170,7 +180,7 @@ fn unplanned(
         add_catalog_functions(run, &mut state, &snapshot)?;
     }
     let (token, executor) = (run.token.clone(), Arc::clone(run.engine().executor()));
-    Ok(Unplanned { source, snapshot, state, runtime, used, token, executor })
+    Ok(Unplanned { source, snapshot, state, runtime, used, token, executor, kept: None })
 }
 
 fn add_catalog_functions(run: &Run, state: &mut SessionState, snapshot: &Snapshot) -> Result<()> {
@@ -202,7 +212,7 @@ pub(crate) async fn logical_plan(run: &Run, query: Query, hints: &Hints) -> Resu
     let mut tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query))));
     let Brought { of_catalog, .. } = catalog_query(run, &mut tree, hints)?;
     let (references, _) = resolve_table_references(&tree, true).map_err(|error| error_of(&error))?;
-    let snapshot = pin(run, &references, hints)?;
+    let snapshot = pin(run, &references, hints).await?;
     let (mut state, _, _) = planner(run, &snapshot, hints, true, None)?;
     if of_catalog {
         add_catalog_functions(run, &mut state, &snapshot)?;
@@ -264,6 +274,7 @@ pub(crate) fn statement_context(
     let sample_fraction = sample_fraction_of(&run.settings, hints)?;
     let context = Arc::new(StatementContext {
         snapshot: Arc::clone(snapshot),
+        store: Arc::clone(run.engine().read()),
         used: Arc::clone(&used),
         pending,
         sample_fraction,

@@ -8,6 +8,7 @@
 
 pub(crate) mod cursors;
 pub(crate) mod definitions;
+pub(crate) mod own_rows;
 pub(crate) mod scope;
 pub(crate) mod sibling;
 pub(crate) mod transaction;
@@ -191,6 +192,13 @@ impl Standing for Mutex<State> {
             Transaction::None => "idle",
             Transaction::Open(_) => "idle in transaction",
             Transaction::Failed(_) => "failed transaction",
+        }
+    }
+
+    fn reads(&self) -> Option<Version> {
+        match &self.lock().transaction {
+            Transaction::None => None,
+            Transaction::Open(open) | Transaction::Failed(open) => Some(open.version),
         }
     }
 }

@@ -7,20 +7,20 @@
 //! - After an error the transaction only ends, or goes back to a savepoint: what it read or wrote since no longer means
 //!   what its client thinks.
 //! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, definitions, settings, savepoints before it, and itself.
-//! - Rows wait as they came. ALTER TABLE after them leaves them so, and they are read and committed by the definition
-//!   that it makes.
-//! - Rows that change others wait unseen: a table that has such is not read again before COMMIT.
-//! - What waits is bounded: rows, the columns that they get when they are read, and definitions.
+//! - A statement sees what those before it have changed ([`super::own_rows`]), and nothing that COMMIT would not make.
+//! - What waits is bounded: rows, what is known of their keys, the columns that they get when they are read, and
+//!   definitions.
 
 use crate::rights::Authoriser;
-use crate::session::state::definitions::{Definer, PendingDefinitions, in_log};
+use crate::session::state::definitions::{Definer, PendingDefinitions};
+use crate::session::state::own_rows::PendingRows;
+use crate::session::state::own_rows::view::Killed;
 use crate::settings::Settings;
 use alluvia_catalog::{Catalog, Change, TableEntry};
-use alluvia_snapshot::{NewBatch, NewRows, Pin, RowChange};
+use alluvia_snapshot::{NewBatch, NewRows, Pin};
+use alluvia_space::key_code::KeyCode;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
-use arrow::array::{ArrayRef, new_null_array};
-use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
-use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use arrow::record_batch::RecordBatch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(crate) struct OpenTransaction {
 #[derive(Debug)]
 struct Savepoint {
     name: String,
-    /// How many batches of rows waited, and by which definition.
+    /// How many changes of rows waited, and by which definition.
     tables: BTreeMap<TableId, (usize, Arc<TableEntry>)>,
     definitions: usize,
     bytes: u64,
@@ -87,23 +87,6 @@ const SAVEPOINTS_MAX: usize = 1 << 16;
 /// transaction sees.
 const COLUMN_BYTES: u64 = 256;
 
-/// Rows of one table that wait for COMMIT.
-#[derive(Debug)]
-struct PendingRows {
-    /// The definition that they are read by: the one they were checked against, or what the transaction has made of it
-    /// since.
-    entry: Arc<TableEntry>,
-    batches: Vec<WaitingRows>,
-}
-
-/// Rows that wait, and what they do to those that are there.
-#[derive(Debug)]
-struct WaitingRows {
-    rows: RecordBatch,
-    change: RowChange,
-    computed_at: Option<Version>,
-}
-
 impl OpenTransaction {
     /// A transaction that reads the version that is pinned.
     pub(crate) fn new(pin: Arc<Pin>, settings_before: Settings) -> OpenTransaction {
@@ -126,45 +109,22 @@ impl OpenTransaction {
         OpenTransaction { is_abandoned: true, ..OpenTransaction::new(self.pin, self.settings_before) }
     }
 
-    /// Adds rows of one table, which come as `change` says. `bytes_max` bounds the whole transaction.
-    pub(crate) fn push(
-        &mut self,
-        entry: &Arc<TableEntry>,
-        change: RowChange,
-        batches: Vec<RecordBatch>,
-        bytes_max: u64,
-    ) -> Result<()> {
-        if change == RowChange::InsertNew {
-            // How many of them are passed over is known at COMMIT, and their statement would have to tell it.
-            return Err(Error::new(
-                ErrorKind::NotSupported,
-                "ON CONFLICT DO NOTHING inside a transaction is not supported",
-            )
-            .with_hint("COMMIT first; a table's on_conflict = 'nothing' is the same"));
+    /// Adds what a statement changes of one table, for which it is settled which of its rows come. `bytes_max` bounds the
+    /// whole transaction.
+    pub(crate) fn push(&mut self, entry: &Arc<TableEntry>, changes: Vec<NewRows>, bytes_max: u64) -> Result<()> {
+        let new = || PendingRows::new(Arc::clone(entry));
+        let (bytes, added) = {
+            let pending = self.tables.entry(entry.def.id).or_insert_with(new);
+            if pending.entry.changed_at != entry.changed_at {
+                return Err(changed(&entry.def.name));
+            }
+            let added = pending.added(changes)?;
+            (self.grown(added.bytes, bytes_max)?, added)
+        };
+        if let Some(pending) = self.tables.get_mut(&entry.def.id) {
+            pending.push(added);
+            self.bytes = bytes;
         }
-        self.push_all(
-            entry,
-            vec![NewRows { change, ..NewRows::insert(entry.def.id, entry.changed_at, batches) }],
-            bytes_max,
-        )
-    }
-
-    /// Adds all that a statement changes of one table.
-    pub(crate) fn push_all(&mut self, entry: &Arc<TableEntry>, changes: Vec<NewRows>, bytes_max: u64) -> Result<()> {
-        let batches = changes.iter().flat_map(|rows| &rows.batches);
-        let added: usize = batches.map(RecordBatch::get_array_memory_size).sum();
-        let bytes = self.grown(added as u64, bytes_max)?;
-        let pending = self
-            .tables
-            .entry(entry.def.id)
-            .or_insert_with(|| PendingRows { entry: Arc::clone(entry), batches: Vec::new() });
-        if pending.entry.changed_at != entry.changed_at {
-            return Err(changed(&entry.def.name));
-        }
-        for NewRows { batches, change, computed_at, .. } in changes {
-            pending.batches.extend(batches.into_iter().map(|rows| WaitingRows { rows, change, computed_at }));
-        }
-        self.bytes = bytes;
         Ok(())
     }
 
@@ -181,21 +141,33 @@ impl OpenTransaction {
         .with_hint("commit more often, or load files with COPY outside of a transaction"))
     }
 
-    /// The rows that a statement of the transaction sees beside the snapshot, of the tables that it reads.
+    /// The rows that a statement of the transaction sees beside the snapshot, of the tables that it reads and of which the
+    /// transaction has changed rows.
     pub(crate) fn pending(
         &self,
         catalog: &Catalog,
         reads: impl Fn(&TableId) -> bool,
     ) -> Result<BTreeMap<TableId, Vec<RecordBatch>>> {
         self.check_current(catalog)?;
-        let read = self.kept().filter(|kept| reads(kept.0));
+        let read = self.kept().filter(|(table, rows)| reads(table) && !rows.is_empty());
         read.map(|(table, rows)| Ok((*table, rows.readable()?))).collect()
     }
 
-    /// Whether rows of the table wait.
-    pub(crate) fn has_rows(&self, catalog: &Catalog, table: TableId) -> Result<bool> {
+    /// The rows of the snapshot that are gone for its statements, of the tables that one reads.
+    pub(crate) fn killed(&self, reads: impl Fn(&TableId) -> bool) -> Result<BTreeMap<TableId, Killed>> {
+        let read = self.kept().filter(|(table, _)| reads(table));
+        read.filter_map(|(table, rows)| Some(rows.killed().transpose()?.map(|killed| (*table, killed)))).collect()
+    }
+
+    /// Whether a row of a table has a key by what waits; `None` if nothing was changed under it.
+    pub(crate) fn has_key(&self, table: TableId, code: KeyCode) -> Option<bool> {
+        self.tables.get(&table)?.has_key(code)
+    }
+
+    /// Whether changes of the table's rows wait.
+    pub(crate) fn has_changes(&self, catalog: &Catalog, table: TableId) -> Result<bool> {
         self.check_current(catalog)?;
-        Ok(self.kept().any(|(known, _)| *known == table))
+        Ok(self.kept().any(|(known, rows)| *known == table && !rows.is_empty()))
     }
 
     /// Refuses where another session has changed a table that rows wait for.
@@ -271,7 +243,7 @@ impl OpenTransaction {
             return Err(Error::new(ErrorKind::Busy, format!("the transaction has {SAVEPOINTS_MAX} savepoints"))
                 .with_hint("RELEASE those that are done with"));
         }
-        let place = |(table, rows): (&TableId, &PendingRows)| (*table, (rows.batches.len(), Arc::clone(&rows.entry)));
+        let place = |(table, rows): (&TableId, &PendingRows)| (*table, (rows.len(), Arc::clone(&rows.entry)));
         let tables = self.tables.iter().map(place).collect();
         let outside = Outside { settings, locals: self.locals.clone(), cursors };
         let (definitions, bytes) = (self.definitions.len(), self.bytes);
@@ -313,8 +285,8 @@ impl OpenTransaction {
         };
         self.definitions.truncate(last.definitions);
         self.tables.retain(|table, rows| match last.tables.get(table) {
-            Some((batches, entry)) => {
-                rows.batches.truncate(*batches);
+            Some((changes, entry)) => {
+                rows.truncate(*changes);
                 rows.entry = Arc::clone(entry);
                 true
             }
@@ -334,82 +306,6 @@ impl OpenTransaction {
         let rows = self.kept().map(new_rows).collect::<Result<Vec<_>>>()?.concat();
         let (changes, definers) = self.definitions.into_parts();
         Ok((NewBatch { changes, rows, ..NewBatch::default() }, definers))
-    }
-}
-
-impl PendingRows {
-    /// What the columns that these rows do not have yet come to, all of them NULL, in the batches that a statement
-    /// reads.
-    fn bytes_added(&self, schema: &Schema) -> u64 {
-        let known = self.entry.storage_schema();
-        let added = schema.fields().iter().filter(|field| known.column_with_name(field.name()).is_none());
-        let width: u64 = added.map(|field| width(field.data_type())).sum();
-        let rows: u64 = self.batches.iter().map(|batch| batch.rows.num_rows() as u64).sum();
-        rows.saturating_mul(width)
-    }
-
-    /// The rows in the storage schema of the definition that they are read by, if nothing but them is read otherwise.
-    fn readable(&self) -> Result<Vec<RecordBatch>> {
-        if self.batches.iter().any(|waiting| waiting.change != RowChange::Insert) {
-            let message = format!(
-                "reading table {}, whose rows the transaction has changed, is not supported",
-                self.entry.def.name
-            );
-            return Err(
-                Error::new(ErrorKind::NotSupported, message).with_hint("COMMIT first, or read it before it is changed")
-            );
-        }
-        self.batches.iter().map(|waiting| self.fitted(waiting)).collect()
-    }
-
-    /// What COMMIT submits of the table: rows that do the same together, in the order in which they came.
-    fn new_rows(&self, table: TableId) -> Result<Vec<NewRows>> {
-        let checked_at = in_log(self.entry.changed_at);
-        let mut all: Vec<NewRows> = Vec::new();
-        for waiting in &self.batches {
-            let &WaitingRows { change, computed_at, .. } = waiting;
-            let rows = self.fitted(waiting)?;
-            match all.last_mut().filter(|last| (last.change, last.computed_at) == (change, computed_at)) {
-                Some(last) => last.batches.push(rows),
-                None => all.push(NewRows { change, computed_at, ..NewRows::insert(table, checked_at, vec![rows]) }),
-            }
-        }
-        Ok(all)
-    }
-
-    /// Rows in the storage schema of the definition that they are read by. What tells rows that go has its own.
-    fn fitted(&self, waiting: &WaitingRows) -> Result<RecordBatch> {
-        match waiting.change {
-            RowChange::Insert | RowChange::InsertNew | RowChange::Upsert => {
-                fitted(&waiting.rows, self.entry.storage_schema())
-            }
-            RowChange::Delete | RowChange::DeleteRows => Ok(waiting.rows.clone()),
-        }
-    }
-}
-
-/// Rows with the columns of `schema`: those that were added since they came are NULL, and those that were dropped are
-/// gone. A storage name stands for one column for ever.
-fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let (known, wanted) = (batch.schema_ref().fields(), schema.fields());
-    if known.len() == wanted.len() && known.iter().zip(wanted).all(|(known, wanted)| known.name() == wanted.name()) {
-        return Ok(batch.clone());
-    }
-    let column = |field: &FieldRef| match batch.schema_ref().column_with_name(field.name()) {
-        Some((at, known)) => (Arc::new(known.clone()), Arc::clone(batch.column(at))),
-        None => (Arc::clone(field), new_null_array(field.data_type(), batch.num_rows())),
-    };
-    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) = wanted.iter().map(column).unzip();
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
-        .map_err(|error| Error::internal(format!("rows that wait for COMMIT: {error}")))
-}
-
-/// Bytes of a NULL in a column: a value's, or a view's, and what says that it is none.
-fn width(data_type: &DataType) -> u64 {
-    match data_type {
-        DataType::Boolean => 1,
-        other => 1 + other.primitive_width().unwrap_or(size_of::<u128>()) as u64,
     }
 }
 

@@ -1,11 +1,14 @@
-//! Statements by their texts: a statement that the index has answered is known by its text, and not parsed again.
+//! Statements by their texts: a statement that the index has answered is known by its text, and a point read by a text like it;
+//! neither is parsed again.
 
 use crate::answer::CachedStatement;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::run::runner::Runner;
+use crate::session::select::by_key::PointRead;
 use crate::session::select::indexed::{answer_again, may_answer_again};
 use crate::session::statement::at_once::answer_at_once;
+use crate::session::statement::dispatch::dispatch;
 use crate::session::statement::{dispatch_cached, execute, parse_one};
 use alluvia_syntax::Statement;
 use alluvia_types::Result;
@@ -22,6 +25,15 @@ pub(crate) async fn sql(runner: &Runner, sql: &str) -> Result<Outcome> {
             return Ok(outcome);
         }
         return sql_again(runner, sql, &cached).await;
+    }
+    if let Some(point) = PointRead::of_text(&runner.scope, sql, &[]) {
+        let work = |run: Arc<Run>| async move {
+            match point.answer(&run).await? {
+                Some(outcome) => Ok(outcome),
+                None => dispatch(&run, parse_one(&run.scope, sql)?).await,
+            }
+        };
+        return runner.run(sql, work).await;
     }
     execute_alone(runner, sql, parse_one(&runner.scope, sql)?).await
 }

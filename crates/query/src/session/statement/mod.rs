@@ -14,6 +14,7 @@ use crate::answer::CachedStatement;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::run::runner::Runner;
+use crate::session::select::by_key::PointRead;
 use crate::session::state::scope::Scope;
 use crate::session::statement::dispatch::dispatch;
 use alluvia_syntax::{Kind, Statement};
@@ -52,10 +53,17 @@ pub(crate) fn execute(
     Box::pin(async move {
         let text = Arc::clone(&statement.text);
         let cached = Mutex::new(None);
-        let described = runner.described(&text).filter(|_| matches!(statement.kind, Kind::Query(_)));
+        let is_query = matches!(statement.kind, Kind::Query(_));
+        let point = is_query.then(|| PointRead::of_text(&runner.scope, &text, &[])).flatten();
+        let described = runner.described(&text).filter(|_| is_query);
         let work = |run: Arc<Run>| {
             let cached = &cached;
             async move {
+                if let Some(point) = point
+                    && let Some(outcome) = point.answer(&run).await?
+                {
+                    return Ok(outcome);
+                }
                 *run.cached.lock() = known;
                 *run.described.lock() = described;
                 let (outcome, made) = dispatch_cached(&run, statement).await;

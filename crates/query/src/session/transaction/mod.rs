@@ -5,6 +5,7 @@
 //! - COMMIT takes the transaction out of the session's state before it submits: nothing commits beside a transaction.
 //! - SET is undone by ROLLBACK, and SET LOCAL by the end of the transaction.
 
+pub(crate) mod own_changes;
 pub(crate) mod savepoints;
 pub(crate) mod submit;
 

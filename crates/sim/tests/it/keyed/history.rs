@@ -30,6 +30,8 @@ enum Step {
     Load(u64),
     Sort,
     Merge,
+    /// Of one of the tables; given up where somebody reads what it would take away.
+    Purge(u64),
     /// A sort, or a merge, and batches before one of its syncs.
     During(bool, u64),
     Hold(u64),
@@ -50,7 +52,8 @@ fn steps(random: &mut Random) -> Vec<Step> {
             42..43 => Step::Flush,
             43..49 => Step::Load(seed),
             49..58 => Step::Sort,
-            58..66 => Step::Merge,
+            58..64 => Step::Merge,
+            64..66 => Step::Purge(seed),
             66..72 => Step::During(false, seed),
             72..80 => Step::During(true, seed),
             80..84 => Step::Hold(seed),
@@ -82,6 +85,7 @@ impl World {
             }
             Step::Sort => self.sort()?,
             Step::Merge => self.merge()?,
+            Step::Purge(seed) => self.purge(seed as usize % 2)?,
             Step::During(is_merge, seed) => {
                 let mut random = Random::new(seed);
                 let passes = random.below(8) as usize;
@@ -195,6 +199,11 @@ fn every_version_is_the_models_with_keys_that_are_numbers() {
 #[test]
 fn every_version_is_the_models_with_keys_that_are_hashed() {
     histories(KeyKind::Pair);
+}
+
+#[test]
+fn every_version_is_the_models_where_segments_are_in_the_order_of_keys() {
+    histories(KeyKind::Ordered);
 }
 
 #[test]

@@ -243,6 +243,12 @@ impl TableModel {
         self.states[version as usize].keys.contains_key(key)
     }
 
+    /// The row with a key at a version.
+    pub fn row_with(&self, version: u64, key: &Row) -> Option<&Row> {
+        let state = &self.states[version as usize];
+        state.keys.get(key).and_then(|row| state.rows.get(row))
+    }
+
     /// Identities of rows that were ever seen.
     pub fn known(&self) -> Vec<(u64, u64)> {
         let mut known: Vec<(u64, u64)> = self.ordinals.iter().map(|(row, &ordinal)| (row.0, ordinal)).collect();

@@ -17,6 +17,9 @@
 //! | `replay without kills` | `Committer::replay` | rows that were killed above the manifest's version are alive after a start |
 //! | `kills file short` | `Pipeline::write_kills` | the kills of the last version are not in the file |
 //! | `follower not told` | `TableKills::killed_through` | the newest kill is not told |
+//! | `index trusted above its version` | `Views::find_keys` | a key that was written since is where the index has it |
+//! | `dead row found by key` | `Views::find_keys` | rows that the reader's transaction has killed are found |
+//! | `moved row not found` | `Views::find_keys` | what the index has in a segment that the snapshot lacks is not there |
 //!
 //! To plant one: `if planted("horizon too far") { ... }` with `alluvia_types::planted`, at that place.
 #![cfg(feature = "planted")]
@@ -30,7 +33,7 @@ const FULL: &str = "keyed::full::what_a_full_disk_takes_back_leaves_no_trace_in_
 const CRASH: &str = "keyed::crash::power_loss_at_every_call_and_again_during_recovery";
 
 /// Every bug, and the test that finds it.
-const BUGS: [(&str, &str); 14] = [
+const BUGS: [(&str, &str); 17] = [
     ("kill lost at install", HANDOVER),
     ("kill at the wrong row", HISTORIES),
     ("kill at the wrong segment", HISTORIES),
@@ -45,6 +48,9 @@ const BUGS: [(&str, &str); 14] = [
     ("replay without kills", CRASH),
     ("kills file short", CRASH),
     ("follower not told", HISTORIES),
+    ("index trusted above its version", HISTORIES),
+    ("dead row found by key", HISTORIES),
+    ("moved row not found", HISTORIES),
 ];
 
 /// Runs a test with a bug, in a process of its own. Returns whether it found it.

@@ -14,7 +14,9 @@ pub enum KeyKind {
     Number,
     /// A `TEXT` and an `INT`, which are hashed into one.
     Pair,
-    /// A `BIGINT` of a table without dimensions, whose segments stay in the order of arrival.
+    /// A `BIGINT` of a table without dimensions, whose segments are in the order of keys.
+    Ordered,
+    /// A `TEXT` of a table without dimensions, whose segments stay in the order of arrival.
     Unordered,
 }
 
@@ -22,7 +24,7 @@ impl KeyKind {
     /// How many columns stand before those that all tables have.
     pub fn columns(self) -> usize {
         match self {
-            KeyKind::None | KeyKind::Number | KeyKind::Unordered => 1,
+            KeyKind::None | KeyKind::Number | KeyKind::Ordered | KeyKind::Unordered => 1,
             KeyKind::Pair => 2,
         }
     }
@@ -33,7 +35,7 @@ pub const KEYS: u64 = 60;
 
 const KINDS: [&str; 6] = ["", "red", "green", "a much longer kind of thing", "ü", "blue"];
 
-/// A table of some kind: `id BIGINT` or `name TEXT, part INT`, then `kind TEXT` (a dimension), `amount BIGINT` and
+/// A table of some kind: `id BIGINT`, `id TEXT` or `name TEXT, part INT`, then `kind TEXT` (a dimension), `amount BIGINT` and
 /// `price DOUBLE` (measures), `note TEXT` and `flag BOOLEAN`.
 pub fn table(id: TableId, name: &str, kind: KeyKind, on_conflict: OnConflict) -> TableDef {
     let mut columns = Vec::new();
@@ -47,6 +49,7 @@ pub fn table(id: TableId, name: &str, kind: KeyKind, on_conflict: OnConflict) ->
             add("name", DataType::Text, false);
             add("part", DataType::Int32, false);
         }
+        KeyKind::Unordered => add("id", DataType::Text, false),
         _ => add("id", DataType::Int64, kind == KeyKind::None),
     }
     add("kind", DataType::Text, true);
@@ -58,7 +61,7 @@ pub fn table(id: TableId, name: &str, kind: KeyKind, on_conflict: OnConflict) ->
         KeyKind::None => "kind",
         KeyKind::Number => "kind; number(id: linear 0..1000)",
         KeyKind::Pair => "name; kind",
-        KeyKind::Unordered => "",
+        KeyKind::Ordered | KeyKind::Unordered => "",
     };
     let dimensions = match declared {
         "" => Vec::new(),
@@ -92,6 +95,7 @@ pub fn key(kind: KeyKind, number: u64) -> Row {
             let name = "ab".repeat(number as usize % 7);
             vec![Value::text(name), Value::Number((number / 7) as i64 - 3)]
         }
+        KeyKind::Unordered => vec![Value::text(format!("key {number}"))],
         // Some outside of the dimension's range.
         _ => vec![Value::Number(number as i64 * 19 - 40)],
     }

@@ -1,14 +1,14 @@
 //! A simulated database beside its model: whatever is done is done to both, and what is read is compared.
 
-use super::boxes;
 use super::model::{Change, Model, Outcome, Part};
 use super::tables::{KEYS, KeyKind, key, row, table};
+use super::{boxes, lookups};
 use alluvia_sim::rows::{FoundRow, Row, batch_of, found_rows, identities_batch, rows_of, table_batch};
 use alluvia_sim::{Engine, EngineOptions, Gate, Random};
 use alluvia_snapshot::{Durability, NewBatch, NewRows, RowChange, Snapshot};
 use alluvia_space::{OnConflict, TableDef};
 use alluvia_storage::{Disk, FaultDisk, WatchedDisk};
-use alluvia_types::{ErrorKind, Freshness, ManualClock, Result, TableId, Version};
+use alluvia_types::{Error, ErrorKind, Freshness, ManualClock, Result, TableId, Version};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -186,6 +186,15 @@ impl World {
         self.engine().merge().map(drop).map_err(|error| format!("a merge: {error}"))
     }
 
+    /// Purges a table, unless it would have to wait.
+    pub fn purge(&self, table: usize) -> Checked {
+        let would_wait = || Error::new(ErrorKind::Cancelled, "it would wait");
+        match self.engine().purge(self.tables[table], &mut |_| Err(would_wait())) {
+            Err(error) if error.kind() != ErrorKind::Cancelled => Err(format!("a purge: {error}")),
+            _ => Ok(()),
+        }
+    }
+
     /// Runs a sort or a merge, and `meanwhile` before one of its syncs, if there are so many. Returns whether there
     /// were; `meanwhile` is told whether writers go on.
     pub fn during(
@@ -270,6 +279,10 @@ impl World {
             self.compare(&held, true, random).map_err(|what| format!("held: {what}"))?;
             self.held.push(held);
         }
+        #[cfg(feature = "paranoid")]
+        for entry in self.tables.iter().filter_map(|&table| engine.entry(table)) {
+            engine.views().check_key_index(&entry.def).map_err(|error| error.to_string())?;
+        }
         self.check_followers(askable)
     }
 
@@ -304,9 +317,10 @@ impl World {
                 let said = read.killed_through;
                 return Err(format!("table '{name}' at version {version}: rows went at {killed}, and {said} is told"));
             }
+            let engine = self.engine.as_ref().expect("it is open");
+            lookups::compare(engine, version, read, model, random).map_err(|what| format!("table '{name}': {what}"))?;
             if with_boxes {
                 let rows: Vec<Row> = found.into_iter().map(|found| found.row).collect();
-                let engine = self.engine.as_ref().expect("it is open");
                 boxes::compare(engine, snapshot, *id, &rows, random)?;
             }
         }

@@ -1,0 +1,190 @@
+//! The keys that filters ask for.
+//!
+//! Invariants:
+//! - Only TRUE passes a filter, so NULL among the literals names no key.
+//! - Floats name none: `=` on them is a function of its own ([`alluvia_functions::operators::floats`]).
+
+use alluvia_space::{Column, DataType, TableDef};
+use arrow::datatypes::DataType as ArrowType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, Operator};
+
+/// Keys that one statement may name: more are found by a scan.
+pub(super) const KEYS_MAX: usize = 1_024;
+
+/// The values that the filters leave each column of the primary key, in the order of the key; `None` where they do not fix
+/// all of them, or leave too many keys.
+pub(super) fn fixed_values(filters: &[Expr], def: &TableDef) -> Option<Vec<Vec<ScalarValue>>> {
+    let key = def.key_columns()?;
+    let mut fixed: Vec<Option<Vec<ScalarValue>>> = vec![None; key.len()];
+    for part in filters.iter().flat_map(split_conjunction) {
+        let Some((column, values)) = asked_of(part, def) else { continue };
+        let Some(place) = key.iter().position(|&at| def.columns[at].id == column.id) else { continue };
+        // Both hold, so either will do.
+        let fewest = fixed[place].take().filter(|known| known.len() <= values.len()).unwrap_or(values);
+        fixed[place] = Some(fewest);
+    }
+    let fixed = fixed.into_iter().collect::<Option<Vec<_>>>()?;
+    let keys = fixed.iter().try_fold(1usize, |keys, values| keys.checked_mul(values.len()))?;
+    (keys <= KEYS_MAX).then_some(fixed)
+}
+
+/// The one column that a condition is about, and the values for which alone it is TRUE.
+fn asked_of<'d>(condition: &Expr, def: &'d TableDef) -> Option<(&'d Column, Vec<ScalarValue>)> {
+    match condition {
+        Expr::Alias(alias) => asked_of(&alias.expr, def),
+        // What the optimizer leaves of `flag = true` and `flag = false`.
+        Expr::Column(_) => of_flag(condition, true, def),
+        Expr::Not(inner) => of_flag(inner, false, def),
+        Expr::InList(list) if !list.negated && list.list.len() <= KEYS_MAX => {
+            let column = column_of(&list.expr, def)?;
+            let values = list.list.iter().map(|literal| values_of(literal, column));
+            Some((column, values.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect()))
+        }
+        Expr::BinaryExpr(binary) => match binary.op {
+            Operator::Eq => match (column_of(&binary.left, def), column_of(&binary.right, def)) {
+                (Some(column), None) => Some((column, values_of(&binary.right, column)?)),
+                (None, Some(column)) => Some((column, values_of(&binary.left, column)?)),
+                _ => None,
+            },
+            // What the optimizer makes of short lists.
+            Operator::Or => {
+                let ((left, mut values), (right, others)) =
+                    (asked_of(&binary.left, def)?, asked_of(&binary.right, def)?);
+                values.extend(others);
+                (left.id == right.id && values.len() <= KEYS_MAX).then_some((left, values))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn of_flag<'d>(flag: &Expr, value: bool, def: &'d TableDef) -> Option<(&'d Column, Vec<ScalarValue>)> {
+    let column = column_of(flag, def).filter(|column| column.data_type == DataType::Boolean)?;
+    Some((column, vec![ScalarValue::Boolean(Some(value))]))
+}
+
+fn column_of<'d>(expr: &Expr, def: &'d TableDef) -> Option<&'d Column> {
+    match expr {
+        Expr::Column(column) => def.columns.iter().find(|known| known.name == column.name),
+        _ => None,
+    }
+}
+
+/// The value of a literal, none of NULL; `None` of anything else, and of a literal that is not of the column's type.
+fn values_of(literal: &Expr, column: &Column) -> Option<Vec<ScalarValue>> {
+    let Expr::Literal(value, _) = literal else { return None };
+    if value.is_null() {
+        return Some(Vec::new());
+    }
+    value_for(value, column.data_type).map(|value| vec![value])
+}
+
+/// A value as a column of this type stores it; `None` if it is of another type, or of one that names no keys.
+pub(super) fn value_for(value: &ScalarValue, data_type: DataType) -> Option<ScalarValue> {
+    let (stored, found) = (data_type.to_arrow(), value.data_type());
+    let is_same = match data_type {
+        DataType::Real | DataType::Double => false,
+        // Texts and bytes are the same however they are laid out.
+        DataType::Text => matches!(found, ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View),
+        DataType::Binary => matches!(found, ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView),
+        _ => found == stored,
+    };
+    match (is_same, data_type) {
+        (false, _) => None,
+        (true, DataType::Text | DataType::Binary) => value.cast_to(&stored).ok(),
+        (true, DataType::Decimal { precision, .. }) => has_digits(value, precision).then(|| value.clone()),
+        (true, _) => Some(value.clone()),
+    }
+}
+
+/// Whether a decimal has no more digits than its type says: Arrow does not hold it to that.
+fn has_digits(value: &ScalarValue, precision: u8) -> bool {
+    let ScalarValue::Decimal128(Some(unscaled), ..) = value else { return false };
+    10u128.checked_pow(precision.into()).is_some_and(|limit| unscaled.unsigned_abs() < limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::testing::table;
+    use alluvia_space::{OnConflict, PrimaryKey};
+    use alluvia_types::ColumnId;
+    use datafusion::logical_expr::{cast, col, lit};
+
+    fn keyed(columns: &[(&str, DataType)], key: &[u32]) -> TableDef {
+        let columns_of_key = key.iter().map(|&id| ColumnId(id)).collect();
+        let key = PrimaryKey { columns: columns_of_key, secret: [1, 2], on_conflict: OnConflict::Error };
+        TableDef { key: Some(key), ..table("t", columns) }
+    }
+
+    fn texts(values: &[ScalarValue]) -> Vec<String> {
+        values.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn equalities_and_lists_fix_a_key_and_nothing_else_does() {
+        let def = keyed(&[("id", DataType::Int64), ("n", DataType::Int64)], &[0]);
+        let fixed = |filters: &[Expr]| Some(texts(&fixed_values(filters, &def)?[0]));
+        let one = |values: &[&str]| Some(values.iter().map(|&value| value.to_owned()).collect::<Vec<_>>());
+        assert_eq!(fixed(&[col("id").eq(lit(5i64))]), one(&["5"]));
+        assert_eq!(fixed(&[lit(5i64).eq(col("id"))]), one(&["5"]));
+        assert_eq!(fixed(&[col("n").gt(lit(1i64)).and(col("id").eq(lit(5i64)))]), one(&["5"]));
+        assert_eq!(fixed(&[col("id").in_list(vec![lit(5i64), lit(7i64)], false)]), one(&["5", "7"]));
+        assert_eq!(fixed(&[col("id").eq(lit(5i64)).or(col("id").eq(lit(7i64)))]), one(&["5", "7"]));
+        let both = [col("id").in_list(vec![lit(5i64), lit(7i64)], false), col("id").eq(lit(9i64))];
+        assert_eq!(fixed(&both), one(&["9"]), "the fewest, whose rows the other filter sees");
+        let null = || lit(ScalarValue::Int64(None));
+        assert_eq!(fixed(&[col("id").eq(null())]), one(&[]), "NULL is equal to nothing");
+        assert_eq!(fixed(&[col("id").in_list(vec![null(), lit(5i64)], false)]), one(&["5"]));
+        for scanned in [
+            col("n").eq(lit(5i64)),
+            col("id").gt(lit(5i64)),
+            col("id").eq(col("n")),
+            col("id").eq(lit(5i32)),
+            cast(col("id"), ArrowType::Int32).eq(lit(5i32)),
+            col("id").in_list(vec![lit(5i64)], true),
+            col("id").in_list(vec![lit(5i64), col("n")], false),
+            col("id").eq(lit(5i64)).or(col("n").eq(lit(5i64))),
+            col("id").eq(lit(5i64)).or(col("id").gt(lit(7i64))),
+        ] {
+            assert_eq!(fixed(std::slice::from_ref(&scanned)), None, "{scanned}");
+        }
+        let many = (0..=KEYS_MAX as i64).map(lit).collect();
+        assert_eq!(fixed(&[col("id").in_list(many, false)]), None);
+        assert_eq!(fixed_values(&[col("id").eq(lit(5i64))], &table("t", &[("id", DataType::Int64)])), None);
+    }
+
+    #[test]
+    fn all_columns_of_a_key_are_fixed_in_its_order() {
+        let def = keyed(&[("a", DataType::Int32), ("b", DataType::Boolean), ("c", DataType::Text)], &[2, 1]);
+        let fixed = |filters: &[Expr]| {
+            fixed_values(filters, &def).map(|values| values.iter().map(|values| texts(values)).collect::<Vec<_>>())
+        };
+        let c = || col("c").in_list(vec![lit("x"), lit("y")], false);
+        assert_eq!(fixed(&[col("b"), c()]), Some(vec![vec!["x".into(), "y".into()], vec!["true".into()]]));
+        assert_eq!(fixed(&[Expr::Not(Box::new(col("b"))), c()]).unwrap()[1], ["false"]);
+        assert_eq!(fixed(&[c()]), None);
+        let long = || col("c").in_list((0..600).map(|n| lit(n.to_string())).collect(), false);
+        assert!(fixed(&[col("b"), long()]).is_some());
+        let both = col("b").in_list(vec![lit(true), lit(false)], false);
+        assert_eq!(fixed(&[both, long()]), None, "1,200 keys");
+    }
+
+    #[test]
+    fn values_are_of_the_columns_type_to_the_digit() {
+        let decimal = DataType::Decimal { precision: 4, scale: 2 };
+        let value = |unscaled| ScalarValue::Decimal128(Some(unscaled), 4, 2);
+        assert_eq!(value_for(&value(-9_999), decimal), Some(value(-9_999)));
+        assert_eq!(value_for(&value(10_000), decimal), None, "no row has so many digits");
+        assert_eq!(value_for(&ScalarValue::Decimal128(Some(1), 5, 2), decimal), None);
+        let stored = ScalarValue::Utf8View(Some("x".to_owned()));
+        assert_eq!(value_for(&ScalarValue::from("x"), DataType::Text), Some(stored));
+        assert_eq!(value_for(&ScalarValue::Float64(Some(0.0)), DataType::Double), None);
+        let time = ScalarValue::TimestampMicrosecond(Some(1), None);
+        assert_eq!(value_for(&time, DataType::TimestampTz), None);
+        assert_eq!(value_for(&time, DataType::Timestamp), Some(time));
+    }
+}

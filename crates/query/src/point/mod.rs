@@ -1,0 +1,20 @@
+//! Kept plans of point reads: `SELECT name FROM t WHERE id = 5` is planned once, and `... id = 7` not again.
+//!
+//! Invariants:
+//! - A plan is kept of a query that was planned the general way, and only where its optimised logical plan shows that it reads
+//!   one row by its key: a projection over a scan, whose filters fix each column of the key by one equality and mention it
+//!   nowhere else ([`shape`]). What the key is equal to is the one thing in which texts that share a plan may differ
+//!   ([`alluvia_syntax::alike`]); every other literal is part of what a plan is known by.
+//! - A value is put in the place of a key's literal only where planning would take it for a value of the column's own type
+//!   ([`values`]). So no plan depends on a value.
+//! - A plan holds no snapshot and nothing of its session. It is used as long as its table is defined as it was.
+//! - Every doubt is the general way's: a plan gives an answer, or nothing.
+
+mod kept;
+mod plan;
+mod shape;
+mod values;
+
+pub(crate) use kept::PointPlans;
+pub(crate) use plan::PointPlan;
+pub(crate) use shape::PointText;

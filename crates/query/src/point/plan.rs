@@ -1,0 +1,94 @@
+//! A kept plan: what key it reads, and what it makes of the row.
+
+use super::values::{of_literal, of_parameter};
+use crate::by_key::NamedKeys;
+use crate::skipping::Predicate;
+use alluvia_catalog::TableEntry;
+use alluvia_syntax::alike::{AlikeText, EqualTo, Literal};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::physical_expr::PhysicalExpr;
+use std::sync::Arc;
+
+/// The plan of a point read.
+#[derive(Debug)]
+pub(crate) struct PointPlan {
+    pub(super) entry: Arc<TableEntry>,
+    /// What each column of the key is equal to, in the order of the key.
+    pub(super) key: Vec<EqualTo>,
+    /// The literals of the text that are no key's, by their places.
+    pub(super) fixed: Vec<(usize, Literal<'static>)>,
+    /// The columns that are read, by their places in the definition.
+    pub(super) columns: Vec<usize>,
+    /// The same under their SQL names.
+    pub(super) read: SchemaRef,
+    /// What the row must pass beside its key.
+    pub(super) filter: Predicate,
+    pub(super) shown: Vec<Arc<dyn PhysicalExpr>>,
+    /// Of the answer.
+    pub(super) schema: SchemaRef,
+    /// Of the session that it was planned for: functions look at it.
+    pub(super) memory_limit_bytes: u64,
+}
+
+impl PointPlan {
+    /// The table that it reads.
+    pub(crate) fn entry(&self) -> &Arc<TableEntry> {
+        &self.entry
+    }
+
+    /// The columns that are read, by their places in the definition.
+    pub(crate) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// The columns of the answer.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Whether a session that may hold so many bytes would plan it the same, on a table that is defined so.
+    pub(crate) fn holds(&self, entry: &TableEntry, memory_limit_bytes: u64) -> bool {
+        let is_same = entry.def.id == self.entry.def.id && entry.changed_at == self.entry.changed_at;
+        is_same && self.memory_limit_bytes == memory_limit_bytes
+    }
+
+    /// Whether it is of a text with the same skeleton as this one's.
+    pub(super) fn is_of(&self, text: &AlikeText) -> bool {
+        self.fixed.iter().all(|(at, literal)| text.literals().get(*at) == Some(literal))
+    }
+
+    /// The key that a text asks for, with values for its parameters; `None` where only the planner knows.
+    pub(crate) fn key(&self, text: &AlikeText, parameters: &[ScalarValue]) -> Option<NamedKeys> {
+        let def = &self.entry.def;
+        let value = |(with, at): (&EqualTo, usize)| {
+            let data_type = def.columns[at].data_type;
+            match *with {
+                EqualTo::Literal { at, is_negative } => of_literal(text.literals().get(at)?, is_negative, data_type),
+                EqualTo::Parameter(number) => of_parameter(parameters.get(number.checked_sub(1)?)?, data_type),
+            }
+        };
+        let values = self.key.iter().zip(def.key_columns()?).map(value).collect::<Option<Vec<_>>>()?;
+        NamedKeys::of_key(&values, def)
+    }
+
+    /// The answer, of the rows that have the key, in the columns that are read.
+    pub(crate) fn answer(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        let options = |rows: usize| RecordBatchOptions::new().with_row_count(Some(rows));
+        let count = rows.num_rows();
+        let columns = rows.columns().to_vec();
+        let mut rows = RecordBatch::try_new_with_options(Arc::clone(&self.read), columns, &options(count))?;
+        if count > 0 && !self.filter.parts().is_empty() {
+            rows = filter_record_batch(&rows, &self.filter.evaluate(&rows, |_, _| {})?)?;
+        }
+        let count = rows.num_rows();
+        if count == 0 {
+            return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
+        }
+        let shown =
+            self.shown.iter().map(|expr| expr.evaluate(&rows)?.into_array(count)).collect::<Result<Vec<_>>>()?;
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), shown, &options(count))?)
+    }
+}

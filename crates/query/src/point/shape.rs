@@ -1,0 +1,260 @@
+//! Which plans are those of point reads.
+
+use super::kept::PointPlans;
+use super::plan::PointPlan;
+use super::values::of_literal;
+use crate::by_key::NamedKeys;
+use crate::skipping::Parts;
+use crate::table::{AlluviaTable, sql_schema};
+use alluvia_catalog::TableEntry;
+use alluvia_space::TableDef;
+use alluvia_syntax::MARK;
+use alluvia_syntax::alike::{AlikeText, EqualTo};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column as NamedColumn, DFSchema, Result, ScalarValue};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, Operator, Projection, SkipType, TableScan, Volatility};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use std::sync::Arc;
+
+/// A text whose words say that it may be a point read of a table; its plan will say whether it is.
+#[derive(Debug)]
+pub(crate) struct PointText {
+    text: Arc<str>,
+    entry: Arc<TableEntry>,
+    memory_limit_bytes: u64,
+}
+
+impl PointText {
+    /// A text that reads this table alone, in a session that may hold so many bytes; `None` where its words say that it is
+    /// none, or that its plan is known as well as it can be.
+    pub(crate) fn new(
+        text: &Arc<str>,
+        entry: &Arc<TableEntry>,
+        memory_limit_bytes: u64,
+        plans: &PointPlans,
+    ) -> Option<PointText> {
+        let names = key_names(&entry.def)?;
+        let alike = AlikeText::new(text).filter(|alike| alike.begins_with("select"))?;
+        // What is said of other values is not said of these.
+        for (with, at) in alike.equal_to(&names)?.into_iter().zip(entry.def.key_columns()?) {
+            if let EqualTo::Literal { at: literal, is_negative } = with {
+                of_literal(alike.literals().get(literal)?, is_negative, entry.def.columns[at].data_type)?;
+            }
+        }
+        if !plans.want(&alike, entry, memory_limit_bytes) {
+            return None;
+        }
+        Some(PointText { text: Arc::clone(text), entry: Arc::clone(entry), memory_limit_bytes })
+    }
+
+    /// Keeps its plan, if it is that of a point read. `plan` is what was planned by `state`, and not yet optimised; `schema`
+    /// is what came of it.
+    pub(crate) fn keep(&self, plan: &LogicalPlan, state: &SessionState, schema: &SchemaRef, plans: &PointPlans) {
+        let Some(alike) = AlikeText::new(&self.text) else { return };
+        let kept = self.point_plan(&alike, plan, state, schema);
+        plans.insert(&alike, kept);
+    }
+
+    fn point_plan(
+        &self,
+        alike: &AlikeText,
+        plan: &LogicalPlan,
+        state: &SessionState,
+        schema: &SchemaRef,
+    ) -> Option<PointPlan> {
+        let def = &self.entry.def;
+        let key = alike.equal_to(&key_names(def)?)?;
+        // Columns that were told apart are shown under other names than the plan's.
+        if schema.fields().iter().any(|field| field.name().contains(MARK)) || !is_of_the_row_alone(plan) {
+            return None;
+        }
+        let optimized = state.optimize(plan).ok()?;
+        let (projection, scan) = shape_of(&optimized)?;
+        let provider = source_as_provider(&scan.source).ok()?;
+        let table = provider.downcast_ref::<AlluviaTable>().filter(|table| !table.is_drawn())?;
+        if table.entry().def.id != def.id || table.entry().changed_at != self.entry.changed_at {
+            return None;
+        }
+        let filters = unnormalize_cols(scan.filters.iter().cloned());
+        let (values, others) = apart(&filters, def)?;
+        self.check_values(alike, &key, &values)?;
+        let shown = projection.map(|projection| projection.expr.as_slice()).unwrap_or_default();
+        if !shown.iter().chain(&others).all(is_plain) {
+            return None;
+        }
+        let planning = PhysicalPlanningContext::default();
+        let physical =
+            |expr: &Expr, schema: &DFSchema| create_physical_expr(expr, schema, state.execution_props(), &planning);
+        let sql = sql_schema(def);
+        let whole = DFSchema::try_from(Arc::clone(&sql)).ok()?;
+        let filter = Parts::new(&others, def).prepare(|expr| physical(expr, &whole)).ok()?;
+        let mut columns = scan.projection.clone().unwrap_or_else(|| (0..def.columns.len()).collect());
+        let wanted = columns.len();
+        for column in filter.parts().iter().flat_map(collect_columns) {
+            if !columns.contains(&column.index()) {
+                columns.push(column.index());
+            }
+        }
+        let read = Arc::new(sql.project(&columns).ok()?);
+        let shown: Vec<Arc<dyn PhysicalExpr>> = match projection {
+            Some(projection) => {
+                let shown = projection.expr.iter().map(|expr| physical(expr, projection.input.schema()));
+                shown.collect::<Result<_>>().ok()?
+            }
+            None => (0..wanted)
+                .map(|at| Arc::new(Column::new(read.field(at).name(), at)) as Arc<dyn PhysicalExpr>)
+                .collect(),
+        };
+        let types = shown.iter().map(|expr| expr.data_type(&read)).collect::<Result<Vec<DataType>>>().ok()?;
+        if !types.iter().eq(schema.fields().iter().map(|field| field.data_type())) {
+            return None;
+        }
+        let of_key =
+            |at: &usize| key.iter().any(|with| matches!(with, EqualTo::Literal { at: of_key, .. } if of_key == at));
+        let fixed = (0..alike.literals().len()).filter(|at| !of_key(at));
+        Some(PointPlan {
+            entry: Arc::clone(&self.entry),
+            fixed: fixed.map(|at| (at, alike.literals()[at].to_owned_literal())).collect(),
+            key,
+            filter: filter.over(&columns).ok()?,
+            columns,
+            read,
+            shown,
+            schema: Arc::clone(schema),
+            memory_limit_bytes: self.memory_limit_bytes,
+        })
+    }
+
+    /// Whether the plan compares the key with what the text says; of parameters the plan alone has the values.
+    fn check_values(&self, alike: &AlikeText, key: &[EqualTo], planned: &[ScalarValue]) -> Option<()> {
+        let def = &self.entry.def;
+        let value = |((with, planned), at): ((&EqualTo, &ScalarValue), usize)| match *with {
+            EqualTo::Literal { at: literal, is_negative } => {
+                of_literal(alike.literals().get(literal)?, is_negative, def.columns[at].data_type)
+            }
+            EqualTo::Parameter(_) => Some(planned.clone()),
+        };
+        let written = key.iter().zip(planned).zip(def.key_columns()?).map(value).collect::<Option<Vec<_>>>()?;
+        NamedKeys::of_key(planned, def)?.is_same_as(&NamedKeys::of_key(&written, def)?).then_some(())
+    }
+}
+
+/// What SQL calls the columns of the key, in its order.
+fn key_names(def: &TableDef) -> Option<Vec<&str>> {
+    Some(def.key_columns()?.into_iter().map(|at| def.columns[at].name.as_str()).collect())
+}
+
+/// The scan of a plan that is nothing else, but for a projection, names, and limits that leave a row.
+fn shape_of(plan: &LogicalPlan) -> Option<(Option<&Projection>, &TableScan)> {
+    let (mut node, mut shown) = (plan, None);
+    loop {
+        node = match node {
+            LogicalPlan::Limit(limit) => {
+                let skips = !matches!(limit.get_skip_type(), Ok(SkipType::Literal(0)));
+                let fetches = match limit.get_fetch_type() {
+                    Ok(FetchType::Literal(most)) => most != Some(0),
+                    _ => false,
+                };
+                if skips || !fetches {
+                    return None;
+                }
+                limit.input.as_ref()
+            }
+            LogicalPlan::Projection(projection) if shown.is_none() => {
+                shown = Some(projection);
+                projection.input.as_ref()
+            }
+            LogicalPlan::SubqueryAlias(alias) => alias.input.as_ref(),
+            LogicalPlan::TableScan(scan) if scan.fetch != Some(0) => return Some((shown, scan)),
+            _ => return None,
+        }
+    }
+}
+
+/// The values that filters compare the columns of the key with, in its order, and the other filters; `None` where the key
+/// is not fixed so, or is looked at by anything else.
+fn apart(filters: &[Expr], def: &TableDef) -> Option<(Vec<ScalarValue>, Vec<Expr>)> {
+    let names = key_names(def)?;
+    let mut values: Vec<Option<ScalarValue>> = vec![None; names.len()];
+    let mut others = Vec::new();
+    let place = |column: &NamedColumn| names.iter().position(|name| *name == column.name);
+    for part in filters.iter().flat_map(split_conjunction) {
+        if !part.column_refs().into_iter().any(|column| place(column).is_some()) {
+            others.push(part.clone());
+            continue;
+        }
+        let Expr::BinaryExpr(binary) = part else { return None };
+        let (column, value) = match (binary.left.as_ref(), binary.right.as_ref()) {
+            (Expr::Column(column), Expr::Literal(value, _)) | (Expr::Literal(value, _), Expr::Column(column)) => {
+                (column, value)
+            }
+            _ => return None,
+        };
+        let known = &mut values[place(column)?];
+        if binary.op != Operator::Eq || known.is_some() {
+            return None;
+        }
+        *known = Some(value.clone());
+    }
+    Some((values.into_iter().collect::<Option<_>>()?, others))
+}
+
+/// Whether all that a plan evaluates is told by rows alone: the same now and later, here and elsewhere.
+fn is_of_the_row_alone(plan: &LogicalPlan) -> bool {
+    let mut holds = true;
+    let walked = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                holds &= match expr {
+                    Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Immutable,
+                    Expr::Placeholder(_) | Expr::ScalarVariable(..) | Expr::HigherOrderFunction(_) => false,
+                    _ => true,
+                };
+                Ok(if holds { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+            })
+        })
+    });
+    walked.is_ok() && holds
+}
+
+/// Whether an expression of an optimised plan is of kinds that mean the same for every row, and whose literals are not
+/// moments, which may have come of the clock.
+fn is_plain(expr: &Expr) -> bool {
+    let mut holds = true;
+    let walked = expr.apply(|expr| {
+        holds &= match expr {
+            Expr::Literal(value, _) => !value.data_type().is_temporal(),
+            Expr::Alias(_)
+            | Expr::Column(_)
+            | Expr::BinaryExpr(_)
+            | Expr::Like(_)
+            | Expr::Not(_)
+            | Expr::IsNotNull(_)
+            | Expr::IsNull(_)
+            | Expr::IsTrue(_)
+            | Expr::IsFalse(_)
+            | Expr::IsUnknown(_)
+            | Expr::IsNotTrue(_)
+            | Expr::IsNotFalse(_)
+            | Expr::IsNotUnknown(_)
+            | Expr::Negative(_)
+            | Expr::Between(_)
+            | Expr::Case(_)
+            | Expr::Cast(_)
+            | Expr::TryCast(_)
+            | Expr::InList(_) => true,
+            Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Immutable,
+            _ => false,
+        };
+        Ok(if holds { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    });
+    walked.is_ok() && holds
+}

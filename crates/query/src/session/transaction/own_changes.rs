@@ -1,0 +1,155 @@
+//! Rows on their way into the open transaction.
+//!
+//! Invariants:
+//! - What a statement is told is what it sees: a key that is there, in the snapshot or among what the transaction has
+//!   changed, is refused or passed over, and counted, by the statement itself, as in PostgreSQL.
+//! - Whether it is so when the transaction commits, the store decides: a key that came meanwhile is 23505 at COMMIT, and
+//!   40001 where what the statement did depends on that it was not there.
+//! - Nothing is added before all of a statement's changes are settled.
+
+use crate::execution::blocking::blocking;
+use crate::session::run::Run;
+use crate::session::state::failed_transaction;
+use crate::session::state::transaction::Transaction;
+use alluvia_catalog::TableEntry;
+use alluvia_snapshot::{NewRows, RowChange, Want};
+use alluvia_space::TableDef;
+use alluvia_space::key_code::{KeyCode, KeyCoder};
+use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId, Version};
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Adds changes of one table to the open transaction, in their order. Gives how many rows were passed over.
+pub(crate) async fn add(run: &Run, entry: &Arc<TableEntry>, changes: Vec<NewRows>) -> Result<u64> {
+    let version = match &run.state().transaction {
+        Transaction::Open(open) => open.version,
+        _ => return Err(failed_transaction()),
+    };
+    let Settled { changes, passed_over } = settle(run, entry, version, changes).await?;
+    let bytes_max = run.scope.pending_bytes_max();
+    match &mut run.state().transaction {
+        Transaction::Open(open) => open.push(entry, changes, bytes_max)?,
+        _ => return Err(failed_transaction()),
+    }
+    Ok(passed_over)
+}
+
+/// Of rows that are passed over where their keys are there, those that are not, at a version that the statement reads.
+pub(crate) async fn new_ones(
+    run: &Run,
+    entry: &Arc<TableEntry>,
+    version: Version,
+    rows: Vec<RecordBatch>,
+) -> Result<Vec<RecordBatch>> {
+    let rows = NewRows::insert(entry.def.id, entry.changed_at, rows);
+    let settled = settle(run, entry, version, vec![NewRows { change: RowChange::InsertNew, ..rows }]).await?;
+    Ok(settled.changes.into_iter().flat_map(|rows| rows.batches).collect())
+}
+
+/// Changes of which it is known which of their rows come.
+struct Settled {
+    changes: Vec<NewRows>,
+    passed_over: u64,
+}
+
+/// Settles which rows of a statement come, as it sees the table at a version.
+async fn settle(run: &Run, entry: &Arc<TableEntry>, version: Version, changes: Vec<NewRows>) -> Result<Settled> {
+    let asks = |rows: &NewRows| matches!(rows.change, RowChange::Insert | RowChange::InsertNew);
+    let coder = KeyCoder::new(&entry.def).filter(|_| changes.iter().any(asks));
+    let Some(coder) = coder else { return Ok(Settled { changes, passed_over: 0 }) };
+    let codes = |rows: &NewRows| rows.batches.iter().map(|batch| coder.codes(batch)).collect::<Result<Vec<_>>>();
+    let codes = changes.iter().map(codes).collect::<Result<Vec<_>>>()?;
+    let asked = changes.iter().zip(&codes).filter(|(rows, _)| asks(rows)).flat_map(|(_, codes)| codes.concat());
+    let mut is_there = are_there(run, entry.def.id, version, &coder, asked.collect()).await?;
+    let mut passed_over = 0;
+    let mut settled = Vec::with_capacity(changes.len());
+    for (rows, codes) in changes.into_iter().zip(codes) {
+        match rows.change {
+            RowChange::Insert => {
+                for (batch, codes) in rows.batches.iter().zip(&codes) {
+                    for (row, &code) in codes.iter().enumerate() {
+                        if is_there.insert(code, true) == Some(true) {
+                            return Err(duplicate(&entry.def, &coder.show(batch, row)));
+                        }
+                    }
+                }
+                settled.push(rows);
+            }
+            RowChange::InsertNew => {
+                let mut batches = Vec::with_capacity(rows.batches.len());
+                for (batch, codes) in rows.batches.iter().zip(&codes) {
+                    let is_new: Vec<bool> =
+                        codes.iter().map(|&code| is_there.insert(code, true) != Some(true)).collect();
+                    let new = filter_record_batch(batch, &BooleanArray::from(is_new))
+                        .map_err(|error| Error::internal(format!("rows that are passed over: {error}")))?;
+                    passed_over += (batch.num_rows() - new.num_rows()) as u64;
+                    batches.extend((new.num_rows() > 0).then_some(new));
+                }
+                // That nobody has them is what was read.
+                settled.push(NewRows { change: RowChange::Insert, computed_at: Some(version), batches, ..rows });
+            }
+            RowChange::Upsert | RowChange::Delete => {
+                let comes = rows.change == RowChange::Upsert;
+                is_there.extend(codes.concat().into_iter().map(|code| (code, comes)));
+                settled.push(rows);
+            }
+            RowChange::DeleteRows => settled.push(rows),
+        }
+    }
+    settled.retain(|rows| !rows.batches.is_empty());
+    Ok(Settled { changes: settled, passed_over })
+}
+
+/// Whether rows have these keys, at a version and by what the open transaction has changed.
+async fn are_there(
+    run: &Run,
+    table: TableId,
+    version: Version,
+    coder: &KeyCoder,
+    codes: Vec<KeyCode>,
+) -> Result<HashMap<KeyCode, bool>> {
+    let (mut is_there, mut unknown) = (HashMap::with_capacity(codes.len()), Vec::new());
+    {
+        let state = run.state();
+        let changed = |code| match &state.transaction {
+            Transaction::Open(open) => open.has_key(table, code),
+            _ => None,
+        };
+        for code in codes {
+            match changed(code) {
+                Some(has_key) => {
+                    is_there.insert(code, has_key);
+                }
+                None => unknown.push(code),
+            }
+        }
+    }
+    if unknown.is_empty() {
+        return Ok(is_there);
+    }
+    let (store, coder) = (Arc::clone(run.engine().read()), coder.clone());
+    let found = blocking(move || {
+        let freshness = Freshness::Within(Duration::ZERO);
+        let want = Want { freshness, at_least: version, exactly: Some(version), tables: vec![table] };
+        let snapshot = store.snapshot(&want)?;
+        // A table that only the transaction knows has no rows but the transaction's.
+        let Some(read) = snapshot.tables.get(&table) else { return Ok(Vec::new()) };
+        let found = store.find_keys(version, read, &coder, &unknown)?;
+        Ok(unknown.into_iter().zip(found).map(|(code, row)| (code, row.is_some())).collect::<Vec<_>>())
+    });
+    is_there.extend(found.await?);
+    Ok(is_there)
+}
+
+/// As the store refuses it.
+fn duplicate(def: &TableDef, key: &str) -> Error {
+    let name = &def.name;
+    Error::new(
+        ErrorKind::UniqueViolation,
+        format!("duplicate key value violates unique constraint \"{name}_pkey\": key {key} already exists"),
+    )
+    .with_hint("ON CONFLICT DO NOTHING passes such rows over, ON CONFLICT DO UPDATE replaces the row that is there")
+}

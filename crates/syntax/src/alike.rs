@@ -1,0 +1,311 @@
+//! Texts that are alike but for literals: `SELECT name FROM t WHERE id = 5` and `... id = 7`.
+//!
+//! Invariants:
+//! - Two texts with one skeleton have the same words, signs, white space and parameters, and literals of the same kinds in the
+//!   same places.
+//! - What a literal is compared with is told by the words around it, and only where these leave no doubt of which mention of
+//!   a column is meant. Whether the statement means it so, its plan says.
+//! - A text with comments, with strings of other kinds than `'...'`, or with anything else that is not plain has no skeleton.
+
+use std::borrow::Cow;
+
+/// Longer texts have no skeleton: it is made each time before it is known that it is of use.
+pub const BYTES_MAX: usize = 2_048;
+
+/// Stands in a skeleton where a literal was, before a letter for its kind. No text with it has a skeleton.
+const HOLE: char = '\0';
+
+/// A literal of a text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Literal<'a> {
+    /// As it is written, without its sign: `5`, `1.5e3`.
+    Number(Cow<'a, str>),
+    /// What stands between the quotes.
+    Text(Cow<'a, str>),
+}
+
+impl Literal<'_> {
+    /// The same, of no text.
+    pub fn to_owned_literal(&self) -> Literal<'static> {
+        match self {
+            Literal::Number(number) => Literal::Number(number.clone().into_owned().into()),
+            Literal::Text(text) => Literal::Text(text.clone().into_owned().into()),
+        }
+    }
+}
+
+/// A part of a text that means something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part<'a> {
+    Word(&'a str),
+    Quoted(&'a str),
+    /// The literal's place among them.
+    Literal(usize),
+    /// `$1` is 1.
+    Parameter(usize),
+    Sign(char),
+}
+
+/// A text, taken apart.
+#[derive(Clone, Debug)]
+pub struct AlikeText<'a> {
+    skeleton: String,
+    literals: Vec<Literal<'a>>,
+    parts: Vec<Part<'a>>,
+}
+
+/// What a column is compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EqualTo {
+    /// The literal at this place of [`AlikeText::literals`], with its sign.
+    Literal {
+        /// Its place.
+        at: usize,
+        /// Whether a minus stands before it.
+        is_negative: bool,
+    },
+    /// The parameter of this number, from 1.
+    Parameter(usize),
+}
+
+impl<'a> AlikeText<'a> {
+    /// Takes a text apart; `None` if it has no skeleton.
+    pub fn new(text: &'a str) -> Option<AlikeText<'a>> {
+        let text = text.trim_end_matches(|c: char| c == ';' || c.is_ascii_whitespace());
+        if text.len() > BYTES_MAX {
+            return None;
+        }
+        let mut alike =
+            AlikeText { skeleton: String::with_capacity(text.len()), literals: Vec::new(), parts: Vec::new() };
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let (part, length) = match first {
+                c if c.is_ascii_whitespace() => (None, 1),
+                '\'' => alike.text(rest)?,
+                '"' => {
+                    let end = rest[1..].find('"')? + 1;
+                    // Two quotes are one in the name.
+                    if rest[end + 1..].starts_with('"') {
+                        return None;
+                    }
+                    (Some(Part::Quoted(&rest[1..end])), end + 1)
+                }
+                '$' => {
+                    let digits = leading(&rest[1..], |c| c.is_ascii_digit());
+                    (Some(Part::Parameter(digits.parse().ok()?)), 1 + digits.len())
+                }
+                c if c.is_ascii_digit() => {
+                    let number = leading(rest, |c| c.is_ascii_alphanumeric() || c == '.' || c == '_');
+                    (Some(alike.literal(Literal::Number(number.into()), 'n')), number.len())
+                }
+                c if c.is_ascii_alphabetic() || c == '_' => {
+                    let word = leading(rest, |c| c.is_ascii_alphanumeric() || c == '_' || c == '$');
+                    // E'...', U&'...' and the like are other literals.
+                    let behind = &rest[word.len()..];
+                    if behind.starts_with('\'') || behind.starts_with("&'") || behind.starts_with("&\"") {
+                        return None;
+                    }
+                    (Some(Part::Word(word)), word.len())
+                }
+                _ if rest.starts_with("--") || rest.starts_with("/*") => return None,
+                c if c.is_ascii_punctuation() && !matches!(c, ';' | '`' | '\\') => (Some(Part::Sign(c)), 1),
+                _ => return None,
+            };
+            if !matches!(part, Some(Part::Literal(_))) {
+                alike.skeleton.push_str(&rest[..length]);
+            }
+            alike.parts.extend(part);
+            rest = &rest[length..];
+        }
+        Some(alike)
+    }
+
+    /// A literal in quotes, and its length as it is written.
+    fn text(&mut self, rest: &'a str) -> Option<(Option<Part<'a>>, usize)> {
+        let mut end = 1;
+        loop {
+            end += rest[end..].find('\'')?;
+            if !rest[end + 1..].starts_with('\'') {
+                break;
+            }
+            end += 2;
+        }
+        let written = &rest[1..end];
+        if written.contains(['\\', HOLE]) {
+            return None;
+        }
+        let text = if written.contains('\'') { written.replace("''", "'").into() } else { written.into() };
+        Some((Some(self.literal(Literal::Text(text), 't')), end + 1))
+    }
+
+    fn literal(&mut self, literal: Literal<'a>, kind: char) -> Part<'a> {
+        self.skeleton.extend([HOLE, kind]);
+        self.literals.push(literal);
+        Part::Literal(self.literals.len() - 1)
+    }
+
+    /// The text with holes in the places of literals.
+    pub fn skeleton(&self) -> &str {
+        &self.skeleton
+    }
+
+    /// The literals, in their order.
+    pub fn literals(&self) -> &[Literal<'a>] {
+        &self.literals
+    }
+
+    /// Whether this is its first word.
+    pub fn begins_with(&self, word: &str) -> bool {
+        self.is_word(0, word)
+    }
+
+    /// What each of these columns is compared with by `=` in the WHERE of the text, if the text has one WHERE, if that
+    /// mentions each of them once, and if there are no other parameters.
+    pub fn equal_to(&self, columns: &[&str]) -> Option<Vec<EqualTo>> {
+        let mut wheres = (0..self.parts.len()).filter(|&at| self.is_word(at, "where"));
+        let (Some(begin), None) = (wheres.next(), wheres.next()) else { return None };
+        let found: Vec<EqualTo> =
+            columns.iter().map(|column| self.equal_to_one(begin, column)).collect::<Option<_>>()?;
+        let parameters = self.parts.iter().filter(|part| matches!(part, Part::Parameter(_))).count();
+        let compared = found.iter().filter(|with| matches!(with, EqualTo::Parameter(_))).count();
+        (parameters == compared).then_some(found)
+    }
+
+    fn equal_to_one(&self, begin: usize, column: &str) -> Option<EqualTo> {
+        let mut mentions = (begin + 1..self.parts.len()).filter(|&at| match self.parts[at] {
+            Part::Word(word) => word.eq_ignore_ascii_case(column),
+            Part::Quoted(name) => name == column,
+            _ => false,
+        });
+        let (Some(at), None) = (mentions.next(), mentions.next()) else { return None };
+        let qualified = at >= 2
+            && self.parts[at - 1] == Part::Sign('.')
+            && matches!(self.parts[at - 2], Part::Word(_) | Part::Quoted(_));
+        let before = if qualified { at - 2 } else { at } - 1;
+        let begins = before == begin || self.is_word(before, "and") || self.parts[before] == Part::Sign('(');
+        if !begins || self.parts.get(at + 1) != Some(&Part::Sign('=')) {
+            return None;
+        }
+        let is_negative = self.parts.get(at + 2) == Some(&Part::Sign('-'));
+        let value = if is_negative { at + 3 } else { at + 2 };
+        let ends = value + 1 == self.parts.len()
+            || self.is_word(value + 1, "and")
+            || self.is_word(value + 1, "limit")
+            || self.parts.get(value + 1) == Some(&Part::Sign(')'));
+        match self.parts.get(value)? {
+            Part::Literal(literal) if ends => Some(EqualTo::Literal { at: *literal, is_negative }),
+            Part::Parameter(number) if ends && !is_negative => Some(EqualTo::Parameter(*number)),
+            _ => None,
+        }
+    }
+
+    fn is_word(&self, at: usize, word: &str) -> bool {
+        matches!(self.parts.get(at), Some(Part::Word(found)) if found.eq_ignore_ascii_case(word))
+    }
+}
+
+/// The characters at the beginning of a text for which `holds`.
+fn leading(text: &str, holds: impl Fn(char) -> bool) -> &str {
+    let end = text.find(|c| !holds(c)).unwrap_or(text.len());
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skeleton(text: &str) -> Option<String> {
+        AlikeText::new(text).map(|alike| alike.skeleton().to_owned())
+    }
+
+    #[test]
+    fn texts_that_differ_in_literals_alone_have_one_skeleton() {
+        let five = "SELECT name FROM t WHERE id = 5";
+        assert_eq!(skeleton(five), skeleton("SELECT name FROM t WHERE id = 123456 ; \n"));
+        assert_eq!(skeleton(five).unwrap(), "SELECT name FROM t WHERE id = \0n");
+        assert_eq!(skeleton("SELECT a FROM t WHERE b = 'x'"), skeleton("SELECT a FROM t WHERE b = 'it''s; -- $1'"));
+        for other in [
+            "SELECT name FROM t WHERE id = '5'",
+            "SELECT name FROM t WHERE id = -5",
+            "SELECT name FROM t WHERE id =5",
+            "SELECT name FROM t WHERE id = $1",
+            "select name FROM t WHERE id = 5",
+        ] {
+            assert_ne!(skeleton(five), skeleton(other), "{other}");
+        }
+        let alike = AlikeText::new("SELECT 1.5e3, 'a''b' FROM t1 WHERE x2 = 07").unwrap();
+        let literals = [Literal::Number("1.5e3".into()), Literal::Text("a'b".into()), Literal::Number("07".into())];
+        assert_eq!(alike.literals(), literals);
+        assert!(alike.begins_with("select") && !alike.begins_with("sel"));
+    }
+
+    #[test]
+    fn what_is_not_plain_has_no_skeleton() {
+        for text in [
+            "SELECT 1 -- 2",
+            "SELECT /*+ freshness('5s') */ 1",
+            "SELECT E'a'",
+            "SELECT e'a\\'b'",
+            "SELECT U&'d'",
+            "SELECT x'ff'",
+            "SELECT $$a$$",
+            "SELECT $a$b$a$",
+            "SELECT 'a",
+            "SELECT 'a\\'",
+            "SELECT \"a",
+            "SELECT \"a\"\"b\"",
+            "SELECT 1; SELECT 2",
+            "SELECT ä",
+            "SELECT \u{1}",
+            "SELECT '\0'",
+            "SELECT \0n",
+            "SELECT $99999999999999999999999",
+        ] {
+            assert_eq!(skeleton(text), None, "{text}");
+        }
+        assert!(skeleton(&format!("SELECT '{}'", "a".repeat(BYTES_MAX))).is_none());
+        assert!(skeleton("SELECT 'ä' AS \"ö\"").is_some());
+    }
+
+    fn equal_to(text: &str, columns: &[&str]) -> Option<Vec<EqualTo>> {
+        AlikeText::new(text).unwrap().equal_to(columns)
+    }
+
+    fn literal(at: usize) -> EqualTo {
+        EqualTo::Literal { at, is_negative: false }
+    }
+
+    #[test]
+    fn a_column_is_compared_with_what_stands_behind_its_one_mention() {
+        assert_eq!(equal_to("SELECT 5 FROM t WHERE id = 5", &["id"]), Some(vec![literal(1)]));
+        assert_eq!(equal_to("SELECT id = 5 FROM t WHERE (t.ID = 6) LIMIT 1", &["id"]), Some(vec![literal(1)]));
+        assert_eq!(equal_to("SELECT * FROM t WHERE \"a\".\"id\"='x'AND n>1", &["id"]), Some(vec![literal(0)]));
+        let negative = EqualTo::Literal { at: 0, is_negative: true };
+        assert_eq!(equal_to("SELECT * FROM t WHERE id = -5", &["id"]), Some(vec![negative]));
+        let both = "SELECT * FROM t WHERE a = $1 AND b = 7 AND n > 2";
+        assert_eq!(equal_to(both, &["b", "a"]), Some(vec![literal(0), EqualTo::Parameter(1)]));
+        for doubtful in [
+            "SELECT id = 5 FROM t",
+            "SELECT id = 5 FROM t WHERE 5 = id",
+            "SELECT id = 5 FROM t WHERE id IN (5)",
+            "SELECT * FROM t WHERE id = 5 AND id > 3",
+            "SELECT * FROM t WHERE id = 5 + 1",
+            "SELECT * FROM t WHERE id = 5 OR n = 1",
+            "SELECT * FROM t WHERE id = 5::int",
+            "SELECT * FROM t WHERE NOT id = 5",
+            "SELECT * FROM t WHERE n + id = 5",
+            "SELECT * FROM t WHERE id >= 5",
+            "SELECT * FROM t WHERE id = 'a' 'b'",
+            "SELECT * FROM t WHERE id = -$1",
+            "SELECT $1 FROM t WHERE id = $1",
+            "SELECT * FROM t WHERE id = $1 AND n = $2",
+            "SELECT * FROM t WHERE id = 5 AND n IN (SELECT n FROM u WHERE true)",
+            "SELECT * FROM t WHERE \"ID\" = 5",
+            "SELECT * FROM t WHERE id =",
+            "SELECT * FROM t WHERE id",
+            "SELECT * FROM t WHERE",
+        ] {
+            assert_eq!(equal_to(doubtful, &["id"]), None, "{doubtful}");
+        }
+    }
+}
