@@ -16,11 +16,7 @@ impl Cuboids {
     pub(super) fn build_next(&self, store: &dyn Read, admin: &dyn Admin, kept: &Kept, threads: usize) -> Result<bool> {
         let catalog = store.catalog();
         let Some((shape, asked)) = self.next(store, admin, &catalog) else { return Ok(false) };
-        let built = match is_quiet(store, shape.table) {
-            Ok(true) => self.build(&shape, asked, store, kept, threads),
-            Ok(false) => Ok(Built::No(Refusal::UntilQuiet)),
-            Err(error) => Err(error),
-        };
+        let built = self.build(&shape, asked, store, kept, threads);
         let refusal = match &built {
             Ok(Built::Yes | Built::Never) => None,
             Ok(Built::No(refusal)) => Some(*refusal),
@@ -30,7 +26,7 @@ impl Cuboids {
         let mut demand = self.demand.lock();
         match (refusal, demand.pins.get_mut(&shape)) {
             (Some(refusal), Some(pin)) => {
-                if refusal != *pin && !matches!(refusal, Refusal::AtRows(0) | Refusal::UntilQuiet) {
+                if refusal != *pin && refusal != Refusal::AtRows(0) {
                     tracing::warn!(table = shape.table.0, levels = ?shape.levels, "a pinned cuboid could not be built");
                 }
                 *pin = refusal;

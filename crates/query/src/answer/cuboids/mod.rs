@@ -1,11 +1,16 @@
 //! Which cuboids are resident, and how they stay as new as the log.
 //!
 //! Invariants:
-//! - A [`resident`] cuboid follows the log by version; it is dropped when the table's definition changes, when a code finds no
-//!   place in it, when a row of the table is killed, or when catching up would cost as much as building it anew, and is then built anew
-//!   if it is wanted.
-//! - Only of a table that is at rest, of which no row was killed for [`QUIET`], is a cuboid built, unless somebody pins it now: one that is
-//!   updated all the time would cost a cuboid for each update, and have none.
+//! - A [`resident`] cuboid follows the log by version: rows that were killed are taken off, rows that came are added. It is dropped when
+//!   the table's definition changes, when a code finds no place in it, or when catching up would cost as much as building it anew, and is
+//!   then built anew if it is wanted.
+//! - One that has sums of floats that are no decimal numbers, or of squares of floats, ends when a row is killed that is in them: what
+//!   rounding has left would stay. Another one of its shape is built when no row of the table was killed for [`QUIET`], or when somebody
+//!   pins it: else each update would cost a cuboid.
+//! - The least or greatest value of a cell whose row was killed is not known any more; a statement that needs it is answered by the tree,
+//!   and the cuboid is built anew, not too often. It answers everything else meanwhile.
+//! - A resident cuboid's version is pinned, so that what was killed since can be read: it holds up what sorts and merges leave out for as
+//!   long as it lags behind, and [`Cuboids::tend`] lets none lag behind.
 //! - What all cuboids hold is bounded. For one that is asked for more, those that are used less for their size are evicted;
 //!   pinned ones never are.
 //! - A cuboid is built after its [`shape`] was asked for, by whoever calls [`Cuboids::tend`], or when it is pinned; never by a
@@ -30,9 +35,9 @@ pub(crate) use shape::{Shape, dimensions};
 
 use super::Kept;
 use alluvia_snapshot::{Admin, Read, Snapshot, Want};
-use alluvia_types::{Freshness, Result, TableId, Version};
+use alluvia_types::{Clock, Freshness, Result, TableId, Version};
 use parking_lot::{Mutex, RwLock};
-use resident::{Followed, Resident};
+use resident::{Effort, Followed, Resident};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +46,7 @@ use std::time::Duration;
 const CELLS_MAX: u64 = 4 << 20;
 /// Cells that are always worth it, however few rows there are.
 const CELLS_FREE: u64 = 1 << 16;
-/// For so long no row of a table was killed before a cuboid of it is built.
+/// For so long no row of a table was killed before a cuboid is built that kills end.
 const QUIET: Duration = Duration::from_secs(60);
 /// Shapes asked for and not yet built that are remembered.
 const WANTED_MAX: usize = 1_000;
@@ -81,7 +86,7 @@ enum Refusal {
     AtRows(u64),
     /// Others were used more; asked for so often, it is tried again.
     UntilAsked(u64),
-    /// Rows of the table were killed lately.
+    /// A kill has ended one of this shape, and rows of the table were killed lately.
     UntilQuiet,
 }
 
@@ -118,17 +123,41 @@ impl Cuboids {
     }
 
     fn want(&self, shape: &Shape) {
+        self.want_unless(shape, Refusal::None);
+    }
+
+    /// Wants a shape, which is built when what refuses it is past.
+    fn want_unless(&self, shape: &Shape, refusal: Refusal) {
         let mut demand = self.demand.lock();
-        if let Some(wanted) = demand.wanted.get_mut(shape) {
+        if refusal != Refusal::None
+            && let Some(pin) = demand.pins.get_mut(shape)
+        {
+            *pin = refusal;
+        } else if let Some(wanted) = demand.wanted.get_mut(shape) {
             wanted.asked += 1;
+            if refusal != Refusal::None {
+                wanted.refusal = refusal;
+            }
         } else if !demand.pins.contains_key(shape) {
             if demand.wanted.len() == WANTED_MAX {
                 // What was refused once is tried again, should it be asked for again.
                 demand.wanted.retain(|_, wanted| wanted.refusal == Refusal::None);
             }
             if demand.wanted.len() < WANTED_MAX {
-                demand.wanted.insert(shape.clone(), Wanted { asked: 1, refusal: Refusal::None });
+                demand.wanted.insert(shape.clone(), Wanted { asked: 1, refusal });
             }
+        }
+    }
+
+    /// Wants a cuboid anew that cannot tell a bound any more, not too often. Unless it is pinned, it goes on answering what it can until
+    /// there is another.
+    fn want_anew(&self, resident: &Arc<Resident>, clock: &dyn Clock) {
+        if !resident.may_be_rebuilt(clock) {
+            return;
+        }
+        match resident.is_pinned() {
+            true => self.remove(resident),
+            false => self.want(&resident.shape),
         }
     }
 
@@ -148,7 +177,7 @@ impl Cuboids {
         }
         let visible = store.required(Freshness::Within(Duration::ZERO), Version(0));
         for resident in self.list().into_iter().filter(|resident| resident.version() < visible) {
-            if resident.follow(store, visible, &kept.tails)? == Followed::Yes {
+            if resident.follow(store, visible, &kept.tails, Effort::All)? == Followed::Yes {
                 continue;
             }
             let snapshot = newest(store, resident.shape.table)?;
@@ -158,10 +187,10 @@ impl Cuboids {
                 continue;
             };
             if read.entry.changed_at != resident.entry.changed_at
-                || !resident.catch_up(read, snapshot.version, &kept.tails)?
+                || !resident.catch_up(store, snapshot, read, &kept.tails)?
             {
                 self.remove(&resident);
-                self.want(&resident.shape.left(&read.entry.def));
+                self.want_unless(&resident.shape.left(&read.entry.def), resident.refusal());
             }
         }
         let any = {

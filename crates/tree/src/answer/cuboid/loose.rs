@@ -23,6 +23,13 @@ struct Parts {
     open: Vec<Open>,
 }
 
+impl Parts {
+    /// Whether sums are kept here, of which nothing can be taken off.
+    fn is_inexact(&self, of: &WantedMeasure) -> bool {
+        of.is_float && (of.wanted.squares || of.wanted.sum && !self.raw.is_empty())
+    }
+}
+
 /// Which bounds of a cell are open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Open {
@@ -74,6 +81,16 @@ impl Loose {
         self.measures.iter().map(of).sum::<usize>() as u64
     }
 
+    /// Whether there are sums of which nothing can be taken off.
+    pub(super) fn has_inexact_sums(&self) -> bool {
+        self.measures.iter().any(|(of, parts)| parts.is_inexact(of))
+    }
+
+    /// Whether any bound was ever open.
+    pub(super) fn has_open_bounds(&self) -> bool {
+        self.measures.iter().any(|(_, parts)| !parts.open.is_empty())
+    }
+
     /// Whether an answer with what is wanted of some measures (by their place here) needs any of this.
     pub(super) fn is_needed(&self, measures: &[usize], wanted: &[WantedMeasure]) -> bool {
         measures.iter().zip(wanted).any(|(&measure, of)| {
@@ -108,12 +125,10 @@ impl Loose {
             if part.count == 0 {
                 continue;
             }
-            let WantedMeasure { is_float, wanted, .. } = *of;
-            let is_raw = wanted.squares || wanted.sum && !parts.raw.is_empty();
-            if is_float && is_raw || part.raw != Compensated::ZERO {
+            if parts.is_inexact(of) || part.raw != Compensated::ZERO {
                 return false;
             }
-            if !wanted.min_max {
+            if !of.wanted.min_max {
                 continue;
             }
             let Parts { raw_bounds, exact_bounds, open, .. } = parts;

@@ -130,6 +130,16 @@ impl Cuboid {
         self.cells.bytes() + self.loose.bytes()
     }
 
+    /// Whether it has sums of which nothing can be taken off: of floats that are no decimal numbers, and of squares of floats.
+    pub fn has_inexact_sums(&self) -> bool {
+        self.loose.has_inexact_sums()
+    }
+
+    /// Whether any least or greatest value was taken off: a question for one may get no answer.
+    pub fn has_open_bounds(&self) -> bool {
+        self.loose.has_open_bounds()
+    }
+
     /// Adds those rows of segments that count. `false`, with the cuboid in no state to be used, if a segment cannot be
     /// added.
     pub fn add_segments(&mut self, segments: &[SegmentRows], threads: usize) -> Result<bool> {
