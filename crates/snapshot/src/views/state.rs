@@ -116,6 +116,9 @@ impl State {
         }
         counted.sort_unstable();
         brief.sort_unstable();
+        if planted("dead row added") {
+            brief.clear();
+        }
         if !counted.is_empty() {
             killed.tail = self.tails.get(&table)?.find(&counted)?;
         }

@@ -40,6 +40,11 @@ impl KilledRows {
         self.blocks().map(|block| self.dead.count_between(block, self.above, self.through) as u64).sum()
     }
 
+    /// Their numbers in the segment, and those of rows that came after the first version.
+    pub fn rows_at_most(&self) -> impl Iterator<Item = u64> {
+        self.dead.kills_between(self.above, self.through).map(|(row, _)| row)
+    }
+
     /// Blocks that may have some, ascending.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = usize> {
         self.dead.blocks_between(self.above, self.through)

@@ -89,7 +89,7 @@ impl Read for Store {
 
 /// A segment and a tail of ten countries. Prices are numbers that no decimal is, if `thirds`.
 fn fixture(thirds: bool) -> Fixture {
-    let mut def = table("t", &[("country", DataType::Text), ("price", DataType::Float64)]);
+    let mut def = table("t", &[("country", DataType::Text), ("price", DataType::Double)]);
     def.measures = vec![ColumnId(1)];
     let countries = texts((0..100).map(|row| Some(format!("country{}", row % 10))).collect());
     let price = |row: i32| if thirds { f64::from(row + 1) / 3.0 } else { f64::from(row) / 4.0 };
