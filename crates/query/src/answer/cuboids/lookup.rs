@@ -19,6 +19,8 @@ enum CuboidAnswer {
     NeverOfIt,
     /// A least or greatest value is not known since its row was killed.
     Open,
+    /// Sums are lost since a row was killed.
+    Lost,
     /// Not at this version, or the general way must answer.
     Not,
 }
@@ -72,14 +74,14 @@ impl Cuboids {
         for resident in &fit {
             if !resident.catch_up(store, snapshot, read, &kept.tails)? {
                 self.remove(resident);
-                self.want_unless(&resident.shape, resident.refusal());
+                self.want(&resident.shape);
                 return Ok(None);
             }
             match ask(resident, bound, snapshot.version, exactly, clock, kept, schema)? {
                 CuboidAnswer::Answered(batch, version) => return Ok(Some((batch, version))),
                 CuboidAnswer::NeverOfIt => {}
-                CuboidAnswer::Open => {
-                    self.want_anew(resident, clock);
+                open @ (CuboidAnswer::Open | CuboidAnswer::Lost) => {
+                    self.want_anew(resident, matches!(open, CuboidAnswer::Lost), store);
                     is_any_open = true;
                 }
                 CuboidAnswer::Not => return Ok(None),
@@ -124,7 +126,7 @@ impl Cuboids {
             match ask(&resident, bound, version, None, store.clock().as_ref(), kept, schema)? {
                 CuboidAnswer::Answered(batch, version) => return Ok(Some((batch, version))),
                 // The general way asks the others, too, and wants it anew.
-                CuboidAnswer::NeverOfIt | CuboidAnswer::Open => {}
+                CuboidAnswer::NeverOfIt | CuboidAnswer::Open | CuboidAnswer::Lost => {}
                 CuboidAnswer::Not => return Ok(None),
             }
         }
@@ -151,7 +153,11 @@ fn ask(
     let mut found = Answer::new(question, selected.keys.clone());
     let mut selections = selected.selections.iter();
     if selections.any(|selection| state.cuboid.add_selected(selection, &mut found).is_none()) {
-        return Ok(if state.cuboid.has_open_bounds() { CuboidAnswer::Open } else { CuboidAnswer::Not });
+        return Ok(match (state.cuboid.has_lost(question), question.measures.iter().any(|of| of.wanted.min_max)) {
+            (true, _) => CuboidAnswer::Lost,
+            (false, true) => CuboidAnswer::Open,
+            (false, false) => CuboidAnswer::Not,
+        });
     }
     let version = state.version;
     drop(state);

@@ -4,11 +4,9 @@
 //! - A [`resident`] cuboid follows the log by version: rows that were killed are taken off, rows that came are added. It is dropped when
 //!   the table's definition changes, when a code finds no place in it, or when catching up would cost as much as building it anew, and is
 //!   then built anew if it is wanted.
-//! - One that has sums of floats that are no decimal numbers, or of squares of floats, ends when a row is killed that is in them: what
-//!   rounding has left would stay. Another one of its shape is built when no row of the table was killed for [`QUIET`], or when somebody
-//!   pins it: else each update would cost a cuboid.
-//! - The least or greatest value of a cell whose row was killed is not known any more; a statement that needs it is answered by the tree,
-//!   and the cuboid is built anew, not too often. It answers everything else meanwhile.
+//! - The least or greatest value of a cell whose row was killed is not known any more; sums of floats that are no decimal numbers, and of
+//!   squares of floats, are lost when one of the values is killed. A statement that needs these is answered by the tree, and the cuboid is
+//!   built anew: for bounds not too often, for sums when no row of the table was killed for [`QUIET`]. It answers everything else meanwhile.
 //! - A resident cuboid's version is pinned, so that what was killed since can be read: it holds up what sorts and merges leave out for as
 //!   long as it lags behind, and [`Cuboids::tend`] lets none lag behind.
 //! - What all cuboids hold is bounded. For one that is asked for more, those that are used less for their size are evicted;
@@ -35,7 +33,7 @@ pub(crate) use shape::{Shape, dimensions};
 
 use super::Kept;
 use alluvia_snapshot::{Admin, Read, Snapshot, Want};
-use alluvia_types::{Clock, Freshness, Result, TableId, Version};
+use alluvia_types::{Freshness, Result, TableId, Version};
 use parking_lot::{Mutex, RwLock};
 use resident::{Effort, Followed, Resident};
 use std::collections::{BTreeMap, HashMap};
@@ -46,7 +44,7 @@ use std::time::Duration;
 const CELLS_MAX: u64 = 4 << 20;
 /// Cells that are always worth it, however few rows there are.
 const CELLS_FREE: u64 = 1 << 16;
-/// For so long no row of a table was killed before a cuboid is built that kills end.
+/// For so long no row of a table was killed before a cuboid is built anew for sums that kills have lost.
 const QUIET: Duration = Duration::from_secs(60);
 /// Shapes asked for and not yet built that are remembered.
 const WANTED_MAX: usize = 1_000;
@@ -86,8 +84,6 @@ enum Refusal {
     AtRows(u64),
     /// Others were used more; asked for so often, it is tried again.
     UntilAsked(u64),
-    /// A kill has ended one of this shape, and rows of the table were killed lately.
-    UntilQuiet,
 }
 
 /// What became of a shape.
@@ -123,41 +119,27 @@ impl Cuboids {
     }
 
     fn want(&self, shape: &Shape) {
-        self.want_unless(shape, Refusal::None);
-    }
-
-    /// Wants a shape, which is built when what refuses it is past.
-    fn want_unless(&self, shape: &Shape, refusal: Refusal) {
         let mut demand = self.demand.lock();
-        if refusal != Refusal::None
-            && let Some(pin) = demand.pins.get_mut(shape)
-        {
-            *pin = refusal;
-        } else if let Some(wanted) = demand.wanted.get_mut(shape) {
+        if let Some(wanted) = demand.wanted.get_mut(shape) {
             wanted.asked += 1;
-            if refusal != Refusal::None {
-                wanted.refusal = refusal;
-            }
         } else if !demand.pins.contains_key(shape) {
             if demand.wanted.len() == WANTED_MAX {
                 // What was refused once is tried again, should it be asked for again.
                 demand.wanted.retain(|_, wanted| wanted.refusal == Refusal::None);
             }
             if demand.wanted.len() < WANTED_MAX {
-                demand.wanted.insert(shape.clone(), Wanted { asked: 1, refusal });
+                demand.wanted.insert(shape.clone(), Wanted { asked: 1, refusal: Refusal::None });
             }
         }
     }
 
-    /// Wants a cuboid anew that cannot tell a bound any more, not too often. Unless it is pinned, it goes on answering what it can until
-    /// there is another.
-    fn want_anew(&self, resident: &Arc<Resident>, clock: &dyn Clock) {
-        if !resident.may_be_rebuilt(clock) {
-            return;
-        }
-        match resident.is_pinned() {
-            true => self.remove(resident),
-            false => self.want(&resident.shape),
+    /// Wants a cuboid anew that cannot tell a bound any more, or sums that are lost. It goes on answering what it can until there is
+    /// another.
+    fn want_anew(&self, resident: &Arc<Resident>, is_lost: bool, store: &dyn Read) {
+        let may_be = || !is_lost || is_quiet(store, resident.shape.table).unwrap_or(false);
+        if resident.may_be_rebuilt(store.clock().as_ref()) && may_be() {
+            // Also a pinned one, which nobody else wants while it is there.
+            self.demand.lock().wanted.entry(resident.shape.clone()).or_default().asked += 1;
         }
     }
 
@@ -190,7 +172,7 @@ impl Cuboids {
                 || !resident.catch_up(store, snapshot, read, &kept.tails)?
             {
                 self.remove(&resident);
-                self.want_unless(&resident.shape.left(&read.entry.def), resident.refusal());
+                self.want(&resident.shape.left(&read.entry.def));
             }
         }
         let any = {

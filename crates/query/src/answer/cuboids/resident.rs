@@ -7,12 +7,12 @@
 //!
 //! - A row that came and was killed since is neither added nor taken off; so is one that was born dead.
 //! - A row that it never had is not among those that were killed: it had all through its version that were alive then.
-//! - Sums of floats that are no decimal numbers, and of their squares, cannot be taken off: the first kill of such a value ends it.
+//! - Sums of floats that are no decimal numbers, and of squares of floats, are lost with the first kill of such a value: it answers what
+//!   needs none of them.
 //! - Rows are taken off before others are added: a value that is replaced by itself leaves the least and greatest as they are known.
 
 use super::super::run::{code_bounds, measure_columns, segment_rows};
 use super::super::tail::{CodedRows, CodedTails, TailRows, code};
-use super::Refusal;
 use super::selected::Ancestors;
 use super::shape::Shape;
 use alluvia_catalog::{Dictionaries, TableEntry};
@@ -72,8 +72,6 @@ pub(super) struct State {
     pub(super) cuboid: Cuboid,
     /// It can be used no more.
     pub(super) is_stale: bool,
-    /// That is because rows were killed that could not be taken off.
-    is_ended_by_kill: bool,
 }
 
 /// How much of the log is followed.
@@ -168,7 +166,6 @@ impl Plan {
                 pin: Arc::clone(&snapshot.pin),
                 cuboid,
                 is_stale: false,
-                is_ended_by_kill: false,
             }),
             build: now.saturating_sub(start),
             built: now,
@@ -236,11 +233,6 @@ impl Resident {
     /// Whether it was built long enough ago to be built anew for what it cannot tell any more.
     pub(super) fn may_be_rebuilt(&self, clock: &dyn Clock) -> bool {
         clock.monotonic().saturating_sub(self.built) >= (TIMES_BUILD * self.build).max(REBUILT_AFTER)
-    }
-
-    /// What keeps another one of its shape from being built, now that it is stale.
-    pub(super) fn refusal(&self) -> Refusal {
-        if self.state.read().is_ended_by_kill { Refusal::UntilQuiet } else { Refusal::None }
     }
 
     /// Takes off and adds what lies between its version and a snapshot's; `false` if it cannot, and must go.
@@ -357,8 +349,6 @@ impl Resident {
             let measures = measure_columns(&self.entry.def, &self.shape.measures, &chunk.rows);
             is_done = is_done && state.cuboid.take_off_rows(&chunk.codes, &measures, 0..rows.num_rows())?;
         }
-        // Another one would end with the next kill again.
-        state.is_ended_by_kill = !is_done && state.cuboid.has_inexact_sums();
         Ok(is_done)
     }
 

@@ -1,7 +1,7 @@
 //! What kills do to resident cuboids, and to those that are wanted.
 
 use super::resident::{Effort, Followed, Plan, Resident};
-use super::{Cuboids, Refusal, Shape};
+use super::{Cuboids, Shape};
 use crate::answer::Kept;
 use crate::table::testing::{FixedAdmin, Fixture, FixtureKills, TAIL_VERSION, table, texts};
 use alluvia_catalog::{Catalog, TableEntry};
@@ -19,7 +19,8 @@ const TABLE: TableId = TableId(1);
 /// A database that always gives the same.
 #[derive(Debug)]
 struct Store {
-    clock: Arc<dyn Clock>,
+    clock: Arc<ManualClock>,
+    as_clock: Arc<dyn Clock>,
     snapshot: Snapshot,
     entry: Arc<TableEntry>,
     tail: Vec<TailRead>,
@@ -30,8 +31,10 @@ struct Store {
 
 impl Store {
     fn of(fixture: &Fixture, old: u64) -> Store {
+        let clock = Arc::new(ManualClock::default());
         Store {
-            clock: Arc::new(ManualClock::default()),
+            as_clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            clock,
             snapshot: fixture.snapshot(),
             entry: fixture.entry(),
             tail: fixture.tail.clone(),
@@ -43,7 +46,7 @@ impl Store {
 
 impl Read for Store {
     fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
+        &self.as_clock
     }
 
     fn catalog(&self) -> Arc<Catalog> {
@@ -188,24 +191,32 @@ fn a_cuboid_follows_the_log_with_its_kills() {
 }
 
 #[test]
-fn what_kills_end_is_built_again_when_the_table_is_at_rest() {
+fn sums_that_kills_have_lost_are_built_again_when_the_table_is_at_rest() {
     let (mut fixture, kept) = (fixture(true), Kept::default());
     let cuboids = Cuboids::new(64 << 20);
-    let next = |store: &Store| cuboids.build_next(store, &FixedAdmin, &kept, 1).expect("looks");
     cuboids.want(&shape());
-    assert!(next(&Store::of(&fixture, 0)));
-    let ended = cuboids.list().pop().expect("it was built");
+    assert!(cuboids.build_next(&Store::of(&fixture, 0), &FixedAdmin, &kept, 1).expect("looks"));
+    let followed = cuboids.list().pop().expect("it was built");
     fixture.kill_in_tail(0, 3, Version(105));
     fixture.version = Version(110);
     let (updated, at_rest) = (Store::of(&fixture, 104), Store::of(&fixture, 105));
-    let followed = ended.follow(&updated, Version(110), &kept.tails, Effort::All).expect("follows");
-    assert_eq!((followed, ended.refusal()), (Followed::Never, Refusal::UntilQuiet));
-    cuboids.remove(&ended);
-    cuboids.want_unless(&shape(), ended.refusal());
-    cuboids.want(&shape());
-    assert!(!next(&updated));
-    assert!(next(&at_rest));
-    assert_eq!(cuboids.list().len(), 1);
+    let done = followed.follow(&updated, Version(110), &kept.tails, Effort::All).expect("follows");
+    assert_eq!(done, Followed::Yes);
+    let sums = BoxQuery { measures: shape().measures, ..BoxQuery::default() };
+    assert!(followed.state.read().cuboid.has_lost(&sums));
+    assert!(!followed.state.read().cuboid.has_lost(&BoxQuery::default()), "rows are counted");
+    let is_wanted = || cuboids.demand.lock().wanted.contains_key(&shape());
+    for (store, seconds, then) in
+        [(&updated, 0, false), (&updated, 90, false), (&at_rest, 0, false), (&at_rest, 90, true)]
+    {
+        store.clock.advance(Duration::from_secs(seconds));
+        cuboids.want_anew(&followed, true, store);
+        assert_eq!(is_wanted(), then);
+    }
+    assert!(cuboids.build_next(&at_rest, &FixedAdmin, &kept, 1).expect("looks"));
+    let built = cuboids.list();
+    assert_eq!(built.len(), 1, "it takes the other one's place");
+    assert!(!built[0].state.read().cuboid.has_lost(&sums));
 }
 
 #[test]

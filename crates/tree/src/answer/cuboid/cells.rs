@@ -200,13 +200,14 @@ impl Cells {
             return None;
         }
         self.add_to(&[cell], difference);
-        (self.rows(cell) > 0 || self.is_nothing(cell)).then_some(())
+        (self.rows(cell) > 0 || self.is_nothing(cell, is_exact)).then_some(())
     }
 
-    /// Whether all sums of a cell are zero.
-    fn is_nothing(&self, cell: usize) -> bool {
+    /// Whether all sums of a cell are zero that are exact.
+    fn is_nothing(&self, cell: usize, is_exact: impl Fn(usize) -> bool) -> bool {
         let words = &self.words[cell * self.width..][..self.width];
-        self.places.iter().all(|places| {
+        let mut exact = self.places.iter().enumerate().filter(|(measure, _)| is_exact(*measure));
+        exact.all(|(_, places)| {
             let mut sums = places.sum.iter().chain(&places.squares);
             places.count.is_none_or(|count| words[count] == 0) && sums.all(|sum| sum.take(words) == Some(0))
         })

@@ -6,9 +6,10 @@
 //! - A bound of a cell whose row was taken off is *open*: no value lies beyond it, and whether one lies on it is not known.
 //!   It is closed by a value that is added on it or beyond it, and when the cell has no values left. An answer is given
 //!   where the bounds of its group are those of other cells; else there is none.
-//! - Floats of which sums are kept here are not taken off: what rounding has left would stay.
+//! - Sums of floats that are kept here are *lost* when such a value is taken off: what rounding has left would stay. All
+//!   sums of that measure are then, or all its sums of squares, and who asks for one gets no answer.
 
-use super::super::totals::{Totals, WantedMeasure};
+use super::super::totals::{Totals, Wanted, WantedMeasure};
 use super::part::Part;
 use crate::float_sum::Compensated;
 
@@ -21,12 +22,13 @@ struct Parts {
     raw_bounds: Vec<(f64, f64)>,
     /// Which bounds of each cell are open.
     open: Vec<Open>,
+    has_lost_sums: bool,
+    has_lost_squares: bool,
 }
 
 impl Parts {
-    /// Whether sums are kept here, of which nothing can be taken off.
-    fn is_inexact(&self, of: &WantedMeasure) -> bool {
-        of.is_float && (of.wanted.squares || of.wanted.sum && !self.raw.is_empty())
+    fn has_lost(&self, wanted: Wanted) -> bool {
+        wanted.sum && self.has_lost_sums || wanted.squares && self.has_lost_squares
     }
 }
 
@@ -81,14 +83,14 @@ impl Loose {
         self.measures.iter().map(of).sum::<usize>() as u64
     }
 
-    /// Whether there are sums of which nothing can be taken off.
-    pub(super) fn has_inexact_sums(&self) -> bool {
-        self.measures.iter().any(|(of, parts)| parts.is_inexact(of))
+    /// Whether sums are lost of what is wanted of some measures (by their place here).
+    pub(super) fn has_lost(&self, measures: &[usize], wanted: impl Iterator<Item = Wanted>) -> bool {
+        measures.iter().zip(wanted).any(|(&measure, wanted)| self.measures[measure].1.has_lost(wanted))
     }
 
-    /// Whether any bound was ever open.
-    pub(super) fn has_open_bounds(&self) -> bool {
-        self.measures.iter().any(|(_, parts)| !parts.open.is_empty())
+    /// Whether the sums of a measure are exact whatever is taken off.
+    pub(super) fn is_exact(&self, measure: usize) -> bool {
+        !self.measures[measure].1.has_lost_sums
     }
 
     /// Whether an answer with what is wanted of some measures (by their place here) needs any of this.
@@ -118,17 +120,19 @@ impl Loose {
         }
     }
 
-    /// Takes rows off a cell; `left` tells how many values of a measure it has then. `false` where they cannot be taken off.
-    pub(super) fn take_off(&mut self, cell: usize, of_rows: &[Part], left: impl Fn(usize) -> u64) -> bool {
+    /// Sums are lost that rows with these parts are in and that they cannot be taken off.
+    pub(super) fn lose(&mut self, of_rows: &[Part]) {
+        for ((of, parts), part) in self.measures.iter_mut().zip(of_rows).filter(|(_, part)| part.count > 0) {
+            parts.has_lost_sums |= of.wanted.sum && (!parts.raw.is_empty() || part.raw != Compensated::ZERO);
+            parts.has_lost_squares |= of.wanted.squares && of.is_float;
+        }
+    }
+
+    /// Takes rows off the bounds of a cell; `left` tells how many values of a measure it has then.
+    pub(super) fn take_off(&mut self, cell: usize, of_rows: &[Part], left: impl Fn(usize) -> u64) {
         let cells = self.cells;
         for (at, ((of, parts), part)) in self.measures.iter_mut().zip(of_rows).enumerate() {
-            if part.count == 0 {
-                continue;
-            }
-            if parts.is_inexact(of) || part.raw != Compensated::ZERO {
-                return false;
-            }
-            if !of.wanted.min_max {
+            if part.count == 0 || !of.wanted.min_max {
                 continue;
             }
             let Parts { raw_bounds, exact_bounds, open, .. } = parts;
@@ -142,7 +146,6 @@ impl Loose {
             open_bounds(raw_bounds.get(cell), part.raw_bounds, &mut open[cell]);
             open_bounds(exact_bounds.get(cell), part.exact_bounds, &mut open[cell]);
         }
-        true
     }
 
     /// Adds a cell that has rows to a group of totals. `measures` has, for each of theirs, the place of ours. Bounds that

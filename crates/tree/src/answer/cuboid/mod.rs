@@ -4,9 +4,10 @@
 //! - A cell holds the totals of exactly the rows whose codes it stands for, of all rows that were added and not taken
 //!   off; each is added once and taken off once at most. So a cuboid through a version becomes one through a later
 //!   version by taking off what was killed between, and adding what came.
-//! - What can be taken off: counts, sums and sums of squares of exact values, of floats as long as all of a measure are
-//!   decimal numbers, their squares not. A least or greatest value that is taken off leaves its bound *open*; who asks for
-//!   one that no other cell tells gets no answer.
+//! - What can be taken off: counts, sums and sums of squares of exact values, sums of floats as long as all of a measure are
+//!   decimal numbers. Other sums of floats, and sums of their squares, are *lost* with the first value that is taken off. A
+//!   least or greatest value that is taken off leaves its bound *open*. Who asks for what is lost, or for a bound that no
+//!   other cell tells, gets no answer.
 //! - A cuboid answers a question only if each level that the question names lies in one of its dimensions, at a level
 //!   of the cuboid's or coarser, and every measure is in it. A level that it has itself needs no ancestors: of several
 //!   levels of one dimension each is an axis, so that rows that are NULL at the finer one are told apart by the coarser
@@ -130,14 +131,10 @@ impl Cuboid {
         self.cells.bytes() + self.loose.bytes()
     }
 
-    /// Whether it has sums of which nothing can be taken off: of floats that are no decimal numbers, and of squares of floats.
-    pub fn has_inexact_sums(&self) -> bool {
-        self.loose.has_inexact_sums()
-    }
-
-    /// Whether any least or greatest value was taken off: a question for one may get no answer.
-    pub fn has_open_bounds(&self) -> bool {
-        self.loose.has_open_bounds()
+    /// Whether a question asks for sums that are lost, since rows were taken off.
+    pub fn has_lost(&self, query: &BoxQuery) -> bool {
+        let wanted = query.measures.iter().map(|of| of.wanted);
+        self.measures_of(query).is_some_and(|measures| self.loose.has_lost(&measures, wanted))
     }
 
     /// Adds those rows of segments that count. `false`, with the cuboid in no state to be used, if a segment cannot be
@@ -237,7 +234,7 @@ impl Cuboid {
     }
 
     /// Takes off rows of segments that were killed since they were added. `false`, with the cuboid in no state to be used, if
-    /// they cannot be taken off.
+    /// it does not have them, or what came meanwhile beside them.
     pub fn take_off_segments(&mut self, killed: &[KilledRows]) -> Result<bool> {
         if killed.is_empty() {
             return Ok(true);
@@ -270,8 +267,8 @@ impl Cuboid {
         Ok(true)
     }
 
-    /// Takes off rows that are in no segment, as [`Cuboid::add_rows`] adds them. `false` as there, and if they cannot be
-    /// taken off.
+    /// Takes off rows that are in no segment, as [`Cuboid::add_rows`] adds them. `false` as there, and if it does not have
+    /// them.
     pub fn take_off_rows(
         &mut self,
         codes: &LevelCodes,
@@ -293,14 +290,17 @@ impl Cuboid {
         Ok(true)
     }
 
-    /// Takes rows off a cell and the totals of its axes. `false` if it does not have them, or they cannot be taken off.
+    /// Takes rows off a cell and the totals of its axes. `false` if it does not have them.
     fn take_off(&mut self, digits: &[usize], rows: u64, parts: &[Part], scratch: &mut Scratch) -> bool {
         let cell = self.cell_of(digits);
-        if self.cells.take_off(cell, rows, parts, &mut scratch.difference).is_none() {
+        self.loose.lose(parts);
+        let is_exact = |measure: usize| self.loose.is_exact(measure);
+        if self.cells.take_off(cell, rows, parts, is_exact, &mut scratch.difference).is_none() {
             return false;
         }
         self.cells.spread(digits, cell, &scratch.difference, &mut scratch.cells);
-        self.loose.take_off(cell, parts, |measure| self.cells.values(cell, measure))
+        self.loose.take_off(cell, parts, |measure| self.cells.values(cell, measure));
+        true
     }
 
     fn cell_of(&self, digits: &[usize]) -> usize {
@@ -436,9 +436,12 @@ impl Cuboid {
     }
 
     /// Adds the selected cells to `into`, which is of the question that they were selected for and numbers its groups
-    /// alike; `None` if totals cannot hold a value, or a bound that is asked for is open.
+    /// alike; `None` if totals cannot hold a value, or what is asked for is open or lost.
     pub fn add_selected(&self, selection: &Selection, into: &mut Answer) -> Option<()> {
         let Selection { totals, cells, measures, .. } = selection;
+        if self.loose.has_lost(measures, into.totals.measures().iter().map(|totals| totals.of().wanted)) {
+            return None;
+        }
         let sums = visit::sum(&self.cells, totals, into);
         for (group, words) in sums.chunks_exact(self.cells.width()).enumerate().filter(|(_, words)| words[0] != 0) {
             self.cells.give(words, measures, &mut into.totals, group)?;
