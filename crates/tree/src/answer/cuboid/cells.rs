@@ -192,8 +192,16 @@ impl Cells {
         Some(())
     }
 
-    /// Takes rows off a cell, as [`Cells::add`] adds them. `None` as there, and where the cell does not have such rows.
-    pub(super) fn take_off(&mut self, cell: usize, rows: u64, parts: &[Part], difference: &mut Vec<i64>) -> Option<()> {
+    /// Takes rows off a cell, as [`Cells::add`] adds them. `None` as there, and where the cell does not have such rows, as far as the
+    /// sums of measures tell that are exact.
+    pub(super) fn take_off(
+        &mut self,
+        cell: usize,
+        rows: u64,
+        parts: &[Part],
+        is_exact: impl Fn(usize) -> bool,
+        difference: &mut Vec<i64>,
+    ) -> Option<()> {
         self.words_of(rows, parts, difference)?;
         difference.iter_mut().for_each(|word| *word = word.wrapping_neg());
         if self.rows(cell) < rows {
