@@ -30,7 +30,7 @@ const CATCH_UP_ROWS_MAX: u64 = 4 << 20;
 /// Rows of the tail that get their codes while somebody waits for an answer at once.
 const CODED_AT_ONCE_MAX: usize = 1 << 16;
 /// Killed rows of segments that are read while somebody waits for an answer at once.
-const KILLED_AT_ONCE_MAX: u64 = 1 << 12;
+const KILLED_AT_ONCE_MAX: u64 = 1 << 10;
 /// After so many times as long as it took to build it, a cuboid that could not tell a bound is built anew.
 const TIMES_BUILD: u32 = 20;
 /// But not sooner after.

@@ -157,10 +157,12 @@ fn a_cuboid_catches_up_with_what_was_killed() {
     assert_eq!(totals(&before), totals(&resident(&fixture, &kept)));
     assert_eq!(totals(&before).values().map(|(rows, _)| rows).sum::<u64>(), 198);
     // All rows of two countries go, with others that went already.
-    let places = fixture.places(0);
-    for row in 0..100 {
-        fixture.kill_in_tail(0, row, Version(125));
-        if places[row] % 10 < 2 {
+    for (row, place) in fixture.places(0).into_iter().enumerate() {
+        // A row is killed once.
+        if row != 3 {
+            fixture.kill_in_tail(0, row, Version(125));
+        }
+        if place % 10 < 2 {
             fixture.kill(0, row as u64, Version(126));
         }
     }
