@@ -13,7 +13,7 @@ use alluvia_types::{Error, Result};
 use std::sync::Arc;
 
 /// Groups up to which the index answers.
-const GROUPS_MAX: usize = 1 << 20;
+pub(super) const GROUPS_MAX: usize = 1 << 20;
 
 /// A segment with what is needed of it in memory.
 #[derive(Debug)]

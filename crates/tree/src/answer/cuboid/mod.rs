@@ -25,6 +25,7 @@ mod part;
 mod select;
 mod visit;
 
+use super::blocks::GROUPS_MAX;
 use super::groups::{GroupKeys, GroupSpan};
 use super::question::{BoxQuery, LevelFilter};
 use super::segments::{Answer, answer_apart, answer_killed};
@@ -247,7 +248,7 @@ impl Cuboid {
         }
         let rows = killed.iter().map(KilledRows::count_at_most).sum::<u64>();
         let all = self.cells();
-        let keys = match rows >= all / 8 && all <= SLAB_CELLS_MAX {
+        let keys = match rows >= all / 8 && all <= GROUPS_MAX as u64 {
             true => GroupKeys::dense(self.spans.clone(), all),
             false => GroupKeys::met(self.spans.clone()),
         };
