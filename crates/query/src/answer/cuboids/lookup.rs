@@ -72,6 +72,10 @@ impl Cuboids {
         let (fit, clock) = (self.fitting(bound), store.clock().as_ref());
         let mut is_any_open = false;
         for resident in &fit {
+            // At the cost of what is new, where a later version will do: the tail of a snapshot may need all its codes anew.
+            if exactly.is_none() && resident.version() < snapshot.version {
+                resident.follow(store, snapshot.version, &kept.tails, Effort::All)?;
+            }
             if !resident.catch_up(store, snapshot, read, &kept.tails)? {
                 self.remove(resident);
                 self.want(&resident.shape);
