@@ -322,6 +322,12 @@ mod tests {
             model.retain(|&(version, _)| version > dropped);
             prop_assert_eq!(tail.rows(), model.len() as u64);
             prop_assert_eq!(tail.bytes(), model.iter().map(|(version, _)| version).sum::<u64>());
+            let some: Vec<(Version, u64)> =
+                model.iter().step_by(3).map(|&(version, ordinal)| (Version(version), ordinal)).collect();
+            let found = tail.find(&some).expect("they are there");
+            let taken: Vec<_> = found.into_iter().map(|(run, places)| (run.take(places), run)).collect();
+            prop_assert_eq!(rows_of(&taken), model.iter().step_by(3).copied().collect::<Vec<_>>());
+            prop_assert!(tail.find(&[(Version(dropped), 0)]).is_none(), "it is dropped");
             prop_assert_eq!(rows_of(&tail.read(Version(0), Version(1_000))), model);
         }
     }

@@ -145,3 +145,33 @@ impl TableKills {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tail(version: u64, ordinal: u64) -> RowPlace {
+        RowPlace::Tail { version: Version(version), ordinal }
+    }
+
+    fn between(kills: &TableKills, above: u64, through: u64) -> Vec<(u64, u64)> {
+        let rows = kills.killed_in_tail(Version(above), Version(through));
+        rows.map(|(version, ordinal)| (version.0, ordinal)).collect()
+    }
+
+    #[test]
+    fn who_follows_is_told_of_rows_of_the_tail_by_the_versions_that_killed_them() {
+        let mut kills = TableKills::default();
+        kills.kill([tail(3, 1), tail(2, 0)], Version(5));
+        // One that is born dead, and one that is dead already.
+        kills.kill([tail(6, 0), tail(3, 1)], Version(6));
+        kills.kill([tail(3, 0)], Version(8));
+        assert_eq!(between(&kills, 0, 9), [(3, 1), (2, 0), (6, 0), (3, 0)]);
+        assert_eq!(between(&kills, 5, 7), [(6, 0)]);
+        assert_eq!(between(&kills, 8, 9), []);
+        kills.take_back(Version(6));
+        assert_eq!(between(&kills, 4, 9), [(3, 1), (2, 0), (6, 0)]);
+        kills.rebase(BTreeMap::new(), Version(2));
+        assert_eq!(between(&kills, 0, 9), [(3, 1), (6, 0)], "the others are in segments");
+    }
+}
