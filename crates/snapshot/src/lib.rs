@@ -11,6 +11,7 @@ pub mod kills;
 mod freshness;
 mod key_tables;
 mod keys;
+mod killed;
 mod lookup;
 mod manifest;
 mod moves;
@@ -25,6 +26,7 @@ mod views;
 pub use freshness::VisibleTimes;
 pub use key_tables::{KeyGuard, KeyTable, KeyTables, KnownKeys};
 pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
+pub use killed::Killed;
 pub use kills::KillsFile;
 pub use lookup::{SnapshotRow, identities_of};
 pub use manifest::{

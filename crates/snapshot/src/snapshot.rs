@@ -1,5 +1,6 @@
 //! The snapshot of a statement: everything through one version, pinned.
 
+use crate::killed::Killed;
 use crate::pins::Pin;
 use crate::tail::TailRun;
 use alluvia_catalog::{Catalog, Dictionaries, TableEntry};
@@ -102,6 +103,10 @@ pub struct Newer {
     pub entry: Arc<TableEntry>,
     /// The rows, in (version, ordinal) order, those among them that are dead, too.
     pub tail: Vec<TailRead>,
+    /// The rows that were killed since.
+    pub killed: Killed,
     /// The newest version at which a row of the table was killed, as of [`TableRead::killed_through`].
     pub killed_through: Version,
+    /// Keeps `through` readable, for who follows from there on.
+    pub pin: Arc<Pin>,
 }

@@ -11,8 +11,8 @@
 
 use crate::views::TailDead;
 use alluvia_types::Version;
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, UInt32Array};
+use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 use std::sync::{Arc, Weak};
@@ -44,6 +44,11 @@ struct End {
 }
 
 impl TailRun {
+    /// The rows at some places.
+    pub(crate) fn take(&self, places: Vec<u32>) -> RecordBatch {
+        take_record_batch(&self.rows, &UInt32Array::from(places)).expect("these places are in the run")
+    }
+
     fn last(&self) -> Version {
         self.ends[self.ends.len() - 1].version
     }
@@ -180,6 +185,21 @@ impl TailTable {
         (slices, is_cut)
     }
 
+    /// Rows by version and ordinal, ascending: the runs that have some of them, and the places of these. `None` if one is not
+    /// there.
+    pub(crate) fn find(&self, rows: &[(Version, u64)]) -> Option<Vec<(Arc<TailRun>, Vec<u32>)>> {
+        let mut found: Vec<(Arc<TailRun>, Vec<u32>)> = Vec::new();
+        for &(version, ordinal) in rows {
+            let run = self.runs.get(self.runs.partition_point(|run| run.last() < version))?;
+            let place = run.place_of(version, ordinal)? as u32;
+            match found.last_mut().filter(|(last, _)| Arc::ptr_eq(last, run)) {
+                Some((_, places)) => places.push(place),
+                None => found.push((Arc::clone(run), vec![place])),
+            }
+        }
+        Some(found)
+    }
+
     /// The first version above `above` that has rows here.
     pub(crate) fn first_above(&self, above: Version) -> Option<Version> {
         let run = &self.runs.get(self.runs.partition_point(|run| run.last() <= above))?;
@@ -302,6 +322,12 @@ mod tests {
             model.retain(|&(version, _)| version > dropped);
             prop_assert_eq!(tail.rows(), model.len() as u64);
             prop_assert_eq!(tail.bytes(), model.iter().map(|(version, _)| version).sum::<u64>());
+            let some: Vec<(Version, u64)> =
+                model.iter().step_by(3).map(|&(version, ordinal)| (Version(version), ordinal)).collect();
+            let found = tail.find(&some).expect("they are there");
+            let taken: Vec<_> = found.into_iter().map(|(run, places)| (run.take(places), run)).collect();
+            prop_assert_eq!(rows_of(&taken), model.iter().step_by(3).copied().collect::<Vec<_>>());
+            prop_assert!(tail.find(&[(Version(dropped), 0)]).is_none(), "it is dropped");
             prop_assert_eq!(rows_of(&tail.read(Version(0), Version(1_000))), model);
         }
     }

@@ -52,5 +52,5 @@ pub use nodes::CodeSet;
 pub use segment::{OrderedChunk, Rung, Segment, SegmentCursor};
 pub use summary::{BlockSummaries, ColumnSummary, FloatSummary, LevelSummary, MeasureSummary};
 pub use verify::Mapping;
-pub use visible::{Dead, DeadRows, SegmentRows};
+pub use visible::{Dead, DeadRows, KilledRows, SegmentRows};
 pub use writer::{LadderWriter, SegmentWriter};

@@ -5,7 +5,7 @@
 
 use super::Core;
 use alluvia_catalog::Catalog;
-use alluvia_snapshot::{Newer, Read, Snapshot, SnapshotRow, TableRead, Want};
+use alluvia_snapshot::{Killed, Newer, Read, Snapshot, SnapshotRow, TableRead, Want};
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_types::{Clock, Freshness, Result, TableId, Version};
 use std::sync::Arc;
@@ -34,6 +34,10 @@ impl Read for Core {
 
     fn newer(&self, table: TableId, above: Version, from: Version) -> Option<Newer> {
         self.views.newer(table, above, from)
+    }
+
+    fn killed(&self, table: TableId, above: Version, through: Version) -> Option<Killed> {
+        self.views.killed(table, above, through)
     }
 
     fn find_keys(

@@ -108,6 +108,88 @@ fn a_cuboid_is_carried_through_sorts_and_merges() {
     });
 }
 
+/// Upserts of rows `first..first + count`, whose values depend on `turn`, too.
+fn upsert(first: usize, count: usize, turn: usize) -> String {
+    let row = |n: usize| {
+        let mixed = n * 31 + turn * 17;
+        format!("({n}, 'city {}', 'item {}', {}.25, {})", mixed % 12, mixed % 7, mixed % 100, mixed % 1_000)
+    };
+    let values: Vec<String> = (first..first + count).map(row).collect();
+    format!(
+        "INSERT INTO stock VALUES {} ON CONFLICT (id) DO UPDATE SET \
+            city = excluded.city, item = excluded.item, price = excluded.price, quantity = excluded.quantity",
+        values.join(", ")
+    )
+}
+
+#[test]
+fn a_cuboid_follows_upserts_and_deletes_through_sorts_and_merges() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir.path().join("db"));
+    block_on(async {
+        let (session, tree) = (db.session(), db.session());
+        run(&tree, "SET cuboids = off").await;
+        run(
+            &session,
+            "CREATE TABLE stock (id BIGINT PRIMARY KEY, city TEXT, item TEXT, price DOUBLE, quantity INT) \
+                WITH (dimensions = 'city; item', measures = 'price, quantity')",
+        )
+        .await;
+        run(&session, &upsert(0, 1_000, 0)).await;
+        run(&session, "CALL alluvia.merge()").await;
+        run(&session, "CALL alluvia.pin_cuboid('stock', 'city, item')").await;
+        let sums = "SELECT city, count(*), count(price), sum(price), avg(quantity) FROM stock \
+            WHERE item IN ('item 1', 'item 4') GROUP BY city ORDER BY city";
+        let bounds =
+            "SELECT item, min(price), max(price), min(quantity), max(quantity) FROM stock GROUP BY item ORDER BY item";
+        let spread = "SELECT city, stddev(quantity) FROM stock GROUP BY city ORDER BY city";
+        let squares = "SELECT stddev(price) FROM stock WHERE city = 'city 3'";
+        let number = |rows: Vec<String>| rows[0].parse::<f64>().expect("a number");
+        for step in 0..24 {
+            match step % 6 {
+                0 => run(&session, &upsert(step * 13, 60, step)).await,
+                1 => run(&session, &format!("DELETE FROM stock WHERE id % 53 = {step}")).await,
+                2 => {
+                    run(
+                        &session,
+                        &format!("UPDATE stock SET price = price + 1, city = 'city 3' WHERE id % 41 = {step}"),
+                    )
+                    .await
+                }
+                // The same keys twice before anybody asks: rows that come and go between.
+                3 => {
+                    run(&session, &upsert(900, 150, step)).await;
+                    run(&session, &upsert(950, 50, step + 1)).await;
+                }
+                // A city and an item without rows.
+                4 if step == 16 => run(&session, "DELETE FROM stock WHERE city = 'city 5' OR item = 'item 4'").await,
+                4 => run(&session, "UPDATE stock SET quantity = NULL WHERE id < 20").await,
+                _ => run(&session, &upsert(0, 1_000, step)).await,
+            }
+            match step % 5 {
+                1 => run(&session, "CALL alluvia.flush()").await,
+                3 => run(&session, "CALL alluvia.merge()").await,
+                _ => {}
+            }
+            for sql in [sums, spread] {
+                let found = rows(&session, sql).await;
+                assert_eq!(found, rows(&tree, sql).await, "step {step}: {sql}");
+                let explained = rows(&session, &format!("EXPLAIN ANALYZE {sql}")).await.join("\n");
+                assert!(explained.contains("cuboid=1"), "step {step}: {sql}\n{explained}");
+            }
+            for sql in [sums, bounds] {
+                assert_eq!(rows(&session, sql).await, general(&db, sql).await, "step {step}: {sql}");
+            }
+            let (found, expected) = (number(rows(&session, squares).await), number(rows(&tree, squares).await));
+            assert!((found - expected).abs() <= 1e-9 * expected, "step {step}: {found} is not {expected}");
+        }
+        assert_eq!(rows(&session, "SELECT count(*) FROM alluvia.cuboids WHERE pinned = 'YES'").await, ["1"]);
+        run(&session, "DELETE FROM stock").await;
+        assert_eq!(rows(&session, sums).await, Vec::<String>::new());
+        assert_eq!(rows(&session, "SELECT count(*) FROM stock WHERE city = 'city 3'").await, ["0"]);
+    });
+}
+
 #[test]
 fn shapes_and_pins_come_back_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,12 +6,13 @@
 //! - Chunks are of consecutive versions, without a gap, and have all rows of these, those that died since, too; what a snapshot reads of
 //!   them follows from versions alone. A snapshot whose tail lacks dead rows neither reads chunks nor adds to them: its rows get their
 //!   codes for it alone.
-//! - Who follows the log gets what came as long as no row of the table was killed; then he must begin anew.
+//! - Who follows the log gets what came, and what was killed of what he has. He makes chunks where there are none, of the
+//!   whole tail, since statements need those as well.
 //! - Small neighbours are joined as long as the first is not more than twice the next: so a statement meets few chunks however small the
 //!   batches were, and a row is copied a few times at most until it is one of [`JOINED_ROWS`].
 
 use alluvia_catalog::{Dictionaries, TableEntry};
-use alluvia_snapshot::{Newer, Read, TableRead};
+use alluvia_snapshot::{Killed, Newer, Pin, Read, TableRead};
 use alluvia_space::{Dimension, LevelCodes, LevelSource, VERSION_COLUMN};
 use alluvia_types::{Error, Result, TableId, Version};
 use arrow::array::{Array, AsArray, RecordBatch, UInt64Array};
@@ -38,15 +39,17 @@ pub(crate) struct CodedRows {
 /// Some of the rows of a chunk.
 pub(crate) type TailRows = (Arc<CodedRows>, Range<usize>);
 
-/// What came to a table since a version.
+/// What came to a table since a version, and what went.
 #[derive(Debug)]
-pub(crate) enum Came {
-    /// These rows, through this version, and no row was killed.
-    Rows(Version, Vec<TailRows>),
-    /// Rows were killed.
-    Kills,
-    /// Only a snapshot can tell: rows have left the tail meanwhile, or the table was changed.
-    Unknown,
+pub(crate) struct Came {
+    /// Everything through this version.
+    pub(crate) through: Version,
+    /// Rows that came, but for those that are dead again.
+    pub(crate) rows: Vec<TailRows>,
+    /// Rows that were there and were killed.
+    pub(crate) killed: Killed,
+    /// Keeps `through` readable.
+    pub(crate) pin: Arc<Pin>,
 }
 
 /// What tables' tails look like in codes.
@@ -174,43 +177,47 @@ impl CodedTails {
 }
 
 impl CodedTails {
-    /// What came to a table above version `above`, with its codes.
+    /// What came to a table above version `above`, which is pinned, with its codes. `None` where only a snapshot can tell: rows
+    /// have left the tail meanwhile, or the table was changed; and where more than `fresh_rows_max` rows had to get their codes.
     pub(crate) fn newer(
         &self,
         store: &dyn Read,
         entry: &TableEntry,
         dictionaries: &Dictionaries,
         above: Version,
-    ) -> Result<Came> {
+        fresh_rows_max: usize,
+    ) -> Result<Option<Came>> {
         let newer = |from: Version| {
             let newer = store.newer(entry.def.id, above, from);
             newer.filter(|newer| newer.entry.changed_at == entry.changed_at)
         };
-        let nothing = || match newer(above) {
-            Some(newer) if newer.killed_through > above => Came::Kills,
-            Some(newer) if newer.tail.is_empty() => Came::Rows(newer.through, Vec::new()),
-            _ => Came::Unknown,
+        let coded = {
+            let mut tables = self.tables.lock();
+            let empty = || CodedTail { changed_at: entry.changed_at, chunks: VecDeque::new(), through: Version(0) };
+            Arc::clone(tables.entry(entry.def.id).or_insert_with(|| Arc::new(Mutex::new(empty()))))
         };
-        let Some(coded) = self.tables.lock().get(&entry.def.id).map(Arc::clone) else { return Ok(nothing()) };
         let mut coded = coded.lock();
         let covered = match coded.chunks.front() {
             None => coded.through,
             Some(chunk) => Version(chunk.versions()[0] - 1),
         };
-        if coded.changed_at != entry.changed_at || above < covered {
-            return Ok(nothing());
-        }
-        let Some(Newer { through, floor, tail, killed_through, .. }) = newer(coded.through) else {
-            return Ok(Came::Unknown);
+        let is_kept = coded.changed_at == entry.changed_at && above >= covered;
+        let Some(Newer { through, floor, tail, killed, pin, .. }) =
+            newer(if is_kept { coded.through } else { Version(0) })
+        else {
+            return Ok(None);
         };
-        if killed_through > above {
-            return Ok(Came::Kills);
+        let fresh = || tail.iter().map(|run| &run.rows).filter(|rows| rows.num_rows() > 0);
+        if fresh().map(RecordBatch::num_rows).sum::<usize>() > fresh_rows_max {
+            return Ok(None);
         }
-        if floor > coded.through {
+        if !is_kept || floor > coded.through {
+            coded.changed_at = entry.changed_at;
             coded.chunks.clear();
+            coded.through = floor;
         }
-        for run in tail.iter().filter(|run| run.rows.num_rows() > 0) {
-            coded.push(code(entry, dictionaries, &run.rows)?);
+        for rows in fresh() {
+            coded.push(code(entry, dictionaries, rows)?);
         }
         coded.through = coded.through.max(through);
         while let Some(chunk) = coded.chunks.front()
@@ -230,7 +237,7 @@ impl CodedTails {
             }
         }
         pieces.reverse();
-        Ok(Came::Rows(through, pieces))
+        Ok(without(pieces, &killed.brief).map(|rows| Came { through, rows, killed, pin }))
     }
 
     /// Drops what is kept of a table's tail.
@@ -249,6 +256,35 @@ impl CodedTails {
     }
 }
 
+/// Pieces without some of their rows, which are given by version and ordinal, ascending. `None` if one is not among them.
+fn without(pieces: Vec<TailRows>, rows: &[(Version, u64)]) -> Option<Vec<TailRows>> {
+    if rows.is_empty() {
+        return Some(pieces);
+    }
+    let (mut left, mut rows) = (Vec::with_capacity(pieces.len() + rows.len()), rows.iter().peekable());
+    for (chunk, Range { mut start, end }) in pieces {
+        let versions = chunk.versions();
+        while let Some(&&(version, ordinal)) = rows.peek()
+            && versions[end - 1] >= version.0
+        {
+            // Chunks have whole batches.
+            let place = versions.partition_point(|&other| other < version.0) + ordinal as usize;
+            if !(start..end).contains(&place) || versions[place] != version.0 {
+                return None;
+            }
+            if start < place {
+                left.push((Arc::clone(&chunk), start..place));
+            }
+            start = place + 1;
+            rows.next();
+        }
+        if start < end {
+            left.push((chunk, start..end));
+        }
+    }
+    rows.next().is_none().then_some(left)
+}
+
 fn versions(rows: &RecordBatch) -> Result<&[u64]> {
     version_column(rows).map(|versions| versions.values().as_ref())
 }
@@ -261,7 +297,8 @@ fn version_column(rows: &RecordBatch) -> Result<&UInt64Array> {
     versions.ok_or_else(|| Error::internal("tail rows have no versions"))
 }
 
-fn code(entry: &TableEntry, dictionaries: &Dictionaries, rows: &RecordBatch) -> Result<Arc<CodedRows>> {
+/// Rows of the tail with their codes.
+pub(crate) fn code(entry: &TableEntry, dictionaries: &Dictionaries, rows: &RecordBatch) -> Result<Arc<CodedRows>> {
     let codes = dictionaries.remap_dimensions(&entry.def, rows, has_codes)?;
     let timed = entry.def.levels().filter_map(|(_, _, level)| match level.source {
         LevelSource::Calendar(column, _) => Some(column),
@@ -327,6 +364,41 @@ mod tests {
             prop_assert_eq!(row as u64, rows);
             let few = 14 * (2 + rows as usize / 3_000);
             prop_assert!(tail.chunks.len() <= few, "{} chunks of {} batches", tail.chunks.len(), sizes.len());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rows_that_are_dead_again_are_left_out_of_pieces(
+            sizes in prop::collection::vec(1u64..9, 1..12),
+            share in 1u64..12,
+            seed: u64,
+            first in 0u64..14,
+        ) {
+            let mut tail = CodedTail { changed_at: Version(1), chunks: VecDeque::new(), through: Version(0) };
+            let (mut rows, mut dead, mut model) = (0, Vec::new(), Vec::new());
+            for (version, &size) in (1..).zip(&sizes) {
+                tail.push(chunk(version, rows, size));
+                for ordinal in 0..size {
+                    let is_asked = version >= first;
+                    let is_dead = seed.wrapping_mul(2 * rows + 1).wrapping_add(ordinal * 7) >> 13 & 15 < share;
+                    if is_asked && is_dead {
+                        dead.push((Version(version), ordinal));
+                    } else if is_asked {
+                        model.push((rows + ordinal) as i64);
+                    }
+                }
+                rows += size;
+            }
+            let piece = |chunk: &Arc<CodedRows>| {
+                let start = chunk.versions().partition_point(|&version| version < first);
+                (start < chunk.len()).then(|| (Arc::clone(chunk), start..chunk.len()))
+            };
+            let pieces: Vec<TailRows> = tail.chunks.iter().filter_map(piece).collect();
+            let left = without(pieces.clone(), &dead).expect("they are there");
+            prop_assert_eq!(measures(&left), model);
+            dead.push((Version(sizes.len() as u64 + 1), 0));
+            prop_assert!(without(pieces, &dead).is_none());
         }
     }
 

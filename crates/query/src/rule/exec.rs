@@ -348,8 +348,8 @@ fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Optio
     let (snapshot, kept) = (&context.snapshot, &context.index.kept);
     if context.index.cuboids {
         // Whatever else the statement reads is of that version, too.
-        let clock = context.clock.as_ref();
-        let answered = context.cuboids.answer(bound, snapshot, read, true, clock, kept, schema).map_err(wrap)?;
+        let store = context.store.as_ref();
+        let answered = context.cuboids.answer(bound, snapshot, read, true, store, kept, schema).map_err(wrap)?;
         if let Some((batch, _)) = answered {
             return Ok(Some(IndexAnswered { batch, counters: Counters::default(), by_cuboid: true, sample: None }));
         }

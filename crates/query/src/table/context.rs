@@ -10,7 +10,7 @@ use crate::answer::{Accuracy, Cuboids, Kept};
 use crate::skipping::PredicateCache;
 use crate::used::UsedCounters;
 use alluvia_snapshot::{Read, Snapshot};
-use alluvia_types::{Clock, TableId};
+use alluvia_types::TableId;
 use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
 use datafusion::common::DataFusionError;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub struct StatementContext {
     /// What the statement reads.
     pub snapshot: Arc<Snapshot>,
-    /// Where it finds rows by their keys.
+    /// Where it finds rows by their keys, and cuboids what was killed.
     pub(crate) store: Arc<dyn Read>,
     /// What it has read so far.
     pub used: Arc<UsedCounters>,
@@ -31,8 +31,6 @@ pub struct StatementContext {
     pub pending: BTreeMap<TableId, Vec<RecordBatch>>,
     /// The share of every table's rows that the statement reads; 1 is all.
     pub sample_fraction: f64,
-    /// The database's time, for cuboids that note when they answered.
-    pub(crate) clock: Arc<dyn Clock>,
     /// Resident cuboids.
     pub(crate) cuboids: Arc<Cuboids>,
     /// Predicates and the blocks they match nowhere, if the statement's scans use them.

@@ -11,15 +11,15 @@ use crate::used::UsedCounters;
 use alluvia_catalog::{Catalog, Change, Dictionaries, TableEntry};
 use alluvia_plan::rules::configure;
 use alluvia_snapshot::{
-    Admin, BatchInfo, Memo, Newer, Pin, PurgeWait, Purged, Read, Snapshot, StageInfo, StoreInfo, TableRead, TailRead,
-    Want,
+    Admin, BatchInfo, Killed, Memo, Newer, Pin, PurgeWait, Purged, Read, Snapshot, StageInfo, StoreInfo, TableRead,
+    TailRead, Want,
 };
 use alluvia_space::weight::weight;
 use alluvia_space::{Column, DataType, KeyLayout, TableDef, TableOptions, dimensions, learn};
 use alluvia_storage::{Cache, Disk, FaultDisk};
 use alluvia_tree::{
-    BLOCK_ROWS, Dead, DeadRows, LadderWriter, RowChunk, Segment, SegmentMeta, SegmentRows, SegmentWriter, TreeContext,
-    by_band,
+    BLOCK_ROWS, Dead, DeadRows, KilledRows, LadderWriter, RowChunk, Segment, SegmentMeta, SegmentRows, SegmentWriter,
+    TreeContext, by_band,
 };
 use alluvia_types::{
     Clock, ColumnId, Error, Freshness, ManualClock, ProducerMark, Result, SegmentId, Stage, TableId, Version,
@@ -80,6 +80,36 @@ impl Random {
 
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
+    }
+}
+
+/// The version of the rows of tails.
+pub(crate) const TAIL_VERSION: Version = Version(50);
+
+/// Kills of a [`Fixture`] that may change meanwhile.
+#[derive(Clone, Debug)]
+pub(crate) struct FixtureKills {
+    segments: Vec<(Arc<Segment>, Arc<Dead>)>,
+    tail: Vec<(TailRead, BTreeSet<(Version, usize)>)>,
+}
+
+impl FixtureKills {
+    /// Rows that were killed above one version and through another; of a tail of one run.
+    pub(crate) fn killed(&self, above: Version, through: Version) -> Killed {
+        let of_segment = |(segment, dead): &(Arc<Segment>, Arc<Dead>)| KilledRows::new(segment, dead, above, through);
+        let mut killed =
+            Killed { segments: self.segments.iter().filter_map(of_segment).collect(), ..Killed::default() };
+        for (run, kills) in &self.tail {
+            let is_between = |version: Version| version > above && version <= through;
+            let mut rows: Vec<u32> =
+                kills.iter().filter(|(version, _)| is_between(*version)).map(|&(_, row)| row as u32).collect();
+            rows.sort_unstable();
+            match TAIL_VERSION <= above {
+                true => killed.tail.push(take_record_batch(&run.rows, &UInt32Array::from(rows)).expect("takes")),
+                false => killed.brief.extend(rows.into_iter().map(|row| (TAIL_VERSION, u64::from(row)))),
+            }
+        }
+        killed
     }
 }
 
@@ -219,6 +249,16 @@ impl Fixture {
         identities.into_iter().map(|(_, ordinal)| ordinal).collect()
     }
 
+    /// The kills so far, and the rows that they are of.
+    pub(crate) fn kills(&self) -> FixtureKills {
+        let of_segment = |(&at, dead): (&usize, &Arc<Dead>)| (Arc::clone(&self.segments[at]), Arc::clone(dead));
+        let of_run = |(&at, kills): (&usize, &BTreeSet<(Version, usize)>)| (self.tail[at].clone(), kills.clone());
+        FixtureKills {
+            segments: self.kills.iter().map(of_segment).collect(),
+            tail: self.tail_kills.iter().map(of_run).collect(),
+        }
+    }
+
     /// What the reader's snapshot has of the table.
     pub(crate) fn read(&self) -> TableRead {
         let rows = |(at, segment): (usize, &Arc<Segment>)| SegmentRows {
@@ -263,7 +303,7 @@ impl Fixture {
     }
 
     pub(crate) fn add_tail(&mut self, rows: &RecordBatch) {
-        self.tail.push(TailRead::new(with_versions(rows, &vec![50; rows.num_rows()])));
+        self.tail.push(TailRead::new(with_versions(rows, &vec![TAIL_VERSION.0; rows.num_rows()])));
     }
 
     /// Forgets statistics, which are kept by definition, after [`Self::now`] was changed.
@@ -288,7 +328,6 @@ impl Fixture {
             used: Arc::clone(&used),
             pending: (!self.pending.is_empty()).then(|| (self.now.id, self.pending.clone())).into_iter().collect(),
             sample_fraction: 1.0,
-            clock: Arc::new(ManualClock::default()),
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),
             skipping: self.skips.then(|| Arc::clone(&self.predicates)),
             scans: Arc::clone(&self.scans),
@@ -399,6 +438,10 @@ impl Read for FixedStore {
     }
 
     fn newer(&self, _table: TableId, _above: Version, _from: Version) -> Option<Newer> {
+        None
+    }
+
+    fn killed(&self, _table: TableId, _above: Version, _through: Version) -> Option<Killed> {
         None
     }
 

@@ -5,6 +5,7 @@
 //! - No call waits for a sort or a merge to be done. [`Read::wait_visible`] waits for an fsync, and [`Read::find_keys`] may
 //!   wait for at most a second while the manifest is replaced.
 
+use crate::killed::Killed;
 use crate::lookup::SnapshotRow;
 use crate::snapshot::{Newer, Snapshot, TableRead};
 use alluvia_catalog::Catalog;
@@ -39,9 +40,13 @@ pub trait Read: Send + Sync + Debug {
     fn required(&self, freshness: Freshness, at_least: Version) -> Version;
     /// How long ago the first batch above a version became visible; zero when there is none.
     fn lag(&self, version: Version) -> Duration;
-    /// What came to a table above version `above`, if all of that is still in the tail: its rows above `from`. For
-    /// whoever follows the log; it costs what is new, where a snapshot costs what there is.
+    /// What came to a table above version `above`, which whoever asks has pinned, if all of that is still in the tail: its
+    /// rows above `from`, and what was killed. For whoever follows the log; it costs what is new, where a snapshot costs
+    /// what there is.
     fn newer(&self, table: TableId, above: Version, from: Version) -> Option<Newer>;
+    /// The rows of a table that were killed above version `above`, which whoever asks has pinned, and through another that
+    /// is visible, wherever they are now. `None` if that cannot be told: the table is gone.
+    fn killed(&self, table: TableId, above: Version, through: Version) -> Option<Killed>;
     /// Where the rows with these keys are in a table of a snapshot of this version, `None` where it has none. Codes are the
     /// coder's of [`TableRead::entry`]'s definition. Right at every version; fast where little was written since. It may
     /// wait for writers of the table, and the first look-up may read the keys of all rows (`Views::find_keys`).

@@ -21,6 +21,8 @@ pub type TailDead = BTreeMap<(Version, u64), Version>;
 pub struct TableKills {
     segments: BTreeMap<SegmentId, Arc<Dead>>,
     tail: Arc<TailDead>,
+    /// The same in the order of the versions that killed them, which stand before the rows.
+    tail_log: Arc<Vec<(Version, (Version, u64))>>,
     /// Versions that killed rows, above the base's watermark, ascending.
     versions: VecDeque<Version>,
     /// The newest version that killed rows and is no more among these.
@@ -96,6 +98,9 @@ impl TableKills {
                     let tail = Arc::make_mut(&mut self.tail);
                     let is_new = !tail.contains_key(&(came, ordinal));
                     tail.entry((came, ordinal)).or_insert(version);
+                    if is_new {
+                        Arc::make_mut(&mut self.tail_log).push((version, (came, ordinal)));
+                    }
                     is_new
                 }
             };
@@ -117,6 +122,14 @@ impl TableKills {
         }
         self.segments.retain(|_, dead| dead.rows() > 0);
         Arc::make_mut(&mut self.tail).retain(|_, killed| *killed <= above);
+        Arc::make_mut(&mut self.tail_log).retain(|(killed, _)| *killed <= above);
+    }
+
+    /// Rows of the tail that were killed above one version and through another, in the order of the versions that killed
+    /// them. It costs what is found.
+    pub(crate) fn killed_in_tail(&self, above: Version, through: Version) -> impl Iterator<Item = (Version, u64)> {
+        let first = self.tail_log.partition_point(|(killed, _)| *killed <= above);
+        self.tail_log[first..].iter().take_while(move |(killed, _)| *killed <= through).map(|(_, row)| *row)
     }
 
     /// The base has everything through a version now: `segments` are all segments that have dead rows, and rows of the
@@ -125,9 +138,40 @@ impl TableKills {
         self.segments = segments;
         if self.tail.keys().next().is_some_and(|(came, _)| *came <= through) {
             Arc::make_mut(&mut self.tail).retain(|(came, _), _| *came > through);
+            Arc::make_mut(&mut self.tail_log).retain(|(_, (came, _))| *came > through);
         }
         while self.versions.front().is_some_and(|version| *version <= through) {
             self.before = self.versions.pop_front().unwrap_or(self.before);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tail(version: u64, ordinal: u64) -> RowPlace {
+        RowPlace::Tail { version: Version(version), ordinal }
+    }
+
+    fn between(kills: &TableKills, above: u64, through: u64) -> Vec<(u64, u64)> {
+        let rows = kills.killed_in_tail(Version(above), Version(through));
+        rows.map(|(version, ordinal)| (version.0, ordinal)).collect()
+    }
+
+    #[test]
+    fn who_follows_is_told_of_rows_of_the_tail_by_the_versions_that_killed_them() {
+        let mut kills = TableKills::default();
+        kills.kill([tail(3, 1), tail(2, 0)], Version(5));
+        // One that is born dead, and one that is dead already.
+        kills.kill([tail(6, 0), tail(3, 1)], Version(6));
+        kills.kill([tail(3, 0)], Version(8));
+        assert_eq!(between(&kills, 0, 9), [(3, 1), (2, 0), (6, 0), (3, 0)]);
+        assert_eq!(between(&kills, 5, 7), [(6, 0)]);
+        assert_eq!(between(&kills, 8, 9), []);
+        kills.take_back(Version(6));
+        assert_eq!(between(&kills, 4, 9), [(3, 1), (2, 0), (6, 0)]);
+        kills.rebase(BTreeMap::new(), Version(2));
+        assert_eq!(between(&kills, 0, 9), [(3, 1), (6, 0)], "the others are in segments");
     }
 }

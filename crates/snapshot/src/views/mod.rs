@@ -23,6 +23,7 @@ pub use turns::Failures;
 use crate::freshness::VisibleTimes;
 use crate::key_tables::KeyTables;
 use crate::keys::KeyRecord;
+use crate::killed::Killed;
 use crate::manifest::{Base, ProducerState};
 use crate::pins::Pins;
 use crate::ports::{BatchInfo, PublishedTotals, StagedLoad, Want};
@@ -367,7 +368,18 @@ impl Views {
         let tail = rows.unwrap_or_default().into_iter().map(TailRead::of_run).collect();
         let kills = state.kills.get(&table);
         let killed_through = kills.map_or(Version(0), |kills| kills.killed_through(state.visible));
-        Some(Newer { through: state.visible, floor, entry, tail, killed_through })
+        let (through, killed) = (state.visible, state.killed(table, above, state.visible)?);
+        // Before the state may change, as in a snapshot.
+        let pin = self.pins.pin(through);
+        drop(state);
+        Some(Newer { through, floor, entry, tail, killed: killed.read(), killed_through, pin })
+    }
+
+    /// The rows of a table that were killed above one version, which is pinned, and through another that is visible; `None` if
+    /// the table is gone.
+    pub fn killed(&self, table: TableId, above: Version, through: Version) -> Option<Killed> {
+        let places = self.state.read().killed(table, above, through)?;
+        Some(places.read())
     }
 
     /// What a sort cycle starts from.

@@ -1,12 +1,13 @@
 //! The state of the views: for each table the version and the stages that answer a statement.
 
 use super::{Attached, State, TableKills};
+use crate::killed::KilledPlaces;
 use crate::manifest::TableBase;
 use crate::ports::Want;
 use crate::snapshot::{TableRead, TailRead};
 use alluvia_catalog::{Catalog, TableEntry};
-use alluvia_tree::{Segment, SegmentRows};
-use alluvia_types::{Error, ErrorKind, Freshness, Result, Stage, TableId, Version};
+use alluvia_tree::{KilledRows, Segment, SegmentRows};
+use alluvia_types::{Error, ErrorKind, Freshness, Result, Stage, TableId, Version, planted};
 use std::sync::Arc;
 use std::time::Duration;
 #[cfg(feature = "paranoid")]
@@ -94,6 +95,35 @@ impl State {
                 merged.min(attached.unwrap_or(merged))
             }
         }
+    }
+
+    /// The rows of a table that were killed above one version, which is pinned, and through another that is visible.
+    pub(super) fn killed(&self, table: TableId, above: Version, through: Version) -> Option<KilledPlaces> {
+        self.catalog.by_id(table)?;
+        let mut killed = KilledPlaces::default();
+        let Some(kills) = self.kills.get(&table) else { return Some(killed) };
+        let base = self.base.tables.get(&table);
+        let based = base.iter().flat_map(|base| base.merged().chain(&base.sorted));
+        let attached = self.attached.values().flatten().filter(|(owner, _)| *owner == table);
+        for segment in based.chain(attached.flat_map(|(_, segments)| segments)) {
+            let dead = kills.of(segment.meta().id);
+            killed.segments.extend(dead.and_then(|dead| KilledRows::new(segment, dead, above, through)));
+        }
+        let (mut counted, mut brief): (Vec<_>, Vec<_>) =
+            kills.killed_in_tail(above, through).partition(|(came, _)| *came <= above);
+        if planted("killed row not taken off") {
+            counted.clear();
+        }
+        counted.sort_unstable();
+        brief.sort_unstable();
+        if planted("dead row added") {
+            brief.clear();
+        }
+        if !counted.is_empty() {
+            killed.tail = self.tails.get(&table)?.find(&counted)?;
+        }
+        killed.brief = brief;
+        Some(killed)
     }
 
     pub(super) fn read_table(&self, entry: &Arc<TableEntry>, version: Version, stage: Stage) -> TableRead {

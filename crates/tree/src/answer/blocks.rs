@@ -8,12 +8,12 @@ use crate::layout::BLOCK_ROWS;
 use crate::nodes::{CodeSet, Overlap};
 use crate::packed::{CodeBounds, Encoding, PackedStream, Value, code_at, value_at};
 use crate::segment::{BlockIndex, Segment, values_of};
-use crate::visible::{DeadRows, SegmentRows, Versions};
+use crate::visible::{DeadRows, KilledRows, SegmentRows, Versions};
 use alluvia_types::{Error, Result};
 use std::sync::Arc;
 
 /// Groups up to which the index answers.
-const GROUPS_MAX: usize = 1 << 20;
+pub(super) const GROUPS_MAX: usize = 1 << 20;
 
 /// A segment with what is needed of it in memory.
 #[derive(Debug)]
@@ -29,12 +29,19 @@ pub(crate) struct Reading {
     pub(crate) times: Vec<Option<Arc<PackedStream>>>,
     /// Rows that do not count, as of who asks: of a pass that questions share each has its own.
     pub(crate) dead: Option<DeadRows>,
+    /// The rows that alone count, of who takes off what was killed.
+    pub(crate) killed: Option<KilledRows>,
 }
 
 impl Reading {
     /// Of the rows of a segment, for tests that are open in any of the blocks that are read.
     pub(super) fn of_rows(query: &BoxQuery, rows: &SegmentRows, open: u64) -> Result<Reading> {
         Ok(Reading { dead: rows.dead.clone(), ..Reading::new(query, &rows.segment, open)? })
+    }
+
+    /// Of the rows of a segment that were killed.
+    pub(super) fn of_killed(query: &BoxQuery, rows: &KilledRows) -> Result<Reading> {
+        Ok(Reading { killed: Some(rows.clone()), ..Reading::new(query, rows.segment(), 0)? })
     }
 
     /// The same of a segment, or of a rung, all of whose rows count.
@@ -66,7 +73,7 @@ impl Reading {
                 None => None,
             });
         }
-        Ok(Reading { segment: Arc::clone(segment), index, filters, groups, measures, times, dead: None })
+        Ok(Reading { segment: Arc::clone(segment), index, filters, groups, measures, times, dead: None, killed: None })
     }
 }
 
@@ -89,7 +96,10 @@ pub(super) fn read(
         let rows = (rows.end - rows.start) as usize;
         into.counters.cut += 1;
         into.counters.rows_filtered += rows as u64;
-        let mut mask = Mask::all(rows);
+        let mut mask = match &reading.killed {
+            Some(killed) => killed.mask(cut.block),
+            None => Mask::all(rows),
+        };
         if let Some(dead) = reading.dead.as_ref().and_then(|dead| dead.mask(cut.block)) {
             mask.and_not_with(&dead);
         }

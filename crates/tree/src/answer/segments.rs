@@ -7,7 +7,7 @@ use super::question::{BoxQuery, Counters, TESTS_MAX};
 use super::totals::Totals;
 use super::walk::walk;
 use crate::segment::Segment;
-use crate::visible::{SegmentRows, Versions};
+use crate::visible::{KilledRows, SegmentRows, Versions};
 use alluvia_types::Result;
 use std::borrow::Borrow;
 
@@ -108,6 +108,24 @@ pub(crate) fn answer_apart(
     let Some(cut) = cut_blocks(query, segments, into)? else { return Ok(false) };
     let readings = readings(query, segments, &cut)?;
     Passes::default().read(query, readings, &cut, threads, into).map(|()| true)
+}
+
+/// Adds rows of segments that were killed to an answer: what it would take to have them off. The question has no filters.
+/// `false`, with the answer as it was, if a segment cannot answer.
+pub(crate) fn answer_killed(query: &BoxQuery, killed: &[KilledRows], into: &mut Answer) -> Result<bool> {
+    assert_eq!(query.tests(), 0, "killed rows are read whatever they are");
+    for rows in killed {
+        if !can_answer(query, rows.segment())? {
+            return Ok(false);
+        }
+    }
+    let of_segment = |(segment, rows): (usize, &KilledRows)| {
+        let versions = rows.versions();
+        rows.blocks().map(|block| CutBlock { segment, block, open: 0, versions }).collect::<Vec<_>>()
+    };
+    let cut: Vec<CutBlock> = killed.iter().enumerate().flat_map(of_segment).collect();
+    let readings = killed.iter().map(|rows| Reading::of_killed(query, rows).map(Some)).collect::<Result<Vec<_>>>()?;
+    read(query, &readings, &cut, &mut Scratch::default(), into).map(|()| true)
 }
 
 /// Answers what summaries can; the blocks that are cut. `None`, with the answer as it was, if a segment cannot answer.

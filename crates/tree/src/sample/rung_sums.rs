@@ -53,6 +53,7 @@ impl RungSums {
             measures: vec![Some((measure, stream))],
             times: Vec::new(),
             dead: None,
+            killed: None,
         };
         let is_float = reading.index.table.measures[measure].1.floats.is_some();
         let of_block = |rows: &[u32]| {

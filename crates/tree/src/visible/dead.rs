@@ -30,6 +30,8 @@ pub struct Dead {
     /// By height above the blocks and by node the version of the first kill below it, [`NEVER`] where there is none. As
     /// blocks, nodes behind the last one that has kills are left out.
     firsts: [Vec<Version>; HEIGHTS],
+    /// The same of the last kill, or of a later version.
+    lasts: [Vec<Version>; HEIGHTS],
     /// Of all blocks.
     rows: u64,
 }
@@ -95,21 +97,61 @@ impl Dead {
         let is_new = !of_block.mask.contains(row.into()) && Arc::make_mut(of_block).kill(row, version);
         self.rows += u64::from(is_new);
         if is_new {
-            self.lower_firsts(block, version);
+            self.note(block, version);
         }
         is_new
     }
 
     /// Takes in a kill of a block, for all nodes above it.
-    fn lower_firsts(&mut self, block: usize, version: Version) {
+    fn note(&mut self, block: usize, version: Version) {
         let mut node = block;
-        for firsts in &mut self.firsts {
+        for (firsts, lasts) in self.firsts.iter_mut().zip(&mut self.lasts) {
             if firsts.len() <= node {
                 firsts.resize(node + 1, NEVER);
+                lasts.resize(node + 1, Version(0));
             }
             firsts[node] = firsts[node].min(version);
+            lasts[node] = lasts[node].max(version);
             node /= FANOUT;
         }
+    }
+
+    /// Blocks with kills of versions above one, ascending, and maybe such of which these were taken back. It costs what is
+    /// found, not what there is.
+    fn blocks_killed_above(&self, above: Version) -> Vec<usize> {
+        let mut nodes = vec![0];
+        for (height, lasts) in self.lasts.iter().enumerate().rev() {
+            if height + 1 < HEIGHTS {
+                nodes = nodes.into_iter().flat_map(|node| node * FANOUT..(node + 1) * FANOUT).collect();
+            }
+            nodes.retain(|&node| lasts.get(node).is_some_and(|last| *last > above));
+        }
+        nodes
+    }
+
+    /// Kills of a block of the versions above one and through another.
+    fn kills_in(&self, block: usize, above: Version, through: Version) -> &[(Version, u16)] {
+        let Some(of_block) = self.blocks.get(block).and_then(Option::as_ref) else { return &[] };
+        let first = of_block.count(above);
+        &of_block.kills[first..of_block.count(through).max(first)]
+    }
+
+    /// Blocks in which rows were killed above one version and through another, ascending.
+    pub(super) fn blocks_between(&self, above: Version, through: Version) -> impl Iterator<Item = usize> {
+        let blocks = self.blocks_killed_above(above).into_iter();
+        blocks.filter(move |&block| !self.kills_in(block, above, through).is_empty())
+    }
+
+    /// How many rows of a block were killed above one version and through another.
+    pub(super) fn count_between(&self, block: usize, above: Version, through: Version) -> usize {
+        self.kills_in(block, above, through).len()
+    }
+
+    /// The rows of a block that were killed above one version and through another.
+    pub(super) fn mask_between(&self, block: usize, above: Version, through: Version) -> Mask {
+        let mut mask = Mask::none();
+        self.kills_in(block, above, through).iter().for_each(|&(_, row)| mask.insert(row.into()));
+        mask
     }
 
     /// The version of the first kill below a node.
@@ -136,6 +178,7 @@ impl Dead {
         }
         // A node whose first kill is taken back has no other left.
         self.firsts.iter_mut().flatten().filter(|first| **first > above).for_each(|first| *first = NEVER);
+        self.lasts.iter_mut().flatten().for_each(|last| *last = (*last).min(above));
     }
 
     /// When a row was killed.
@@ -171,11 +214,10 @@ impl Dead {
 
     /// The kills of versions above one and through another.
     pub fn kills_between(&self, above: Version, through: Version) -> impl Iterator<Item = (u64, Version)> + '_ {
-        let blocks = self.blocks.iter().enumerate().filter_map(|(at, block)| Some((at, block.as_ref()?)));
-        blocks.flat_map(move |(at, block)| {
-            let first = (at * BLOCK_ROWS) as u64;
-            let kills = &block.kills[block.count(above)..block.count(through).max(block.count(above))];
-            kills.iter().map(move |&(version, row)| (first + u64::from(row), version))
+        self.blocks_killed_above(above).into_iter().flat_map(move |block| {
+            let first = (block * BLOCK_ROWS) as u64;
+            let kills = self.kills_in(block, above, through).iter();
+            kills.map(move |&(version, row)| (first + u64::from(row), version))
         })
     }
 }
@@ -310,6 +352,12 @@ mod tests {
                     continue;
                 };
                 prop_assert_eq!(rows.count(), seen.len() as u64);
+                let above = at / 2;
+                let mut between: Vec<(u64, Version)> = dead.kills_between(Version(above), Version(at)).collect();
+                between.sort();
+                let is_between = |killed: &Version| killed.0 > above && killed.0 <= at;
+                let expected = model.iter().filter(|(_, killed)| is_between(killed)).map(|(&row, &killed)| (row, killed));
+                prop_assert_eq!(between, expected.collect::<Vec<_>>());
                 let is_seen = |row: &u64| rows.contains(*row);
                 prop_assert_eq!(model.keys().copied().filter(is_seen).collect::<Vec<_>>(), seen.clone());
                 let blocks = 5_000_000 / BLOCK_ROWS + 1;

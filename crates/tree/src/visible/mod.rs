@@ -8,8 +8,10 @@
 //!   reads that takes [`Unkilled`] rows: then it cannot be forgotten.
 
 mod dead;
+mod killed;
 
 pub use dead::{Dead, DeadRows};
+pub use killed::KilledRows;
 
 use crate::segment::Segment;
 use alluvia_types::Version;

@@ -4,9 +4,12 @@
 use crate::common::{self, kills};
 use crate::sample_model::{self, CITY, COUNTRY, ITEM, Row, assert_is_the_rows};
 use alluvia_space::LevelCodes;
-use alluvia_tree::{Answer, BoxQuery, CodeSet, Cuboid, GroupKeys, GroupSpan, LevelFilter, Wanted, WantedMeasure};
-use alluvia_types::ColumnId;
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int64Array};
+use alluvia_tree::{
+    Answer, BoxQuery, CodeSet, Cuboid, Dead, GroupKeys, GroupSpan, KilledRows, LevelFilter, Wanted, WantedMeasure,
+};
+use alluvia_types::{ColumnId, Version};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array};
+use arrow::compute::filter;
 use arrow::datatypes::{Decimal128Type, Float64Type, Int64Type};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -238,6 +241,266 @@ proptest! {
             check(&answer, &query, &model(&query, &parts));
         }
     }
+}
+
+/// The rows that are left.
+fn live(rows: &Rows, alive: &[bool]) -> Rows {
+    let keep = BooleanArray::from(alive.to_vec());
+    let kept = |codes: &Vec<u32>| codes.iter().zip(alive).filter(|(_, alive)| **alive).map(|(&code, _)| code).collect();
+    Rows {
+        codes: LevelCodes { levels: rows.codes.levels.iter().map(kept).collect() },
+        measures: rows.measures.iter().map(|values| filter(values, &keep).expect("as long")).collect(),
+        count: alive.iter().filter(|alive| **alive).count(),
+    }
+}
+
+/// What was asked of cuboids whose rows are killed, and how much of it they told.
+#[derive(Default, Debug)]
+struct Told {
+    asked: u64,
+    of_bounds: u64,
+    bounds_told: u64,
+}
+
+/// Rows come and go, and a cuboid that takes off and adds them is one of the rows that are left; a least or greatest value that it does
+/// not know any more it does not tell.
+fn follow_kills(seed: u64, told: &mut Told) {
+    let mut random = Random(seed);
+    let members: Vec<u32> = (0..1 + random.below(3)).map(|_| 2 + random.below(20) as u32).collect();
+    let nulls = random.below(2) == 0;
+    let spans: Vec<GroupSpan> =
+        members.iter().enumerate().map(|(at, &count)| GroupSpan { level: 2 * at + 1, first: 1, count }).collect();
+    let mut measures: Vec<WantedMeasure> = Vec::new();
+    for column in 0..4 {
+        // Squares of floats are lost.
+        let squares = column == 0 && random.below(2) == 0;
+        let wanted = Wanted { sum: random.below(4) > 0, squares, min_max: random.below(2) == 0 };
+        measures.push(WantedMeasure { column: ColumnId(column), is_float: column >= 3, wanted });
+    }
+    // Of numbers that no decimal is, bounds alone can be followed.
+    measures.push(WantedMeasure {
+        column: ColumnId(4),
+        is_float: true,
+        wanted: Wanted { min_max: true, ..Wanted::default() },
+    });
+    let mut cuboid = Cuboid::new(spans, measures, u64::MAX).expect("few cells");
+    let mut parts: Vec<(Rows, Vec<bool>)> = Vec::new();
+    let columns = |cuboid: &Cuboid, rows: &Rows| -> Vec<Option<ArrayRef>> {
+        cuboid.measures().iter().map(|of| Some(Arc::clone(&rows.measures[of.column.0 as usize]))).collect()
+    };
+    for _ in 0..1 + random.below(6) {
+        // Seldom all rows go.
+        let share = if random.below(6) == 0 { 10 } else { random.below(6) };
+        for (rows, alive) in &mut parts {
+            let of_rows = columns(&cuboid, rows);
+            for (row, alive) in alive.iter_mut().enumerate() {
+                if *alive && random.below(10) < share {
+                    *alive = false;
+                    assert!(cuboid.take_off_rows(&rows.codes, &of_rows, row..row + 1).expect("takes off"));
+                }
+            }
+        }
+        let count = 1 + random.below(120) as usize;
+        let more = rows(&mut random, &members, count, nulls);
+        assert!(cuboid.add_rows(&more.codes, &columns(&cuboid, &more), 0..count).expect("adds"));
+        parts.push((more, vec![true; count]));
+        let left: Vec<Rows> = parts.iter().map(|(rows, alive)| live(rows, alive)).collect();
+        for _ in 0..6 {
+            let query = question(&mut random, &members, &cuboid, nulls);
+            let ancestor = |_: usize, _: usize, code: u32| (code > 0).then(|| parent(code));
+            let of_group = |&level: &usize| cuboid.span_of(level, &dimension_of, &ancestor).expect("has it");
+            let keys = GroupKeys::new(query.groups.iter().map(of_group).collect()).expect("counts");
+            let mut answer = Answer::new(&query, keys);
+            let is_told = cuboid.answer(&query, &dimension_of, &ancestor, &mut answer).is_some();
+            let needs_bounds = query.measures.iter().any(|of| of.wanted.min_max);
+            told.asked += 1;
+            told.of_bounds += u64::from(needs_bounds);
+            told.bounds_told += u64::from(needs_bounds && is_told);
+            assert!(is_told || needs_bounds && parts.len() > 1, "{query:?}");
+            if is_told {
+                check(&answer, &query, &model(&query, &left));
+            }
+        }
+    }
+}
+
+#[test]
+fn cuboids_follow_kills() {
+    let mut told = Told::default();
+    for seed in 1..120 {
+        follow_kills(seed, &mut told);
+    }
+    assert!(told.bounds_told * 4 > told.of_bounds && told.bounds_told < told.of_bounds, "{told:?}");
+}
+
+fn one_cell(wanted: Wanted, is_float: bool) -> Cuboid {
+    let measures = vec![WantedMeasure { column: ColumnId(0), is_float, wanted }];
+    Cuboid::new(vec![GroupSpan { level: 1, first: 1, count: 2 }], measures, u64::MAX).expect("few cells")
+}
+
+/// Codes of so many rows, all of one cell.
+fn codes_of(rows: usize, code: u32) -> LevelCodes {
+    LevelCodes { levels: vec![Vec::new(), vec![code; rows]] }
+}
+
+#[test]
+fn bounds_are_told_as_long_as_they_are_known() {
+    let wanted = Wanted { sum: true, min_max: true, ..Wanted::default() };
+    let mut cuboid = one_cell(wanted, false);
+    let integers =
+        |values: &[i64]| -> Vec<Option<ArrayRef>> { vec![Some(Arc::new(Int64Array::from(values.to_vec())))] };
+    let bounds = |cuboid: &Cuboid| -> Option<Option<(i128, i128)>> {
+        let query = BoxQuery { measures: cuboid.measures().to_vec(), ..BoxQuery::default() };
+        let mut answer = Answer::new(&query, GroupKeys::new(Vec::new()).expect("one group"));
+        cuboid.answer(&query, &dimension_of, &|_, _, _| None, &mut answer)?;
+        Some(answer.totals.measures()[0].exact_bounds(0))
+    };
+    let add = |cuboid: &mut Cuboid, code: u32, values: &[i64]| {
+        assert!(cuboid.add_rows(&codes_of(values.len(), code), &integers(values), 0..values.len()).expect("adds"));
+    };
+    let take_off = |cuboid: &mut Cuboid, code: u32, values: &[i64]| {
+        let rows = 0..values.len();
+        assert!(cuboid.take_off_rows(&codes_of(values.len(), code), &integers(values), rows).expect("takes off"));
+    };
+    add(&mut cuboid, 1, &[10, 20, 30, 40]);
+    take_off(&mut cuboid, 1, &[20]);
+    assert_eq!(bounds(&cuboid), Some(Some((10, 40))), "it was neither");
+    take_off(&mut cuboid, 1, &[40]);
+    assert_eq!(bounds(&cuboid), None);
+    add(&mut cuboid, 1, &[35]);
+    assert_eq!(bounds(&cuboid), None, "nobody has said that no value is between");
+    add(&mut cuboid, 1, &[40]);
+    assert_eq!(bounds(&cuboid), Some(Some((10, 40))));
+    take_off(&mut cuboid, 1, &[10]);
+    assert_eq!(bounds(&cuboid), None);
+    add(&mut cuboid, 2, &[5]);
+    assert_eq!(bounds(&cuboid), Some(Some((5, 40))), "another cell has a lesser one");
+    take_off(&mut cuboid, 2, &[5]);
+    assert_eq!(bounds(&cuboid), None);
+    take_off(&mut cuboid, 1, &[30, 35, 40]);
+    assert_eq!(bounds(&cuboid), Some(None), "there is no value left");
+    add(&mut cuboid, 1, &[7]);
+    assert_eq!(bounds(&cuboid), Some(Some((7, 7))));
+}
+
+#[test]
+fn what_is_not_there_is_not_taken_off_and_what_is_not_exact_is_lost() {
+    let sum = Wanted { sum: true, ..Wanted::default() };
+    let floats =
+        |value: Option<f64>| -> Vec<Option<ArrayRef>> { vec![Some(Arc::new(Float64Array::from(vec![value])))] };
+    let add = |cuboid: &mut Cuboid, value: Option<f64>| {
+        assert!(cuboid.add_rows(&codes_of(1, 1), &floats(value), 0..1).expect("adds"));
+    };
+    let take_off = |cuboid: &mut Cuboid, value: Option<f64>| {
+        cuboid.take_off_rows(&codes_of(1, 1), &floats(value), 0..1).expect("takes off")
+    };
+    let lost = |cuboid: &Cuboid, wanted: Wanted| {
+        let measures = vec![WantedMeasure { column: ColumnId(0), is_float: true, wanted }];
+        let query = BoxQuery { measures, ..BoxQuery::default() };
+        let mut answer = Answer::new(&query, GroupKeys::new(Vec::new()).expect("one group"));
+        let is_told = cuboid.answer(&query, &dimension_of, &|_, _, _| None, &mut answer).is_some();
+        assert_eq!(is_told, !cuboid.has_lost(&query));
+        !is_told
+    };
+    let mut cuboid = one_cell(sum, true);
+    assert!(!take_off(&mut cuboid, Some(0.25)), "there is no such row");
+    let mut cuboid = one_cell(sum, true);
+    add(&mut cuboid, Some(0.25));
+    add(&mut cuboid, Some(0.5));
+    assert!(take_off(&mut cuboid, Some(0.25)) && !lost(&cuboid, sum));
+    // The last row goes, and something would stay.
+    assert!(!take_off(&mut cuboid, Some(0.75)));
+
+    let squares = Wanted { squares: true, ..Wanted::default() };
+    let count = Wanted::default();
+    let mut cuboid = one_cell(Wanted { sum: true, squares: true, min_max: false }, true);
+    add(&mut cuboid, Some(0.25));
+    add(&mut cuboid, Some(0.5));
+    add(&mut cuboid, None);
+    assert!(take_off(&mut cuboid, None), "NULL is in no sum");
+    assert!(!lost(&cuboid, sum) && !lost(&cuboid, squares));
+    assert!(take_off(&mut cuboid, Some(0.5)));
+    assert!(!lost(&cuboid, sum) && lost(&cuboid, squares));
+    add(&mut cuboid, Some(1.0 / 3.0));
+    assert!(!lost(&cuboid, sum));
+    assert!(take_off(&mut cuboid, Some(1.0 / 3.0)));
+    assert!(lost(&cuboid, sum) && lost(&cuboid, squares) && !lost(&cuboid, count));
+    assert!(take_off(&mut cuboid, Some(0.25)), "all rows go");
+}
+
+/// Rows of segments that are killed between two versions are taken off, those that came meanwhile are not among them; and what came is
+/// added.
+#[test]
+fn cuboids_of_segments_follow_kills() {
+    let mut is_any_followed = false;
+    for (seed, distinct, levels) in [(15, 20, [CITY, ITEM]), (16, 60, [CITY, ITEM]), (17, 300, [ITEM, COUNTRY])] {
+        let mut data = sample_model::data(seed, &[30_000, 20_000, 700], distinct);
+        let mut random = common::Random(seed * 13);
+        // Sums of floats are not followed.
+        let integers = |data: &sample_model::Data, groups: &[usize]| {
+            let mut query = sample_model::question(data, &[], groups);
+            query.measures.truncate(1);
+            query
+        };
+        let whole = integers(&data, &levels);
+        let spans = sample_model::keys(&data, &whole).spans().to_vec();
+        for _ in 0..8 {
+            let of_segments: Vec<BTreeMap<u64, u64>> =
+                data.rows.iter().map(|rows| kills(&mut random, rows.len() as u64, 7..19)).collect();
+            let dead: Vec<Arc<Dead>> = of_segments
+                .iter()
+                .map(|kills| Arc::new(Dead::new(kills.iter().map(|(&row, &killed)| (row, Version(killed))))))
+                .collect();
+            let (above, through) = (6 + random.below(6), 12 + random.below(8));
+            let read_at = |data: &mut sample_model::Data, from: Option<u64>, at: u64| {
+                for (segment, kills) in of_segments.iter().enumerate() {
+                    data.kill(segment, kills, at);
+                    data.segments[segment].above = from.map(Version);
+                    data.segments[segment].through = Some(Version(at));
+                }
+            };
+            let mut cuboid = Cuboid::new(spans.clone(), whole.measures.clone(), 6_000_000).expect("few cells");
+            read_at(&mut data, None, above);
+            assert!(cuboid.add_segments(&data.segments, 2).expect("adds"));
+            let killed: Vec<KilledRows> = data
+                .segments
+                .iter()
+                .zip(&dead)
+                .filter_map(|(of, dead)| KilledRows::new(&of.segment, dead, Version(above), Version(through)))
+                .collect();
+            is_any_followed |= !killed.is_empty();
+            assert!(cuboid.take_off_segments(&killed).expect("takes off"));
+            read_at(&mut data, Some(above), through);
+            assert!(cuboid.add_segments(&data.segments, 2).expect("adds"));
+            read_at(&mut data, None, through);
+            for groups in [vec![], vec![0], vec![0, 1]] {
+                let of_groups: Vec<usize> = groups.iter().map(|&at| levels[at]).collect();
+                let query = integers(&data, &of_groups);
+                let keys = GroupKeys::new(groups.iter().map(|&at| spans[at]).collect()).expect("counts");
+                let mut found = Answer::new(&query, keys);
+                assert!(cuboid.answer(&query, &|level| level, &|_, _, _| None, &mut found).is_some());
+                assert_is_the_integers(&found, &query, data.counted());
+            }
+        }
+    }
+    assert!(is_any_followed);
+}
+
+/// As [`assert_is_the_rows`], of a question for integers alone.
+fn assert_is_the_integers<'a>(answer: &Answer, query: &BoxQuery, rows: impl Iterator<Item = &'a Row>) {
+    let mut groups: BTreeMap<Vec<u32>, (u64, u64, i128)> = BTreeMap::new();
+    for row in rows {
+        let of_group = groups.entry(query.groups.iter().map(|&level| row.codes[level]).collect()).or_default();
+        of_group.0 += 1;
+        of_group.1 += u64::from(row.integer.is_some());
+        of_group.2 += row.integer.map_or(0, i128::from);
+    }
+    let of_group = |group: usize| {
+        let measure = &answer.totals.measures()[0];
+        (answer.keys.codes(group), (answer.totals.rows(group), measure.count(group), measure.exact_sum(group)))
+    };
+    let filled = (0..answer.totals.groups()).filter(|&group| answer.totals.rows(group) > 0);
+    assert_eq!(filled.map(of_group).collect::<BTreeMap<_, _>>(), groups);
 }
 
 /// Of segments what counts is added, at first and later; dead rows are in no cell.

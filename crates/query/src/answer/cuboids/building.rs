@@ -2,7 +2,7 @@
 
 use super::resident::{Plan, Resident};
 use super::shape::Shape;
-use super::{Built, CELLS_FREE, CELLS_MAX, Cuboids, Refusal, is_quiet, newest};
+use super::{Built, CELLS_FREE, CELLS_MAX, Cuboids, Demand, Refusal, newest};
 use crate::answer::Kept;
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::{Admin, Read};
@@ -15,12 +15,8 @@ impl Cuboids {
     /// Builds the shape whose turn it is. The caller holds [`Cuboids::building`].
     pub(super) fn build_next(&self, store: &dyn Read, admin: &dyn Admin, kept: &Kept, threads: usize) -> Result<bool> {
         let catalog = store.catalog();
-        let Some((shape, asked)) = self.next(store, admin, &catalog) else { return Ok(false) };
-        let built = match is_quiet(store, shape.table) {
-            Ok(true) => self.build(&shape, asked, store, kept, threads),
-            Ok(false) => Ok(Built::No(Refusal::UntilQuiet)),
-            Err(error) => Err(error),
-        };
+        let Some((shape, asked)) = self.next(admin, &catalog) else { return Ok(false) };
+        let built = self.build(&shape, asked, store, kept, threads);
         let refusal = match &built {
             Ok(Built::Yes | Built::Never) => None,
             Ok(Built::No(refusal)) => Some(*refusal),
@@ -28,22 +24,25 @@ impl Cuboids {
             Err(_) => Some(Refusal::AtRows(rows_of(admin, shape.table))),
         };
         let mut demand = self.demand.lock();
-        match (refusal, demand.pins.get_mut(&shape)) {
+        let Demand { wanted, pins } = &mut *demand;
+        match (refusal, pins.get_mut(&shape)) {
             (Some(refusal), Some(pin)) => {
-                if refusal != *pin && !matches!(refusal, Refusal::AtRows(0) | Refusal::UntilQuiet) {
+                if refusal != *pin && refusal != Refusal::AtRows(0) {
                     tracing::warn!(table = shape.table.0, levels = ?shape.levels, "a pinned cuboid could not be built");
                 }
                 *pin = refusal;
+                // If it was wanted anew: the one that there is goes on.
+                wanted.remove(&shape);
             }
             (Some(refusal), None) => {
-                if let Some(wanted) = demand.wanted.get_mut(&shape) {
+                if let Some(wanted) = wanted.get_mut(&shape) {
                     wanted.refusal = refusal;
                 }
             }
             (None, _) => {
-                demand.wanted.remove(&shape);
+                wanted.remove(&shape);
                 if matches!(built, Ok(Built::Never)) {
-                    demand.pins.remove(&shape);
+                    pins.remove(&shape);
                 }
             }
         }
@@ -52,12 +51,11 @@ impl Cuboids {
     }
 
     /// The shape to build next, and how often it was asked for: `None` for a pinned one.
-    fn next(&self, store: &dyn Read, admin: &dyn Admin, catalog: &Catalog) -> Option<(Shape, Option<u64>)> {
+    fn next(&self, admin: &dyn Admin, catalog: &Catalog) -> Option<(Shape, Option<u64>)> {
         self.follow_definitions(catalog);
         let missing = self.pins_missing();
         let demand = self.demand.lock();
         let mut rows: HashMap<TableId, u64> = HashMap::new();
-        let mut quiet: HashMap<TableId, bool> = HashMap::new();
         let mut may = |shape: &Shape, asked: u64, refusal: Refusal| match refusal {
             Refusal::None => true,
             Refusal::AtRows(then) => {
@@ -65,17 +63,14 @@ impl Cuboids {
                 now / 2 > then || then == 0 && now > 0
             }
             Refusal::UntilAsked(count) => asked >= count,
-            // What fails here fails again where it is built.
-            Refusal::UntilQuiet => {
-                *quiet.entry(shape.table).or_insert_with(|| is_quiet(store, shape.table).unwrap_or(true))
-            }
         };
         let pin = missing.into_iter().find(|shape| demand.pins.get(shape).is_some_and(|&pin| may(shape, 0, pin)));
         if let Some(pin) = pin {
             return Some((pin, None));
         }
         let wanted = demand.wanted.iter().filter(|(shape, wanted)| may(shape, wanted.asked, wanted.refusal));
-        wanted.max_by_key(|(_, wanted)| wanted.asked).map(|(shape, wanted)| (shape.clone(), Some(wanted.asked)))
+        let (shape, wanted) = wanted.max_by_key(|(_, wanted)| wanted.asked)?;
+        Some((shape.clone(), (!demand.pins.contains_key(shape)).then_some(wanted.asked)))
     }
 
     /// Forgets what is of tables that are gone; shapes go on without measures that are.

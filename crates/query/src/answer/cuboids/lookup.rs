@@ -1,6 +1,6 @@
 //! Answering from resident cuboids.
 
-use super::resident::{Followed, Resident};
+use super::resident::{Effort, Followed, Resident};
 use super::selected::Selected;
 use super::{Cuboids, Shape};
 use crate::answer::bound::Bound;
@@ -17,6 +17,10 @@ enum CuboidAnswer {
     Answered(RecordBatch, Version),
     /// Its cells do not tell: rows are NULL at one of its levels, which may be under any parent.
     NeverOfIt,
+    /// A least or greatest value is not known since its row was killed.
+    Open,
+    /// Sums are lost since a row was killed.
+    Lost,
     /// Not at this version, or the general way must answer.
     Not,
 }
@@ -60,14 +64,19 @@ impl Cuboids {
         snapshot: &Snapshot,
         read: &TableRead,
         exactly: bool,
-        clock: &dyn Clock,
+        store: &dyn Read,
         kept: &Kept,
         schema: &SchemaRef,
     ) -> Result<Option<(RecordBatch, Version)>> {
         let exactly = exactly.then_some(snapshot.version);
-        let fit = self.fitting(bound);
+        let (fit, clock) = (self.fitting(bound), store.clock().as_ref());
+        let mut is_any_open = false;
         for resident in &fit {
-            if !resident.catch_up(read, snapshot.version, &kept.tails)? {
+            // At the cost of what is new, where a later version will do: the tail of a snapshot may need all its codes anew.
+            if exactly.is_none() && resident.version() < snapshot.version {
+                resident.follow(store, snapshot.version, &kept.tails, Effort::All)?;
+            }
+            if !resident.catch_up(store, snapshot, read, &kept.tails)? {
                 self.remove(resident);
                 self.want(&resident.shape);
                 return Ok(None);
@@ -75,10 +84,14 @@ impl Cuboids {
             match ask(resident, bound, snapshot.version, exactly, clock, kept, schema)? {
                 CuboidAnswer::Answered(batch, version) => return Ok(Some((batch, version))),
                 CuboidAnswer::NeverOfIt => {}
+                open @ (CuboidAnswer::Open | CuboidAnswer::Lost) => {
+                    self.want_anew(resident, matches!(open, CuboidAnswer::Lost), store);
+                    is_any_open = true;
+                }
                 CuboidAnswer::Not => return Ok(None),
             }
         }
-        if bound.is_told_by_codes() {
+        if bound.is_told_by_codes() && !is_any_open {
             self.want_for(bound, &fit);
         }
         Ok(None)
@@ -111,12 +124,13 @@ impl Cuboids {
                 return Ok(None);
             }
             let is_behind = resident.version() < version;
-            if is_behind && resident.follow(store, version, &kept.tails)? != Followed::Yes {
+            if is_behind && resident.follow(store, version, &kept.tails, Effort::Little)? != Followed::Yes {
                 return Ok(None);
             }
             match ask(&resident, bound, version, None, store.clock().as_ref(), kept, schema)? {
                 CuboidAnswer::Answered(batch, version) => return Ok(Some((batch, version))),
-                CuboidAnswer::NeverOfIt => {}
+                // The general way asks the others, too, and wants it anew.
+                CuboidAnswer::NeverOfIt | CuboidAnswer::Open | CuboidAnswer::Lost => {}
                 CuboidAnswer::Not => return Ok(None),
             }
         }
@@ -143,7 +157,11 @@ fn ask(
     let mut found = Answer::new(question, selected.keys.clone());
     let mut selections = selected.selections.iter();
     if selections.any(|selection| state.cuboid.add_selected(selection, &mut found).is_none()) {
-        return Ok(CuboidAnswer::Not);
+        return Ok(match (state.cuboid.has_lost(question), question.measures.iter().any(|of| of.wanted.min_max)) {
+            (true, _) => CuboidAnswer::Lost,
+            (false, true) => CuboidAnswer::Open,
+            (false, false) => CuboidAnswer::Not,
+        });
     }
     let version = state.version;
     drop(state);

@@ -104,8 +104,7 @@ impl Cuboids {
         {
             let resident = self.list();
             let demand = self.demand.lock();
-            let is_waiting = |wanted: &Asked| matches!(wanted.refusal, Refusal::None | Refusal::UntilQuiet);
-            let waits = demand.wanted.iter().filter(|(_, wanted)| is_waiting(wanted));
+            let waits = demand.wanted.iter().filter(|(_, wanted)| wanted.refusal == Refusal::None);
             waits.for_each(|(shape, wanted)| add(shape, false, wanted.asked));
             resident.iter().for_each(|resident| add(&resident.shape, false, resident.recent()));
             demand.pins.keys().for_each(|shape| add(shape, true, 0));

@@ -1,11 +1,14 @@
 //! Which cuboids are resident, and how they stay as new as the log.
 //!
 //! Invariants:
-//! - A [`resident`] cuboid follows the log by version; it is dropped when the table's definition changes, when a code finds no
-//!   place in it, when a row of the table is killed, or when catching up would cost as much as building it anew, and is then built anew
-//!   if it is wanted.
-//! - Only of a table that is at rest, of which no row was killed for [`QUIET`], is a cuboid built, unless somebody pins it now: one that is
-//!   updated all the time would cost a cuboid for each update, and have none.
+//! - A [`resident`] cuboid follows the log by version: rows that were killed are taken off, rows that came are added. It is dropped when
+//!   the table's definition changes, when a code finds no place in it, or when catching up would cost as much as building it anew, and is
+//!   then built anew if it is wanted.
+//! - The least or greatest value of a cell whose row was killed is not known any more; sums of floats that are no decimal numbers, and of
+//!   squares of floats, are lost when one of the values is killed. A statement that needs these is answered by the tree, and the cuboid is
+//!   built anew: for bounds not too often, for sums when no row of the table was killed for [`QUIET`]. It answers everything else meanwhile.
+//! - A resident cuboid's version is pinned, so that what was killed since can be read: it holds up what sorts and merges leave out for as
+//!   long as it lags behind, and [`Cuboids::tend`] lets none lag behind.
 //! - What all cuboids hold is bounded. For one that is asked for more, those that are used less for their size are evicted;
 //!   pinned ones never are.
 //! - A cuboid is built after its [`shape`] was asked for, by whoever calls [`Cuboids::tend`], or when it is pinned; never by a
@@ -32,7 +35,7 @@ use super::Kept;
 use alluvia_snapshot::{Admin, Read, Snapshot, Want};
 use alluvia_types::{Freshness, Result, TableId, Version};
 use parking_lot::{Mutex, RwLock};
-use resident::{Followed, Resident};
+use resident::{Effort, Followed, Resident};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +44,7 @@ use std::time::Duration;
 const CELLS_MAX: u64 = 4 << 20;
 /// Cells that are always worth it, however few rows there are.
 const CELLS_FREE: u64 = 1 << 16;
-/// For so long no row of a table was killed before a cuboid of it is built.
+/// For so long no row of a table was killed before a cuboid is built anew for sums that kills have lost.
 const QUIET: Duration = Duration::from_secs(60);
 /// Shapes asked for and not yet built that are remembered.
 const WANTED_MAX: usize = 1_000;
@@ -81,8 +84,6 @@ enum Refusal {
     AtRows(u64),
     /// Others were used more; asked for so often, it is tried again.
     UntilAsked(u64),
-    /// Rows of the table were killed lately.
-    UntilQuiet,
 }
 
 /// What became of a shape.
@@ -132,6 +133,16 @@ impl Cuboids {
         }
     }
 
+    /// Wants a cuboid anew that cannot tell a bound any more, or sums that are lost. It goes on answering what it can until there is
+    /// another.
+    fn want_anew(&self, resident: &Arc<Resident>, is_lost: bool, store: &dyn Read) {
+        let may_be = || !is_lost || is_quiet(store, resident.shape.table).unwrap_or(false);
+        if resident.may_be_rebuilt(store.clock().as_ref()) && may_be() {
+            // Also a pinned one, which nobody else wants while it is there.
+            self.demand.lock().wanted.entry(resident.shape.clone()).or_default().asked += 1;
+        }
+    }
+
     fn remove(&self, gone: &Arc<Resident>) {
         self.resident.write().retain(|resident| !Arc::ptr_eq(resident, gone));
     }
@@ -148,7 +159,7 @@ impl Cuboids {
         }
         let visible = store.required(Freshness::Within(Duration::ZERO), Version(0));
         for resident in self.list().into_iter().filter(|resident| resident.version() < visible) {
-            if resident.follow(store, visible, &kept.tails)? == Followed::Yes {
+            if resident.follow(store, visible, &kept.tails, Effort::All)? == Followed::Yes {
                 continue;
             }
             let snapshot = newest(store, resident.shape.table)?;
@@ -158,7 +169,7 @@ impl Cuboids {
                 continue;
             };
             if read.entry.changed_at != resident.entry.changed_at
-                || !resident.catch_up(read, snapshot.version, &kept.tails)?
+                || !resident.catch_up(store, snapshot, read, &kept.tails)?
             {
                 self.remove(&resident);
                 self.want(&resident.shape.left(&read.entry.def));

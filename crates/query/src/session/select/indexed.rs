@@ -259,14 +259,14 @@ pub(crate) async fn find_in_cuboids(run: &Run, ready: &Ready) -> Result<Option<F
     let Ready { snapshot, read, bound, schema, .. } = ready;
     let exactly = matches!(run.state().transaction, Transaction::Open(_));
     let (cuboids, kept) = (Arc::clone(run.engine().cuboids()), Arc::clone(run.engine().kept()));
-    let clock = Arc::clone(run.engine().read().clock());
+    let store = Arc::clone(run.engine().read());
     let answered = if cuboids.is_ready(bound, snapshot) {
-        cuboids.answer(bound, snapshot, read, exactly, clock.as_ref(), &kept, schema)?
+        cuboids.answer(bound, snapshot, read, exactly, store.as_ref(), &kept, schema)?
     } else {
         // To catch up may take long.
         let (snapshot, read, bound) = (Arc::clone(snapshot), Arc::clone(read), Arc::clone(bound));
         let schema = Arc::clone(schema);
-        blocking(move || cuboids.answer(&bound, &snapshot, &read, exactly, clock.as_ref(), &kept, &schema)).await?
+        blocking(move || cuboids.answer(&bound, &snapshot, &read, exactly, store.as_ref(), &kept, &schema)).await?
     };
     let Some((batch, version)) = answered else { return Ok(None) };
     let used = if version == snapshot.version {

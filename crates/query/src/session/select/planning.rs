@@ -278,7 +278,6 @@ pub(crate) fn statement_context(
         used: Arc::clone(&used),
         pending,
         sample_fraction,
-        clock: Arc::clone(run.engine().read().clock()),
         cuboids: Arc::clone(run.engine().cuboids()),
         skipping: (run.settings.predicate_cache && uses_kept).then(|| Arc::clone(run.engine().predicates())),
         scans: Arc::clone(run.engine().scans()),

@@ -17,6 +17,7 @@
 mod boxes;
 mod crash;
 mod dropped;
+mod followers;
 mod full;
 mod generate;
 mod handover;

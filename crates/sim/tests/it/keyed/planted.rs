@@ -17,6 +17,8 @@
 //! | `replay without kills` | `Committer::replay` | rows that were killed above the manifest's version are alive after a start |
 //! | `kills file short` | `Pipeline::write_kills` | the kills of the last version are not in the file |
 //! | `follower not told` | `TableKills::killed_through` | the newest kill is not told |
+//! | `killed row not taken off` | `State::killed` | rows of the tail that were killed are not told |
+//! | `dead row added` | `State::killed` | rows that came and were killed since are taken for new |
 //! | `index trusted above its version` | `Views::find_keys` | a key that was written since is where the index has it |
 //! | `dead row found by key` | `Views::find_keys` | rows that the reader's transaction has killed are found |
 //! | `moved row not found` | `Views::find_keys` | what the index has in a segment that the snapshot lacks is not there |
@@ -33,7 +35,7 @@ const FULL: &str = "keyed::full::what_a_full_disk_takes_back_leaves_no_trace_in_
 const CRASH: &str = "keyed::crash::power_loss_at_every_call_and_again_during_recovery";
 
 /// Every bug, and the test that finds it.
-const BUGS: [(&str, &str); 17] = [
+const BUGS: [(&str, &str); 21] = [
     ("kill lost at install", HANDOVER),
     ("kill at the wrong row", HISTORIES),
     ("kill at the wrong segment", HISTORIES),
@@ -48,6 +50,8 @@ const BUGS: [(&str, &str); 17] = [
     ("replay without kills", CRASH),
     ("kills file short", CRASH),
     ("follower not told", HISTORIES),
+    ("killed row not taken off", HISTORIES),
+    ("dead row added", HISTORIES),
     ("index trusted above its version", HISTORIES),
     ("dead row found by key", HISTORIES),
     ("moved row not found", HISTORIES),

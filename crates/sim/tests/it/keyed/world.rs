@@ -2,8 +2,8 @@
 
 use super::model::{Change, Model, Outcome, Part};
 use super::tables::{KEYS, KeyKind, key, row, table};
-use super::{boxes, lookups};
-use alluvia_sim::rows::{FoundRow, Row, batch_of, found_rows, identities_batch, rows_of, table_batch};
+use super::{boxes, followers, lookups};
+use alluvia_sim::rows::{FoundRow, Row, batch_of, identities_batch, rows_of, table_batch};
 use alluvia_sim::{Engine, EngineOptions, Gate, Random};
 use alluvia_snapshot::{Durability, NewBatch, NewRows, RowChange, Snapshot};
 use alluvia_space::{OnConflict, TableDef};
@@ -273,6 +273,7 @@ impl World {
         if let Some(pin) = random.pick_some(&self.pins) {
             let version = pin.version.0;
             self.compare_at(version, true, random).map_err(|what| format!("pinned: {what}"))?;
+            followers::check(&engine, &self.tables, Version(version)).map_err(|what| format!("pinned: {what}"))?;
         }
         if !self.held.is_empty() {
             let held = self.held.swap_remove(random.below(self.held.len() as u64) as usize);
@@ -283,7 +284,7 @@ impl World {
         for entry in self.tables.iter().filter_map(|&table| engine.entry(table)) {
             engine.views().check_key_index(&entry.def).map_err(|error| error.to_string())?;
         }
-        self.check_followers(askable)
+        followers::check(&engine, &self.tables, Version(askable))
     }
 
     fn compare_at(&mut self, version: u64, with_boxes: bool, random: &mut Random) -> Checked {
@@ -322,35 +323,6 @@ impl World {
             if with_boxes {
                 let rows: Vec<Row> = found.into_iter().map(|found| found.row).collect();
                 boxes::compare(engine, snapshot, *id, &rows, random)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Who has the rows of a version, and adds what came to the tail since, has the rows of the newest one, unless it is
-    /// told that rows were killed.
-    fn check_followers(&self, above: u64) -> Checked {
-        for (at, &table) in self.tables.iter().enumerate() {
-            let engine = self.engine();
-            let Some(newer) = engine.views().newer(table, Version(above), Version(above)) else { continue };
-            if newer.killed_through.0 > above {
-                continue;
-            }
-            let read =
-                |version: Version| -> Result<Vec<FoundRow>> { rows_of(&engine.snapshot_at(version, &[table])?, table) };
-            let followed = || -> Result<bool> {
-                let mut rows = read(Version(above))?;
-                for run in &newer.tail {
-                    rows.extend(found_rows(&newer.entry.def, &run.rows)?);
-                }
-                rows.sort();
-                Ok(rows == read(newer.through)?)
-            };
-            if !followed().map_err(|error| error.to_string())? {
-                let (killed, through) = (newer.killed_through, newer.through);
-                return Err(format!(
-                    "table {at}: who follows from version {above} to {through} lacks what was killed (told: {killed})"
-                ));
             }
         }
         Ok(())

@@ -3,8 +3,10 @@
 //! Invariants:
 //! - Every word of a cell is a sum over the rows of the cell, kept modulo 2^64. So a total less the cells that are not wanted is the
 //!   sum of those that are, exactly: what is asked of an axis takes at most half its digits and one.
-//! - A sum that its word holds is the true one. For that, the absolute values of all that was ever added to a sum stay below 2^63;
-//!   where they would not, the sum takes four words of 32 bits each, which never carry.
+//! - A sum that its word holds is the true one. For that, the absolute values of all that was ever added to a sum or taken off stay
+//!   below 2^63; where they would not, the sum takes four words of 32 bits each, which never carry.
+//! - Rows are taken off by the words that they added, so what is left is exactly the sum over the rows that are left; the sums
+//!   of a cell without rows are zero.
 //! - A cell whose axis has the *total* as its digit is the sum of the cells of that axis, at any moment.
 
 use super::super::groups::GroupSpan;
@@ -70,7 +72,7 @@ pub(super) fn axes_of(spans: &[GroupSpan]) -> Option<(Vec<Axis>, usize)> {
 struct Sum {
     word: usize,
     is_wide: bool,
-    /// The absolute values of all that was added.
+    /// The absolute values of all that was added and taken off.
     size: u128,
 }
 
@@ -177,9 +179,50 @@ impl Cells {
         self.words[cell * self.width] as u64
     }
 
+    /// Values of a measure in a cell that are not NULL.
+    pub(super) fn values(&self, cell: usize, measure: usize) -> u64 {
+        self.words[cell * self.width + self.places[measure].count.unwrap_or(0)] as u64
+    }
+
     /// Adds rows to a cell, with their part of each measure; totals of axes follow only by [`Cells::spread`] or [`Cells::roll_up`].
     /// `difference` is memory to work in, and has the words that were added in the end. `None` if 128 bits do not hold a sum.
     pub(super) fn add(&mut self, cell: usize, rows: u64, parts: &[Part], difference: &mut Vec<i64>) -> Option<()> {
+        self.words_of(rows, parts, difference)?;
+        self.add_to(&[cell], difference);
+        Some(())
+    }
+
+    /// Takes rows off a cell, as [`Cells::add`] adds them. `None` as there, and where the cell does not have such rows, as far as the
+    /// sums of measures tell that are exact.
+    pub(super) fn take_off(
+        &mut self,
+        cell: usize,
+        rows: u64,
+        parts: &[Part],
+        is_exact: impl Fn(usize) -> bool,
+        difference: &mut Vec<i64>,
+    ) -> Option<()> {
+        self.words_of(rows, parts, difference)?;
+        difference.iter_mut().for_each(|word| *word = word.wrapping_neg());
+        if self.rows(cell) < rows {
+            return None;
+        }
+        self.add_to(&[cell], difference);
+        (self.rows(cell) > 0 || self.is_nothing(cell, is_exact)).then_some(())
+    }
+
+    /// Whether all sums of a cell are zero that are exact.
+    fn is_nothing(&self, cell: usize, is_exact: impl Fn(usize) -> bool) -> bool {
+        let words = &self.words[cell * self.width..][..self.width];
+        let mut exact = self.places.iter().enumerate().filter(|(measure, _)| is_exact(*measure));
+        exact.all(|(_, places)| {
+            let mut sums = places.sum.iter().chain(&places.squares);
+            places.count.is_none_or(|count| words[count] == 0) && sums.all(|sum| sum.take(words) == Some(0))
+        })
+    }
+
+    /// The words that rows are in a cell.
+    fn words_of(&mut self, rows: u64, parts: &[Part], difference: &mut Vec<i64>) -> Option<()> {
         self.make_room(rows, parts)?;
         difference.clear();
         difference.resize(self.width, 0);
@@ -195,7 +238,6 @@ impl Cells {
                 squares.put(part.squares, difference);
             }
         }
-        self.add_to(&[cell], difference);
         Some(())
     }
 

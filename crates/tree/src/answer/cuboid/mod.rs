@@ -1,9 +1,13 @@
 //! Cuboids: totals of every combination of codes at some levels, one array access each.
 //!
 //! Invariants:
-//! - A cell holds the totals of exactly the rows whose codes it stands for, of all rows that were added; rows are only
-//!   ever added, each once, so a cuboid through a version becomes one through a later version by adding what came
-//!   between.
+//! - A cell holds the totals of exactly the rows whose codes it stands for, of all rows that were added and not taken
+//!   off; each is added once and taken off once at most. So a cuboid through a version becomes one through a later
+//!   version by taking off what was killed between, and adding what came.
+//! - What can be taken off: counts, sums and sums of squares of exact values, sums of floats as long as all of a measure are
+//!   decimal numbers. Other sums of floats, and sums of their squares, are *lost* with the first value that is taken off. A
+//!   least or greatest value that is taken off leaves its bound *open*. Who asks for what is lost, or for a bound that no
+//!   other cell tells, gets no answer.
 //! - A cuboid answers a question only if each level that the question names lies in one of its dimensions, at a level
 //!   of the cuboid's or coarser, and every measure is in it. A level that it has itself needs no ancestors: of several
 //!   levels of one dimension each is an axis, so that rows that are NULL at the finer one are told apart by the coarser
@@ -21,13 +25,14 @@ mod part;
 mod select;
 mod visit;
 
+use super::blocks::GROUPS_MAX;
 use super::groups::{GroupKeys, GroupSpan};
 use super::question::{BoxQuery, LevelFilter};
-use super::segments::{Answer, answer_apart};
+use super::segments::{Answer, answer_apart, answer_killed};
 use super::totals::WantedMeasure;
 use crate::nodes::CodeSet;
 use crate::segment::Segment;
-use crate::visible::SegmentRows;
+use crate::visible::{KilledRows, SegmentRows};
 use alluvia_space::LevelCodes;
 use alluvia_types::Result;
 use arrow::array::ArrayRef;
@@ -127,6 +132,12 @@ impl Cuboid {
         self.cells.bytes() + self.loose.bytes()
     }
 
+    /// Whether a question asks for sums that are lost, since rows were taken off.
+    pub fn has_lost(&self, query: &BoxQuery) -> bool {
+        let wanted = query.measures.iter().map(|of| of.wanted);
+        self.measures_of(query).is_some_and(|measures| self.loose.has_lost(&measures, wanted))
+    }
+
     /// Adds those rows of segments that count. `false`, with the cuboid in no state to be used, if a segment cannot be
     /// added.
     pub fn add_segments(&mut self, segments: &[SegmentRows], threads: usize) -> Result<bool> {
@@ -214,13 +225,97 @@ impl Cuboid {
 
     /// Adds rows to a cell, and with `spread` to the totals of its axes. `false` if 128 bits do not hold a sum.
     fn add(&mut self, digits: &[usize], rows: u64, parts: &[Part], spread: bool, scratch: &mut Scratch) -> bool {
-        let cell = self.cells.axes().iter().zip(digits).map(|(axis, digit)| digit * axis.stride).sum();
+        let cell = self.cell_of(digits);
         self.loose.add(cell, parts);
         let is_added = self.cells.add(cell, rows, parts, &mut scratch.difference).is_some();
         if is_added && spread {
             self.cells.spread(digits, cell, &scratch.difference, &mut scratch.cells);
         }
         is_added
+    }
+
+    /// Takes off rows of segments that were killed since they were added. `false`, with the cuboid in no state to be used, if
+    /// it does not have them, or what came meanwhile beside them.
+    pub fn take_off_segments(&mut self, killed: &[KilledRows]) -> Result<bool> {
+        if killed.is_empty() {
+            return Ok(true);
+        }
+        for rows in killed {
+            // Rows beside them may have codes that came later.
+            if !self.holds(rows.segment())? {
+                return Ok(false);
+            }
+        }
+        let rows = killed.iter().map(KilledRows::count_at_most).sum::<u64>();
+        let all = self.cells();
+        let keys = match rows >= all / 8 && all <= GROUPS_MAX as u64 {
+            true => GroupKeys::dense(self.spans.clone(), all),
+            false => GroupKeys::met(self.spans.clone()),
+        };
+        let Some(keys) = keys else { return Ok(false) };
+        let mut off = Answer::new(&self.query, keys);
+        if !answer_killed(&self.query, killed, &mut off)? || off.totals.is_spoilt() {
+            return Ok(false);
+        }
+        let (mut digits, mut parts) = (vec![0; self.spans.len()], Vec::new());
+        let mut scratch = Scratch::default();
+        for group in (0..off.totals.groups()).filter(|&group| off.totals.rows(group) > 0) {
+            self.parts_of(&off, group, &mut digits, &mut parts);
+            if !self.take_off(&digits, off.totals.rows(group), &parts, &mut scratch) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes off rows that are in no segment, as [`Cuboid::add_rows`] adds them. `false` as there, and if it does not have
+    /// them.
+    pub fn take_off_rows(
+        &mut self,
+        codes: &LevelCodes,
+        measures: &[Option<ArrayRef>],
+        rows: Range<usize>,
+    ) -> Result<bool> {
+        let mut scratch = Scratch::default();
+        for row in rows {
+            let digit = |span: &GroupSpan| span.digit(codes.levels[span.level][row]).map(|digit| digit as usize);
+            let digits: Option<Vec<usize>> = self.spans.iter().map(digit).collect();
+            let of_measures = self.query.measures.iter().zip(measures);
+            let parts: Option<Vec<Part>> =
+                of_measures.map(|(of, values)| Part::of_row(of, values.as_ref(), row)).collect();
+            let (Some(digits), Some(parts)) = (digits, parts) else { return Ok(false) };
+            if !self.take_off(&digits, 1, &parts, &mut scratch) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes rows off a cell and the totals of its axes. `false` if it does not have them.
+    fn take_off(&mut self, digits: &[usize], rows: u64, parts: &[Part], scratch: &mut Scratch) -> bool {
+        let cell = self.cell_of(digits);
+        self.loose.lose(parts);
+        let is_exact = |measure: usize| self.loose.is_exact(measure);
+        if self.cells.take_off(cell, rows, parts, is_exact, &mut scratch.difference).is_none() {
+            return false;
+        }
+        self.cells.spread(digits, cell, &scratch.difference, &mut scratch.cells);
+        self.loose.take_off(cell, parts, |measure| self.cells.values(cell, measure));
+        true
+    }
+
+    fn cell_of(&self, digits: &[usize]) -> usize {
+        self.cells.axes().iter().zip(digits).map(|(axis, digit)| digit * axis.stride).sum()
+    }
+
+    /// The digits of a group of an answer to this cuboid's own question, or to a part of it, and its part of each measure.
+    fn parts_of(&self, from: &Answer, group: usize, digits: &mut [usize], parts: &mut Vec<Part>) {
+        from.keys.codes_into(group, |at, code| {
+            // The spans of a part lie in the spans of the whole.
+            digits[at] = self.spans[at].digit(code).unwrap_or(0) as usize;
+        });
+        parts.clear();
+        parts.extend(from.totals.measures().iter().map(|totals| Part::of_group(totals, group)));
     }
 
     /// Whether every code of a segment has a place.
@@ -273,12 +368,7 @@ impl Cuboid {
         let (mut digits, mut parts) = (vec![0; self.spans.len()], Vec::new());
         let mut scratch = Scratch::default();
         for group in (0..from.totals.groups()).filter(|&group| from.totals.rows(group) > 0) {
-            from.keys.codes_into(group, |at, code| {
-                // The spans of a part lie in the spans of the whole.
-                digits[at] = self.spans[at].digit(code).unwrap_or(0) as usize;
-            });
-            parts.clear();
-            parts.extend(from.totals.measures().iter().map(|totals| Part::of_group(totals, group)));
+            self.parts_of(from, group, &mut digits, &mut parts);
             if !self.add(&digits, from.totals.rows(group), &parts, spread, &mut scratch) {
                 return false;
             }
@@ -347,20 +437,24 @@ impl Cuboid {
     }
 
     /// Adds the selected cells to `into`, which is of the question that they were selected for and numbers its groups
-    /// alike; `None` if totals cannot hold a value.
+    /// alike; `None` if totals cannot hold a value, or what is asked for is open or lost.
     pub fn add_selected(&self, selection: &Selection, into: &mut Answer) -> Option<()> {
         let Selection { totals, cells, measures, .. } = selection;
+        if self.loose.has_lost(measures, into.totals.measures().iter().map(|totals| totals.of().wanted)) {
+            return None;
+        }
         let sums = visit::sum(&self.cells, totals, into);
         for (group, words) in sums.chunks_exact(self.cells.width()).enumerate().filter(|(_, words)| words[0] != 0) {
             self.cells.give(words, measures, &mut into.totals, group)?;
         }
-        if let Some(cells) = cells {
-            visit::each_cell(&self.cells, cells, 0, Some(0), &mut |cell, index| {
-                let group = into.group(index);
-                self.loose.give(cell, measures, &mut into.totals, group);
-            });
-        }
-        Some(())
+        let Some(cells) = cells else { return Some(()) };
+        let mut open = Vec::new();
+        visit::each_cell(&self.cells, cells, 0, Some(0), &mut |cell, index| {
+            let group = into.group(index);
+            self.loose.give(cell, measures, &mut into.totals, group, &mut open);
+        });
+        let is_told = |&(cell, group): &(usize, usize)| self.loose.is_told(cell, measures, &into.totals, group);
+        open.iter().all(is_told).then_some(())
     }
 
     /// Answers a question into `into`, which is of that question; `None` if this cuboid cannot.
