@@ -145,14 +145,16 @@ pub struct StagedLoad {
 /// Says for as long as a copy of it lives that rows are being staged, or are staged and not in any view yet. What a log record has
 /// says nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Staging(Option<Arc<()>>);
+pub struct Staging {
+    _alive: Option<Arc<()>>,
+}
 
 impl Staging {
     /// Of a load that begins, and what tells whether it is over.
     pub fn begin() -> (Staging, Weak<()>) {
         let alive = Arc::new(());
         let told = Arc::downgrade(&alive);
-        (Staging(Some(alive)), told)
+        (Staging { _alive: Some(alive) }, told)
     }
 }
 
