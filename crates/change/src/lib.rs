@@ -7,10 +7,12 @@
 //! - A key is found once in what a statement changes, or the statement is refused.
 
 pub mod conflict;
+pub mod defaults;
 pub mod queries;
 pub mod repeated;
 
 pub use conflict::{Resolved, check_target, resolve};
+pub use defaults::{default_expr, is_always_numbered};
 pub use queries::{Gone, UpdateQuery, delete_query, insert_or_update, returning_query, update_query};
 pub use repeated::Seen;
 

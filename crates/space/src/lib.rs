@@ -14,6 +14,7 @@ mod definition;
 mod ladder;
 mod mend;
 mod numbers;
+mod rules;
 mod schema;
 mod show;
 mod validate;
@@ -31,6 +32,7 @@ pub use data_type::CHARS_MAX;
 pub use key::KeyLayout;
 pub use key_code::{KeyCode, KeyCoder};
 pub use ladder::Ladder;
+pub use rules::{Check, ColumnDefault, Identity, IdentityKind, SEQUENCE_CACHE, TableRules, greatest, least};
 pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,
     OnConflict, PrimaryKey, TableDef, TableOptions, VERSION_COLUMN,

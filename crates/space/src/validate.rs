@@ -9,6 +9,7 @@ use crate::dimensions::{
     DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, LEVELS_MAX, QUANTILE_HALVINGS_MAX, example_of,
 };
 use crate::mend::mended;
+use crate::rules;
 use crate::schema::{
     Column, DataType, Dimension, KeyRange, LevelSource, ORDINAL_COLUMN, PrimaryKey, TableDef, VERSION_COLUMN,
 };
@@ -34,6 +35,7 @@ impl TableDef {
         if let Some(key) = &self.key {
             primary_key(key, &self.columns)?;
         }
+        rules::validate(&self.rules, &self.columns)?;
         dimensions(&self.dimensions, &self.columns)?;
         for (at, &id) in self.measures.iter().enumerate() {
             let Some(column) = self.column_by_id(id) else {

@@ -50,6 +50,8 @@ pub struct Delete {
     pub returning: Option<Box<Query>>,
     /// Whether it is a TRUNCATE.
     pub is_truncate: bool,
+    /// RESTART IDENTITY: whether sequences of the table begin anew.
+    pub restarts: bool,
 }
 
 /// ON CONFLICT of an INSERT.
@@ -135,7 +137,7 @@ pub(crate) fn delete_of(delete: ast::Delete, with: Option<With>) -> Result<Delet
     let from = own.chain(delete.using.into_iter().flatten()).collect();
     let query = query(with, vec![number("1")], from, delete.selection)?;
     let returning = delete.returning.map(|items| target.returning(items)).transpose()?;
-    Ok(Delete { table: target.table, alias: target.alias, query, returning, is_truncate: false })
+    Ok(Delete { table: target.table, alias: target.alias, query, returning, is_truncate: false, restarts: false })
 }
 
 /// Takes over a TRUNCATE.
@@ -149,10 +151,11 @@ pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Delete> {
         (truncate.partitions.is_some(), "PARTITION in TRUNCATE", "write DELETE FROM t WHERE ..."),
         (truncate.on_cluster.is_some(), "ON CLUSTER", ""),
     ])?;
-    // Nothing depends on a table and none numbers its rows: CASCADE, RESTRICT and IDENTITY mean nothing.
+    // Nothing depends on a table: CASCADE and RESTRICT mean nothing.
+    let restarts = truncate.identity == Some(ast::TruncateIdentityOption::Restart);
     let target = Target::named(name)?;
     let query = query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
-    Ok(Delete { table: target.table, alias: target.alias, query, returning: None, is_truncate: true })
+    Ok(Delete { table: target.table, alias: target.alias, query, returning: None, is_truncate: true, restarts })
 }
 
 /// Takes over the ON CONFLICT of an INSERT into a table that is called `alias` there.

@@ -8,3 +8,4 @@ pub mod keys;
 pub mod parse;
 pub mod plain_insert;
 pub mod roles;
+pub mod rules;
