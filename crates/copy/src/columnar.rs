@@ -16,6 +16,7 @@ use crate::assign::{Assigner, BadRow, storage_batch, storage_batch_without};
 use crate::bind::Wanted;
 use crate::files::InputFile;
 use crate::infer::check_holds;
+use crate::lacking::Lacking;
 use crate::parallel;
 use crate::progress::{CancelToken, Progress};
 use crate::rows::{Part, Reject, RowLocation};
@@ -251,7 +252,7 @@ impl ColumnarInput {
         Ok(Converter { table: self.table.clone(), assigner, written, columns, fields, keep_source })
     }
 
-    /// Puts the columns of the same rows together; those that the file lacks are NULL.
+    /// Puts the columns of the same rows together; those that the file lacks are lacking, or NULL.
     fn part(&self, shares: Vec<Columns>, rows_before: u64) -> Result<Part> {
         let rows = shares[0].rows;
         assert!(shares.iter().all(|share| share.rows == rows), "all threads read the same rows");
@@ -263,8 +264,9 @@ impl ColumnarInput {
             }
             bad.extend(share.bad.iter().cloned());
         }
+        let lacking = Lacking::of(&self.table, (0..arrays.len()).filter(|&at| arrays[at].is_none()));
         for (at, column) in self.table.columns.iter().enumerate() {
-            if arrays[at].is_none() && !column.nullable {
+            if arrays[at].is_none() && !column.nullable && !lacking.has(at) {
                 bad.extend((0..rows).map(|row| BadRow::missing(row, at)));
             }
         }
@@ -275,11 +277,12 @@ impl ColumnarInput {
         };
         let arrays = arrays.into_iter().zip(&self.table.columns).map(fill).collect();
         if bad.is_empty() {
-            return Ok(Part { rows: storage_batch(&self.table, arrays, rows)?, rejects: Vec::new() });
+            let rows = storage_batch(&self.table, arrays, rows, &lacking)?;
+            return Ok(Part { rows, lacking, rejects: Vec::new() });
         }
         let rejects = bad.iter().map(|bad| self.reject(bad, &shares, rows_before)).collect();
         let bad_rows = bad.iter().map(|bad| bad.row);
-        Ok(Part { rows: storage_batch_without(&self.table, arrays, rows, bad_rows)?, rejects })
+        Ok(Part { rows: storage_batch_without(&self.table, arrays, rows, bad_rows, &lacking)?, lacking, rejects })
     }
 
     fn reject(&self, bad: &BadRow, shares: &[Columns], rows_before: u64) -> Reject {

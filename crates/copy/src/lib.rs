@@ -30,6 +30,7 @@ mod infer;
 mod json_array;
 mod json_in;
 mod json_out;
+mod lacking;
 mod load;
 mod output;
 mod output_file;
@@ -56,6 +57,8 @@ pub use body::{BodyOptions, Hints};
 
 pub use destination::{Destination, IntoStore, IntoTransaction, numbered_by};
 pub use held::Held;
+pub use lacking::{Lacking, RowRules};
+
 pub use infer::{Inferred, InferredColumn, infer, infer_schema};
 pub use remote_table::table_elsewhere;
 
@@ -99,6 +102,8 @@ pub struct CopyContext {
     pub places: CopyPlaces,
     /// What is known of standard input.
     pub body: BodyOptions,
+    /// What the table's definition does with rows; `None` where it says nothing of them.
+    pub rules: Option<Arc<dyn RowRules>>,
 }
 
 /// What a COPY FROM did.
@@ -182,6 +187,7 @@ pub fn copy_from(
             stdin: context.streams.stdin,
             body: context.body,
             places: context.places,
+            rules: context.rules,
             entry: table,
             columns,
             source,

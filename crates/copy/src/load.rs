@@ -24,6 +24,7 @@ use crate::destination::Destination;
 use crate::files::{Cancellable, InputFile, open_text, open_unpacked, resolve};
 use crate::json_array::Elements;
 use crate::json_in::JsonInput;
+use crate::lacking::RowRules;
 use crate::output_file::SyncedFile;
 use crate::places::CopyPlaces;
 use crate::progress::{CancelToken, Phase, Progress};
@@ -53,6 +54,7 @@ pub(crate) struct LoadJob {
     /// What is known of it.
     pub body: BodyOptions,
     pub places: CopyPlaces,
+    pub rules: Option<Arc<dyn RowRules>>,
     pub entry: Arc<TableEntry>,
     /// As the statement lists them; empty means all.
     pub columns: Vec<String>,
@@ -267,6 +269,7 @@ struct Committer {
     progress: Arc<Progress>,
     on_error: OnError,
     rejects: Rejects,
+    rules: Option<Arc<dyn RowRules>>,
     hints: Hints,
     /// Rows of a batch; `None` for one batch of all.
     batch_rows: Option<u64>,
@@ -290,6 +293,7 @@ impl Committer {
             progress: job.progress.clone(),
             on_error: job.options.on_error,
             rejects,
+            rules: job.rules.clone(),
             hints: job.body.hints,
             batch_rows: job.options.batch_rows,
             producer,
@@ -312,9 +316,14 @@ impl Committer {
         }
         let part_rows = part.rows.num_rows();
         self.progress.add_rows(part_rows as u64);
+        let rows = match &self.rules {
+            Some(rules) if part_rows > 0 => rules.complete(part.rows, &part.lacking).map_err(|error| error.at(name))?,
+            _ if part.lacking.is_empty() || part_rows == 0 => part.rows,
+            _ => return Err(Error::internal("rows lack what nobody gives them")),
+        };
         // What rows share is in the part once, and written out where they go.
-        for range in Pieces::of(part.rows.columns(), part_rows, None).map_err(|error| error.at(name))?.ranges() {
-            self.append(part.rows.slice(range.start, range.len()))?;
+        for range in Pieces::of(rows.columns(), part_rows, None).map_err(|error| error.at(name))?.ranges() {
+            self.append(rows.slice(range.start, range.len()))?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 
 use crate::assign::{storage_batch, storage_batch_without};
 use crate::infer::stays_as_written;
+use crate::lacking::Lacking;
 use alluvia_space::TableDef;
 use alluvia_syntax::copy::options::OnError;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -93,8 +94,10 @@ impl From<String> for Wrong {
 /// Rows of one stretch of a file.
 #[derive(Debug)]
 pub struct Part {
-    /// In the table's storage schema.
+    /// In the table's storage schema, but for what they lack.
     pub rows: RecordBatch,
+    /// What the table's definition is to give them.
+    pub lacking: Lacking,
     /// The rows that were not loaded, in the file's order.
     pub rejects: Vec<Reject>,
 }
@@ -112,6 +115,9 @@ pub(crate) struct TextRows {
     filled: Vec<usize>,
     /// Columns that have a value in the current row.
     filled_now: usize,
+    /// Columns to which the definition gives something.
+    fills: Vec<bool>,
+    lacking: Lacking,
     bad_now: Option<(usize, Bad, String)>,
     bad_rows: Vec<usize>,
     rejects: Vec<Reject>,
@@ -128,6 +134,8 @@ impl TextRows {
         TextRows {
             builders: table.columns.iter().map(builder).collect(),
             filled: vec![0; table.columns.len()],
+            fills: table.columns.iter().map(|column| table.fills(column.id)).collect(),
+            lacking: Lacking::default(),
             table: table.clone(),
             on_error,
             is_exact: false,
@@ -174,13 +182,21 @@ impl TextRows {
         }
     }
 
-    /// Ends the current row; columns that were not set become NULL. Whether reading should go on.
+    /// Ends the current row; columns that were not set are lacking, or become NULL. Whether reading should go on.
     #[inline]
     pub(crate) fn end_row(&mut self, place: RowLocation, raw: &[u8]) -> bool {
         if self.filled_now < self.builders.len() {
             for column in 0..self.builders.len() {
-                if !self.is_set(column) {
-                    self.set(column, None);
+                if self.is_set(column) {
+                    continue;
+                }
+                match self.fills[column] {
+                    true => {
+                        self.builders[column].append_null();
+                        self.filled[column] = self.rows + 1;
+                        self.lacking.add(column, self.rows);
+                    }
+                    false => self.set(column, None),
                 }
             }
         }
@@ -246,11 +262,12 @@ impl TextRows {
         let bad_rows = std::mem::take(&mut self.bad_rows);
         self.filled.fill(0);
         let arrays = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
-        let rows = if bad_rows.is_empty() {
-            storage_batch(&self.table, arrays, rows)?
-        } else {
-            storage_batch_without(&self.table, arrays, rows, bad_rows.into_iter())?
-        };
-        Ok(Part { rows, rejects })
+        let lacking = std::mem::take(&mut self.lacking);
+        if bad_rows.is_empty() {
+            let rows = storage_batch(&self.table, arrays, rows, &lacking)?;
+            return Ok(Part { rows, lacking, rejects });
+        }
+        let rows = storage_batch_without(&self.table, arrays, rows, bad_rows.iter().copied(), &lacking)?;
+        Ok(Part { rows, lacking: lacking.without(&bad_rows), rejects })
     }
 }

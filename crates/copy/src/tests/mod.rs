@@ -228,6 +228,7 @@ impl Bench {
             stdin: None,
             body: Default::default(),
             places: self.places(),
+            rules: None,
             entry: self.entry(),
             columns: Vec::new(),
             source,
