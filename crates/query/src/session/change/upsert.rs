@@ -13,6 +13,7 @@ use crate::session::change::written::{Written, check_open};
 use crate::session::insert::computed::refuse_of_rows;
 use crate::session::insert::rows::{inserted, write};
 use crate::session::insert::{insert as insert_plain, rows_of};
+use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use alluvia_catalog::TableEntry;
@@ -114,6 +115,9 @@ async fn insert_or_set(
     let given = [reading.target(Gone::Replaced), reading.rows(&came)?];
     let read = reading.read(run, query, given).await?;
     let rows = written_rows(reading, &read)?;
+    if let Some(rules) = rules_of(run, &reading.entry).await? {
+        rules.check(&rows)?;
+    }
     let returned = Returned::of(run, reading, statement.returning.as_deref(), &rows).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
     let written = Written::nothing(reading).and(RowChange::Upsert, Some(reading.snapshot.version), rows);

@@ -6,7 +6,7 @@
 //!   days.
 
 use crate::rights::INSERT;
-use crate::session::copy::{copy_context, store_of};
+use crate::session::copy::{copy_context, rules_for_copy, store_of};
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
 use crate::session::state::scope::Scope;
@@ -88,6 +88,7 @@ async fn ingest_here(run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>)
     let mut context = copy_context(run, &streams);
     let (name, is_array, hints) = (ingest.name, ingest.is_array, ingest.hints);
     context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, is_array, hints };
+    context.rules = rules_for_copy(run, &entry).await?;
     let destination = Box::new(store_of(run, &entry, key));
     let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options, destination).await?;
     let committed = match report.committed {

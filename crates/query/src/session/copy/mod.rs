@@ -16,6 +16,7 @@ pub(crate) mod stream_in;
 use crate::errors::from_datafusion;
 use crate::rights::{INSERT, Need};
 use crate::session::insert::rows::hold;
+use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::planning::plan;
@@ -26,7 +27,7 @@ use alluvia_catalog::TableEntry;
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{
     BodyOptions, CopyContext, CopyPlaces, CopyReport, Destination, INLINE_BYTES_MAX, IntoStore, IntoTransaction,
-    copy_from, copy_to,
+    RowRules, copy_from, copy_to,
 };
 use alluvia_snapshot::{BatchKey, Committed};
 use alluvia_space::Column;
@@ -70,7 +71,8 @@ pub(crate) async fn copy(run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> 
         CopyStatement::From { table, columns, source, options, streams } => {
             let entry = run.scope.table_for(INSERT, &user_table(&table)?)?;
             let columns = columns.iter().map(name_of).collect();
-            let context = copy_context(run, &streams);
+            let mut context = copy_context(run, &streams);
+            context.rules = rules_for_copy(run, &entry).await?;
             let is_open = run.state().is_open()?;
             let held = is_open.then(|| Arc::new(Mutex::new(run.scope.held())));
             // COMMIT numbers the batch of a transaction.
@@ -122,7 +124,13 @@ pub(crate) fn copy_context(run: &Run, streams: &Mutex<Streams>) -> CopyContext {
         streams: std::mem::take(&mut *streams.lock()),
         places: copy_places(&run.scope),
         body: BodyOptions::default(),
+        rules: None,
     }
+}
+
+/// What a table's definition does with the rows of a COPY.
+pub(crate) async fn rules_for_copy(run: &Run, entry: &Arc<TableEntry>) -> Result<Option<Arc<dyn RowRules>>> {
+    Ok(rules_of(run, entry).await?.map(|rules| rules as Arc<dyn RowRules>))
 }
 
 /// Where the rows of a COPY go that is no part of a transaction. `key` is the client's, of its one batch.

@@ -17,6 +17,7 @@ use crate::execution::blocking::blocking;
 use crate::rights::{INSERT, Need};
 use crate::session::define::tables::{create_with, creating, seed};
 use crate::session::insert::rows::{sink, write};
+use crate::session::rules::{completed, completed_now, rules_of};
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
 use crate::session::transaction::check_outside;
@@ -24,7 +25,7 @@ use crate::session::transaction::submit::{submit, submit_empty};
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
 use alluvia_copy::progress::Phase;
-use alluvia_copy::{Assigner, Wanted, infer_schema};
+use alluvia_copy::{Assigner, Lacking, Wanted, infer_schema};
 use alluvia_snapshot::{Committed, NewBatch, RowChange};
 use alluvia_space::ColumnType;
 use alluvia_syntax::statements::definitions::{WithOptions, define};
@@ -58,7 +59,8 @@ struct Matched<'a> {
 }
 
 impl Matched<'_> {
-    fn assign(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+    /// The rows in the table's storage schema, and what they lack.
+    fn assign(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, Lacking)> {
         let def = &self.entry.def;
         let assigner = match &self.known {
             Some((schema, assigner)) if schema == batch.schema_ref() => assigner,
@@ -76,8 +78,9 @@ impl Matched<'_> {
             }
         };
         let assigned = assigner.assign_from(batch, self.rows)?;
+        let lacking = assigner.lacking().clone();
         self.rows += batch.num_rows() as u64;
-        Ok(assigned)
+        Ok((assigned, lacking))
     }
 }
 
@@ -154,7 +157,7 @@ async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: 
     let id = run.engine().ingest().new_table_id();
     let def = define(id, table, &columns, &WithOptions::default(), seed(run.engine(), id))?;
     if run.state().is_open()? {
-        let entry = TableEntry::new(Arc::new(def.clone()), Version(0));
+        let entry = Arc::new(TableEntry::new(Arc::new(def.clone()), Version(0)));
         let (count, rows) = held_rows(run, &entry, rows).await?;
         run.progress.add_rows(count);
         create_with(run, def, rows).await?;
@@ -173,6 +176,7 @@ async fn append_batch(
     mut batch: NewBatch,
     mut rows: Rows<'_>,
 ) -> Result<Appended> {
+    let rules = rules_of(run, entry).await?;
     let mut sink = sink(run, &entry.def, entry.changed_at);
     let mut matched = Matched { entry, known: None, rows: 0 };
     run.progress.set_phase(Phase::Running);
@@ -184,10 +188,11 @@ async fn append_batch(
         }
         for piece in pieces(&next, Some(matched.rows))? {
             run.token.check()?;
-            let piece = matched.assign(&piece)?;
+            let (piece, lacking) = matched.assign(&piece)?;
             run.progress.add_rows(piece.num_rows() as u64);
+            let rules = rules.clone();
             sink = blocking(move || {
-                sink.append(piece)?;
+                sink.append(completed_now(&rules, piece, &lacking)?)?;
                 Ok(sink)
             })
             .await?;
@@ -213,7 +218,8 @@ async fn append_pending(run: &Arc<Run>, entry: &Arc<TableEntry>, rows: Rows<'_>)
 }
 
 /// All rows, and how many: who drops this in the middle leaves the transaction as it was.
-async fn held_rows(run: &Run, entry: &TableEntry, mut rows: Rows<'_>) -> Result<(u64, Vec<RecordBatch>)> {
+async fn held_rows(run: &Run, entry: &Arc<TableEntry>, mut rows: Rows<'_>) -> Result<(u64, Vec<RecordBatch>)> {
+    let rules = rules_of(run, entry).await?;
     let mut matched = Matched { entry, known: None, rows: 0 };
     let mut held = run.scope.held();
     while let Some(next) = rows.next().await {
@@ -222,7 +228,9 @@ async fn held_rows(run: &Run, entry: &TableEntry, mut rows: Rows<'_>) -> Result<
         for piece in pieces(&next, Some(matched.rows))? {
             run.token.check()?;
             // Copied: until COMMIT whoever sent it may do as they please with its memory.
-            held.push(compact(&matched.assign(&piece)?)?)?;
+            let (piece, lacking) = matched.assign(&piece)?;
+            let piece = completed(&rules, piece, lacking).await?;
+            held.push(compact(&piece)?)?;
         }
     }
     Ok((matched.rows, held.batches))
