@@ -19,7 +19,8 @@ use crate::pipeline::Pipeline;
 use alluvia_catalog::CodeSet;
 use alluvia_snapshot::{PurgeWait, Purged};
 use alluvia_space::codes::is_arithmetic;
-use alluvia_types::{Error, Result, TableId, Version};
+use alluvia_types::{Error, Result, SegmentId, TableId, Version};
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Weak;
@@ -66,8 +67,11 @@ impl Pipeline {
         }
         let rewritten = self.rewrite_dead(table, killed)?;
         let members = self.forget_members(table, wait)?;
+        // What merges replace from now on has nothing that was deleted before.
+        let replaced: BTreeSet<SegmentId> =
+            self.retired.lock().iter().filter(|one| one.table == table).map(|one| one.id).collect();
         loop {
-            let held = self.held(table)?;
+            let held = self.held(&replaced)?;
             if held == 0 {
                 break;
             }
@@ -98,6 +102,10 @@ impl Pipeline {
         let _no_sort = self.sorting.lock();
         let _no_merge = self.merging.lock();
         let whole = self.views.whole_table(table);
+        // Of a table that was dropped while others were waited for that is not all any more: who reads it still needs the names.
+        if self.views.catalog().by_id(table).is_none() {
+            return Ok(0);
+        }
         let mut used = vec![CodeSet::default(); levels];
         for segment in &whole.segments {
             for (level, used) in used.iter_mut().enumerate().filter(|(level, _)| dictionaries.has_members(*level)) {
@@ -130,12 +138,12 @@ impl Pipeline {
         self.loading.lock().iter().filter(|(of, _)| *of == table).map(|(_, load)| Weak::clone(load)).collect()
     }
 
-    /// Segments of a table that were retired and are still held, with their rungs. Of those that are not, and whose files could not
-    /// be removed, it is tried again.
-    fn held(&self, table: TableId) -> Result<usize> {
+    /// How many of these segments, which were retired, are still held. Of those that are not, and whose files could not be removed, it
+    /// is tried again.
+    fn held(&self, segments: &BTreeSet<SegmentId>) -> Result<usize> {
         let mut retired = self.retired.lock();
-        let of_table = retired.iter().filter(|one| one.table == table);
-        let (held, free): (Vec<_>, Vec<_>) = of_table.partition(|one| one.segment.strong_count() > 0);
+        let of_these = retired.iter().filter(|one| segments.contains(&one.id));
+        let (held, free): (Vec<_>, Vec<_>) = of_these.partition(|one| one.segment.strong_count() > 0);
         let tree = self.tree();
         for path in free.iter().flat_map(|one| [tree.parquet_path(one.id), tree.side_path(one.id)]) {
             match tree.disk.remove(&path) {
@@ -143,9 +151,10 @@ impl Pipeline {
                 _ => {}
             }
         }
-        let held = held.len();
-        retired.retain(|one| one.segment.strong_count() > 0 || one.table != table);
-        Ok(held)
+        let held: BTreeSet<SegmentId> = held.iter().map(|one| one.id).collect();
+        // One that was let go since is looked at again.
+        retired.retain(|one| !segments.contains(&one.id) || held.contains(&one.id));
+        Ok(held.len())
     }
 
     /// Removes files of the log that nothing needs, and makes durable that files are gone.

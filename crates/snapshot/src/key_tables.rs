@@ -83,7 +83,8 @@ impl KeyTables {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Sets the index of a table, which is locked, that was made in a generation.
+    /// Sets the index of a table, which is locked, that was made in a generation: the newest, as of when it was locked, or a
+    /// later one.
     pub fn set(&self, table: &mut KeyTable, index: KeyIndex, generation: u64) {
         let recent = match table.known.take() {
             // Nobody has written a key of it by then.

@@ -71,10 +71,11 @@ pub enum EqualTo {
 impl<'a> AlikeText<'a> {
     /// Takes a text apart; `None` if it has no skeleton.
     pub fn new(text: &'a str) -> Option<AlikeText<'a>> {
-        let text = text.trim_end_matches(|c: char| c == ';' || c.is_ascii_whitespace());
+        // Before it is trimmed: of a longer text somebody may have kept the beginning alone.
         if text.len() > BYTES_MAX {
             return None;
         }
+        let text = text.trim_end_matches(|c: char| c == ';' || c.is_ascii_whitespace());
         let mut alike =
             AlikeText { skeleton: String::with_capacity(text.len()), literals: Vec::new(), parts: Vec::new() };
         let mut rest = text;
@@ -85,7 +86,7 @@ impl<'a> AlikeText<'a> {
                 '"' => {
                     let end = rest[1..].find('"')? + 1;
                     // Two quotes are one in the name.
-                    if rest[end + 1..].starts_with('"') {
+                    if rest[end + 1..].starts_with('"') || rest[..end].contains(HOLE) {
                         return None;
                     }
                     (Some(Part::Quoted(&rest[1..end])), end + 1)
@@ -131,7 +132,8 @@ impl<'a> AlikeText<'a> {
             end += 2;
         }
         let written = &rest[1..end];
-        if written.contains(['\\', HOLE]) {
+        // Dots stand for what is not to be kept of a statement, so that others have the same text.
+        if written.contains(['\\', HOLE]) || written.contains("...") {
             return None;
         }
         let text = if written.contains('\'') { written.replace("''", "'").into() } else { written.into() };
@@ -159,11 +161,15 @@ impl<'a> AlikeText<'a> {
         self.is_word(0, word)
     }
 
-    /// What each of these columns is compared with by `=` in the WHERE of the text, if the text has one WHERE, if that
-    /// mentions each of them once, and if there are no other parameters.
+    /// What each of these columns is compared with by `=` in the WHERE of the text, if the text has one SELECT and one WHERE,
+    /// if nothing in its FROM may call columns otherwise than their table does, if the WHERE mentions each of them once, and
+    /// if there are no other parameters.
     pub fn equal_to(&self, columns: &[&str]) -> Option<Vec<EqualTo>> {
         let mut wheres = (0..self.parts.len()).filter(|&at| self.is_word(at, "where"));
         let (Some(begin), None) = (wheres.next(), wheres.next()) else { return None };
+        if (1..self.parts.len()).any(|at| self.is_word(at, "select")) || !self.is_from_plain(begin) {
+            return None;
+        }
         let found: Vec<EqualTo> =
             columns.iter().map(|column| self.equal_to_one(begin, column)).collect::<Option<_>>()?;
         let parameters = self.parts.iter().filter(|part| matches!(part, Part::Parameter(_))).count();
@@ -197,6 +203,12 @@ impl<'a> AlikeText<'a> {
             Part::Parameter(number) if ends && !is_negative => Some(EqualTo::Parameter(*number)),
             _ => None,
         }
+    }
+
+    /// Whether there are no brackets in the FROM before this WHERE: in them are queries and the columns' other names.
+    fn is_from_plain(&self, begin: usize) -> bool {
+        let from = (0..begin).rev().find(|&at| self.is_word(at, "from"));
+        from.is_some_and(|from| !self.parts[from..begin].iter().any(|part| matches!(part, Part::Sign('(' | ')'))))
     }
 
     fn is_word(&self, at: usize, word: &str) -> bool {
@@ -258,12 +270,16 @@ mod tests {
             "SELECT ä",
             "SELECT \u{1}",
             "SELECT '\0'",
+            "SELECT \"\0n\"",
+            "SELECT 'https://h.org/?...'",
             "SELECT \0n",
             "SELECT $99999999999999999999999",
         ] {
             assert_eq!(skeleton(text), None, "{text}");
         }
         assert!(skeleton(&format!("SELECT '{}'", "a".repeat(BYTES_MAX))).is_none());
+        // As the beginning of a longer text would be.
+        assert!(skeleton(&format!("SELECT 1{}", " ".repeat(BYTES_MAX))).is_none());
         assert!(skeleton("SELECT 'ä' AS \"ö\"").is_some());
     }
 
@@ -280,6 +296,8 @@ mod tests {
         assert_eq!(equal_to("SELECT 5 FROM t WHERE id = 5", &["id"]), Some(vec![literal(1)]));
         assert_eq!(equal_to("SELECT id = 5 FROM t WHERE (t.ID = 6) LIMIT 1", &["id"]), Some(vec![literal(1)]));
         assert_eq!(equal_to("SELECT * FROM t WHERE \"a\".\"id\"='x'AND n>1", &["id"]), Some(vec![literal(0)]));
+        let called = "SELECT extract(year FROM at) FROM public.t AS s WHERE (s.id = 7)";
+        assert_eq!(equal_to(called, &["id"]), Some(vec![literal(0)]));
         let negative = EqualTo::Literal { at: 0, is_negative: true };
         assert_eq!(equal_to("SELECT * FROM t WHERE id = -5", &["id"]), Some(vec![negative]));
         let both = "SELECT * FROM t WHERE a = $1 AND b = 7 AND n > 2";
@@ -304,6 +322,10 @@ mod tests {
             "SELECT * FROM t WHERE id =",
             "SELECT * FROM t WHERE id",
             "SELECT * FROM t WHERE",
+            "SELECT x FROM (SELECT n AS id, id AS n, x FROM t) AS s WHERE id = 5 AND n = 5",
+            "SELECT x FROM (SELECT n AS id, x FROM t) s WHERE s.id = $1",
+            "SELECT x FROM t AS s (n, id, x) WHERE id = 5",
+            "SELECT (SELECT 1) FROM t WHERE id = 5",
         ] {
             assert_eq!(equal_to(doubtful, &["id"]), None, "{doubtful}");
         }

@@ -141,6 +141,8 @@ struct IntoServer {
 struct Sending {
     pieces: mpsc::Sender<Piece>,
     done: JoinHandle<Result<Ingested>>,
+    /// Rows that were sent.
+    rows: u64,
 }
 
 /// What follows in a batch. Without an end it is not complete.
@@ -179,7 +181,7 @@ impl IntoServer {
 
     fn send(&mut self, rows: &RecordBatch) -> Result<()> {
         let rows = plain(rows)?;
-        let Sending { pieces, done } = self.batch.as_mut().ok_or_else(none_begun)?;
+        let Sending { pieces, done, .. } = self.batch.as_mut().ok_or_else(none_begun)?;
         let cancel = &self.cancel;
         let ended = self.runtime.block_on(async {
             tokio::select! {
@@ -218,19 +220,23 @@ impl Destination for IntoServer {
         let number = number.map(|ProducerMark { name, epoch, sequence }| Number { producer: name, epoch, sequence });
         let said = IngestOptions { number, ..self.said.clone() };
         let done = self.runtime.spawn(async move { session.ingest_with(&table, None, &said, rows(receive)).await });
-        self.batch = Some(Sending { pieces, done });
+        self.batch = Some(Sending { pieces, done, rows: 0 });
         Ok(())
     }
 
     fn append(&mut self, rows: RecordBatch) -> Result<()> {
-        by_name(&rows, self.columns)?.iter().try_for_each(|rows| self.send(rows))
+        by_name(&rows, self.columns)?.iter().try_for_each(|rows| self.send(rows))?;
+        if let Some(batch) = &mut self.batch {
+            batch.rows += rows.num_rows() as u64;
+        }
+        Ok(())
     }
 
     fn commit(&mut self) -> Result<Option<Committed>> {
         // In this order, as of every batch: whoever stops the COPY finds it committing, or the token is found set here.
         self.progress.set_phase(Phase::Committing);
         self.cancel.check()?;
-        let Sending { pieces, mut done } = self.batch.take().ok_or_else(none_begun)?;
+        let Sending { pieces, mut done, rows: sent } = self.batch.take().ok_or_else(none_begun)?;
         let ended = self.runtime.block_on(async move {
             tokio::select! {
                 biased;
@@ -240,8 +246,9 @@ impl Destination for IntoServer {
             }
             done.await
         });
-        let Ingested { version, duplicate, .. } = outcome(ended)?;
-        Ok(version.map(|version| Committed { version: Version(version), duplicate, passed_over: 0 }))
+        let Ingested { rows, version, duplicate } = outcome(ended)?;
+        let passed_over = sent.saturating_sub(rows);
+        Ok(version.map(|version| Committed { version: Version(version), duplicate, passed_over }))
     }
 
     fn end(&mut self) -> Result<()> {
@@ -255,7 +262,7 @@ impl Destination for IntoServer {
 
 impl Drop for IntoServer {
     fn drop(&mut self) {
-        let Some(Sending { pieces, done }) = self.batch.take() else { return };
+        let Some(Sending { pieces, done, .. }) = self.batch.take() else { return };
         drop(pieces);
         // The next statement comes after the server has given these rows up.
         let given_up = async { timeout(GOODBYE, done).await };

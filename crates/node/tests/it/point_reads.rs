@@ -153,7 +153,9 @@ async fn answer(session: &Session, asked: &PointStatement) -> Result<(SchemaRef,
     let schema = outcome.rows.as_ref().expect("a query has columns").schema();
     let shown = pretty_format_batches(&outcome.collect().await?).expect("shows").to_string();
     // Without rows there may be a batch without any, or none.
-    let rows: Vec<&str> = shown.lines().skip(3).filter(|line| line.starts_with('|')).collect();
+    let mut rows: Vec<&str> = shown.lines().skip(3).filter(|line| line.starts_with('|')).collect();
+    // What is not about one key has several rows, in any order.
+    rows.sort_unstable();
     Ok((schema, rows.join("\n")))
 }
 

@@ -65,17 +65,19 @@ pub(super) fn plan(def: &TableDef, files: &TableBase, options: &PipelineOptions)
             let is_first = files.partitions.is_empty() || before.clone().next().is_some();
             let unordered = before.flat_map(|partition| &partition.segments);
             let sources = oldest_first(files.sorted.iter().chain(&buffer).chain(unordered));
+            // Before the cuts below: a part of these may have the key 0 alone, too.
+            if is_first && !files.partitions.is_empty() {
+                plan.cuts.push(((0, 0), Vec::new()));
+            }
+            let has_no_part = plan.cuts.len();
             let whole_space = Partition { low: 0, high: last_key, segments: Vec::new() };
             let homes = if is_first { vec![whole_space] } else { files.partitions.clone() };
             plan.consumed = sources.clone();
             for home in &homes {
                 plan_partition(&mut plan, def, home, &sources, options)?;
             }
-            if is_first && plan.cuts.is_empty() {
+            if is_first && plan.cuts.len() == has_no_part {
                 plan.cuts.push(((0, last_key), vec![(0, last_key)]));
-            }
-            if is_first && !files.partitions.is_empty() {
-                plan.cuts.push(((0, 0), Vec::new()));
             }
         }
     }

@@ -45,8 +45,9 @@ impl Views {
     /// coder's of the definition that `read` has.
     ///
     /// It may wait for the lock of the table's keys, which who changes rows by key has, and a sort or a merge while it
-    /// replaces the manifest; after a second of that the keys of all rows are read instead. The first look-up after the database was opened makes the index, if no write has yet: it reads the
-    /// key columns of all rows, while writers of the table wait.
+    /// replaces the manifest; after a second of that the keys of all rows are read instead. The first look-up after the
+    /// database was opened makes the index, if no write has yet: it reads the key columns of all rows, while writers of the
+    /// table wait.
     ///
     /// # Errors
     /// `Corrupt` if a segment is damaged.
@@ -112,11 +113,12 @@ impl Views {
         if !is_there() {
             return Ok(None);
         }
-        // After the snapshot: a version that was given out anew since is not taken for the one before.
-        let generation = self.keys().generation();
         let locks = self.keys().locks(&[table]);
         let Some(mut guards) = locks.lock_within(PATIENCE) else { return Ok(None) };
         let Some((_, keys)) = guards.first_mut() else { return Ok(None) };
+        // After the snapshot: a version that was given out anew since is not taken for the one before. And under the lock:
+        // who had it before may have made the index anew, of a later generation than was then.
+        let generation = self.keys().generation();
         if keys.of(generation).is_none() {
             if version < self.keys().opened() || read.rows_at_most() <= ROWS_WITHOUT_INDEX_MAX {
                 return Ok(None);

@@ -6,12 +6,14 @@
 //!   what lets a query choose among rows (LIMIT) is refused; a second row is an error in each of them.
 
 use crate::names::name_of;
-use crate::trees::rewriting::call_of;
+use crate::statements::changes::number;
+use crate::trees::rewriting::{call, call_of};
+use crate::trees::sort_keys::has_aggregates;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{
-    Assignment, AssignmentTarget, Distinct, Expr, GroupByExpr, Ident, ObjectName, Query, Select, SelectItem, SetExpr,
-    SetOperator, Value,
+    Assignment, AssignmentTarget, BinaryOperator, Distinct, Expr, GroupByExpr, Ident, ObjectName, Query, Select,
+    SelectItem, SetExpr, SetOperator, Value,
 };
 
 /// What SET says.
@@ -154,13 +156,32 @@ fn keep_item(select: &mut Select, at: usize) -> Result<usize> {
         return Err(not_supported("GROUP BY of a position in a subquery that several columns are set to")
             .with_hint("write the expression"));
     }
+    if matches!(select.group_by, GroupByExpr::All(_)) {
+        return Err(not_supported("GROUP BY ALL in a subquery that several columns are set to")
+            .with_hint("write the expressions"));
+    }
     if matches!(select.distinct, Some(Distinct::On(_))) {
         return Err(not_supported("DISTINCT ON in a subquery that several columns are set to")
             .with_hint("write it in FROM: UPDATE t SET a = u.a, b = u.b FROM (...) AS u"));
     }
     let width = select.projection.len();
+    let has_no_keys = matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    let is_one_group = has_no_keys && has_aggregates(select);
     if at < width {
         select.projection = vec![select.projection.swap_remove(at)];
+        // Without the aggregates beside it, it would be a value for each row.
+        if is_one_group && !has_aggregates(select) {
+            let left = Box::new(call("count", vec![number("1")]));
+            let always = Expr::BinaryOp { left, op: BinaryOperator::GtEq, right: Box::new(number("0")) };
+            select.having = Some(match select.having.take() {
+                None => always,
+                Some(having) => Expr::BinaryOp {
+                    left: Box::new(Expr::Nested(Box::new(having))),
+                    op: BinaryOperator::And,
+                    right: Box::new(always),
+                },
+            });
+        }
     }
     Ok(width)
 }
@@ -205,6 +226,11 @@ mod tests {
                  (SELECT sum(u.y) FROM u WHERE u.id = t.id GROUP BY u.x) AS column2 []",
             ),
             (
+                "(a, b) = (SELECT count(*), 'x' FROM u WHERE u.id = t.id)",
+                "(SELECT count(*) FROM u WHERE u.id = t.id) AS column1, \
+                 (SELECT 'x' FROM u WHERE u.id = t.id HAVING count(1) >= 0) AS column2 []",
+            ),
+            (
                 "(a, b) = (SELECT 1, 2 UNION ALL SELECT 3, 4)",
                 "(SELECT 1 UNION ALL SELECT 3) AS column1, (SELECT 2 UNION ALL SELECT 4) AS column2 []",
             ),
@@ -219,6 +245,7 @@ mod tests {
             ("(a, b) = (SELECT x, y FROM u LIMIT 1)", "LIMIT"),
             ("(a, b) = (SELECT * FROM u)", "*"),
             ("(a, b) = (SELECT x, count(*) FROM u GROUP BY 1)", "GROUP BY of a position"),
+            ("(a, b) = (SELECT x, count(*) FROM u GROUP BY ALL)", "GROUP BY ALL"),
             ("(a, b) = (SELECT DISTINCT ON (x) x, y FROM u)", "DISTINCT ON"),
             ("(a, b) = (SELECT 1, 2 INTERSECT SELECT 1, 2)", "INTERSECT"),
         ] {

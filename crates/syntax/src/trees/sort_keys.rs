@@ -178,7 +178,12 @@ fn is_grouped(select: &Select) -> bool {
         GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
         GroupByExpr::All(_) => true,
     };
-    has_keys || select.having.is_some() || visit(&select.projection, &mut Aggregates { queries: 0 }).is_break()
+    has_keys || select.having.is_some() || has_aggregates(select)
+}
+
+/// Whether there are aggregates in the columns of a SELECT, but for those of subqueries.
+pub(crate) fn has_aggregates(select: &Select) -> bool {
+    visit(&select.projection, &mut Aggregates { queries: 0 }).is_break()
 }
 
 /// Ends at the first aggregate that is not a subquery's.

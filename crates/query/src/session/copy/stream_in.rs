@@ -45,7 +45,7 @@ use std::sync::Arc;
 /// What [`Session::append_stream`](crate::Session::append_stream) did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Appended {
-    /// Rows taken.
+    /// Rows taken, but for those that changed nothing.
     pub rows: u64,
     /// The batch; `None` if there were no rows, or if they wait for the transaction's COMMIT.
     pub committed: Option<Committed>,
@@ -260,7 +260,8 @@ async fn append_batch(
     if let Some(held) = mixed {
         let writer = MixedWriter::new(run, entry, policy, rules);
         let committed = submit_mixed(run, writer, held.batches, &batch).await?;
-        return Ok(Appended { rows: matched.rows, committed: Some(committed) });
+        let rows = matched.rows.saturating_sub(committed.passed_over);
+        return Ok(Appended { rows, committed: Some(committed) });
     }
     blocking(move || sink.finish()).await?.add_to(&mut batch);
     let is_empty = matched.rows == 0 && batch.changes.is_empty() && batch.producer.is_none();
@@ -268,7 +269,8 @@ async fn append_batch(
         true => submit_empty(run).await?,
         false => Some(submit(run, batch).await?),
     };
-    Ok(Appended { rows: matched.rows, committed })
+    let passed_over = committed.map_or(0, |committed| committed.passed_over);
+    Ok(Appended { rows: matched.rows.saturating_sub(passed_over), committed })
 }
 
 async fn append_pending(

@@ -35,7 +35,7 @@ const FULL: &str = "keyed::full::what_a_full_disk_takes_back_leaves_no_trace_in_
 const CRASH: &str = "keyed::crash::power_loss_at_every_call_and_again_during_recovery";
 
 /// Every bug, and the test that finds it.
-const BUGS: [(&str, &str); 21] = [
+const BUGS: [(&str, &str); 19] = [
     ("kill lost at install", HANDOVER),
     ("kill at the wrong row", HISTORIES),
     ("kill at the wrong segment", HISTORIES),

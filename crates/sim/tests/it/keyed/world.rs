@@ -3,7 +3,7 @@
 use super::model::{Change, Model, Outcome, Part};
 use super::tables::{KEYS, KeyKind, key, row, table};
 use super::{boxes, followers, lookups};
-use alluvia_sim::rows::{FoundRow, Row, batch_of, identities_batch, rows_of, table_batch};
+use alluvia_sim::rows::{Row, batch_of, identities_batch, rows_of, table_batch};
 use alluvia_sim::{Engine, EngineOptions, Gate, Random};
 use alluvia_snapshot::{Durability, NewBatch, NewRows, RowChange, Snapshot};
 use alluvia_space::{OnConflict, TableDef};
