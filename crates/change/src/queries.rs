@@ -16,7 +16,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SetExpr, TableFactor, TableWithJoins, Value,
+    SetExpr, TableFactor, TableWithJoins,
 };
 
 /// What tells the rows that go.
