@@ -55,8 +55,12 @@ fn identities(engine: &Engine, table: TableId, killed: &Killed, above: Version) 
     let entry = engine.entry(table).ok_or_else(|| Error::internal("the table is gone"))?;
     let mut identities = Vec::new();
     for rows in &killed.segments {
+        // Of staged rows the file does not know the version.
+        let fixed = rows.segment().meta().fixed_version;
         for row in rows.rows_at_most() {
-            identities.extend(rows.segment().identities(row..row + 1)?.into_iter().filter(|row| row.0 <= above.0));
+            let of_row = rows.segment().identities(row..row + 1)?.into_iter();
+            let of_row = of_row.map(|(version, ordinal)| (fixed.map_or(version, |fixed| fixed.0), ordinal));
+            identities.extend(of_row.filter(|row| row.0 <= above.0));
         }
     }
     for rows in &killed.tail {
