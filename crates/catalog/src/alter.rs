@@ -10,8 +10,9 @@
 //! was dropped is stored as `name~id`, and ids skip whatever number a dropped column's own name ended in.
 
 use alluvia_space::dimensions::level_name;
-use alluvia_space::{Column, ColumnType, TableDef, TableOptions};
-use alluvia_types::{ColumnId, Error, ErrorKind, Result};
+use alluvia_space::keywords::quoted;
+use alluvia_space::{Check, Column, ColumnDefault, ColumnType, TableDef, TableOptions};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, near_names};
 
 /// ALTER TABLE ADD COLUMN. Rows that exist have NULL in it, so it must be `nullable`.
 pub fn add_column(
@@ -74,6 +75,17 @@ pub fn drop_column(table: &TableDef, name: &str) -> Result<TableDef> {
         )
         .with_hint("a key stays as it was created; create the table anew with another one"));
     }
+    if let Some(check) = table.rules.checks.iter().find(|check| check.columns.contains(&id)) {
+        return Err(Error::new(
+            ErrorKind::DependentObjects,
+            format!("column '{name}' of table '{}' is part of its constraint {}", table.name, check.name),
+        )
+        .with_hint(format!(
+            "ALTER TABLE {} DROP CONSTRAINT {} first",
+            quoted(&table.name),
+            quoted(&check.name)
+        )));
+    }
     if table.columns.len() == 1 {
         return Err(Error::new(
             ErrorKind::InvalidDefinition,
@@ -89,11 +101,19 @@ pub fn drop_column(table: &TableDef, name: &str) -> Result<TableDef> {
     }
     table.columns.retain(|column| column.id != id);
     table.measures.retain(|measure| *measure != id);
+    table.rules.defaults.retain(|default| default.column != id);
+    table.rules.identities.retain(|identity| identity.column != id);
     Ok(table)
 }
 
-/// ALTER TABLE RENAME COLUMN. Levels named after the column are renamed with it.
-pub fn rename_column(table: &TableDef, from: &str, to: &str) -> Result<TableDef> {
+/// ALTER TABLE RENAME COLUMN. Levels named after the column are renamed with it. What conditions say of it, `in_sql`
+/// writes by its new name.
+pub fn rename_column(
+    table: &TableDef,
+    from: &str,
+    to: &str,
+    in_sql: impl Fn(&str) -> Result<String>,
+) -> Result<TableDef> {
     let id = table.column(from)?.id;
     if from == to {
         return Ok(table.clone());
@@ -103,6 +123,9 @@ pub fn rename_column(table: &TableDef, from: &str, to: &str) -> Result<TableDef>
     for column in table.columns.iter_mut().filter(|column| column.id == id) {
         column.name = to.to_owned();
     }
+    for check in table.rules.checks.iter_mut().filter(|check| check.columns.contains(&id)) {
+        check.sql = in_sql(&check.sql)?;
+    }
     for level in table.dimensions.iter_mut().flat_map(|dimension| &mut dimension.levels) {
         if level.source.column() == id {
             level.name = level_name(&level.source, &table.columns);
@@ -110,6 +133,47 @@ pub fn rename_column(table: &TableDef, from: &str, to: &str) -> Result<TableDef>
     }
     table.validate()?;
     Ok(table)
+}
+
+/// ALTER TABLE ALTER COLUMN SET DEFAULT, or DROP DEFAULT without an expression.
+pub fn set_default(table: &TableDef, name: &str, sql: Option<String>) -> Result<TableDef> {
+    let id = table.column(name)?.id;
+    if table.identity_of(id).is_some() {
+        return Err(Error::new(
+            ErrorKind::InvalidDefinition,
+            format!("column '{name}' of table '{}' is an identity column", table.name),
+        )
+        .with_hint("its sequence gives its values; add another column for other values"));
+    }
+    let mut table = table.clone();
+    table.rules.defaults.retain(|default| default.column != id);
+    table.rules.defaults.extend(sql.map(|sql| ColumnDefault { column: id, sql }));
+    table.validate()?;
+    Ok(table)
+}
+
+/// ALTER TABLE ADD CONSTRAINT CHECK. Whether it holds for the rows that are there is for the caller to know.
+pub fn add_check(table: &TableDef, check: Check) -> Result<TableDef> {
+    let mut table = table.clone();
+    table.rules.checks.push(check);
+    table.validate()?;
+    Ok(table)
+}
+
+/// ALTER TABLE DROP CONSTRAINT.
+pub fn drop_check(table: &TableDef, name: &str) -> Result<TableDef> {
+    let mut table = table.clone();
+    let before = table.rules.checks.len();
+    table.rules.checks.retain(|check| check.name != name);
+    if table.rules.checks.len() < before {
+        return Ok(table);
+    }
+    let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
+    let near = near_names(name, table.rules.checks.iter().map(|check| check.name.as_str()));
+    Err(Error::new(ErrorKind::UndefinedObject, message).with_hint(match near.as_slice() {
+        [] => format!("SHOW CREATE TABLE {} tells its constraints", quoted(&table.name)),
+        near => format!("did you mean {}?", near.join(" or ")),
+    }))
 }
 
 /// ALTER TABLE RENAME TO. Whether the name is free is known when the change is applied.

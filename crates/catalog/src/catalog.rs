@@ -15,8 +15,8 @@
 
 use crate::rights::{Rights, RightsChange};
 use alluvia_space::keywords::quoted;
-use alluvia_space::{Column, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
+use alluvia_space::{Column, Identity, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version, near_names};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -48,6 +48,16 @@ pub enum Change {
     Rights {
         /// How.
         change: RightsChange,
+    },
+    /// Values of a sequence are taken. It is no change of its table's definition, and means nothing once the table is
+    /// gone.
+    Sequence {
+        /// The table.
+        table: TableId,
+        /// The numbered column.
+        column: ColumnId,
+        /// The last value that is taken; `None` where the sequence begins anew.
+        through: Option<i64>,
     },
 }
 
@@ -94,6 +104,8 @@ pub struct Catalog {
     by_id: BTreeMap<TableId, Arc<TableEntry>>,
     by_name: BTreeMap<String, TableId>,
     rights: Arc<Rights>,
+    /// The last values that are taken of sequences.
+    sequences: Arc<BTreeMap<(TableId, ColumnId), i64>>,
 }
 
 impl Catalog {
@@ -120,6 +132,19 @@ impl Catalog {
         &self.rights
     }
 
+    /// The last value that is taken of the sequence of a column; `None` if none is.
+    pub fn taken(&self, table: TableId, column: ColumnId) -> Option<i64> {
+        self.sequences.get(&(table, column)).copied()
+    }
+
+    /// The numbered column whose sequence is called so, with its table.
+    pub fn sequence(&self, name: &str) -> Option<(&Arc<TableEntry>, &Identity)> {
+        self.tables().find_map(|entry| {
+            let identity = entry.def.rules.identities.iter().find(|identity| identity.name == name)?;
+            Some((entry, identity))
+        })
+    }
+
     /// The definitions after the batch `version`, which makes these changes in this order.
     ///
     /// Fails, with nothing applied, when a name is taken (`DuplicateTable`) or when a table is not what the change was
@@ -137,6 +162,7 @@ impl Catalog {
                     let Catalog { rights, by_id, .. } = &mut next;
                     Arc::make_mut(rights).apply(change, |table| by_id.contains_key(&table))?;
                 }
+                Change::Sequence { table, column, through } => next.take(*table, *column, *through),
             }
         }
         assert_eq!(next.by_id.len(), next.by_name.len(), "every table has one name");
@@ -155,10 +181,29 @@ impl Catalog {
         Ok(())
     }
 
+    fn take(&mut self, table: TableId, column: ColumnId, through: Option<i64>) {
+        let is_there = self.by_id.get(&table).is_some_and(|entry| entry.def.identity_of(column).is_some());
+        let sequences = Arc::make_mut(&mut self.sequences);
+        match through.filter(|_| is_there) {
+            Some(through) => sequences.insert((table, column), through),
+            None => sequences.remove(&(table, column)),
+        };
+    }
+
+    /// Forgets what is taken of sequences that a table has no more.
+    fn forget_sequences(&mut self, table: TableId, def: Option<&TableDef>) {
+        let is_gone =
+            |key: &(TableId, ColumnId)| key.0 == table && def.is_none_or(|def| def.identity_of(key.1).is_none());
+        if self.sequences.keys().any(is_gone) {
+            Arc::make_mut(&mut self.sequences).retain(|key, _| !is_gone(key));
+        }
+    }
+
     fn drop_table(&mut self, id: TableId) -> Result<()> {
         match self.by_id.remove(&id) {
             Some(entry) => {
                 self.by_name.remove(&entry.def.name);
+                self.forget_sequences(id, None);
                 if self.rights.knows_table(id) {
                     Arc::make_mut(&mut self.rights).forget_table(id);
                 }
@@ -181,6 +226,7 @@ impl Catalog {
         }
         check_kept(&entry.def, def)?;
         self.by_name.remove(&entry.def.name);
+        self.forget_sequences(def.id, Some(def));
         self.put(version, def);
         Ok(())
     }
@@ -267,6 +313,17 @@ struct Stored {
     /// Left out while they are those of a new database, as they are in manifests up to version 02.
     #[serde(default, skip_serializing_if = "Rights::is_default")]
     rights: Rights,
+    /// Left out while nothing is taken of any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    sequences: Vec<StoredSequence>,
+}
+
+/// What is taken of a sequence.
+#[derive(Serialize, Deserialize)]
+struct StoredSequence {
+    table: TableId,
+    column: ColumnId,
+    through: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -280,7 +337,9 @@ impl From<Catalog> for Stored {
         let stored =
             |entry: &Arc<TableEntry>| StoredTable { changed_at: entry.changed_at, def: TableDef::clone(&entry.def) };
         let tables = catalog.by_id.values().map(stored).collect();
-        Stored { version: catalog.version, tables, rights: Arc::unwrap_or_clone(catalog.rights) }
+        let taken = catalog.sequences.iter();
+        let sequences = taken.map(|(&(table, column), &through)| StoredSequence { table, column, through }).collect();
+        Stored { version: catalog.version, tables, rights: Arc::unwrap_or_clone(catalog.rights), sequences }
     }
 }
 
@@ -296,6 +355,9 @@ impl TryFrom<Stored> for Catalog {
             }
             catalog.put(table.changed_at, &table.def);
         }
+        let taken = stored.sequences.into_iter();
+        let taken = taken.map(|StoredSequence { table, column, through }| ((table, column), through)).collect();
+        catalog.sequences = Arc::new(taken);
         Ok(catalog)
     }
 }

@@ -10,6 +10,7 @@
 
 pub mod beside;
 pub mod conflict;
+pub mod defaults;
 pub mod fold;
 pub mod merge;
 pub mod queries;
@@ -17,6 +18,7 @@ pub mod repeated;
 
 pub use beside::{BESIDE, Beside, mark_of, returning_beside_query};
 pub use conflict::{Resolved, check_target, resolve};
+pub use defaults::{default_expr, is_always_numbered};
 pub use fold::{MixedRows, OldRows, Run, RunKind, fold, patched_keys};
 pub use merge::{MergeChange, MergeQuery, MergeWrite, merge_query, merge_returning_query};
 pub use queries::{Gone, UpdateQuery, delete_query, insert_or_update, returning_query, update_query};

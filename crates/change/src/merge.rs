@@ -7,7 +7,8 @@
 //! - Each value is a column of its own, and so is assigned to its column by itself.
 
 use crate::beside::{Beside, returning_beside_query};
-use crate::queries::{binary, default_of, expr_of, gone_columns, of, places_of, read_given, select_of};
+use crate::defaults::{default_expr, is_always_numbered, refuse_set};
+use crate::queries::{binary, expr_of, gone_columns, of, places_of, read_given, select_of};
 use crate::{ACTIONS, Gone, SOURCE, has_digits, identity_names};
 use alluvia_space::TableDef;
 use alluvia_syntax::keep_columns;
@@ -100,8 +101,8 @@ pub fn merge_query(def: &TableDef, merge: &Merge) -> Result<MergeQuery> {
         let mut value_of = |column: usize, values: &MergeValues| {
             let at = targets.iter().position(|&target| target == column);
             let value = match at {
-                None => default_of(def, column),
-                Some(at) if values.defaults.contains(&at) => default_of(def, column),
+                None => default_expr(def, column)?,
+                Some(at) if values.defaults.contains(&at) => default_expr(def, column)?,
                 Some(at) => given.get(first + at).cloned().ok_or_else(|| Error::internal("a value is missing"))?,
             };
             columns.push(where_it_applies(&number, clause_number, value));
@@ -163,10 +164,29 @@ fn targets(def: &TableDef, merge: &Merge) -> Result<Vec<(usize, Vec<usize>)>> {
                 }
                 None => (0..values.count).collect(),
             };
+            let given = places.iter().enumerate().filter(|(at, _)| !values.defaults.contains(at));
+            for (_, &column) in given {
+                match clause.action {
+                    MergeAction::Insert(_) => refuse_given(def, column)?,
+                    _ => refuse_set(def, column)?,
+                }
+            }
             Ok((values.first, places))
         }
     };
     merge.clauses.iter().map(of_clause).collect()
+}
+
+/// Refuses a value for a column that is always numbered.
+fn refuse_given(def: &TableDef, column: usize) -> Result<()> {
+    if !is_always_numbered(def, column) {
+        return Ok(());
+    }
+    let message = format!(
+        "cannot insert a non-DEFAULT value into column \"{}\": it is an identity column defined as GENERATED ALWAYS",
+        def.columns[column].name
+    );
+    Err(Error::new(ErrorKind::GeneratedAlways, message).with_hint("leave the column out, or give it DEFAULT"))
 }
 
 /// What each row of the source has in a column of this name.

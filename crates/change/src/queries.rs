@@ -6,6 +6,7 @@
 //!   later, beside no other value that would change it.
 
 use crate::beside::give_beside;
+use crate::defaults::{default_expr, refuse_set};
 use crate::{GIVEN, ROWS, TARGET, has_digits, identity_names};
 use alluvia_space::TableDef;
 use alluvia_syntax::keep_columns;
@@ -15,7 +16,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SetExpr, TableFactor, TableWithJoins, Value,
+    SetExpr, TableFactor, TableWithJoins,
 };
 
 /// What tells the rows that go.
@@ -145,8 +146,11 @@ pub(crate) fn assignments(
     let mut values: Vec<Option<Expr>> = vec![None; def.columns.len()];
     for (at, (item, place)) in select.projection.iter().zip(places).enumerate() {
         values[place] = Some(match defaults.contains(&at) {
-            true => default_of(def, place),
-            false => expr_of(item)?.clone(),
+            true => default_expr(def, place)?,
+            false => {
+                refuse_set(def, place)?;
+                expr_of(item)?.clone()
+            }
         });
     }
     Ok(values)
@@ -166,11 +170,6 @@ pub(crate) fn places_of(def: &TableDef, columns: &[Ident]) -> Result<Vec<usize>>
         places.push(place);
     }
     Ok(places)
-}
-
-/// What a column is set to by DEFAULT, and where an INSERT gives it no value.
-pub(crate) fn default_of(_def: &TableDef, _column: usize) -> Expr {
-    Expr::Value(Value::Null.into())
 }
 
 /// The expression that a column of a query is.

@@ -50,6 +50,7 @@ fn table(id: u32, name: &str, types: &[(&str, DataType)], declared: &str) -> Tab
         name: name.to_owned(),
         dimensions: dimensions::parse(declared, &columns).expect("a good declaration"),
         next_column_id: columns.len() as u32,
+        rules: alluvia_space::TableRules::default(),
         key: None,
         columns,
         measures: Vec::new(),

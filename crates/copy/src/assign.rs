@@ -6,10 +6,12 @@
 //! - Types that can never fit are refused before any row is looked at.
 //! - A text that is longer than its column takes is reported, too; spaces that are too many are cut ([`alluvia_values::varchar`]).
 //! - Floats have one NaN ([`alluvia_values::nan`]).
-//! - A NULL in a NOT NULL column is reported with the row, whatever made it: a missing column does too.
+//! - A NULL in a NOT NULL column is reported with the row, whatever made it: a missing column does too, unless the table's
+//!   definition gives it something ([`Lacking`]).
 //!
 //! Casts run a column at a time ([`alluvia_values::convert`]).
 
+use crate::lacking::Lacking;
 use crate::operations::type_name;
 use alluvia_space::{Column, DataType, TableDef};
 use alluvia_types::{Error, Result};
@@ -27,7 +29,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 /// Casts `batch` into the storage schema of `target`; `mapping[i]` is the column of `batch` for `target.columns[i]`, `None`
-/// gives NULL. Fails on the first bad row, naming row (from 1), column and value.
+/// gives NULL, also where the definition gives something else ([`Assigner::lacking`]). Fails on the first bad row, naming row (from 1), column and value.
 pub fn assign(batch: &RecordBatch, target: &TableDef, mapping: &[Option<usize>]) -> Result<RecordBatch> {
     Assigner::new(batch.schema_ref(), target, mapping, TextAs::Plain)?.assign(batch)
 }
@@ -64,6 +66,7 @@ pub struct Assigner {
     plans: Vec<Plan>,
     /// Whether floats become decimals by the digits that they are sure of.
     is_of_query: bool,
+    lacking: Lacking,
 }
 
 struct Plan {
@@ -99,7 +102,9 @@ impl Assigner {
             Ok(Plan { column, source: from, text: if dictionary { TextAs::Dictionary } else { TextAs::Plain } })
         };
         let plans = columns.iter().zip(mapping).map(plan).collect::<Result<Vec<Plan>>>()?;
-        Ok(Assigner { table: target.clone(), plans, is_of_query: false })
+        let without = columns.iter().zip(mapping).filter(|(_, from)| from.is_none()).map(|(column, _)| *column);
+        let lacking = Lacking::of(target, without);
+        Ok(Assigner { table: target.clone(), plans, is_of_query: false, lacking })
     }
 
     /// The same for what a query has computed: of floats that become decimals the digits count that they are sure of, as in PostgreSQL. A
@@ -107,6 +112,11 @@ impl Assigner {
     pub fn of_query(mut self) -> Assigner {
         self.is_of_query = true;
         self
+    }
+
+    /// What the table's definition is to give to the rows.
+    pub fn lacking(&self) -> &Lacking {
+        &self.lacking
     }
 
     /// The planned columns, with NULL where a value does not fit, and the rows that have such, ascending, each once.
@@ -138,7 +148,7 @@ impl Assigner {
                 }
                 None => new_null_array(&column.data_type.to_arrow(), rows),
             };
-            if !column.nullable && array.logical_null_count() > bad.len() {
+            if !column.nullable && !self.lacking.has(plan.column) && array.logical_null_count() > bad.len() {
                 find_nulls(&array, &mut bad);
             }
             bad_rows.extend(bad.into_iter().map(|(row, bad)| {
@@ -159,29 +169,37 @@ impl Assigner {
 
     /// As [`Assigner::assign`], for a batch that `before` rows came before: errors count them.
     pub fn assign_from(&self, batch: &RecordBatch, before: u64) -> Result<RecordBatch> {
-        self.assign_completed(batch, before, |_, _| Ok(()))
+        self.assign_completed(batch, before, |_, _, _| Ok(())).map(|(rows, _)| rows)
     }
 
-    /// The same, of columns that are completed before they are a batch, and rows that are found bad by that.
+    /// The same, of columns that are completed before they are a batch, with what they lack, and with the rows that are
+    /// found bad by that. Gives what the rows lack then, too.
     pub fn assign_completed(
         &self,
         batch: &RecordBatch,
         before: u64,
-        complete: impl FnOnce(&mut [ArrayRef], &mut Vec<BadRow>) -> Result<()>,
-    ) -> Result<RecordBatch> {
+        complete: impl FnOnce(&mut [ArrayRef], &mut Lacking, &mut Vec<BadRow>) -> Result<()>,
+    ) -> Result<(RecordBatch, Lacking)> {
         let (mut arrays, mut bad) = self.convert(batch)?;
-        complete(&mut arrays, &mut bad)?;
+        let mut lacking = self.lacking.clone();
+        complete(&mut arrays, &mut lacking, &mut bad)?;
         if let Some(first) = bad.first() {
             let message = format!("row {}, {}", before + first.row as u64 + 1, first.reason(&self.table));
             return Err(Error::new(first.bad.kind(), message));
         }
-        storage_batch(&self.table, arrays, batch.num_rows())
+        let rows = storage_batch(&self.table, arrays, batch.num_rows(), &lacking)?;
+        Ok((rows, lacking))
     }
 }
 
 /// All columns of `table` as a batch in its storage schema, text columns as plain or dictionary as they come.
-pub(crate) fn storage_batch(table: &TableDef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
-    batch_of(storage_schema_of(table, &arrays), arrays, rows)
+pub(crate) fn storage_batch(
+    table: &TableDef,
+    arrays: Vec<ArrayRef>,
+    rows: usize,
+    lacking: &Lacking,
+) -> Result<RecordBatch> {
+    batch_of(storage_schema_of(table, &arrays, lacking), arrays, rows)
 }
 
 /// As [`storage_batch`], without the rows in `bad` (which may hold NULLs that the schema forbids).
@@ -190,8 +208,9 @@ pub(crate) fn storage_batch_without(
     arrays: Vec<ArrayRef>,
     rows: usize,
     bad: impl Iterator<Item = usize>,
+    lacking: &Lacking,
 ) -> Result<RecordBatch> {
-    let schema = storage_schema_of(table, &arrays);
+    let schema = storage_schema_of(table, &arrays, lacking);
     let relaxed: Vec<Field> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
     let mut keep = vec![true; rows];
     bad.for_each(|row| keep[row] = false);
@@ -206,11 +225,11 @@ fn batch_of(schema: SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> Result<Rec
     RecordBatch::try_new_with_options(schema, arrays, &options).map_err(internal)
 }
 
-fn storage_schema_of(table: &TableDef, arrays: &[ArrayRef]) -> SchemaRef {
-    let field = |(column, array): (&Column, &ArrayRef)| {
-        Field::new(&column.storage_name, array.data_type().clone(), column.nullable)
+fn storage_schema_of(table: &TableDef, arrays: &[ArrayRef], lacking: &Lacking) -> SchemaRef {
+    let field = |(at, (column, array)): (usize, (&Column, &ArrayRef))| {
+        Field::new(&column.storage_name, array.data_type().clone(), column.nullable || lacking.has(at))
     };
-    Arc::new(Schema::new(table.columns.iter().zip(arrays).map(field).collect::<Vec<Field>>()))
+    Arc::new(Schema::new(table.columns.iter().zip(arrays).enumerate().map(field).collect::<Vec<Field>>()))
 }
 
 #[cfg(test)]
@@ -385,7 +404,7 @@ mod tests {
             let bad: Vec<usize> = bad.into_iter().map(|bad| bad.row).collect();
             let want: Vec<usize> = (0..values.len()).filter(|row| values[*row].is_some_and(|value| !fits(value))).collect();
             prop_assert_eq!(&bad, &want);
-            let good = storage_batch_without(&table, arrays, values.len(), bad.into_iter()).unwrap();
+            let good = storage_batch_without(&table, arrays, values.len(), bad.into_iter(), &Lacking::default()).unwrap();
             let kept = values.iter().filter(|value| value.is_none_or(fits));
             let want: Vec<String> = kept.map(|value| value.map_or("NULL".to_owned(), |value| (value.round_ties_even() as i16).to_string())).collect();
             prop_assert_eq!(row_texts(&good).concat(), want);

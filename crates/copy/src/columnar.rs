@@ -16,6 +16,7 @@ use crate::assign::{Assigner, BadRow, storage_batch, storage_batch_without};
 use crate::bind::Wanted;
 use crate::files::InputFile;
 use crate::infer::check_holds;
+use crate::lacking::Lacking;
 use crate::operations::type_name;
 use crate::parallel;
 use crate::progress::{CancelToken, Progress};
@@ -252,7 +253,7 @@ impl ColumnarInput {
         Ok(Converter { table: self.table.clone(), assigner, written, columns, fields, keep_source })
     }
 
-    /// Puts the columns of the same rows together; those that the file lacks are NULL.
+    /// Puts the columns of the same rows together; those that the file lacks are lacking, or NULL.
     fn part(&self, shares: Vec<Columns>, rows_before: u64) -> Result<Part> {
         let rows = shares[0].rows;
         assert!(shares.iter().all(|share| share.rows == rows), "all threads read the same rows");
@@ -264,8 +265,9 @@ impl ColumnarInput {
             }
             bad.extend(share.bad.iter().cloned());
         }
+        let mut lacking = Lacking::of(&self.table, (0..arrays.len()).filter(|&at| arrays[at].is_none()));
         for (at, column) in self.table.columns.iter().enumerate() {
-            if arrays[at].is_none() && !column.nullable {
+            if arrays[at].is_none() && !column.nullable && !lacking.has(at) {
                 bad.extend((0..rows).map(|row| BadRow::missing(row, at)));
             }
         }
@@ -277,18 +279,20 @@ impl ColumnarInput {
         };
         let mut arrays: Vec<ArrayRef> = arrays.into_iter().zip(&self.table.columns).map(fill).collect();
         if let Some(operations) = &self.wanted.operations {
-            operations.complete(&mut arrays, |at| is_given[at], &mut bad)?;
+            operations.complete(&mut arrays, |at| is_given[at], &mut lacking, &mut bad)?;
         }
         if bad.is_empty() {
             let places = self.places(0..rows, rows_before);
-            return Ok(Part { rows: storage_batch(&self.table, arrays, rows)?, rejects: Vec::new(), places });
+            let rows = storage_batch(&self.table, arrays, rows, &lacking)?;
+            return Ok(Part { rows, lacking, rejects: Vec::new(), places });
         }
         let rejects = bad.iter().map(|bad| self.reject(bad, &shares, rows_before)).collect();
         let mut good = vec![true; rows];
         bad.iter().for_each(|bad| good[bad.row] = false);
         let places = self.places((0..rows).filter(|row| good[*row]), rows_before);
-        let bad_rows = bad.iter().map(|bad| bad.row);
-        Ok(Part { rows: storage_batch_without(&self.table, arrays, rows, bad_rows)?, rejects, places })
+        let bad_rows: Vec<usize> = bad.iter().map(|bad| bad.row).collect();
+        let rows = storage_batch_without(&self.table, arrays, rows, bad_rows.iter().copied(), &lacking)?;
+        Ok(Part { rows, lacking: lacking.without(&bad_rows), rejects, places })
     }
 
     /// Where rows are, in a table with a key.

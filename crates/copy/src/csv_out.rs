@@ -95,7 +95,7 @@ mod tests {
             Arc::new(rows.iter().map(|row| row.3.as_deref()).collect::<BinaryViewArray>()),
             Arc::new(times.with_timezone("UTC")),
         ];
-        crate::assign::storage_batch(&table, arrays, rows.len()).unwrap()
+        crate::assign::storage_batch(&table, arrays, rows.len(), &Default::default()).unwrap()
     }
 
     fn text() -> impl Strategy<Value = String> {

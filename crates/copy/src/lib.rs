@@ -31,6 +31,7 @@ mod infer;
 mod json_array;
 mod json_in;
 mod json_out;
+mod lacking;
 mod load;
 mod operations;
 mod output;
@@ -58,6 +59,8 @@ pub use body::{BodyOptions, Hints};
 
 pub use destination::{CommitMixed, Destination, IntoStore, IntoTransaction, Mixed, numbered_by};
 pub use held::Held;
+pub use lacking::{Lacking, RowRules};
+
 pub use infer::{Inferred, InferredColumn, infer, infer_schema};
 pub use operations::{Incoming, Operations, by_name};
 pub use remote_table::table_elsewhere;
@@ -102,6 +105,8 @@ pub struct CopyContext {
     pub places: CopyPlaces,
     /// What is known of standard input.
     pub body: BodyOptions,
+    /// What the table's definition does with rows; `None` where it says nothing of them.
+    pub rules: Option<Arc<dyn RowRules>>,
 }
 
 /// What a COPY FROM did.
@@ -185,6 +190,7 @@ pub fn copy_from(
             stdin: context.streams.stdin,
             body: context.body,
             places: context.places,
+            rules: context.rules,
             entry: table,
             columns,
             source,

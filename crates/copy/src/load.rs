@@ -25,6 +25,7 @@ use crate::duplicates::KeyPlaces;
 use crate::files::{Cancellable, InputFile, open_text, open_unpacked, resolve};
 use crate::json_array::Elements;
 use crate::json_in::JsonInput;
+use crate::lacking::RowRules;
 use crate::operations::Incoming;
 use crate::output_file::SyncedFile;
 use crate::places::CopyPlaces;
@@ -56,6 +57,7 @@ pub(crate) struct LoadJob {
     /// What is known of it.
     pub body: BodyOptions,
     pub places: CopyPlaces,
+    pub rules: Option<Arc<dyn RowRules>>,
     pub entry: Arc<TableEntry>,
     /// As the statement lists them; empty means all.
     pub columns: Vec<String>,
@@ -285,6 +287,7 @@ struct Committer {
     progress: Arc<Progress>,
     on_error: OnError,
     rejects: Rejects,
+    rules: Option<Arc<dyn RowRules>>,
     hints: Hints,
     /// Rows of a batch; `None` for one batch of all.
     batch_rows: Option<u64>,
@@ -316,6 +319,7 @@ impl Committer {
             progress: job.progress.clone(),
             on_error: job.options.on_error,
             rejects,
+            rules: job.rules.clone(),
             hints: job.body.hints,
             batch_rows: job.options.batch_rows,
             producer,
@@ -337,15 +341,20 @@ impl Committer {
             }
         }
         let plain = match &self.incoming.operations {
-            Some(operations) => operations.plain(&self.entry.def, &part.rows)?,
+            Some(operations) => operations.plain(&self.entry.def, &part.rows, &part.lacking)?,
             None => None,
         };
         let rows = plain.unwrap_or(part.rows);
+        let part_rows = rows.num_rows();
+        self.progress.add_rows(part_rows as u64);
+        let rows = match &self.rules {
+            Some(rules) if part_rows > 0 => rules.complete(rows, &part.lacking).map_err(|error| error.at(name))?,
+            _ if part.lacking.is_empty() || part_rows == 0 => rows,
+            _ => return Err(Error::internal("rows lack what nobody gives them")),
+        };
         if let Some(key_places) = &mut self.key_places {
             key_places.keep(name, &rows, part.places);
         }
-        let part_rows = rows.num_rows();
-        self.progress.add_rows(part_rows as u64);
         // What rows share is in the part once, and written out where they go.
         for range in Pieces::of(rows.columns(), part_rows, None).map_err(|error| error.at(name))?.ranges() {
             self.append(rows.slice(range.start, range.len()))?;

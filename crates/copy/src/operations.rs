@@ -4,9 +4,11 @@
 //! - Rows of a table with a key are read by its definition with two columns behind: [`OP_COLUMN`], which files and batches
 //!   may name, and one that no file names, which has the columns that a patch gives. Both are NULL where a row merely comes.
 //! - NOT NULL holds for what a row gives: a row that is deleted needs its key alone, a patch what it sets.
+//! - Only rows that come whole, inserts and upserts, lack what the table's definition gives.
 //! - A stretch of rows that merely come goes on without the two columns, as rows of any other table do.
 
 use crate::assign::{BadRow, storage_batch};
+use crate::lacking::Lacking;
 use alluvia_space::{Column, DataType, OP_COLUMN, RowOp, RowPolicy, TableDef};
 use alluvia_types::{ColumnId, Result};
 use alluvia_values::errors::internal;
@@ -28,6 +30,8 @@ pub struct Operations {
     default: RowOp,
     /// Of the table's own columns, whether they are NOT NULL and not of the key.
     required: Vec<bool>,
+    /// The places of the key's columns.
+    key: Vec<usize>,
 }
 
 /// How rows that come into one table are read.
@@ -65,7 +69,8 @@ impl Incoming {
             let data_type = DataType::Text;
             def.columns.push(Column { id, name, storage_name, data_type, nullable: true, chars_max: None });
         }
-        let operations = Operations { default: policy.op.unwrap_or_default(), required };
+        let key = table.key_columns().unwrap_or_default();
+        let operations = Operations { default: policy.op.unwrap_or_default(), required, key };
         Ok(Incoming { def: Arc::new(def), operations: Some(Arc::new(operations)) })
     }
 }
@@ -114,8 +119,8 @@ impl Operations {
         (0..self.required.len()).map(|at| if is_given(at) { '1' } else { '0' }).collect()
     }
 
-    /// Completes rows that all give these columns, and reports those that lack what they need, or do what is no operation.
-    /// `arrays` are of the definition that rows are read by.
+    /// Completes rows that all give these columns, and reports those that have not what they need, or do what is no
+    /// operation. `arrays` are of the definition that rows are read by; of `lacking`, what rows lack that come whole is left.
     ///
     /// # Errors
     /// `Internal` if what is said of the rows is no text.
@@ -123,6 +128,7 @@ impl Operations {
         &self,
         arrays: &mut [ArrayRef],
         is_given: impl Fn(usize) -> bool,
+        lacking: &mut Lacking,
         bad: &mut Vec<BadRow>,
     ) -> Result<()> {
         let written = cast(&arrays[self.op_at()], &ArrowType::Utf8View).map_err(internal)?;
@@ -140,7 +146,7 @@ impl Operations {
             let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
             for (row, op) in ops.iter().enumerate() {
                 let is_needed = match op {
-                    RowOp::Insert | RowOp::Upsert => true,
+                    RowOp::Insert | RowOp::Upsert => !lacking.has(at),
                     RowOp::Patch => is_given(at),
                     RowOp::Delete => false,
                 };
@@ -149,6 +155,11 @@ impl Operations {
                 }
             }
         }
+        let comes = |row: usize| matches!(ops[row], RowOp::Insert | RowOp::Upsert);
+        for at in self.key.iter().filter(|at| lacking.has(**at)) {
+            bad.extend((0..ops.len()).filter(|row| !comes(*row)).map(|row| BadRow::missing(row, *at)));
+        }
+        lacking.only(ops.len(), comes);
         if ops.contains(&RowOp::Patch) {
             let given = self.given(is_given);
             let of_row = |op: &RowOp| (*op == RowOp::Patch).then_some(given.as_str());
@@ -160,16 +171,16 @@ impl Operations {
     }
 
     /// Rows that merely come, as those of any table; `None` if some of them do something else. `rows` are of the definition
-    /// that they were read by, `table` is the table's own.
+    /// that they were read by, with what they lack; `table` is the table's own.
     ///
     /// # Errors
     /// `Internal` if the rows are not such.
-    pub fn plain(&self, table: &TableDef, rows: &RecordBatch) -> Result<Option<RecordBatch>> {
+    pub fn plain(&self, table: &TableDef, rows: &RecordBatch, lacking: &Lacking) -> Result<Option<RecordBatch>> {
         let says = |at: usize| rows.column(at).logical_null_count() < rows.num_rows();
         if !matches!(self.default, RowOp::Insert | RowOp::Upsert) || says(self.op_at()) || says(self.given_at()) {
             return Ok(None);
         }
-        storage_batch(table, rows.columns()[..self.op_at()].to_vec(), rows.num_rows()).map(Some)
+        storage_batch(table, rows.columns()[..self.op_at()].to_vec(), rows.num_rows(), lacking).map(Some)
     }
 
     /// What rows do, and the columns that patches give, of rows by either definition.
@@ -221,7 +232,7 @@ pub fn by_name(rows: &RecordBatch, columns: usize) -> Result<Vec<RecordBatch>> {
 mod tests {
     use super::*;
     use crate::testing::table;
-    use alluvia_space::{OnConflict, PrimaryKey};
+    use alluvia_space::{ColumnDefault, OnConflict, PrimaryKey};
     use alluvia_types::ErrorKind;
     use arrow::array::{Int32Array, new_null_array};
 
@@ -247,7 +258,8 @@ mod tests {
         let ops = [Some("upsert"), Some("delete"), Some("patch"), Some("merge"), None];
         let bad_rows = |gives_a: bool| {
             let (mut arrays, mut bad) = (arrays(&ops), Vec::new());
-            operations.complete(&mut arrays, |at| at == 0 || at == 1 && gives_a, &mut bad).unwrap();
+            let is_given = |at: usize| at == 0 || at == 1 && gives_a;
+            operations.complete(&mut arrays, is_given, &mut Lacking::default(), &mut bad).unwrap();
             let given = arrays[4].as_string_view();
             assert_eq!((given.is_null(0), given.value(2)), (true, if gives_a { "110" } else { "100" }));
             bad.iter().map(|bad| (bad.row, bad.column)).collect::<Vec<_>>()
@@ -257,11 +269,34 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_come_whole_lack_what_the_definition_gives() {
+        let mut def = keyed().as_ref().clone();
+        let column = def.columns[1].id;
+        def.rules.defaults = vec![ColumnDefault { column, sql: "7".to_owned() }];
+        let def = Arc::new(def);
+        let incoming = Incoming::new(&def, RowPolicy::default()).unwrap();
+        let operations = incoming.operations.unwrap();
+        let lacks = |ops: &[Option<&str>]| {
+            let (mut arrays, mut bad) = (arrays(ops), Vec::new());
+            let mut lacking = Lacking::of(&incoming.def, [1, 2]);
+            operations.complete(&mut arrays, |at| at == 0, &mut lacking, &mut bad).unwrap();
+            assert!(bad.is_empty());
+            let rows = storage_batch(&incoming.def, arrays, ops.len(), &lacking).unwrap();
+            let is_plain = operations.plain(&def, &rows, &lacking).unwrap().is_some();
+            let columns = lacking.columns().map(|(at, rows)| (at, rows.map(<[usize]>::to_vec)));
+            (columns.collect::<Vec<_>>(), is_plain)
+        };
+        assert_eq!(lacks(&[None, None]), (vec![(1, None)], true));
+        assert_eq!(lacks(&[Some("d"), None, Some("p"), Some("u")]), (vec![(1, Some(vec![1, 3]))], false));
+        assert_eq!(lacks(&[Some("p"), Some("d")]), (vec![], false));
+    }
+
+    #[test]
     fn patches_that_are_sent_have_the_columns_that_they_give() {
         let incoming = Incoming::new(&keyed(), RowPolicy::default()).unwrap();
         let mut arrays = arrays(&[Some("p"), Some("p"), Some("d"), Some("p")]);
         arrays[4] = Arc::new(StringViewArray::from(vec![Some("110"), Some("110"), None, Some("101")]));
-        let rows = storage_batch(&incoming.def, arrays, 4).unwrap();
+        let rows = storage_batch(&incoming.def, arrays, 4, &Lacking::default()).unwrap();
         let sent = by_name(&rows, 3).unwrap();
         let names = |batch: &RecordBatch| {
             batch.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>().join(" ")
@@ -284,8 +319,8 @@ mod tests {
             let operations = incoming.operations.unwrap();
             let mut arrays = arrays(&written);
             arrays[1] = Arc::new(Int32Array::from(vec![1, 2]));
-            let rows = storage_batch(&incoming.def, arrays, 2).unwrap();
-            let plain = operations.plain(&def, &rows).unwrap();
+            let rows = storage_batch(&incoming.def, arrays, 2, &Lacking::default()).unwrap();
+            let plain = operations.plain(&def, &rows, &Lacking::default()).unwrap();
             assert_eq!(plain.map(|rows| rows.num_columns()), is_plain.then_some(3), "{op:?} {written:?}");
         }
         let without = table("id INT, a INT");

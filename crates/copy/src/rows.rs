@@ -6,6 +6,7 @@
 
 use crate::assign::{storage_batch, storage_batch_without};
 use crate::infer::stays_as_written;
+use crate::lacking::Lacking;
 use crate::operations::{Operations, type_name};
 use alluvia_space::{RowOp, TableDef};
 use alluvia_syntax::copy::options::OnError;
@@ -94,8 +95,10 @@ impl From<String> for Wrong {
 /// Rows of one stretch of a file.
 #[derive(Debug)]
 pub struct Part {
-    /// In the table's storage schema.
+    /// In the table's storage schema, but for what they lack.
     pub rows: RecordBatch,
+    /// What the table's definition is to give them.
+    pub lacking: Lacking,
     /// The rows that were not loaded, in the file's order.
     pub rejects: Vec<Reject>,
     /// Where each of `rows` is, in a table with a key; else nothing.
@@ -121,6 +124,9 @@ pub(crate) struct TextRows {
     filled: Vec<usize>,
     /// Columns that have a value in the current row.
     filled_now: usize,
+    /// Columns to which the definition gives something.
+    fills: Vec<bool>,
+    lacking: Lacking,
     bad_now: Option<(usize, Bad, String)>,
     bad_rows: Vec<usize>,
     rejects: Vec<Reject>,
@@ -138,6 +144,8 @@ impl TextRows {
         TextRows {
             builders: table.columns.iter().map(builder).collect(),
             filled: vec![0; table.columns.len()],
+            fills: table.columns.iter().map(|column| table.fills(column.id)).collect(),
+            lacking: Lacking::default(),
             table: table.clone(),
             on_error,
             is_exact: false,
@@ -204,14 +212,22 @@ impl TextRows {
         }
     }
 
-    /// Ends the current row; columns that were not set become NULL. Whether reading should go on.
+    /// Ends the current row; columns that were not set are lacking, or become NULL. Whether reading should go on.
     #[inline]
     pub(crate) fn end_row(&mut self, place: RowLocation, raw: &[u8]) -> bool {
-        self.end_operation();
+        let comes = self.end_operation();
         if self.filled_now < self.builders.len() {
             for column in 0..self.builders.len() {
-                if !self.is_set(column) {
-                    self.set(column, None);
+                if self.is_set(column) {
+                    continue;
+                }
+                match self.fills[column] && comes {
+                    true => {
+                        self.builders[column].append_null();
+                        self.filled[column] = self.rows + 1;
+                        self.lacking.add(column, self.rows);
+                    }
+                    false => self.set(column, None),
                 }
             }
         }
@@ -241,12 +257,13 @@ impl TextRows {
         }
     }
 
-    /// Says what the current row gives, if it is a patch, and what it lacks.
-    fn end_operation(&mut self) {
-        let Some(operations) = self.operations.clone() else { return };
+    /// Says what the current row gives, if it is a patch, and what it needs. Whether it comes whole, with what the
+    /// definition gives to it.
+    fn end_operation(&mut self) -> bool {
+        let Some(operations) = self.operations.clone() else { return true };
         let written = self.op_now.take();
         let op = written.or_else(|| operations.op(None)).unwrap_or_default();
-        let lacks = |column: usize| operations.is_required(column) && !self.is_set(column);
+        let lacks = |column: usize| operations.is_required(column) && !self.fills[column] && !self.is_set(column);
         let missing = match op {
             RowOp::Insert | RowOp::Upsert => {
                 self.null_now.or_else(|| (0..operations.op_at()).find(|column| lacks(*column)))
@@ -261,6 +278,7 @@ impl TextRows {
             let given = operations.given(|column| self.is_set(column));
             self.set(operations.given_at(), Some(given.as_bytes()));
         }
+        matches!(op, RowOp::Insert | RowOp::Upsert)
     }
 
     /// Ends the current row as bad as a whole, whatever was set. Whether reading should go on.
@@ -307,11 +325,12 @@ impl TextRows {
         let places = std::mem::take(&mut self.places);
         self.filled.fill(0);
         let arrays = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
-        let rows = if bad_rows.is_empty() {
-            storage_batch(&self.table, arrays, rows)?
-        } else {
-            storage_batch_without(&self.table, arrays, rows, bad_rows.into_iter())?
-        };
-        Ok(Part { rows, rejects, places })
+        let lacking = std::mem::take(&mut self.lacking);
+        if bad_rows.is_empty() {
+            let rows = storage_batch(&self.table, arrays, rows, &lacking)?;
+            return Ok(Part { rows, lacking, rejects, places });
+        }
+        let rows = storage_batch_without(&self.table, arrays, rows, bad_rows.iter().copied(), &lacking)?;
+        Ok(Part { rows, lacking: lacking.without(&bad_rows), rejects, places })
     }
 }

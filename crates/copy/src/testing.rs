@@ -41,6 +41,7 @@ pub fn table(columns: &str) -> Arc<TableDef> {
         id: TableId(7),
         name: "t".into(),
         next_column_id: columns.len() as u32,
+        rules: alluvia_space::TableRules::default(),
         key: None,
         columns,
         dimensions: Vec::new(),

@@ -1,7 +1,7 @@
 //! What all sessions of a database share: ports, functions and rules, memory, spill directory.
 //!
 //! [`directory`] has the roles, for servers that let clients in; [`refused`] writes the audit log's lines about clients
-//! that are turned away.
+//! that are turned away; [`sequences`] gives values of identity columns.
 //!
 //! Invariants:
 //! - Planning state that does not depend on a statement is built once; a statement gets a copy with its own snapshot,
@@ -10,12 +10,14 @@
 
 pub(crate) mod directory;
 pub(crate) mod refused;
+pub(crate) mod sequences;
 
 use crate::answer::{CachedStatements, Cuboids, Kept, Pinned, Schemas, Shape};
 use crate::audit::log_ins::LogIns;
 use crate::audit::refusals::Refusals;
 use crate::clients::Sessions;
 use crate::engine::directory::Trust;
+use crate::engine::sequences::Sequences;
 use crate::errors::error_of;
 use crate::execution::Executor;
 use crate::execution::memory_pool::{QueryMemory, TotalMemory};
@@ -23,6 +25,7 @@ use crate::execution::planning::STOP_CHECKS;
 use crate::point::PointPlans;
 use crate::rule::IndexPlanner;
 use crate::sample::Outlines;
+use crate::session::KeptRules;
 use crate::settings::Settings;
 use crate::skipping::{PredicateCache, Tended};
 use crate::system::{Figures, QueryLog, SettingRow, StageFigures, Statements};
@@ -111,6 +114,8 @@ pub struct Engine {
     predicates: Arc<PredicateCache>,
     predicates_tended: Tended,
     kept: Arc<Kept>,
+    kept_rules: KeptRules,
+    sequences: Sequences,
     executor: Arc<Executor>,
     numbers: AtomicU64,
     /// How many sessions there have been.
@@ -161,6 +166,8 @@ impl Engine {
             predicates: Arc::new(predicates),
             predicates_tended: Tended::default(),
             kept: Arc::default(),
+            kept_rules: KeptRules::default(),
+            sequences: Sequences::default(),
             executor: Executor::new(options.threads),
             numbers: AtomicU64::new(0),
             sessions_made: AtomicU64::new(0),
@@ -398,6 +405,16 @@ impl Engine {
     /// What is kept of tables between statements that the index answers.
     pub(crate) fn kept(&self) -> &Arc<Kept> {
         &self.kept
+    }
+
+    /// Expressions of definitions, as they were planned last.
+    pub(crate) fn kept_rules(&self) -> &KeptRules {
+        &self.kept_rules
+    }
+
+    /// Values of identity columns.
+    pub(crate) fn sequences(&self) -> &Sequences {
+        &self.sequences
     }
 
     /// Where plans are computed.

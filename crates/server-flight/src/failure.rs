@@ -19,7 +19,8 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         Syntax | UndefinedColumn | AmbiguousColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition
         | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | NoKey | DatatypeMismatch
         | InvalidSetting | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed
-        | InvalidPattern | TooManyRows | OutOfRange | TooLong | DivisionByZero => Code::InvalidArgument,
+        | InvalidPattern | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways
+        | SequenceLimit => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,
@@ -28,7 +29,7 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         }
         Conflict => Code::Aborted,
         Producer | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint | DependentObjects
-        | Inaccurate => Code::FailedPrecondition,
+        | Inaccurate | SequenceUnused => Code::FailedPrecondition,
         Cancelled => Code::Cancelled,
         Timeout => Code::DeadlineExceeded,
         NotSupported => Code::Unimplemented,

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::snapshot::TailRead;
     use alluvia_catalog::TableEntry;
-    use alluvia_space::{Column, TableDef, TableOptions};
+    use alluvia_space::{Column, TableDef, TableOptions, TableRules};
     use alluvia_types::{ColumnId, TableId};
     use arrow::array::{RecordBatch, UInt64Array};
     use arrow::datatypes::{Field, Schema};
@@ -128,6 +128,7 @@ mod tests {
             measures: Vec::new(),
             seed: 7,
             options: TableOptions::default(),
+            rules: TableRules::default(),
         };
         let tail = vec![run(3, 4), run(5, 2)];
         TableRead { tail, ..TableRead::empty(Arc::new(TableEntry::new(Arc::new(def), Version(1)))) }

@@ -257,6 +257,7 @@ mod tests {
             dimensions: dimensions::parse("kind", &columns).expect("a good declaration"),
             columns,
             next_column_id: 1,
+            rules: alluvia_space::TableRules::default(),
             key: None,
             measures: Vec::new(),
             seed: 1,

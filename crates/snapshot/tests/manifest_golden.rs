@@ -6,7 +6,10 @@
 use alluvia_catalog::rights::{Object, PUBLIC, Privilege, Privileges, READ_FILES, RightsChange, RoleId, Secret};
 use alluvia_catalog::{Catalog, Change, DictionaryMark, alter};
 use alluvia_snapshot::{KillsFile, MANIFEST_NAME, Manifest, PartitionFiles, ProducerState, TableFiles};
-use alluvia_space::{Column, Curve, DataType, KeyRange, OnConflict, PrimaryKey, TableDef, TableOptions, dimensions};
+use alluvia_space::{
+    Check, Column, ColumnDefault, Curve, DataType, Identity, IdentityKind, KeyRange, OnConflict, PrimaryKey, TableDef,
+    TableOptions, TableRules, dimensions,
+};
 use alluvia_storage::{Disk, FaultDisk, FileChecks, RealDisk};
 use alluvia_tree::{RungMeta, SegmentMeta};
 use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
@@ -51,6 +54,7 @@ fn wide() -> TableDef {
         name: "wide".to_owned(),
         dimensions: dimensions::parse(declared, &columns).expect("a good declaration"),
         next_column_id: columns.len() as u32,
+        rules: TableRules::default(),
         key: None,
         columns,
         measures: vec![ColumnId(2), ColumnId(5), ColumnId(6)],
@@ -74,6 +78,7 @@ fn plain() -> TableDef {
         columns: vec![column],
         next_column_id: 1,
         key: None,
+        rules: TableRules::default(),
         dimensions: Vec::new(),
         measures: Vec::new(),
         seed: 1,
@@ -100,12 +105,24 @@ fn with_keys(catalog: &Catalog) -> Catalog {
                 name: format!("keyed_{id}"),
                 columns: (0..3).map(column).collect(),
                 next_column_id: 3,
+                rules: TableRules::default(),
                 key: Some(key),
                 ..plain()
             },
         }
     });
-    catalog.apply(Version(12), &keyed.collect::<Vec<_>>()).expect("tables with keys")
+    let mut changes: Vec<Change> = keyed.collect();
+    if let Some(Change::CreateTable { def }) = changes.first_mut() {
+        let kind = IdentityKind::ByDefault;
+        let identity = Identity::of_type(ColumnId(0), DataType::Int64, kind, "keyed_9_k0_seq".to_owned());
+        def.rules = TableRules {
+            defaults: vec![ColumnDefault { column: ColumnId(1), sql: "1 + 1".to_owned() }],
+            identities: identity.into_iter().collect(),
+            checks: vec![Check { name: "k".to_owned(), sql: "k1 > 0".to_owned(), columns: vec![ColumnId(1)] }],
+        };
+    }
+    changes.push(Change::Sequence { table: TableId(9), column: ColumnId(0), through: Some(1_000) });
+    catalog.apply(Version(12), &changes).expect("tables with keys")
 }
 
 fn segment(id: u64, stage: Stage, keys: (u128, u128)) -> SegmentMeta {

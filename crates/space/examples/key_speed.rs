@@ -108,6 +108,7 @@ fn define(columns: Vec<Column>, declared: &str, curve: Curve) -> TableDef {
         columns,
         next_column_id,
         key: None,
+        rules: alluvia_space::TableRules::default(),
         dimensions,
         measures: vec![],
         seed: 1,

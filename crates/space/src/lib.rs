@@ -15,6 +15,7 @@ mod ladder;
 mod mend;
 mod numbers;
 mod row_op;
+mod rules;
 mod schema;
 mod show;
 mod validate;
@@ -33,6 +34,7 @@ pub use key::KeyLayout;
 pub use key_code::{KeyCode, KeyCoder};
 pub use ladder::Ladder;
 pub use row_op::{OP_COLUMN, RowOp, RowPolicy, without_key};
+pub use rules::{Check, ColumnDefault, Identity, IdentityKind, SEQUENCE_CACHE, TableRules, greatest, least};
 pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,
     OnConflict, PrimaryKey, TableDef, TableOptions, VERSION_COLUMN,

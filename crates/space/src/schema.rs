@@ -5,6 +5,7 @@
 //! parents is two members; NULL is a member.
 
 use crate::ladder::Ladder;
+use crate::rules::TableRules;
 use alluvia_types::{ColumnId, TableId};
 use serde::{Deserialize, Serialize};
 
@@ -243,6 +244,9 @@ pub struct TableDef {
     /// What tells its rows apart; `None` where rows have no key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PrimaryKey>,
+    /// What it says of values beside their types.
+    #[serde(default, skip_serializing_if = "TableRules::is_empty")]
+    pub rules: TableRules,
     /// The dimensions; empty for a plain table.
     pub dimensions: Vec<Dimension>,
     /// Aggregated columns.

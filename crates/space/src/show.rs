@@ -3,7 +3,8 @@
 use crate::dimensions::{show, show_names};
 use crate::keywords::quoted;
 use crate::ladder::Ladder;
-use crate::schema::{Column, Curve, OnConflict, TableDef};
+use crate::rules::{Check, Identity, IdentityKind};
+use crate::schema::{Column, Curve, DataType, OnConflict, TableDef};
 use std::fmt::Write;
 
 impl TableDef {
@@ -11,18 +12,27 @@ impl TableDef {
     pub fn show_create(&self) -> String {
         let key = self.key_columns().unwrap_or_default();
         let column = |(at, column): (usize, &Column)| {
+            let identity = self.identity_of(column.id);
             let constraint = match column.nullable {
                 _ if key == [at] => " PRIMARY KEY",
+                _ if identity.is_some() => "",
                 true => "",
                 false => " NOT NULL",
             };
-            format!("  {} {}{constraint}", quoted(&column.name), column.sql_type())
+            let (name, sql_type) = (quoted(&column.name), column.sql_type());
+            match (identity, self.default_of(column.id)) {
+                (Some(identity), _) => format!("  {name} {}{constraint}", numbered(column, identity)),
+                (None, Some(sql)) => format!("  {name} {sql_type} DEFAULT {sql}{constraint}"),
+                (None, None) => format!("  {name} {sql_type}{constraint}"),
+            }
         };
         let mut columns: Vec<String> = self.columns.iter().enumerate().map(column).collect();
         if key.len() > 1 {
             let names: Vec<_> = key.iter().map(|&at| quoted(&self.columns[at].name)).collect();
             columns.push(format!("  PRIMARY KEY ({})", names.join(", ")));
         }
+        let check = |check: &Check| format!("  CONSTRAINT {} CHECK ({})", quoted(&check.name), check.sql);
+        columns.extend(self.rules.checks.iter().map(check));
         let mut text = format!("CREATE TABLE {} (\n{}\n)", quoted(&self.name), columns.join(",\n"));
         let mut options = Vec::new();
         if !self.dimensions.is_empty() {
@@ -56,12 +66,30 @@ impl TableDef {
     }
 }
 
+/// A numbered column's type, and how it is numbered.
+fn numbered(column: &Column, identity: &Identity) -> String {
+    let how = match identity.kind {
+        IdentityKind::Always => "ALWAYS",
+        IdentityKind::ByDefault => "BY DEFAULT",
+        IdentityKind::Serial => {
+            return match column.data_type {
+                DataType::Int16 => "SMALLSERIAL",
+                DataType::Int32 => "SERIAL",
+                _ => "BIGSERIAL",
+            }
+            .to_owned();
+        }
+    };
+    format!("{} GENERATED {how} AS IDENTITY{}", column.sql_type(), identity.options(column.data_type))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data_type::CHARS_MAX;
     use crate::dimensions;
-    use crate::schema::{DataType, PrimaryKey, TableOptions};
+    use crate::rules::{ColumnDefault, TableRules};
+    use crate::schema::{PrimaryKey, TableOptions};
     use alluvia_types::{ColumnId, ErrorKind, TableId};
 
     fn table(names: &[(&str, DataType, bool)]) -> TableDef {
@@ -79,6 +107,7 @@ mod tests {
             columns: names.iter().enumerate().map(column).collect(),
             next_column_id: names.len() as u32,
             key: None,
+            rules: crate::rules::TableRules::default(),
             dimensions: Vec::new(),
             measures: Vec::new(),
             seed: 0,
@@ -124,6 +153,50 @@ mod tests {
         let of_two =
             "CREATE TABLE sales (\n  \"Id\" BIGINT NOT NULL,\n  b TEXT NOT NULL,\n  PRIMARY KEY (b, \"Id\")\n)";
         assert_eq!(def.show_create(), format!("{of_two} WITH (\n  on_conflict = 'replace'\n)"));
+    }
+
+    #[test]
+    fn rules_are_shown_as_they_are_declared() {
+        let mut def = table(&[
+            ("id", DataType::Int64, false),
+            ("n", DataType::Int32, false),
+            ("Price", DataType::Int32, true),
+            ("s", DataType::Text, false),
+        ]);
+        let identity = |column, data_type, kind| {
+            Identity::of_type(ColumnId(column), data_type, kind, "q".to_owned()).expect("a whole number")
+        };
+        let always = identity(0, DataType::Int64, IdentityKind::Always);
+        def.rules = TableRules {
+            defaults: vec![ColumnDefault { column: ColumnId(3), sql: "'it''s'".to_owned() }],
+            identities: vec![
+                Identity { start: 10, increment: 5, ..always },
+                identity(1, DataType::Int32, IdentityKind::Serial),
+            ],
+            checks: vec![Check {
+                name: "dear".to_owned(),
+                sql: "\"Price\" > 0".to_owned(),
+                columns: vec![ColumnId(2)],
+            }],
+        };
+        def.validate().unwrap();
+        let shown = "CREATE TABLE sales (\n  id BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY 5 START WITH 10),\n  \
+                     n SERIAL,\n  \"Price\" INT,\n  s TEXT DEFAULT 'it''s' NOT NULL,\n  CONSTRAINT dear CHECK \
+                     (\"Price\" > 0)\n)";
+        assert_eq!(def.show_create(), shown);
+        let refused = |change: fn(&mut TableRules)| {
+            let mut def = def.clone();
+            change(&mut def.rules);
+            def.validate().unwrap_err().kind()
+        };
+        assert_eq!(refused(|rules| rules.identities[0].increment = 0), ErrorKind::InvalidSetting);
+        assert_eq!(refused(|rules| rules.identities[0].start = 0), ErrorKind::InvalidSetting);
+        assert_eq!(refused(|rules| rules.identities[0].cache = 0), ErrorKind::InvalidSetting);
+        assert_eq!(refused(|rules| rules.identities[1].maximum = 1 << 40), ErrorKind::InvalidSetting);
+        assert_eq!(refused(|rules| rules.identities[1].column = ColumnId(3)), ErrorKind::InvalidDefinition);
+        assert_eq!(refused(|rules| rules.identities[1].column = ColumnId(2)), ErrorKind::InvalidDefinition);
+        assert_eq!(refused(|rules| rules.checks.push(rules.checks[0].clone())), ErrorKind::DuplicateObject);
+        assert_eq!(refused(|rules| rules.checks[0].columns.push(ColumnId(9))), ErrorKind::Internal);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::dimensions::{
 };
 use crate::mend::mended;
 use crate::row_op::OP_COLUMN;
+use crate::rules;
 use crate::schema::{
     Column, DataType, Dimension, KeyRange, LevelSource, ORDINAL_COLUMN, PrimaryKey, TableDef, VERSION_COLUMN,
 };
@@ -35,6 +36,7 @@ impl TableDef {
         if let Some(key) = &self.key {
             primary_key(key, &self.columns)?;
         }
+        rules::validate(&self.rules, &self.columns)?;
         dimensions(&self.dimensions, &self.columns)?;
         for (at, &id) in self.measures.iter().enumerate() {
             let Some(column) = self.column_by_id(id) else {

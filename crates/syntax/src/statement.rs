@@ -10,6 +10,7 @@ use crate::statements::merge::Merge;
 use crate::statements::parse::query_of_table;
 use crate::statements::plain_insert::LiteralRows;
 use crate::statements::roles::RoleStatement;
+use crate::statements::rules::Overriding;
 use crate::tokens::hints::Hints;
 use alluvia_types::{Error, Result};
 use datafusion_common::ScalarValue;
@@ -362,6 +363,8 @@ pub struct Insert {
     pub columns: Option<Vec<Ident>>,
     /// Where the rows come from.
     pub source: InsertSource,
+    /// OVERRIDING: what becomes of values for numbered columns.
+    pub overriding: Option<Overriding>,
     /// What becomes of rows whose key is there; `None` for what their table says.
     pub conflict: Option<Box<Conflict>>,
     /// `SELECT ... FROM table AS alias`, of the rows as they are then.

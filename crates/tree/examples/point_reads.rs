@@ -112,6 +112,7 @@ fn table(is_keyed: bool) -> TableDef {
         measures: Vec::new(),
         seed: 1,
         options: TableOptions::default(),
+        rules: alluvia_space::TableRules::default(),
     }
 }
 

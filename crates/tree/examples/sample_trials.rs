@@ -218,6 +218,7 @@ fn table() -> TableDef {
         columns: types.into_iter().enumerate().map(column).collect(),
         next_column_id: 3,
         key: None,
+        rules: alluvia_space::TableRules::default(),
         dimensions: vec![dimension(0), dimension(1)],
         measures: vec![ColumnId(2)],
         seed: 1,

@@ -150,6 +150,7 @@ fn table() -> TableDef {
         dimensions: dimensions.collect(),
         measures: vec![columns[DIMENSIONS].id],
         next_column_id: columns.len() as u32,
+        rules: alluvia_space::TableRules::default(),
         key: None,
         columns,
         seed: 1,

@@ -116,6 +116,7 @@ fn table() -> TableDef {
         columns,
         next_column_id,
         key: None,
+        rules: alluvia_space::TableRules::default(),
         dimensions,
         measures,
         seed: 1,

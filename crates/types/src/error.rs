@@ -59,6 +59,12 @@ pub enum ErrorKind {
     NotNull,
     /// A row whose key is there.
     UniqueViolation,
+    /// A row of which a condition of its table is false.
+    CheckViolation,
+    /// A value for a column that is always numbered.
+    GeneratedAlways,
+    /// A sequence has no more values.
+    SequenceLimit,
     /// Types do not fit together.
     DatatypeMismatch,
     /// Understood, and refused by name: not built.
@@ -93,6 +99,8 @@ pub enum ErrorKind {
     Conflict,
     /// The producer's epoch is over, or its sequence skips a number.
     Producer,
+    /// A sequence has given the session no value yet.
+    SequenceUnused,
     /// The user cancelled the statement.
     Cancelled,
     /// `statement_timeout` ran out.
@@ -133,7 +141,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 59] = [
+    pub const ALL: [ErrorKind; 63] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -158,6 +166,9 @@ impl ErrorKind {
         ErrorKind::TooManyRows,
         ErrorKind::NotNull,
         ErrorKind::UniqueViolation,
+        ErrorKind::CheckViolation,
+        ErrorKind::GeneratedAlways,
+        ErrorKind::SequenceLimit,
         ErrorKind::DatatypeMismatch,
         ErrorKind::NotSupported,
         ErrorKind::InvalidSetting,
@@ -175,6 +186,7 @@ impl ErrorKind {
         ErrorKind::DependentObjects,
         ErrorKind::Conflict,
         ErrorKind::Producer,
+        ErrorKind::SequenceUnused,
         ErrorKind::Cancelled,
         ErrorKind::Timeout,
         ErrorKind::OutOfMemory,
@@ -223,6 +235,10 @@ impl ErrorKind {
             TooManyRows => "21000",
             NotNull => "23502",
             UniqueViolation => "23505",
+            CheckViolation => "23514",
+            GeneratedAlways => "428C9",
+            SequenceLimit => "2200H",
+            SequenceUnused => "55000",
             DatatypeMismatch => "42804",
             NotSupported => "0A000",
             InvalidSetting => "22023",

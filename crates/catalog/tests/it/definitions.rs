@@ -2,7 +2,8 @@
 
 use alluvia_catalog::{Catalog, Change, alter};
 use alluvia_space::{
-    Column, ColumnType, Curve, DataType, Ladder, OnConflict, PrimaryKey, TableDef, TableOptions, dimensions,
+    Check, Column, ColumnType, Curve, DataType, Identity, IdentityKind, Ladder, OnConflict, PrimaryKey, TableDef,
+    TableOptions, dimensions,
 };
 use alluvia_types::{ColumnId, ErrorKind, Result, TableId, Version};
 use proptest::prelude::*;
@@ -24,6 +25,7 @@ fn table(id: u32, name: &str, names: &[&str], declared: &str) -> TableDef {
         id: TableId(id),
         name: name.to_owned(),
         next_column_id: columns.len() as u32,
+        rules: alluvia_space::TableRules::default(),
         key: None,
         columns,
         dimensions,
@@ -31,6 +33,11 @@ fn table(id: u32, name: &str, names: &[&str], declared: &str) -> TableDef {
         seed: 5,
         options: TableOptions::default(),
     }
+}
+
+/// No condition names a column here.
+fn as_it_is(sql: &str) -> Result<String> {
+    Ok(sql.to_owned())
 }
 
 fn sales() -> TableDef {
@@ -162,7 +169,10 @@ fn a_stored_catalog_and_its_changes_come_back() {
     let changes = [
         create(&sales()),
         create(&table(9, "b", &["x"], "")),
-        Change::AlterTable { def: alter::rename_column(&sales(), "note", "remark").unwrap(), was: Version(8) },
+        Change::AlterTable {
+            def: alter::rename_column(&sales(), "note", "remark", as_it_is).unwrap(),
+            was: Version(8),
+        },
         Change::DropTable { id: TableId(9) },
     ];
     let text = serde_json::to_string(&changes).unwrap();
@@ -198,7 +208,7 @@ fn columns_come_and_go() {
 fn a_length_is_part_of_a_definition_and_stays() {
     let length = ColumnType { data_type: DataType::Text, chars_max: Some(20) };
     let table = alter::add_column(&sales(), "code", length, true).unwrap();
-    let renamed = alter::rename_column(&table, "code", "number").unwrap();
+    let renamed = alter::rename_column(&table, "code", "number", as_it_is).unwrap();
     assert_eq!(renamed.columns[4].declared_type(), length);
     let text = serde_json::to_string(&renamed).unwrap();
     assert_eq!(serde_json::from_str::<TableDef>(&text).unwrap(), renamed);
@@ -209,17 +219,78 @@ fn a_length_is_part_of_a_definition_and_stays() {
 
 #[test]
 fn a_renamed_column_keeps_its_file_name_and_its_levels_follow() {
-    let table = alter::rename_column(&sales(), "city", "town").unwrap();
+    let table = alter::rename_column(&sales(), "city", "town", as_it_is).unwrap();
     assert_eq!((table.columns[1].name.as_str(), table.columns[1].storage_name.as_str()), ("town", "city"));
     assert_eq!(table.dimensions[0].levels[1].name, "town");
     assert!(table.show_create().contains("store(country, town)"), "{}", table.show_create());
-    assert_eq!(kind(alter::rename_column(&table, "city", "x")), ErrorKind::UndefinedColumn);
-    assert_eq!(kind(alter::rename_column(&table, "town", "note")), ErrorKind::DuplicateColumn);
-    assert_eq!(kind(alter::rename_column(&table, "town", "_ordinal")), ErrorKind::InvalidDefinition);
-    assert_eq!(alter::rename_column(&table, "town", "town").unwrap(), table);
+    assert_eq!(kind(alter::rename_column(&table, "city", "x", as_it_is)), ErrorKind::UndefinedColumn);
+    assert_eq!(kind(alter::rename_column(&table, "town", "note", as_it_is)), ErrorKind::DuplicateColumn);
+    assert_eq!(kind(alter::rename_column(&table, "town", "_ordinal", as_it_is)), ErrorKind::InvalidDefinition);
+    assert_eq!(alter::rename_column(&table, "town", "town", as_it_is).unwrap(), table);
     // The old name is free in SQL, but not in files.
     let both = alter::add_column(&table, "city", DataType::Text, true).unwrap();
     assert_eq!(both.columns[4].storage_name, "city~4");
+}
+
+/// `sales` with a default, a numbered column and a condition.
+fn ruled() -> TableDef {
+    let mut def = alter::add_column(&sales(), "n", DataType::Int64, true).unwrap();
+    let id = def.columns[4].id;
+    def.columns[4].nullable = false;
+    let identity = Identity::of_type(id, DataType::Int64, IdentityKind::Always, "sales_n_seq".to_owned());
+    def.rules.identities.extend(identity);
+    let check = |name: &str| Check { name: name.to_owned(), sql: "price > 0".to_owned(), columns: vec![ColumnId(2)] };
+    let def = alter::add_check(&def, check("dear")).unwrap();
+    assert_eq!(kind(alter::add_check(&def, check("dear"))), ErrorKind::DuplicateObject);
+    alter::set_default(&def, "note", Some("'none'".to_owned())).unwrap()
+}
+
+#[test]
+fn rules_go_with_their_columns() {
+    let def = ruled();
+    let text = serde_json::to_string(&def).unwrap();
+    assert_eq!(serde_json::from_str::<TableDef>(&text).unwrap(), def);
+    assert!(!serde_json::to_string(&sales()).unwrap().contains("rules"), "definitions without rules do not say so");
+    assert_eq!(kind(alter::drop_column(&def, "price")), ErrorKind::DependentObjects);
+    let renamed = alter::rename_column(&def, "price", "cost", |sql| Ok(sql.replace("price", "cost"))).unwrap();
+    assert_eq!(renamed.rules.checks[0].sql, "cost > 0");
+    assert_eq!(
+        alter::rename_column(&def, "note", "remark", |_| panic!("no condition names it")).unwrap().rules,
+        def.rules
+    );
+    assert_eq!(kind(alter::set_default(&def, "n", Some("1".to_owned()))), ErrorKind::InvalidDefinition);
+    assert_eq!(alter::set_default(&def, "note", None).unwrap().rules.defaults, []);
+    assert_eq!(kind(alter::drop_check(&def, "daer")), ErrorKind::UndefinedObject);
+    let def = alter::drop_check(&def, "dear").unwrap();
+    let def = alter::drop_column(&def, "note").unwrap();
+    let def = alter::drop_column(&def, "n").unwrap();
+    assert!(def.rules.is_empty());
+}
+
+#[test]
+fn what_is_taken_of_a_sequence_is_no_change_of_a_definition() {
+    let def = ruled();
+    let (table, column) = (def.id, def.columns[4].id);
+    let take = |through| Change::Sequence { table, column, through };
+    let first = Catalog::default().apply(Version(1), &[create(&def)]).unwrap();
+    assert_eq!(first.taken(table, column), None);
+    let second = first.apply(Version(2), &[take(Some(1_000))]).unwrap();
+    assert_eq!((second.taken(table, column), second.by_id(table).unwrap().changed_at), (Some(1_000), Version(1)));
+    let text = serde_json::to_string(&second).unwrap();
+    assert_eq!(serde_json::from_str::<Catalog>(&text).unwrap(), second);
+    assert_eq!(
+        second.sequence("sales_n_seq").map(|(entry, identity)| (entry.def.id, identity.column)),
+        Some((table, column))
+    );
+    assert!(second.sequence("sales_note_seq").is_none());
+    // A sequence that begins anew, one that goes with its column or its table, and one that is not there.
+    assert_eq!(second.apply(Version(3), &[take(None)]).unwrap().taken(table, column), None);
+    let without = alter::drop_column(&def, "n").unwrap();
+    let without = second.apply(Version(3), &[Change::AlterTable { def: without, was: Version(1) }]).unwrap();
+    assert_eq!(without.taken(table, column), None);
+    let dropped = second.apply(Version(3), &[Change::DropTable { id: table }]).unwrap();
+    let after = dropped.apply(Version(4), &[take(Some(5))]).unwrap();
+    assert_eq!((dropped.taken(table, column), after.taken(table, column)), (None, None));
 }
 
 #[test]
@@ -227,7 +298,7 @@ fn a_key_keeps_its_columns_whatever_they_are_called() {
     let refused = alter::drop_column(&keyed(), "note").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::DependentObjects);
     assert_eq!(refused.message(), "column 'note' of table 'sales' is part of its primary key (country, note)");
-    let renamed = alter::rename_column(&keyed(), "note", "remark").unwrap();
+    let renamed = alter::rename_column(&keyed(), "note", "remark", as_it_is).unwrap();
     assert_eq!(renamed.key, keyed().key);
     assert_eq!(kind(alter::drop_column(&renamed, "remark")), ErrorKind::DependentObjects);
     assert_eq!(alter::drop_column(&renamed, "price").unwrap().key, keyed().key);
@@ -295,7 +366,7 @@ proptest! {
             let next = match step {
                 Step::Add(name) => alter::add_column(&def, names[name], DataType::Text, true),
                 Step::Drop(name) => alter::drop_column(&def, names[name]),
-                Step::Rename(from, to) => alter::rename_column(&def, names[from], names[to]),
+                Step::Rename(from, to) => alter::rename_column(&def, names[from], names[to], as_it_is),
             };
             let Ok(next) = next else { continue };
             let change = Change::AlterTable { def: next.clone(), was: catalog.version };

@@ -131,6 +131,7 @@ fn a_dropped_table_takes_its_grants_with_it_and_no_verifier_is_printed() {
         columns: Vec::new(),
         next_column_id: 0,
         key: None,
+        rules: alluvia_space::TableRules::default(),
         dimensions: Vec::new(),
         measures: Vec::new(),
         seed: 1,

@@ -51,7 +51,7 @@ pub struct Watched {
 pub async fn run(session: &Arc<Session>, watched: Watched, copy: CopyHere, streams: Streams) -> Result<Answer> {
     let Watched { progress, cancel } = watched;
     let places = CopyPlaces::files_of_process()?;
-    let context = CopyContext { progress, cancel, streams, places, body: BodyOptions::default() };
+    let context = CopyContext { progress, cancel, streams, places, body: BodyOptions::default(), rules: None };
     match copy {
         CopyHere::From { table, columns, source, options } => {
             let has_begun = Arc::new(AtomicBool::new(false));

@@ -54,6 +54,7 @@ pub fn table(id: u32) -> TableDef {
         dimensions: dimensions::parse("kind", &columns).expect("a good declaration"),
         columns,
         next_column_id: 1,
+        rules: alluvia_space::TableRules::default(),
         key: None,
         measures: Vec::new(),
         seed: 1,

@@ -88,6 +88,7 @@ impl Inferred {
             columns: self.columns.iter().enumerate().map(column).collect(),
             next_column_id: self.columns.len() as u32,
             key: None,
+            rules: alluvia_space::TableRules::default(),
             dimensions: Vec::new(),
             measures: Vec::new(),
             seed: 0,

@@ -67,7 +67,7 @@ fn parquet_rows_that_do_not_fit_are_named_and_skipped() {
             Arc::new(arrow::array::StringViewArray::from(vec![Some("x"), Some("y"), None, Some("z")])),
             Arc::new(arrow::array::Float64Array::from(vec![0.5, 1.0, 2.0, 3.0])),
         ];
-        crate::assign::storage_batch(&table, arrays, 4).unwrap()
+        crate::assign::storage_batch(&table, arrays, 4, &Default::default()).unwrap()
     };
     for name in ["f.parquet", "f.arrow"] {
         let format = Format::from_file_name(name).unwrap();
@@ -105,7 +105,7 @@ fn rejected_rows_have_their_columns_in_the_order_of_the_file() {
             Arc::new(arrow::array::StringViewArray::from(vec![text.repeat(50).as_str(), "y", "z"]))
         };
         let arrays = vec![numbers(1), texts("b"), numbers(5), texts("d"), numbers(9)];
-        crate::assign::storage_batch(&table, arrays, 3).unwrap()
+        crate::assign::storage_batch(&table, arrays, 3, &Default::default()).unwrap()
     };
     for name in ["f.parquet", "f.arrow"] {
         let format = Format::from_file_name(name).unwrap();

@@ -287,7 +287,7 @@ fn an_exact_load_changes_no_value_of_any_format() {
     let doubles = {
         let table = table("a DOUBLE");
         let values: Vec<ArrayRef> = vec![Arc::new(Float64Array::from(vec![1.0, 2.6]))];
-        crate::assign::storage_batch(&table, values, 2).unwrap()
+        crate::assign::storage_batch(&table, values, 2, &Default::default()).unwrap()
     };
     for name in ["f.parquet", "f.arrow"] {
         let format = Format::from_file_name(name).unwrap();

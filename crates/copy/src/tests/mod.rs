@@ -231,6 +231,7 @@ impl Bench {
             stdin: None,
             body: Default::default(),
             places: self.places(),
+            rules: None,
             entry: self.entry(),
             columns: Vec::new(),
             source,

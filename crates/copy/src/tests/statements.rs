@@ -22,6 +22,7 @@ fn context(bench: &Bench) -> CopyContext {
         cancel: bench.cancel.clone(),
         streams: Streams::default(),
         places: bench.places(),
+        rules: None,
     }
 }
 
@@ -40,7 +41,7 @@ fn write(
 ) -> BoxFuture<'static, Result<u64>> {
     let batch = |first: usize| {
         let values: Int64Array = (first as i64 * 2..first as i64 * 2 + 2).collect();
-        crate::assign::storage_batch(&table("a BIGINT"), vec![Arc::new(values)], 2).unwrap()
+        crate::assign::storage_batch(&table("a BIGINT"), vec![Arc::new(values)], 2, &Default::default()).unwrap()
     };
     let rows: Vec<Result<RecordBatch>> = (0..batches).map(|at| Ok(batch(at))).chain(error.map(Err)).collect();
     copy_to(context, batch(0).schema(), stream::iter(rows).boxed(), target, options)

@@ -120,6 +120,7 @@ mod tests {
             columns: vec![column],
             next_column_id: 1,
             key: None,
+            rules: alluvia_space::TableRules::default(),
             dimensions: Vec::new(),
             measures: Vec::new(),
             seed: 7,

@@ -17,6 +17,7 @@ mod full_level;
 mod functions;
 mod fuzz;
 mod held_merge;
+mod identity;
 mod index_answers;
 mod kill;
 mod near_misses;

@@ -109,6 +109,10 @@ const FUNCTIONS: &[&str] = &[
     "quote_ident",
     "quote_literal",
     "quote_nullable",
+    "nextval",
+    "currval",
+    "lastval",
+    "setval",
 ];
 
 /// Functions of these names mean something without the catalog, too: alone they do not make a query one of it.

@@ -49,6 +49,14 @@ fn definition(line: &'static str) -> Option<((&'static str, &'static str), Defin
     Some((name.split_once('.')?, Definition { oid: oid.parse().ok()?, schema: Arc::new(Schema::new(fields)), columns }))
 }
 
+/// Columns that hold numbers of columns.
+pub(crate) const COLUMN_LISTS: [&str; 3] = ["indkey", "indoption", "conkey"];
+
+/// A list of these.
+pub(crate) fn list_of(element: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(element, true)))
+}
+
 /// A column. What clients must see as PostgreSQL's own type, and Arrow has no type for, says so in its metadata.
 fn field(name: &str, sql: &str) -> Field {
     let (data_type, marked) = match sql {
@@ -60,6 +68,8 @@ fn field(name: &str, sql: &str) -> Field {
         "float4" => (DataType::Float32, None),
         "float8" | "numeric" => (DataType::Float64, None),
         "timestamptz" | "time_stamp" => (DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), None),
+        // Lists of columns that tools take apart; other lists are none here.
+        "int2vector" | "_int2" if COLUMN_LISTS.contains(&name) => (list_of(DataType::Int16), None),
         "name" | "sql_identifier" => (DataType::Utf8View, Some("name")),
         "char" => (DataType::Utf8View, Some("char")),
         _ => (DataType::Utf8View, None),

@@ -150,7 +150,9 @@ impl Rewrite<'_> {
         match factor {
             TableFactor::Table { name, args: None, .. } => {
                 catalog_table(name, self.catalog).is_some_and(|(schema, table)| {
-                    is_always_empty(schema, &table) || !self.shows_keys && is_of_keys(schema, &table)
+                    is_always_empty(schema, &table)
+                        || !self.shows_keys && is_of_keys(schema, &table)
+                        || self.shown.hides(schema, &table)
                 })
             }
             TableFactor::Derived { subquery, .. } => self.is_empty_query(subquery),

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 /// Columns that hold one of a few values. Tests hold this against the tables. What drivers make of `typtype` and call so has `a` for lists.
-pub(super) const KINDS: [(&str, &[&str]); 2] = [("typtype", &["a", "b", "p"]), ("relkind", &["r", "v"])];
+pub(super) const KINDS: [(&str, &[&str]); 2] = [("typtype", &["a", "b", "p"]), ("relkind", &["r", "v", "S", "i"])];
 
 /// Drops the branches of a CASE that are never taken.
 pub(super) fn prune(expr: &mut Expr, catalog: &Catalog) {
@@ -94,6 +94,7 @@ mod tests {
         assert_eq!(pruned("WHEN t.typtype = 'd' THEN 1 ELSE 2"), "2");
         assert_eq!(pruned("WHEN t.typtype = 'd' THEN (SELECT 1) ELSE NULL"), "CAST(NULL AS BIGINT)");
         assert_eq!(pruned("WHEN typtype = 'c' THEN (SELECT array_agg(x) FROM y)"), "CAST(NULL AS TEXT[])");
+        assert_eq!(pruned("WHEN relkind = 'S' THEN 1"), "CASE WHEN relkind = 'S' THEN 1 END");
         assert_eq!(pruned("WHEN relkind = 'f' THEN 1 WHEN relkind = 'r' THEN 2"), "CASE WHEN relkind = 'r' THEN 2 END");
         for kept in ["WHEN t.typtype = 'b' THEN 1 END", "WHEN other = 'd' THEN 1 END", "t.typtype WHEN 'd' THEN 1 END"]
         {

@@ -1,5 +1,6 @@
 //! Functions of the catalog that depend on what they are given. Those that do not become constants, in `rewrite`.
 
+use super::definitions::list_of;
 use super::relations::text_of;
 use super::tables::{is_visible, schema_name};
 use super::{keys, procedures, rights, types};
@@ -105,6 +106,12 @@ pub(crate) fn register(
             let told = told.map(|(oid, column)| keys::index_text(&definitions, oid?, column.unwrap_or(0)));
             Ok(Arc::new(StringViewArray::from_iter(told)))
         }),
+    )?;
+    add(
+        keys::PLACES,
+        vec![list_of(DataType::Int16)],
+        list_of(DataType::Int64),
+        Arc::new(|arguments| Ok(keys::places(&arguments[0]))),
     )?;
     let definitions = Arc::clone(catalog);
     add(

@@ -65,6 +65,15 @@ fn columns(context: &SystemContext) -> Vec<Row> {
                 is_identity: "NO", is_generated: "NEVER",
                 is_updatable: if relation.schema.1 == "public" { "YES" } else { "NO" },
             };
+            row.extend(column.default.map(|sql| ("column_default", sql.into())));
+            if let Some((identity, kind)) = column.identity {
+                row.extend(row! {
+                    is_identity: "YES", identity_generation: if kind == "a" { "ALWAYS" } else { "BY DEFAULT" },
+                    identity_start: identity.start.to_string(), identity_increment: identity.increment.to_string(),
+                    identity_maximum: identity.maximum.to_string(), identity_minimum: identity.minimum.to_string(),
+                    identity_cycle: "NO",
+                });
+            }
             let precision: &[(&'static str, i64)] = match column.type_oid {
                 21 => &[("numeric_precision", 16), ("numeric_precision_radix", 2), ("numeric_scale", 0)],
                 23 => &[("numeric_precision", 32), ("numeric_precision_radix", 2), ("numeric_scale", 0)],

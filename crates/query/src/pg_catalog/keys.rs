@@ -1,21 +1,27 @@
-//! Keys of tables, as PostgreSQL's catalog has them: a constraint, and the index that holds it.
+//! Keys and conditions of tables, as PostgreSQL's catalog has them: constraints, and the indexes that hold keys.
 //!
 //! Invariants:
-//! - A statement that asks for lists of columns (`conkey`, `indkey`, ...) sees no keys: lists are not what they are there, and tools that
-//!   take them apart would fail where they see nothing now.
+//! - A statement that asks for lists of columns (`conkey`, `indkey`) in a way that is not known here sees no keys: tools that take them
+//!   apart would fail where they see nothing now. Known are `= ANY (list)`, `IS [NOT] NULL`, `unnest`, `generate_subscripts`,
+//!   `_pg_expandarray`, and `conkey` as it is. Of other lists (`indclass`, ...) nothing is told.
 //! - The numbers of indexes and constraints follow from their table's.
 
+use super::definitions::COLUMN_LISTS;
 use super::relations::{PUBLIC_OID, table_oid};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, Row, row};
 use crate::system::SystemContext;
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_change::conflict::key_name;
+use alluvia_space::Check;
 use alluvia_space::keywords::quoted;
 use alluvia_syntax::names::{DATABASE_NAME, name_of};
 use alluvia_syntax::trees::rewriting::call;
 use alluvia_syntax::trees::visit::visit;
+use alluvia_types::ColumnId;
+use arrow::array::{Array, ArrayRef, AsArray, Int64Builder, ListBuilder};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Visitor,
+    AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Query, Select,
+    SelectItem, Visitor,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -25,9 +31,15 @@ const FIRST_INDEX_OID: i64 = 1 << 30;
 /// And constraints from here.
 const FIRST_CONSTRAINT_OID: i64 = FIRST_INDEX_OID + (1 << 29);
 
+/// And conditions from here, so many a table.
+const FIRST_CHECK_OID: i64 = 1 << 31;
+const CHECKS_MAX: i64 = 1 << 8;
+
 /// What tells of an index and of a constraint as a text, under names that no statement says.
 pub(super) const INDEX_TEXT: &str = "pg_catalog_indexdef";
 pub(super) const CONSTRAINT_TEXT: &str = "pg_catalog_constraintdef";
+/// And what gives the places of a list.
+pub(super) const PLACES: &str = "pg_catalog_places";
 
 /// Columns that hold lists.
 const LISTS: [&str; 13] = [
@@ -47,10 +59,11 @@ const LISTS: [&str; 13] = [
 ];
 
 /// The tables that keys are rows of.
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 7] = [
     (PG_CATALOG, "pg_constraint"),
     (PG_CATALOG, "pg_index"),
     (PG_CATALOG, "pg_indexes"),
+    (INFORMATION_SCHEMA, "check_constraints"),
     (INFORMATION_SCHEMA, "constraint_column_usage"),
     (INFORMATION_SCHEMA, "key_column_usage"),
     (INFORMATION_SCHEMA, "table_constraints"),
@@ -61,39 +74,136 @@ pub(super) fn is_of_keys(schema: &str, table: &str) -> bool {
     TABLES.contains(&(schema, table))
 }
 
-/// Whether any of these columns holds lists.
+/// Whether any of these columns holds lists of which nothing is told.
 pub(super) fn has_lists<'a>(mut columns: impl Iterator<Item = &'a str>) -> bool {
-    columns.any(|column| LISTS.contains(&column))
+    columns.any(|column| LISTS.contains(&column) && !COLUMN_LISTS.contains(&column))
 }
 
-/// Whether a query sees keys: there are some, and it asks for no lists of columns.
+/// Whether a query sees keys: there are some, and what it asks of lists of columns is known.
 pub(super) fn are_shown(query: &Query, catalog: &Catalog) -> bool {
-    catalog.tables().any(|entry| entry.def.key.is_some()) && visit(query, &mut Lists).is_continue()
+    let has_any = |entry: &Arc<TableEntry>| entry.def.key.is_some() || !entry.def.rules.checks.is_empty();
+    if !catalog.tables().any(has_any) {
+        return false;
+    }
+    let mut lists = Lists { named: 0, known: 0 };
+    let _ = visit(query, &mut lists);
+    lists.named == lists.known
 }
 
-/// Ends at the first name of a list.
-struct Lists;
+/// Counts the names of lists, and those that stand where it is known what is asked of them.
+struct Lists {
+    named: usize,
+    known: usize,
+}
+
+/// The list that an expression names.
+fn list_named(expr: &Expr) -> Option<String> {
+    let column = match expr {
+        Expr::Identifier(ident) => name_of(ident),
+        Expr::CompoundIdentifier(path) => path.last().map(name_of)?,
+        Expr::Nested(inner) => return list_named(inner),
+        _ => return None,
+    };
+    LISTS.contains(&column.as_str()).then_some(column)
+}
+
+/// Whether an expression is a list of numbers of columns.
+fn is_of_columns(expr: &Expr) -> bool {
+    list_named(expr).is_some_and(|column| COLUMN_LISTS.contains(&column.as_str()))
+}
 
 impl Visitor for Lists {
     type Break = ();
 
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        for item in &select.projection {
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                self.known += usize::from(list_named(expr).is_some_and(|column| column == "conkey"));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        let column = match expr {
-            Expr::Identifier(ident) => name_of(ident),
-            Expr::CompoundIdentifier(path) => path.last().map(name_of).unwrap_or_default(),
-            _ => return ControlFlow::Continue(()),
+        let known = match expr {
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
+                self.named += usize::from(list_named(expr).is_some());
+                false
+            }
+            Expr::AnyOp { right, .. } => is_of_columns(right),
+            Expr::IsNull(inner) | Expr::IsNotNull(inner) => is_of_columns(inner),
+            Expr::Function(function) => {
+                let name = function.name.0.last().and_then(ObjectNamePart::as_ident).map(name_of).unwrap_or_default();
+                ["unnest", "generate_subscripts", EXPANDED].contains(&name.as_str())
+                    && argument(function, 0).is_some_and(is_of_columns)
+            }
+            _ => false,
         };
-        if LISTS.contains(&column.as_str()) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        self.known += usize::from(known);
+        ControlFlow::Continue(())
+    }
+}
+
+/// What makes rows of a list and of its places.
+const EXPANDED: &str = "_pg_expandarray";
+
+/// `generate_subscripts(list, 1)`, `_pg_expandarray(list)` and their parts, as what is planned: rows of the list, or of its
+/// places from 1 on.
+pub(super) fn expanded(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Function(function) => {
+            let list = argument(function, 0).filter(|list| is_of_columns(list))?;
+            match function.name.0.last().and_then(ObjectNamePart::as_ident).map(name_of)?.as_str() {
+                "generate_subscripts" => Some(call("unnest", vec![call(PLACES, vec![list.clone()])])),
+                EXPANDED => Some(call("unnest", vec![list.clone()])),
+                _ => None,
+            }
+        }
+        // A part of what has become rows of the list, or of a column that has them.
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let [AccessExpr::Dot(Expr::Identifier(part))] = access_chain.as_slice() else { return None };
+            let mut within = root.as_ref();
+            while let Expr::Nested(inner) = within {
+                within = inner;
+            }
+            match (within, name_of(part).as_str()) {
+                (Expr::Function(function), part @ ("n" | "x")) => {
+                    let list = argument(function, 0).filter(|list| is_of_columns(list))?;
+                    let of = if part == "n" { call(PLACES, vec![list.clone()]) } else { list.clone() };
+                    Some(call("unnest", vec![of]))
+                }
+                (Expr::Identifier(_) | Expr::CompoundIdentifier(_), "x") => Some(within.clone()),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The places of a list, from 1 on.
+pub(super) fn places(lists: &ArrayRef) -> ArrayRef {
+    let mut places = ListBuilder::new(Int64Builder::new());
+    let lists = lists.as_list_opt::<i32>();
+    for list in lists.into_iter().flat_map(|lists| lists.iter()) {
+        if let Some(list) = &list {
+            (1..=list.len() as i64).for_each(|place| places.values().append_value(place));
+        }
+        places.append(list.is_some());
+    }
+    Arc::new(places.finish())
+}
+
+fn argument(function: &Function, at: usize) -> Option<&Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.get(at) {
+        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => Some(expr),
+        _ => None,
     }
 }
 
 /// `pg_get_indexdef` and `pg_get_constraintdef` as what is registered for them.
 pub(super) fn definition(name: &str, function: &Function) -> Option<Expr> {
-    let FunctionArguments::List(list) = &function.args else { return None };
-    let argument = |at: usize| match list.args.get(at) {
-        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => Some(expr.clone()),
-        _ => None,
-    };
+    let argument = |at: usize| argument(function, at).cloned();
     match name {
         "pg_get_indexdef" => {
             let column = argument(1).unwrap_or_else(|| super::constants::number_expr(0));
@@ -117,8 +227,32 @@ pub(super) fn index_text(catalog: &Catalog, oid: i64, column: i64) -> Option<Str
 
 /// What a constraint says.
 pub(super) fn constraint_text(catalog: &Catalog, oid: i64) -> Option<String> {
-    let entry = with_key(catalog).find(|entry| constraint_oid(entry) == oid)?;
-    Some(format!("PRIMARY KEY ({})", key_columns(entry).join(", ")))
+    if let Some(entry) = with_key(catalog).find(|entry| constraint_oid(entry) == oid) {
+        return Some(format!("PRIMARY KEY ({})", key_columns(entry).join(", ")));
+    }
+    let (_, check, _) = checks(catalog).find(|(.., known)| *known == oid)?;
+    Some(format!("CHECK ({})", check.sql))
+}
+
+/// Conditions of tables, with their numbers.
+fn checks(catalog: &Catalog) -> impl Iterator<Item = (&Arc<TableEntry>, &Check, i64)> {
+    catalog.tables().flat_map(|entry| {
+        let numbered = entry.def.rules.checks.iter().enumerate();
+        numbered.map(move |(at, check)| {
+            (entry, check, FIRST_CHECK_OID + i64::from(entry.def.id.0) * CHECKS_MAX + at as i64)
+        })
+    })
+}
+
+/// The places of columns among their table's, from 1 on.
+fn places_of(entry: &TableEntry, columns: impl IntoIterator<Item = ColumnId>) -> Vec<i64> {
+    let place = |id: ColumnId| entry.def.columns.iter().position(|column| column.id == id);
+    columns.into_iter().filter_map(place).map(|at| at as i64 + 1).collect()
+}
+
+/// Those of a key's columns.
+fn key_places(entry: &TableEntry) -> Vec<i64> {
+    places_of(entry, entry.def.key.iter().flat_map(|key| key.columns.iter().copied()))
 }
 
 fn with_key(catalog: &Catalog) -> impl Iterator<Item = &Arc<TableEntry>> {
@@ -164,7 +298,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
                 row! {
                     indexrelid: index_oid(entry), indrelid: table_oid(entry.def.id.0), indnatts: columns, indnkeyatts: columns,
                     indisunique: true, indisprimary: true, indimmediate: true, indisvalid: true, indisready: true,
-                    indislive: true,
+                    indislive: true, indkey: key_places(entry), indoption: vec![0_i64; key_places(entry).len()],
                 }
             };
             with_key(&context.snapshot.catalog).map(row).collect()
@@ -174,10 +308,18 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
                 row! {
                     oid: constraint_oid(entry), conname: key_name(&entry.def), connamespace: PUBLIC_OID, contype: "p",
                     convalidated: true, conrelid: table_oid(entry.def.id.0), conindid: index_oid(entry), conislocal: true,
-                    connoinherit: true, confupdtype: " ", confdeltype: " ", confmatchtype: " ",
+                    connoinherit: true, confupdtype: " ", confdeltype: " ", confmatchtype: " ", conkey: key_places(entry),
                 }
             };
-            with_key(&context.snapshot.catalog).map(row).collect()
+            let of_check = |(entry, check, oid): (&Arc<TableEntry>, &Check, i64)| {
+                row! {
+                    oid: oid, conname: check.name.clone(), connamespace: PUBLIC_OID, contype: "c", convalidated: true,
+                    conrelid: table_oid(entry.def.id.0), conislocal: true, confupdtype: " ", confdeltype: " ",
+                    confmatchtype: " ", conkey: places_of(entry, check.columns.iter().copied()), conbin: check.sql.clone(),
+                }
+            };
+            let catalog = &context.snapshot.catalog;
+            with_key(catalog).map(row).chain(checks(catalog).map(of_check)).collect()
         },
         "pg_indexes" => |context| {
             let catalog = &context.snapshot.catalog;
@@ -192,10 +334,26 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
         "table_constraints" => |context| {
             let row = |entry: &Arc<TableEntry>| {
                 let mut row = row! { constraint_type: "PRIMARY KEY", is_deferrable: "NO", initially_deferred: "NO", enforced: "YES" };
-                row.extend(named(entry));
+                row.extend(named(entry, &key_name(&entry.def)));
                 row
             };
-            with_key(&context.snapshot.catalog).map(row).collect()
+            let of_check = |(entry, check, _): (&Arc<TableEntry>, &Check, i64)| {
+                let mut row =
+                    row! { constraint_type: "CHECK", is_deferrable: "NO", initially_deferred: "NO", enforced: "YES" };
+                row.extend(named(entry, &check.name));
+                row
+            };
+            let catalog = &context.snapshot.catalog;
+            with_key(catalog).map(row).chain(checks(catalog).map(of_check)).collect()
+        },
+        "check_constraints" => |context| {
+            let row = |(_, check, _): (&Arc<TableEntry>, &Check, i64)| {
+                row! {
+                    constraint_catalog: DATABASE_NAME, constraint_schema: "public", constraint_name: check.name.clone(),
+                    check_clause: check.sql.clone(),
+                }
+            };
+            checks(&context.snapshot.catalog).map(row).collect()
         },
         "key_column_usage" => |context| of_columns(context, true),
         "constraint_column_usage" => |context| of_columns(context, false),
@@ -204,9 +362,9 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
 }
 
 /// A constraint and its table, as the standard's views name them.
-fn named(entry: &TableEntry) -> Row {
+fn named(entry: &TableEntry, name: &str) -> Row {
     row! {
-        constraint_catalog: DATABASE_NAME, constraint_schema: "public", constraint_name: key_name(&entry.def),
+        constraint_catalog: DATABASE_NAME, constraint_schema: "public", constraint_name: name,
         table_catalog: DATABASE_NAME, table_schema: "public", table_name: entry.def.name.clone(),
     }
 }
@@ -219,7 +377,7 @@ fn of_columns(context: &SystemContext, numbered: bool) -> Vec<Row> {
             if numbered {
                 row.extend(row! { ordinal_position: at as i64 + 1 });
             }
-            row.extend(named(entry));
+            row.extend(named(entry, &key_name(&entry.def)));
             rows.push(row);
         }
     }

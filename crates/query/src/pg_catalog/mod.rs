@@ -11,6 +11,7 @@
 //! schema, casts to `regclass`, operators written out, subqueries in expressions, parts that can only be empty.
 
 mod constants;
+mod defaults;
 mod definitions;
 mod distinct;
 mod empty;

@@ -1,10 +1,11 @@
 //! What `pg_class` lists: users' tables, system tables, the catalog itself.
 
+use super::defaults::{default_of, identity_of, sequence_name, sequence_oid};
 use super::definitions;
 use super::types::{by_name, of_column};
 use crate::system;
 use alluvia_catalog::Catalog;
-use alluvia_space::DataType;
+use alluvia_space::{DataType, Identity};
 use std::collections::HashMap;
 
 /// Numbers of schemas.
@@ -41,6 +42,8 @@ pub(crate) struct Relation {
     /// The number of its owner.
     pub(crate) owner: i64,
     pub(crate) has_key: bool,
+    /// How many conditions it has.
+    pub(crate) checks: i64,
 }
 
 /// What PostgreSQL says of a table whose rows nobody has counted.
@@ -52,6 +55,9 @@ pub(crate) struct Attribute {
     pub(crate) type_oid: i64,
     pub(crate) modifier: i64,
     pub(crate) not_null: bool,
+    pub(crate) default: Option<String>,
+    /// Its sequence, and how it is generated: `a` for always, `d` for by default.
+    pub(crate) identity: Option<(Identity, &'static str)>,
 }
 
 /// The number of a user's table.
@@ -64,7 +70,14 @@ pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, i64>) -> Vec<Relat
     let relation = |entry: &std::sync::Arc<alluvia_catalog::TableEntry>| {
         let attribute = |column: &alluvia_space::Column| {
             let (type_oid, modifier) = of_column(column.declared_type());
-            Attribute { name: column.name.clone(), type_oid, modifier, not_null: !column.nullable }
+            Attribute {
+                name: column.name.clone(),
+                type_oid,
+                modifier,
+                not_null: !column.nullable,
+                default: default_of(&entry.def, column),
+                identity: identity_of(&entry.def, column).map(|(identity, kind)| (identity.clone(), kind)),
+            }
         };
         Relation {
             oid: table_oid(entry.def.id.0),
@@ -75,6 +88,7 @@ pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, i64>) -> Vec<Relat
             rows: rows.get(&entry.def.id.0).copied().unwrap_or(0),
             owner: catalog.rights().owner(entry.def.id).0.into(),
             has_key: entry.def.key.is_some(),
+            checks: entry.def.rules.checks.len() as i64,
         }
     };
     catalog.tables().map(relation).collect()
@@ -87,7 +101,7 @@ pub(crate) fn of_system() -> Vec<Relation> {
         let attribute = |field: &std::sync::Arc<arrow::datatypes::Field>| {
             let known = DataType::from_arrow(field.data_type()).unwrap_or(DataType::Text);
             let (type_oid, modifier) = of_column(known.into());
-            Attribute { name: field.name().clone(), type_oid, modifier, not_null: false }
+            Attribute { name: field.name().clone(), type_oid, modifier, not_null: false, default: None, identity: None }
         };
         Relation {
             oid: FIRST_SYSTEM_OID + at as i64,
@@ -98,6 +112,7 @@ pub(crate) fn of_system() -> Vec<Relation> {
             rows: 0,
             owner: ROLE_OID,
             has_key: false,
+            checks: 0,
         }
     });
     // What has no number is a function there.
@@ -108,6 +123,8 @@ pub(crate) fn of_system() -> Vec<Relation> {
             type_oid: by_name(sql).unwrap_or(25),
             modifier: -1,
             not_null: false,
+            default: None,
+            identity: None,
         };
         let number = SCHEMAS.iter().find(|(_, known)| known == schema).map_or(PG_CATALOG_OID, |(oid, _)| *oid);
         Relation {
@@ -119,6 +136,7 @@ pub(crate) fn of_system() -> Vec<Relation> {
             rows: 0,
             owner: ROLE_OID,
             has_key: false,
+            checks: 0,
         }
     });
     system.chain(catalog).collect()
@@ -136,8 +154,10 @@ pub(crate) fn by_text(catalog: &Catalog, text: &str) -> Option<i64> {
             None => part.trim().to_ascii_lowercase(),
         })
         .collect();
-    let of_user =
-        |name: &str| catalog.tables().find(|entry| entry.def.name == name).map(|entry| table_oid(entry.def.id.0));
+    let of_user = |name: &str| {
+        let table = catalog.tables().find(|entry| entry.def.name == name).map(|entry| table_oid(entry.def.id.0));
+        table.or_else(|| sequence_oid(catalog, name))
+    };
     let of_catalog = |schema: &str, name: &str| definitions::find(schema, name).map(|definition| definition.oid);
     match parts.as_slice() {
         [name] => of_user(name).or_else(|| of_catalog("pg_catalog", name)),
@@ -155,6 +175,9 @@ pub(crate) fn text_of(catalog: &Catalog, oid: i64) -> Option<String> {
     let entry = catalog.tables().find(|entry| table_oid(entry.def.id.0) == oid);
     if let Some(entry) = entry {
         return Some(entry.def.name.clone());
+    }
+    if let Some(name) = sequence_name(catalog, oid) {
+        return Some(name);
     }
     of_system().into_iter().find(|relation| relation.oid == oid).map(|relation| match relation.schema.1 {
         "pg_catalog" => relation.name,

@@ -10,7 +10,7 @@ use super::empty::one_row;
 use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
 use super::relations::{SCHEMAS, by_text};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
-use super::{definitions, distinct, factors, facts, fold, keys, rights, types, versions};
+use super::{defaults, definitions, distinct, factors, facts, fold, keys, rights, types, versions};
 use crate::rights::Authoriser;
 use crate::settings::SettingsNow;
 use alluvia_catalog::Catalog;
@@ -40,8 +40,10 @@ pub(crate) fn prepare(
         return Ok(false);
     }
     let has_xmin = !versions::is_named(query);
-    let shows_keys = keys::are_shown(query, catalog);
-    match visit_mut(query, &mut Rewrite { catalog, authoriser, settings: &settings(), has_xmin, shows_keys }) {
+    let (shows_keys, shown) = (keys::are_shown(query, catalog), defaults::Shown::to(query, catalog));
+    let settings = settings();
+    let mut rewrite = Rewrite { catalog, authoriser, settings: &settings, has_xmin, shows_keys, shown };
+    match visit_mut(query, &mut rewrite) {
         ControlFlow::Continue(()) => Ok(true),
         ControlFlow::Break(error) => Err(error),
     }
@@ -130,6 +132,8 @@ pub(super) struct Rewrite<'a> {
     has_xmin: bool,
     /// Whether keys are seen.
     pub(super) shows_keys: bool,
+    /// Which defaults and sequences are.
+    pub(super) shown: defaults::Shown,
 }
 
 impl VisitorMut for Rewrite<'_> {
@@ -224,6 +228,11 @@ impl Rewrite<'_> {
     fn replaced(&self, expr: &mut Expr) -> Result<Option<Expr>> {
         if is_current_role(expr) {
             *expr = call("current_role", Vec::new());
+        }
+        if self.shows_keys
+            && let Some(expanded) = keys::expanded(expr)
+        {
+            return Ok(Some(expanded));
         }
         if self.has_xmin && versions::is_xmin(expr, self.catalog) {
             return Ok(Some(versions::xmin(self.catalog)));
@@ -340,6 +349,17 @@ impl Rewrite<'_> {
         if let Some(call) = keys::definition(&name, function).filter(|_| self.shows_keys) {
             return Ok(Some(call));
         }
+        if name == "pg_get_serial_sequence"
+            && let Some(sequence) = defaults::serial_sequence(function, self.catalog)
+        {
+            return Ok(Some(sequence.map_or_else(|| Constant::Null.expr(), |sequence| text_expr(&sequence))));
+        }
+        if name == "pg_get_expr"
+            && (self.shown.defaults || self.shows_keys)
+            && let Some(kept) = defaults::expression(function)
+        {
+            return Ok(Some(kept));
+        }
         if let Some(constant) = constant(&name) {
             return Ok(Some(constant.expr()));
         }
@@ -393,6 +413,19 @@ impl Rewrite<'_> {
                 },
                 _ => None,
             },
+            // `'t_id_seq'::regclass` is a number by now.
+            "nextval" | "currval" | "setval" => {
+                if let FunctionArguments::List(list) = &mut function.args
+                    && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(of))) = list.args.first_mut()
+                    && is_number(of)
+                    && let Some(name) = literal_text(of)
+                        .and_then(|number| number.parse().ok())
+                        .and_then(|oid| defaults::sequence_name(self.catalog, oid))
+                {
+                    *of = text_expr(&name);
+                }
+                None
+            }
             "to_regclass" => Some(or_null(argument(0).and_then(|text| by_text(self.catalog, &text)))),
             "to_regtype" => Some(or_null(argument(0).and_then(|text| types::by_name(&text)))),
             "to_regnamespace" => Some(or_null(argument(0).and_then(|text| schema_oid(&text)))),

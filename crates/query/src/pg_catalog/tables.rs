@@ -3,13 +3,13 @@
 use super::definitions::{self, Definition};
 use super::information;
 use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, SCHEMAS, of_system, of_users};
-use crate::pg_catalog::{keys, procedures, rights, types};
+use crate::pg_catalog::{defaults, keys, procedures, rights, types};
 use crate::system::SystemContext;
 use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::array::{
-    ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch,
-    StringViewArray, new_null_array,
+    ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int16Builder, Int32Array, Int64Array, ListBuilder,
+    RecordBatch, StringViewArray, new_null_array,
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
@@ -31,6 +31,7 @@ pub(crate) enum Value {
     Bool(bool),
     Int(i64),
     Text(String),
+    List(Vec<i64>),
 }
 
 impl From<bool> for Value {
@@ -42,6 +43,12 @@ impl From<bool> for Value {
 impl From<i64> for Value {
     fn from(value: i64) -> Value {
         Value::Int(value)
+    }
+}
+
+impl From<Vec<i64>> for Value {
+    fn from(value: Vec<i64>) -> Value {
+        Value::List(value)
     }
 }
 
@@ -76,7 +83,7 @@ pub(crate) fn is_always_empty(schema: &str, table: &str) -> bool {
 type Rows = fn(&SystemContext) -> Vec<Row>;
 
 fn rows_of(schema: &str, table: &str) -> Option<Rows> {
-    if let Some(rows) = keys::rows_of(schema, table) {
+    if let Some(rows) = keys::rows_of(schema, table).or_else(|| defaults::rows_of(schema, table)) {
         return Some(rows);
     }
     if schema == INFORMATION_SCHEMA {
@@ -179,12 +186,13 @@ fn classes(context: &SystemContext) -> Vec<Row> {
             oid: relation.oid, relname: relation.name, relnamespace: relation.schema.0, relowner: relation.owner, relam: of_heap,
             relfilenode: relation.oid, reltuples: relation.rows, relkind: relation.kind, relpersistence: "p",
             relnatts: relation.columns.len() as i64, relispopulated: true, relreplident: "n", relhasindex: relation.has_key,
+            relchecks: relation.checks,
         };
         // NULL says that nothing was granted.
         row.extend(acl.map(|acl| ("relacl", Value::from(acl))));
         row
     };
-    relations(context).into_iter().map(class).chain(keys::classes(context)).collect()
+    relations(context).into_iter().map(class).chain(keys::classes(context)).chain(defaults::classes(context)).collect()
 }
 
 fn attributes(context: &SystemContext) -> Vec<Row> {
@@ -195,7 +203,8 @@ fn attributes(context: &SystemContext) -> Vec<Row> {
             let known = types.get(&column.type_oid);
             rows.push(row! {
                 attrelid: relation.oid, attname: column.name, atttypid: column.type_oid, atttypmod: column.modifier,
-                attnum: at as i64 + 1, attnotnull: column.not_null, attstattarget: -1, attcacheoff: -1, attislocal: true,
+                attnum: at as i64 + 1, attnotnull: column.not_null, atthasdef: column.default.is_some(),
+                attidentity: column.identity.as_ref().map_or("", |(_, kind)| *kind), attstattarget: -1, attcacheoff: -1, attislocal: true,
                 attlen: known.map_or(-1, |known| known.length), attbyval: known.is_some_and(|known| known.by_value),
                 attalign: known.map_or("i", |known| known.align), attstorage: known.map_or("x", |known| known.storage),
             });
@@ -324,6 +333,19 @@ fn column(name: &str, data_type: &DataType, rows: &[Row]) -> ArrayRef {
                 Some(Value::Text(text)) => Some(text.as_str()),
                 _ => blank.then_some(""),
             })))
+        }
+        DataType::List(element) if *element.data_type() == DataType::Int16 => {
+            let mut lists = ListBuilder::new(Int16Builder::new());
+            for row in rows {
+                match row.get(name) {
+                    Some(Value::List(values)) => {
+                        values.iter().for_each(|value| lists.values().append_value(*value as i16));
+                        lists.append(true);
+                    }
+                    _ => lists.append(false),
+                }
+            }
+            Arc::new(lists.finish())
         }
         other => new_null_array(other, rows.len()),
     }

@@ -11,6 +11,7 @@
 //! | `define` | tables, roles and cuboids; what shows them; CALL |
 //! | `change` | UPDATE, DELETE, TRUNCATE; INSERT with ON CONFLICT or RETURNING |
 //! | `insert` | INSERT, and rows on their way into a transaction or a batch |
+//! | `rules` | what a definition does with rows that come: defaults, identity values, conditions |
 //! | `select` | queries, from a tree to rows, on one snapshot; EXPLAIN, cursors |
 //! | `settings` | SET, SHOW, RESET, DISCARD |
 //! | `transaction` | BEGIN, COMMIT, ROLLBACK, savepoints; batches on their way to the store |
@@ -27,6 +28,7 @@ mod define;
 mod door;
 mod insert;
 mod prepared;
+mod rules;
 mod run;
 mod select;
 mod settings;
@@ -42,6 +44,7 @@ pub use prepared::Prepared;
 pub use prepared::bounded::{Answer, BOUND_OF, BOUND_SIDE};
 pub use prepared::describe::Described;
 pub use prepared::refined::{Refinements, Refining};
+pub(crate) use rules::KeptRules;
 pub use run::outcome::Outcome;
 pub use run::refinement::{Bounds, IntervalKind, Refinement};
 pub use run::report::Report;

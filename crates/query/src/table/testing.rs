@@ -57,6 +57,7 @@ pub(crate) fn table(name: &str, columns: &[(&str, DataType)]) -> TableDef {
         id: TableId(1),
         name: name.to_owned(),
         next_column_id: columns.len() as u32,
+        rules: alluvia_space::TableRules::default(),
         key: None,
         columns,
         dimensions: Vec::new(),

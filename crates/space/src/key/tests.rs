@@ -37,6 +37,7 @@ fn table(curve: Curve) -> TableDef {
         name: "sales".into(),
         dimensions: dimensions::parse(DECLARED, &columns).unwrap(),
         next_column_id: columns.len() as u32,
+        rules: crate::rules::TableRules::default(),
         key: None,
         columns,
         measures: vec![ColumnId(4)],

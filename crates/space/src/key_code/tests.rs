@@ -34,6 +34,7 @@ fn table(types: &[DataType]) -> TableDef {
         id: TableId(1),
         name: "t".into(),
         next_column_id: columns.len() as u32,
+        rules: crate::rules::TableRules::default(),
         key: Some(PrimaryKey {
             columns: columns.iter().map(|column| column.id).collect(),
             secret: SECRET,

@@ -26,6 +26,7 @@ fn table(declared: &str) -> TableDef {
         name: "t".into(),
         dimensions: dimensions::parse(declared, &columns).unwrap(),
         next_column_id: 3,
+        rules: crate::rules::TableRules::default(),
         key: None,
         columns,
         measures: Vec::new(),

@@ -57,6 +57,8 @@ pub struct Delete {
     pub returning: Option<Box<Query>>,
     /// What the tables beside are called that RETURNING may name.
     pub beside: Vec<Ident>,
+    /// RESTART IDENTITY of TRUNCATE: whether sequences of the table begin anew.
+    pub restarts: bool,
 }
 
 /// ON CONFLICT of an INSERT.
@@ -144,7 +146,7 @@ pub(crate) fn delete_of(delete: ast::Delete, with: Option<With>) -> Result<Delet
     let (returning, beside) = target.returning_beside(delete.returning, with.as_ref(), &others)?;
     let from = std::iter::once(target.under(target.alias.clone())).chain(others).collect();
     let query = target.query(with, vec![number("1")], from, delete.selection)?;
-    Ok(Delete { table: target.table, alias: target.alias, query, returning, beside })
+    Ok(Delete { table: target.table, alias: target.alias, query, returning, beside, restarts: false })
 }
 
 /// Takes over a TRUNCATE: of each table once.
@@ -154,7 +156,8 @@ pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Vec<Delete>> {
         (truncate.partitions.is_some(), "PARTITION in TRUNCATE", "write DELETE FROM t WHERE ..."),
         (truncate.on_cluster.is_some(), "ON CLUSTER", ""),
     ])?;
-    // Nothing depends on a table and none numbers its rows: CASCADE, RESTRICT and IDENTITY mean nothing.
+    // Nothing depends on a table: CASCADE and RESTRICT mean nothing.
+    let restarts = truncate.identity == Some(ast::TruncateIdentityOption::Restart);
     let mut tables: Vec<Delete> = Vec::with_capacity(truncate.table_names.len());
     for ast::TruncateTableTarget { name, .. } in &truncate.table_names {
         let target = Target::named(name)?;
@@ -163,7 +166,7 @@ pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Vec<Delete>> {
         }
         let query = target.query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
         let Target { table, alias, .. } = target;
-        tables.push(Delete { table, alias, query, returning: None, beside: Vec::new() });
+        tables.push(Delete { table, alias, query, returning: None, beside: Vec::new(), restarts });
     }
     Ok(tables)
 }

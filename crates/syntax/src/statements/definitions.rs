@@ -6,13 +6,18 @@ use crate::names::{name_of, new_table, user_table};
 use crate::statement::literal_text;
 use crate::statements::keys;
 use crate::statements::roles::{RoleName, owner_of};
-use alluvia_space::{CHARS_MAX, Column, ColumnType, Curve, DataType, Ladder, TableDef, TableOptions, dimensions};
+use crate::statements::rules::{CheckSpec, IdentitySpec, check_spec, default_sql, identity_spec, serial_type};
+use alluvia_space::{
+    CHARS_MAX, Column, ColumnType, Curve, DataType, IdentityKind, Ladder, TableDef, TableOptions, TableRules,
+    dimensions,
+};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{
-    self, AlterTableOperation, CharLengthUnits, CharacterLength, ColumnDef, ColumnOption, CreateTableOptions,
-    ExactNumberInfo, Query, RenameTableNameKind, SqlOption, TableConstraint, TimezoneInfo,
+    self, AlterColumnOperation, AlterTableOperation, CharLengthUnits, CharacterLength, ColumnDef, ColumnOption,
+    CreateTableOptions, ExactNumberInfo, GeneratedAs, Query, RenameTableNameKind, SqlOption, TableConstraint,
+    TimezoneInfo,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -28,6 +33,8 @@ pub struct CreateTable {
     pub columns: Vec<ColumnSpec>,
     /// The columns of the key, in its order; empty for a table without one.
     pub key: Vec<String>,
+    /// Its conditions, those that stand beside columns first.
+    pub checks: Vec<CheckSpec>,
     /// The options of the table.
     pub with: WithOptions,
     /// The query after AS; `None` without AS.
@@ -43,6 +50,17 @@ pub struct ColumnSpec {
     pub column_type: Option<ColumnType>,
     /// Whether NULL is allowed: NOT NULL is not written.
     pub nullable: bool,
+    /// DEFAULT: an expression without columns.
+    pub default: Option<String>,
+    /// How it is numbered, if it is.
+    pub identity: Option<IdentitySpec>,
+}
+
+impl ColumnSpec {
+    /// A column of a query's type.
+    pub(crate) fn named(name: String) -> ColumnSpec {
+        ColumnSpec { name, column_type: None, nullable: true, default: None, identity: None }
+    }
 }
 
 /// What WITH (...) says, as written.
@@ -90,8 +108,22 @@ pub enum TableChange {
         /// Whether a column that does not exist is no error.
         if_exists: bool,
     },
-    /// DROP CONSTRAINT IF EXISTS, of which none has a name.
-    DropConstraint(String),
+    /// `ALTER COLUMN a SET DEFAULT`, or DROP DEFAULT without an expression.
+    SetDefault {
+        /// The column.
+        column: String,
+        /// The expression.
+        sql: Option<String>,
+    },
+    /// ADD CONSTRAINT CHECK.
+    AddCheck(CheckSpec),
+    /// DROP CONSTRAINT `[IF EXISTS]`.
+    DropConstraint {
+        /// The constraint to drop.
+        name: String,
+        /// Whether one that does not exist is no error.
+        if_exists: bool,
+    },
     /// `RENAME [COLUMN] a TO b`.
     RenameColumn {
         /// The old name.
@@ -144,10 +176,8 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
             .with_hint("write CREATE TABLE t (column type [NOT NULL], ...) [WITH (...)] [AS query]"));
     }
     let key = keys::key_of(&create)?;
-    let is_other = |constraint: &&TableConstraint| !matches!(constraint, TableConstraint::PrimaryKey(_));
-    if let Some(constraint) = create.constraints.iter().find(is_other) {
-        return Err(constraint_error(constraint));
-    }
+    let name = new_table(&create.name)?;
+    let checks = checks_of(&name, &create)?;
     let with = match create.table_options {
         CreateTableOptions::None => WithOptions::default(),
         CreateTableOptions::With(options) => with_options(&options)?,
@@ -160,6 +190,10 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
             return Err(not_supported("PRIMARY KEY in CREATE TABLE ... AS")
                 .with_hint("create the table with its key, and INSERT INTO it the query's rows"));
         }
+        if !checks.is_empty() || columns.iter().any(|column| column.default.is_some() || column.identity.is_some()) {
+            return Err(not_supported("DEFAULT, IDENTITY or CHECK in CREATE TABLE ... AS")
+                .with_hint("create the table with them, and INSERT INTO it the query's rows"));
+        }
         if let Some(typed) = columns.iter().find(|column| column.column_type.is_some()) {
             return Err(not_supported(format!("a type for column {} in CREATE TABLE ... AS", typed.name))
                 .with_hint("cast in the query: SELECT CAST(x AS ...)"));
@@ -167,14 +201,28 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     } else if let Some(untyped) = columns.iter().find(|column| column.column_type.is_none()) {
         return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", untyped.name)));
     }
-    Ok(CreateTable {
-        name: new_table(&create.name)?,
-        if_not_exists: create.if_not_exists,
-        columns,
-        key,
-        with,
-        query: create.query,
-    })
+    Ok(CreateTable { name, if_not_exists: create.if_not_exists, columns, key, checks, with, query: create.query })
+}
+
+/// The conditions of a table, those that stand beside columns first.
+fn checks_of(table: &str, create: &ast::CreateTable) -> Result<Vec<CheckSpec>> {
+    let mut checks = Vec::new();
+    for column in &create.columns {
+        for option in &column.options {
+            if let ColumnOption::Check(constraint) = &option.option {
+                let beside = name_of(&column.name);
+                checks.push(check_spec(constraint, option.name.as_ref(), table, Some(&beside))?);
+            }
+        }
+    }
+    for constraint in &create.constraints {
+        match constraint {
+            TableConstraint::PrimaryKey(_) => {}
+            TableConstraint::Check(constraint) => checks.push(check_spec(constraint, None, table, None)?),
+            other => return Err(constraint_error(other)),
+        }
+    }
+    Ok(checks)
 }
 
 /// How options are written.
@@ -206,7 +254,17 @@ pub fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
             if keys::is_key(column_def) {
                 return Err(not_supported("PRIMARY KEY in ADD COLUMN").with_hint(KEY_HINT));
             }
+            if column_def.options.iter().any(|option| matches!(option.option, ColumnOption::Check(_))) {
+                return Err(not_supported("CHECK in ADD COLUMN")
+                    .with_hint("add the column first, then ALTER TABLE t ADD CONSTRAINT name CHECK (...)"));
+            }
             let column = column(column_def)?;
+            if column.default.is_some() || column.identity.is_some() {
+                return Err(not_supported("DEFAULT or IDENTITY in ADD COLUMN").with_hint(
+                    "rows that are there would not get it: add the column without it, then ALTER TABLE t ALTER COLUMN a SET \
+                     DEFAULT ..., and UPDATE the rows that are there",
+                ));
+            }
             if column.column_type.is_none() {
                 return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", column.name)));
             }
@@ -231,10 +289,26 @@ pub fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
         }
         AlterTableOperation::OwnerTo { new_owner } => TableChange::Owner(owner_of(new_owner)),
         AlterTableOperation::SetOptionsParens { options } => TableChange::Set(with_options(options)?),
-        AlterTableOperation::DropConstraint { if_exists: true, name, .. } => TableChange::DropConstraint(name_of(name)),
+        // Nothing depends on a condition: CASCADE and RESTRICT are one.
+        AlterTableOperation::DropConstraint { if_exists, name, .. } => {
+            TableChange::DropConstraint { name: name_of(name), if_exists: *if_exists }
+        }
+        AlterTableOperation::AddConstraint { not_valid: true, .. } => {
+            return Err(not_supported("NOT VALID in ADD CONSTRAINT")
+                .with_hint("leave it out: the rows that are there are checked"));
+        }
+        AlterTableOperation::AddConstraint { constraint: TableConstraint::Check(constraint), .. } => {
+            TableChange::AddCheck(check_spec(constraint, None, &user_table(&alter.name)?, None)?)
+        }
         AlterTableOperation::AddConstraint { constraint, .. } => return Err(constraint_error(constraint)),
+        AlterTableOperation::AlterColumn { column_name, op: AlterColumnOperation::SetDefault { value } } => {
+            TableChange::SetDefault { column: name_of(column_name), sql: Some(default_sql(value)?) }
+        }
+        AlterTableOperation::AlterColumn { column_name, op: AlterColumnOperation::DropDefault } => {
+            TableChange::SetDefault { column: name_of(column_name), sql: None }
+        }
         AlterTableOperation::AlterColumn { .. } => {
-            return Err(not_supported("ALTER COLUMN")
+            return Err(not_supported("this form of ALTER COLUMN")
                 .with_hint("add a new column, or create the table anew with CREATE TABLE ... AS"));
         }
         other => return Err(not_supported(format!("ALTER TABLE ... {}", leading_words(other)))),
@@ -263,7 +337,7 @@ fn constraint_error(constraint: &TableConstraint) -> Error {
 }
 
 /// Which constraints there are.
-const KEPT_HINT: &str = "NOT NULL and PRIMARY KEY are the constraints that are kept";
+const KEPT_HINT: &str = "NOT NULL, CHECK and PRIMARY KEY are the constraints that are kept";
 /// What to do where a key cannot be declared.
 const KEY_HINT: &str = "a key is declared when its table is created: CREATE TABLE t (id BIGINT PRIMARY KEY, ...)";
 
@@ -275,8 +349,38 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
         let message = format!("column {name} is declared both NULL and NOT NULL");
         return Err(Error::new(ErrorKind::InvalidDefinition, message).with_hint("leave one of them out"));
     }
+    let (mut default, mut identity) = (None, None);
+    let serial = serial_type(&column.data_type);
+    if serial.is_some() {
+        identity = Some(identity_spec(GeneratedAs::ByDefault, None)?).map(serial_of);
+        nullable = false;
+    }
+    let twice = || {
+        let message = format!("column {name} has several defaults");
+        Error::new(ErrorKind::InvalidDefinition, message).with_hint("leave all but one of them out")
+    };
     for option in &column.options {
         let refused = match &option.option {
+            ColumnOption::Default(_) | ColumnOption::Generated { .. } if default.is_some() || identity.is_some() => {
+                return Err(twice());
+            }
+            ColumnOption::Default(expr) => {
+                default = Some(default_sql(expr).map_err(|error| error.at(format!("column {name}")))?);
+                continue;
+            }
+            ColumnOption::Generated { generated_as, sequence_options, generation_expr: None, .. } => {
+                if says(&ColumnOption::Null) {
+                    let message = format!("column {name} is declared both NULL and GENERATED AS IDENTITY");
+                    return Err(
+                        Error::new(ErrorKind::InvalidDefinition, message).with_hint("an identity column is never NULL")
+                    );
+                }
+                identity = Some(identity_spec(*generated_as, sequence_options.as_deref())?);
+                nullable = false;
+                continue;
+            }
+            // Those of all columns are gathered beside the table's.
+            ColumnOption::Check(_) => continue,
             ColumnOption::NotNull => {
                 nullable = false;
                 continue;
@@ -290,18 +394,17 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
                 continue;
             }
             ColumnOption::Null => continue,
-            ColumnOption::Default(_) => "DEFAULT",
             ColumnOption::Unique(_) => "UNIQUE",
             ColumnOption::ForeignKey(_) => "REFERENCES",
-            ColumnOption::Check(_) => "CHECK",
-            ColumnOption::Generated { .. } => "GENERATED",
+            ColumnOption::Generated { .. } => "GENERATED ALWAYS AS (...)",
             ColumnOption::Identity(_) => "IDENTITY",
             ColumnOption::Collation(_) => "COLLATE",
             ColumnOption::Comment(_) => "COMMENT",
             _ => "an option",
         };
         return Err(not_supported(format!("{refused} (on column {name})")).with_hint(match refused {
-            "DEFAULT" | "GENERATED" | "IDENTITY" => "leave it out, and write the value in the INSERT",
+            "IDENTITY" => "write GENERATED ALWAYS AS IDENTITY",
+            "GENERATED ALWAYS AS (...)" => "leave it out, and compute the value in the INSERT or in queries",
             "COLLATE" => "leave it out: text is compared by its bytes, as COLLATE \"C\" does",
             "COMMENT" => "leave it out: no words are kept about columns",
             _ => KEPT_HINT,
@@ -309,9 +412,15 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
     }
     let column_type = match &column.data_type {
         ast::DataType::Unspecified => None,
+        _ if serial.is_some() => serial.map(ColumnType::from),
         written => Some(column_type_of(written).map_err(|error| error.at(format!("column {name}")))?),
     };
-    Ok(ColumnSpec { name, column_type, nullable })
+    Ok(ColumnSpec { name, column_type, nullable, default, identity })
+}
+
+/// The column of a type that numbers it.
+fn serial_of(spec: IdentitySpec) -> IdentitySpec {
+    IdentitySpec { kind: IdentityKind::Serial, ..spec }
 }
 
 /// What the parser reads behind a column's type and drops without a word.
@@ -340,14 +449,20 @@ pub(crate) fn refuse_dropped(tokens: &[TokenWithSpan]) -> Result<()> {
         if let Token::Word(word) = token
             && word.quote_style.is_none()
             && !is_name
+            && !(word.keyword == Keyword::IDENTITY && is_as(before))
             && let Some(dropped) = DROPPED.iter().find(|dropped| word.value.eq_ignore_ascii_case(dropped))
         {
             return Err(not_supported(format!("{dropped} on a column"))
-                .with_hint("NOT NULL and PRIMARY KEY alone are kept; rows are numbered by who inserts them"));
+                .with_hint("write GENERATED ALWAYS AS IDENTITY where rows are to be numbered"));
         }
         before = Some(token);
     }
     Ok(())
+}
+
+/// Whether a token is the AS of GENERATED ... AS IDENTITY.
+fn is_as(token: Option<&Token>) -> bool {
+    matches!(token, Some(Token::Word(word)) if word.keyword == Keyword::AS)
 }
 
 /// The type of a column for a written one.
@@ -442,8 +557,8 @@ fn type_error(written: &ast::DataType) -> Error {
         Sql::BigIntUnsigned(_) | Sql::UBigInt | Sql::HugeInt | Sql::UInt64 => "use DECIMAL(20, 0)",
         Sql::Datetime(_) => "use TIMESTAMP",
         Sql::Time(..) | Sql::Interval { .. } => "store it as TEXT, or as a number of seconds",
-        Sql::Custom(name, _) if matches!(name.to_string().to_ascii_lowercase().as_str(), "serial" | "bigserial") => {
-            "use BIGINT; nothing numbers rows by itself"
+        Sql::Custom(..) if serial_type(written).is_some() => {
+            "a column of a new table may be numbered; anywhere else use BIGINT"
         }
         _ => {
             "the types are BOOLEAN, SMALLINT, INT, BIGINT, REAL, DOUBLE, DECIMAL(p, s), DATE, TIMESTAMP, TIMESTAMPTZ, \
@@ -546,8 +661,18 @@ pub fn define(
         ladder: with.ladder.as_deref().map(Ladder::parse).transpose()?.unwrap_or_default(),
     };
     let next_column_id = columns.len() as u32;
-    let def =
-        TableDef { id, name: name.to_owned(), columns, next_column_id, key: None, dimensions, measures, seed, options };
+    let def = TableDef {
+        id,
+        name: name.to_owned(),
+        columns,
+        next_column_id,
+        key: None,
+        rules: TableRules::default(),
+        dimensions,
+        measures,
+        seed,
+        options,
+    };
     def.validate()?;
     Ok(def)
 }

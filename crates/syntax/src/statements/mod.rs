@@ -10,3 +10,4 @@ pub mod merge;
 pub mod parse;
 pub mod plain_insert;
 pub mod roles;
+pub mod rules;

@@ -19,6 +19,7 @@ use crate::statements::merge::{is_merge, parse_merge};
 use crate::statements::roles::{is_role_statement, parse_role_statement};
 use crate::tokens::hints::Hints;
 use crate::tokens::{Prepared, depth, phrases, prepare_tokens};
+use crate::trees::value_rows::query_of_row;
 use crate::trees::{prepare, repeated_names};
 use crate::{names, refuse};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
@@ -66,7 +67,7 @@ fn hint_of(message: &str) -> Option<String> {
 /// One statement. `Err` is a syntax error; what is not built is `Ok(Kind::Refused)`.
 pub fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     let given = tokens;
-    let Prepared { tokens, column_names: names, is_without_rows } = prepare_tokens(tokens);
+    let Prepared { tokens, column_names: names, is_without_rows, overriding } = prepare_tokens(tokens);
     let grammar = Grammar::for_tokens(tokens.len());
     let merges = is_merge(&tokens);
     let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
@@ -93,10 +94,15 @@ pub fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
         return Ok(Kind::Refused(error));
     }
     if let Kind::CreateTable(create) = &mut kind {
-        create.columns.extend(names.into_iter().map(|name| ColumnSpec { name, column_type: None, nullable: true }));
+        create.columns.extend(names.into_iter().map(ColumnSpec::named));
         if let Some(query) = create.query.as_mut().filter(|_| is_without_rows) {
             phrases::without_rows(query);
         }
+    }
+    match (&mut kind, overriding) {
+        (_, None) => {}
+        (Kind::Insert(insert), _) => insert.overriding = overriding,
+        _ => return Ok(Kind::Refused(not_supported("OVERRIDING outside of an INSERT"))),
     }
     match parser.peek_token().token {
         Token::EOF => Ok(kind),
@@ -419,9 +425,9 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
         _ => Err(not_supported(format!("{column} in a column list"))),
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
-    let Some(source) = insert.source else {
-        return Err(not_supported("INSERT ... DEFAULT VALUES")
-            .with_hint("columns have no defaults: write INSERT INTO t (a) VALUES (NULL)"));
+    let source = match insert.source {
+        Some(source) => source,
+        None => default_values()?,
     };
     let mut source = prepare(source)?;
     repeated_names::tell_apart(&mut source);
@@ -429,7 +435,15 @@ fn insert_of(insert: ast::Insert) -> Result<Insert> {
     let conflict = insert.on.map(|on| conflict_of(on, name, alias.clone())).transpose()?.map(Box::new);
     let returning = insert.returning.map(|items| inserted_returning(items, name, alias)).transpose()?;
     let (source, columns) = (InsertSource::Query(source), (!columns.is_empty()).then_some(columns));
-    Ok(Insert { table: user_table(name)?, columns, source, conflict, returning })
+    Ok(Insert { table: user_table(name)?, columns, source, overriding: None, conflict, returning })
+}
+
+/// `DEFAULT VALUES`, as `VALUES (DEFAULT)`: columns that a row has no value for get theirs, too.
+fn default_values() -> Result<Box<Query>> {
+    let mut query = query_of_row(Vec::new())?;
+    let row = ast::Parens::with_empty_span(vec![Expr::Identifier(ast::Ident::new("DEFAULT"))]);
+    *query.body = ast::SetExpr::Values(ast::Values { explicit_row: false, value_keyword: false, rows: vec![row] });
+    Ok(query)
 }
 
 /// The query that reads some or all columns of a table, for COPY t TO.

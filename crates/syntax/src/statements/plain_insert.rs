@@ -18,8 +18,10 @@ use std::sync::Arc;
 /// A literal as it is written in VALUES.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Literal<'a> {
-    /// NULL or DEFAULT.
+    /// NULL.
     Null,
+    /// DEFAULT.
+    Default,
     /// A string, to be read as the column's type.
     Text(Cow<'a, str>),
     /// A number as written, with its sign.
@@ -42,6 +44,7 @@ pub struct LiteralRows {
 #[derive(Clone, Debug)]
 enum LiteralPlace {
     Null,
+    Default,
     Boolean(bool),
     Number(Range<usize>),
     /// Between its quotes.
@@ -70,6 +73,7 @@ impl LiteralRows {
     pub fn at(&self, row: usize, place: usize) -> Literal<'_> {
         match &self.literals[row * self.width + place] {
             LiteralPlace::Null => Literal::Null,
+            LiteralPlace::Default => Literal::Default,
             LiteralPlace::Boolean(value) => Literal::Boolean(*value),
             LiteralPlace::Number(range) => Literal::Number(Cow::Borrowed(&self.text[range.clone()])),
             LiteralPlace::Text(range) => Literal::Text(Cow::Borrowed(&self.text[range.clone()])),
@@ -109,7 +113,17 @@ pub fn read(sql: &str) -> Option<(Arc<str>, Kind)> {
     let text: Arc<str> = Arc::from(trimmed);
     let rows = LiteralRows { text: Arc::clone(&text), literals, width };
     let source = InsertSource::Literals(rows);
-    Some((text, Kind::Insert(Insert { table: name_of(&table), columns, source, conflict: None, returning: None })))
+    Some((
+        text,
+        Kind::Insert(Insert {
+            table: name_of(&table),
+            columns,
+            source,
+            overriding: None,
+            conflict: None,
+            returning: None,
+        }),
+    ))
 }
 
 fn is_space(c: char) -> bool {
@@ -244,7 +258,8 @@ impl Scan<'_> {
                 self.at += 1;
                 self.number(self.at - 1)
             }
-            _ if self.word("null") || self.word("default") => Some(LiteralPlace::Null),
+            _ if self.word("null") => Some(LiteralPlace::Null),
+            _ if self.word("default") => Some(LiteralPlace::Default),
             _ if self.word("true") => Some(LiteralPlace::Boolean(true)),
             _ if self.word("false") => Some(LiteralPlace::Boolean(false)),
             _ => None,
@@ -322,7 +337,7 @@ mod tests {
         let found: Vec<Literal<'_>> = found.iter().map(|&(row, place)| rows.at(row, place)).collect();
         let (yes, null) = (Literal::Boolean(true), Literal::Null);
         let wanted =
-            [number("1"), text("it's"), number("-2.5e-3"), text(""), number("7"), null.clone(), yes, null.clone()];
+            [number("1"), text("it's"), number("-2.5e-3"), text(""), number("7"), null.clone(), yes, Literal::Default];
         assert_eq!(found, wanted);
     }
 

@@ -10,6 +10,7 @@ pub mod depth;
 pub(crate) mod hints;
 pub(crate) mod lexer;
 pub(crate) mod national;
+pub(crate) mod overriding;
 pub(crate) mod phrases;
 pub(crate) mod seeds;
 pub(crate) mod signs;
@@ -17,6 +18,7 @@ pub mod unknown_clauses;
 pub(crate) mod unreserved_words;
 pub(crate) mod url_secrets;
 
+use crate::statements::rules::Overriding;
 use sqlparser::tokenizer::TokenWithSpan;
 
 /// The tokens of a statement as the parser takes them, and what was taken out of them.
@@ -26,6 +28,8 @@ pub(crate) struct Prepared {
     pub column_names: Vec<String>,
     /// Whether `CREATE TABLE ... AS ... WITH NO DATA` was said.
     pub is_without_rows: bool,
+    /// What an INSERT says of values for numbered columns.
+    pub overriding: Option<Overriding>,
 }
 
 /// The passes in their order: what stands for a whole clause is taken out before words are looked at by themselves.
@@ -35,5 +39,7 @@ pub(crate) fn prepare_tokens(tokens: &[TokenWithSpan]) -> Prepared {
     unreserved_words::release(&mut tokens);
     seeds::sign(&mut tokens);
     let is_without_rows = phrases::shorten(&mut tokens);
-    Prepared { tokens, column_names, is_without_rows }
+    overriding::order_options(&mut tokens);
+    let overriding = overriding::take(&mut tokens);
+    Prepared { tokens, column_names, is_without_rows, overriding }
 }

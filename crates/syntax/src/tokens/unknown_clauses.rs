@@ -16,10 +16,6 @@ pub fn refusal(tokens: &[TokenWithSpan]) -> Option<Error> {
     };
     let is_table = begins(0, &["CREATE", "TABLE"]);
     (0..words.len()).find_map(|at| match words[at].as_str() {
-        "OVERRIDING" if begins(at + 1, &["SYSTEM", "VALUE"]) || begins(at + 1, &["USER", "VALUE"]) => Some(
-            not_supported(format!("OVERRIDING {} VALUE", words[at + 1]))
-                .with_hint("leave it out: no column makes its own values"),
-        ),
         "USING" if matches!(signs.get(at + 1), Some(Token::Lt | Token::Gt)) => Some(
             not_supported("USING in ORDER BY").with_hint("write ASC instead of USING <, and DESC instead of USING >"),
         ),
@@ -51,8 +47,6 @@ mod tests {
     #[test]
     fn clauses_are_refused_by_name() {
         for (sql, name) in [
-            ("INSERT INTO t OVERRIDING SYSTEM VALUE VALUES (1)", "OVERRIDING SYSTEM VALUE"),
-            ("INSERT INTO t (a) OVERRIDING USER VALUE SELECT 1", "OVERRIDING USER VALUE"),
             ("CREATE TABLE t (a INT) USING heap", "USING in CREATE TABLE"),
             ("SELECT a FROM t ORDER BY a USING <", "USING in ORDER BY"),
             ("SELECT a FROM t ORDER BY a USING >, b", "USING in ORDER BY"),

@@ -50,6 +50,7 @@ fn table() -> TableDef {
         columns: columns.into_iter().enumerate().map(column).collect(),
         next_column_id: 4,
         key: None,
+        rules: alluvia_space::TableRules::default(),
         dimensions: vec![Dimension { name: "place".to_owned(), levels: vec![level], range: KeyRange::None }],
         measures: (1..4).map(ColumnId).collect(),
         seed: 7,

@@ -64,6 +64,7 @@ fn golden_table() -> TableDef {
         columns: types.into_iter().enumerate().map(column).collect(),
         next_column_id: types.len() as u32,
         key: None,
+        rules: alluvia_space::TableRules::default(),
         dimensions: vec![
             Dimension { name: "store".to_owned(), levels: store, range: KeyRange::None },
             Dimension { name: "time".to_owned(), levels: time, range: KeyRange::None },

@@ -299,6 +299,7 @@ pub fn schema(random: &mut Random, dimensions: usize) -> Schema {
         name: "random".to_owned(),
         next_column_id: columns.len() as u32 + 1,
         key: None,
+        rules: alluvia_space::TableRules::default(),
         dimensions: dimensions::parse(&declaration, &columns).unwrap_or_else(|error| panic!("{declaration}: {error}")),
         columns,
         measures,

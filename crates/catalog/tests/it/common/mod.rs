@@ -68,6 +68,7 @@ pub fn table(paths: &[Vec<DataType>], calendar: bool) -> TableDef {
         id: TableId(7),
         name: "t".into(),
         next_column_id: columns.len() as u32,
+        rules: alluvia_space::TableRules::default(),
         key: None,
         columns,
         dimensions,

@@ -75,6 +75,7 @@ pub fn table(id: TableId, name: &str) -> TableDef {
         columns,
         next_column_id: 2,
         key: None,
+        rules: alluvia_space::TableRules::default(),
         dimensions,
         measures: vec![ColumnId(0)],
         seed: 7,

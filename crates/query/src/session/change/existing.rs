@@ -10,6 +10,7 @@ use crate::session::change::beside::{first_beside, returned_beside};
 use crate::session::change::reading::{Read, Reading, misfit};
 use crate::session::change::written::Written;
 use crate::session::insert::computed::refuse_of_rows;
+use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use alluvia_catalog::rights::Privilege;
@@ -41,6 +42,9 @@ pub(super) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
         once_each(&mut read, &known)?;
     }
     let rows = reading.assigned(&read, 0, &read.batches)?;
+    if let Some(rules) = rules_of(run, &reading.entry).await? {
+        rules.check(&rows)?;
+    }
     let tables = (&update.alias, update.beside.as_slice());
     let returned = returned_beside(run, &reading, update.returning.as_deref(), tables, &read, &rows).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();

@@ -11,8 +11,10 @@ use crate::session::change::existing::{refuse_columns_of_rows, telling};
 use crate::session::change::reading::{Read, Reading, misfit};
 use crate::session::change::returning::Returned;
 use crate::session::change::written::Written;
+use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use crate::session::select::sequences::asks_sequence;
 use crate::table::sql_schema;
 use alluvia_catalog::rights::Privilege;
 use alluvia_change::{
@@ -41,6 +43,7 @@ pub(super) async fn merge(run: &Run, merge: &Merge) -> Result<Outcome> {
     let reading = Reading::begin(run, &merge.table, &privileges(merge), &queries).await?;
     let MergeQuery { query, gone, known, whole, source, changes } = merge_query(&reading.entry.def, merge)?;
     let read = reading.read(run, query, [reading.target(gone)]).await?;
+    let rules = rules_of(run, &reading.entry).await?;
     let (removes, told) = telling(&reading, gone)?;
     let mut seen = Seen::default();
     let mut done = Done::default();
@@ -59,6 +62,9 @@ pub(super) async fn merge(run: &Run, merge: &Merge) -> Result<Outcome> {
                 }
                 MergeWrite::Update { places, moves } => {
                     let rows = reading.assigned_from(&read, places, one)?;
+                    if let Some(rules) = &rules {
+                        rules.check(&rows)?;
+                    }
                     if *moves || removes == RowChange::DeleteRows {
                         done.gone.push(goes()?);
                         done.came.extend(rows.iter().cloned());
@@ -69,6 +75,9 @@ pub(super) async fn merge(run: &Run, merge: &Merge) -> Result<Outcome> {
                 }
                 MergeWrite::Insert { places } => {
                     let rows = reading.assigned_from(&read, places, one)?;
+                    if let Some(rules) = &rules {
+                        rules.check(&rows)?;
+                    }
                     done.came.extend(rows.iter().cloned());
                     rows
                 }
@@ -164,6 +173,8 @@ impl Visitor for Varying<'_> {
         let name = function.name.0.last().and_then(ObjectNamePart::as_ident).map(name_of).unwrap_or_default();
         match self.0.scalar_functions().get(&name) {
             Some(known) if known.signature().volatility == Volatility::Volatile => ControlFlow::Break(name),
+            // Only statements that ask sequences have functions for it.
+            None if asks_sequence(&name) => ControlFlow::Break(name),
             _ => ControlFlow::Continue(()),
         }
     }

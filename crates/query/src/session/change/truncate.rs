@@ -1,15 +1,20 @@
 //! TRUNCATE: all rows of its tables go, in one batch.
+//!
+//! Invariant: sequences begin anew once the rows are gone, and never where they stay.
 
+use crate::execution::blocking::blocking;
 use crate::rights::Need;
 use crate::session::change::existing::telling_rows;
 use crate::session::change::reading::Reading;
 use crate::session::change::written::Written;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
 use alluvia_change::delete_query;
 use alluvia_syntax::statements::changes::Delete;
 use alluvia_types::{Error, Result};
+use alluvia_values::errors::not_supported;
 use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Query;
 use std::sync::Arc;
@@ -26,9 +31,17 @@ pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
     let mut all = Vec::with_capacity(tables.len());
     let mut count = 0;
     let mut used = None;
+    let mut restarted = Vec::new();
     for delete in tables {
         let snapshot = Arc::clone(&begun.snapshot);
         let entry = Arc::clone(snapshot.catalog.table(&delete.table)?);
+        if delete.restarts && !entry.def.rules.identities.is_empty() {
+            if run.state().is_open()? {
+                return Err(not_supported("RESTART IDENTITY inside a transaction")
+                    .with_hint("COMMIT first: what is taken of a sequence is not given back by ROLLBACK"));
+            }
+            restarted.push(Arc::clone(&entry));
+        }
         let reading = Reading { snapshot, entry };
         let (query, gone, _) = delete_query(&reading.entry.def, delete, false)?;
         let read = reading.read(run, query, [reading.target(gone)]).await?;
@@ -40,10 +53,25 @@ pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
     // A batch may have to wait until what statements hold is given back: not for its own.
     drop(begun);
     let passed_over = Written::commit_all(run, all).await?;
+    for entry in restarted {
+        restart(run, entry).await?;
+    }
     run.progress.add_rows(count.saturating_sub(passed_over));
     let outcome = Outcome::done("TRUNCATE TABLE");
     Ok(match used {
         Some(used) => outcome.with_used(used),
         None => outcome,
     })
+}
+
+/// Has the sequences of a table begin anew.
+async fn restart(run: &Run, entry: Arc<TableEntry>) -> Result<()> {
+    let (engine, state) = (Arc::clone(run.engine()), Arc::clone(&run.scope.state));
+    blocking(move || {
+        for identity in &entry.def.rules.identities {
+            engine.sequences().set(&engine, state.as_ref(), &entry, identity, None)?;
+        }
+        Ok(())
+    })
+    .await
 }

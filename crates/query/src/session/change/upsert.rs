@@ -12,6 +12,7 @@ use crate::session::change::written::Written;
 use crate::session::insert::computed::refuse_of_rows;
 use crate::session::insert::rows::{inserted, write};
 use crate::session::insert::{insert as insert_plain, rows_of};
+use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::transaction::own_changes::new_ones;
@@ -119,6 +120,9 @@ async fn insert_or_set(
     cost.count_planned(&read.used);
     cost.count_read(&read.used);
     let rows = written_rows(&reading, &read)?;
+    if let Some(rules) = rules_of(run, &reading.entry).await? {
+        rules.check(&rows)?;
+    }
     let returned = Returned::of(run, &reading, statement.returning.as_deref(), &rows).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
     let written = Written::nothing(&reading).and(RowChange::Upsert, Some(reading.snapshot.version), rows);

@@ -3,15 +3,17 @@
 //! Columns are matched by name, as SQL would match them; types are cast as INSERT casts them.
 
 use crate::rights::INSERT;
+use crate::session::rules::{Rules, completed, rules_of};
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
 use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::submit;
 use alluvia_catalog::TableEntry;
-use alluvia_copy::assign;
+use alluvia_copy::Assigner;
 use alluvia_snapshot::{Committed, NewBatch, NewRows};
 use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result};
+use alluvia_values::builders::TextAs;
 use alluvia_values::compact::tight_batch;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -33,7 +35,7 @@ impl<'a> BatchBuilder<'a> {
         BatchBuilder { runner, tables: Vec::new(), producer: None }
     }
 
-    /// Adds rows for a table. Columns are matched by name; missing ones are NULL.
+    /// Adds rows for a table. Columns are matched by name; missing ones get their defaults, or NULL.
     pub fn append(mut self, table: &str, rows: Vec<RecordBatch>) -> Self {
         self.tables.push((table.to_owned(), rows));
         self
@@ -64,7 +66,8 @@ async fn commit_rows(
     let mut rows: Vec<NewRows> = Vec::new();
     for (table, batches) in tables {
         let entry = run.scope.table_for(INSERT, &table)?;
-        let bound = bind(&entry, batches)?;
+        let rules = rules_of(run, &entry).await?;
+        let bound = bind(&entry, batches, &rules).await?;
         run.progress.add_rows(bound.iter().map(|batch| batch.num_rows() as u64).sum());
         match rows.iter_mut().find(|known| known.table == entry.def.id) {
             Some(known) if known.checked_at == entry.changed_at => known.batches.extend(bound),
@@ -78,8 +81,8 @@ async fn commit_rows(
     submit(run, NewBatch { rows, producer, ..NewBatch::default() }).await
 }
 
-/// Batches in the storage schema of a table.
-fn bind(entry: &TableEntry, batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+/// Batches in the storage schema of a table, with what its definition gives them.
+async fn bind(entry: &TableEntry, batches: Vec<RecordBatch>, rules: &Option<Arc<Rules>>) -> Result<Vec<RecordBatch>> {
     let mut bound = Vec::with_capacity(batches.len());
     let mut known: Option<(SchemaRef, Vec<Option<usize>>)> = None;
     for batch in batches.into_iter().filter(|batch| batch.num_rows() > 0) {
@@ -87,7 +90,9 @@ fn bind(entry: &TableEntry, batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch
             Some((schema, mapping)) if Arc::ptr_eq(schema, batch.schema_ref()) => mapping,
             _ => &known.insert((batch.schema(), mapping_by_name(&entry.def, batch.schema_ref())?)).1,
         };
-        bound.push(tight_batch(assign(&batch, &entry.def, mapping)?));
+        let assigner = Assigner::new(batch.schema_ref(), &entry.def, mapping, TextAs::Plain)?;
+        let rows = tight_batch(assigner.assign(&batch)?);
+        bound.push(completed(rules, rows, assigner.lacking().clone()).await?);
     }
     Ok(bound)
 }

@@ -7,7 +7,8 @@
 
 use crate::rights::INSERT;
 use crate::session::copy::mixed::check_rights;
-use crate::session::copy::{copy_context, store_of};
+use crate::session::copy::{copy_context, for_copy, store_of};
+use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
 use crate::session::state::scope::Scope;
@@ -95,7 +96,9 @@ async fn ingest_here(run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>)
     let policy = ingest.options.policy;
     policy.check(&entry.def)?;
     check_rights(&run.scope, &entry, policy)?;
-    let destination = Box::new(store_of(run, &entry, policy, key));
+    let rules = rules_of(run, &entry).await?;
+    context.rules = for_copy(&rules);
+    let destination = Box::new(store_of(run, &entry, policy, rules, key));
     let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options, destination).await?;
     let committed = match report.committed {
         Some(committed) => Some(committed),

@@ -7,10 +7,13 @@
 //!   refused at its COMMIT.
 //! - Rows that say what they do are in memory until their batch is complete. What merely comes is not.
 //! - What a role may not do by a statement, it may not do by rows.
+//! - Conditions of the table hold for the rows that are made. What rows lack that come whole they were given before
+//!   ([`rules`](crate::session::rules)); a row that a patch makes has NULL there.
 
 use crate::execution::blocking::blocking;
 use crate::rights::Need;
 use crate::session::insert::rows::hold;
+use crate::session::rules::{Rules, rules_of};
 use crate::session::run::Run;
 use crate::session::state::failed_transaction;
 use crate::session::state::scope::Scope;
@@ -68,6 +71,7 @@ pub(crate) struct MixedWriter {
     scope: Arc<Scope>,
     entry: Arc<TableEntry>,
     policy: RowPolicy,
+    rules: Option<Arc<Rules>>,
     durability: Durability,
 }
 
@@ -82,9 +86,9 @@ struct Old {
 
 impl MixedWriter {
     /// For rows of a table, of which this is said.
-    pub(crate) fn new(run: &Run, entry: &Arc<TableEntry>, policy: RowPolicy) -> MixedWriter {
+    pub(crate) fn new(run: &Run, entry: &Arc<TableEntry>, policy: RowPolicy, rules: Option<Arc<Rules>>) -> MixedWriter {
         let (scope, entry) = (Arc::clone(&run.scope), Arc::clone(entry));
-        MixedWriter { scope, entry, policy, durability: run.settings.durability }
+        MixedWriter { scope, entry, policy, rules, durability: run.settings.durability }
     }
 
     /// What the rows do, in the order in which it is applied. Blocks.
@@ -111,6 +115,10 @@ impl MixedWriter {
         let mixed = MixedRows { def, on_conflict, rows: &rows, ops: &ops, given: &given, codes: &codes };
         let old = self.old_rows(&coder, &patched_keys(&ops, &codes))?;
         let runs = fold(&mixed, &OldRows { rows: &old.rows, places: &old.places })?;
+        if let Some(rules) = &self.rules {
+            let made = runs.iter().filter(|run| run.kind != RunKind::Delete);
+            rules.check(made.map(|run| &run.rows))?;
+        }
         let new_rows = runs.into_iter().filter(|run| run.rows.num_rows() > 0).map(|run| {
             let (change, computed_at) = match run.kind {
                 RunKind::Insert => (RowChange::of(on_conflict), None),
@@ -270,7 +278,7 @@ pub(crate) async fn hold_mixed(
     if rows.iter().all(|rows| rows.num_columns() == entry.def.columns.len()) {
         return hold(run, entry, change_of(&entry.def, policy), rows).await;
     }
-    let writer = MixedWriter::new(run, entry, policy);
+    let writer = MixedWriter::new(run, entry, policy, rules_of(run, entry).await?);
     let runs = blocking(move || writer.runs(&rows)).await?;
     add(run, entry, runs).await
 }

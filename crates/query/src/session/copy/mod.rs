@@ -18,6 +18,7 @@ pub(crate) mod stream_in;
 use crate::errors::from_datafusion;
 use crate::rights::{INSERT, Need};
 use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed};
+use crate::session::rules::{Rules, rules_of};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::planning::plan;
@@ -28,7 +29,7 @@ use alluvia_catalog::TableEntry;
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{
     BodyOptions, CopyContext, CopyPlaces, CopyReport, Destination, INLINE_BYTES_MAX, IntoStore, IntoTransaction, Mixed,
-    copy_from, copy_to,
+    RowRules, copy_from, copy_to,
 };
 use alluvia_snapshot::{BatchKey, Committed};
 use alluvia_space::{Column, OP_COLUMN, RowPolicy};
@@ -83,14 +84,16 @@ pub(crate) async fn copy(run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> 
             policy.check(&entry.def)?;
             check_rights(&run.scope, &entry, policy)?;
             let columns = columns.iter().map(name_of).collect();
-            let context = copy_context(run, &streams);
+            let mut context = copy_context(run, &streams);
+            let rules = rules_of(run, &entry).await?;
+            context.rules = for_copy(&rules);
             let is_open = run.state().is_open()?;
             let held = is_open.then(|| Arc::new(Mutex::new(run.scope.held())));
             // COMMIT numbers the batch of a transaction.
             let numbered = held.is_none() && run.settings.producer_mark().is_some();
             let destination: Box<dyn Destination> = match &held {
                 Some(held) => Box::new(IntoTransaction(Arc::clone(held))),
-                None => Box::new(store_of(run, &entry, policy, None)),
+                None => Box::new(store_of(run, &entry, policy, rules, None)),
             };
             let mut report = copy_from(context, Arc::clone(&entry), columns, source, options, destination).await?;
             if let Some(held) = held {
@@ -136,11 +139,23 @@ pub(crate) fn copy_context(run: &Run, streams: &Mutex<Streams>) -> CopyContext {
         streams: std::mem::take(&mut *streams.lock()),
         places: copy_places(&run.scope),
         body: BodyOptions::default(),
+        rules: None,
     }
 }
 
+/// What a table's definition does with the rows of a COPY.
+pub(crate) fn for_copy(rules: &Option<Arc<Rules>>) -> Option<Arc<dyn RowRules>> {
+    rules.clone().map(|rules| rules as Arc<dyn RowRules>)
+}
+
 /// Where the rows of a COPY go that is no part of a transaction. `key` is the client's, of its one batch.
-pub(crate) fn store_of(run: &Run, entry: &Arc<TableEntry>, policy: RowPolicy, key: Option<BatchKey>) -> IntoStore {
+pub(crate) fn store_of(
+    run: &Run,
+    entry: &Arc<TableEntry>,
+    policy: RowPolicy,
+    rules: Option<Arc<Rules>>,
+    key: Option<BatchKey>,
+) -> IntoStore {
     let (state, durability) = (Arc::clone(&run.scope.state), run.settings.durability);
     IntoStore {
         ingest: Arc::clone(run.engine().ingest()),
@@ -156,7 +171,7 @@ pub(crate) fn store_of(run: &Run, entry: &Arc<TableEntry>, policy: RowPolicy, ke
         mixed: Some(Mixed {
             held: None,
             bytes_max: run.scope.pending_bytes_max(),
-            commit: Arc::new(MixedWriter::new(run, entry, policy)),
+            commit: Arc::new(MixedWriter::new(run, entry, policy, rules)),
         }),
         batch: None,
     }

@@ -20,6 +20,7 @@ use crate::rights::{INSERT, Need};
 use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed, submit_mixed};
 use crate::session::define::tables::{create_with, creating, seed};
 use crate::session::insert::rows::sink;
+use crate::session::rules::{completed, completed_now, rules_of};
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
 use crate::session::transaction::check_outside;
@@ -27,7 +28,7 @@ use crate::session::transaction::submit::{submit, submit_empty};
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
 use alluvia_copy::progress::Phase;
-use alluvia_copy::{Assigner, BadRow, Held, Incoming, Wanted, infer_schema};
+use alluvia_copy::{Assigner, BadRow, Held, Incoming, Lacking, Wanted, infer_schema};
 use alluvia_snapshot::{Committed, NewBatch};
 use alluvia_space::{ColumnType, RowPolicy, TableDef};
 use alluvia_syntax::statements::definitions::{WithOptions, define};
@@ -68,8 +69,9 @@ impl Matched {
         Ok(Matched { def: Arc::clone(&entry.def), incoming, known: None, rows: 0 })
     }
 
-    /// Rows in the table's storage schema; with more columns behind, those that do something else than to come.
-    fn assign(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+    /// Rows in the table's storage schema, and what they lack; with more columns behind, those that do something else than
+    /// to come.
+    fn assign(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, Lacking)> {
         let def = &self.incoming.def;
         let (assigner, is_given) = match &self.known {
             Some((schema, assigner, is_given)) if schema == batch.schema_ref() => (assigner, is_given),
@@ -92,13 +94,14 @@ impl Matched {
             }
         };
         let assigned = match &self.incoming.operations {
-            None => assigner.assign_from(batch, self.rows)?,
+            None => (assigner.assign_from(batch, self.rows)?, assigner.lacking().clone()),
             Some(operations) => {
-                let complete = |arrays: &mut [ArrayRef], bad: &mut Vec<BadRow>| {
-                    operations.complete(arrays, |at| is_given[at], bad)
+                let complete = |arrays: &mut [ArrayRef], lacking: &mut Lacking, bad: &mut Vec<BadRow>| {
+                    operations.complete(arrays, |at| is_given[at], lacking, bad)
                 };
-                let assigned = assigner.assign_completed(batch, self.rows, complete)?;
-                operations.plain(&self.def, &assigned)?.unwrap_or(assigned)
+                let (assigned, lacking) = assigner.assign_completed(batch, self.rows, complete)?;
+                let plain = operations.plain(&self.def, &assigned, &lacking)?;
+                (plain.unwrap_or(assigned), lacking)
             }
         };
         self.rows += batch.num_rows() as u64;
@@ -197,7 +200,7 @@ async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: 
     let id = run.engine().ingest().new_table_id();
     let def = define(id, table, &columns, &WithOptions::default(), seed(run.engine(), id))?;
     if run.state().is_open()? {
-        let entry = TableEntry::new(Arc::new(def.clone()), Version(0));
+        let entry = Arc::new(TableEntry::new(Arc::new(def.clone()), Version(0)));
         let (count, rows) = held_rows(run, &entry, RowPolicy::default(), rows).await?;
         run.progress.add_rows(count);
         create_with(run, def, rows).await?;
@@ -217,6 +220,7 @@ async fn append_batch(
     mut batch: NewBatch,
     mut rows: Rows<'_>,
 ) -> Result<Appended> {
+    let rules = rules_of(run, entry).await?;
     let mut sink = sink(run, &entry.def, entry.changed_at).changing(change_of(&entry.def, policy));
     let mut matched = Matched::new(entry, policy)?;
     // Rows that say what they do, from the first one on.
@@ -230,7 +234,7 @@ async fn append_batch(
         }
         for piece in pieces(&next, Some(matched.rows))? {
             run.token.check()?;
-            let piece = matched.assign(&piece)?;
+            let (piece, lacking) = matched.assign(&piece)?;
             run.progress.add_rows(piece.num_rows() as u64);
             if mixed.is_none() && piece.num_columns() > entry.def.columns.len() {
                 let mut held = run.scope.held();
@@ -238,11 +242,12 @@ async fn append_batch(
                 mixed = Some(held);
             }
             if let Some(held) = &mut mixed {
-                hold_piece(held, &piece)?;
+                hold_piece(held, &completed(&rules, piece, lacking).await?)?;
                 continue;
             }
+            let rules = rules.clone();
             sink = blocking(move || {
-                sink.append(piece)?;
+                sink.append(completed_now(&rules, piece, &lacking)?)?;
                 Ok(sink)
             })
             .await?;
@@ -253,7 +258,7 @@ async fn append_batch(
     run.token.check()?;
     run.progress.set_phase(Phase::Finishing);
     if let Some(held) = mixed {
-        let writer = MixedWriter::new(run, entry, policy);
+        let writer = MixedWriter::new(run, entry, policy, rules);
         let committed = submit_mixed(run, writer, held.batches, &batch).await?;
         let rows = matched.rows.saturating_sub(committed.passed_over);
         return Ok(Appended { rows, committed: Some(committed) });
@@ -283,10 +288,11 @@ async fn append_pending(
 /// All rows, and how many: who drops this in the middle leaves the transaction as it was.
 async fn held_rows(
     run: &Run,
-    entry: &TableEntry,
+    entry: &Arc<TableEntry>,
     policy: RowPolicy,
     mut rows: Rows<'_>,
 ) -> Result<(u64, Vec<RecordBatch>)> {
+    let rules = rules_of(run, entry).await?;
     let mut matched = Matched::new(entry, policy)?;
     let mut held = run.scope.held();
     while let Some(next) = rows.next().await {
@@ -295,7 +301,9 @@ async fn held_rows(
         for piece in pieces(&next, Some(matched.rows))? {
             run.token.check()?;
             // Copied: until COMMIT whoever sent it may do as they please with its memory.
-            held.push(compact(&matched.assign(&piece)?)?)?;
+            let (piece, lacking) = matched.assign(&piece)?;
+            let piece = completed(&rules, piece, lacking).await?;
+            held.push(compact(&piece)?)?;
         }
     }
     Ok((matched.rows, held.batches))

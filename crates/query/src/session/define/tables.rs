@@ -5,28 +5,35 @@
 //! nothing has happened.
 
 use crate::engine::Engine;
+use crate::errors::from_datafusion;
 use crate::errors::signatures::sql_name;
 use crate::rights::Need;
 use crate::session::define::roles::give_table;
 use crate::session::insert::rows::{hold, mapping, read_all, stream_into};
+use crate::session::rules::check_definition;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::planning::plan;
+use crate::session::select::pin::pin_newest;
+use crate::session::select::planning::{plan, plan_later};
 use crate::session::state::scope::Scope;
 use crate::session::transaction::submit::{change, submit};
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
-use alluvia_catalog::{Change, alter};
+use alluvia_catalog::{Change, TableEntry, alter};
+use alluvia_change::conflict::key_name;
 use alluvia_snapshot::{NewBatch, RowChange};
 use alluvia_space::keywords::quoted;
-use alluvia_space::{ColumnType, DataType, Ladder, TableDef};
-use alluvia_syntax::Hints;
+use alluvia_space::{Check, ColumnType, DataType, Ladder, TableDef};
 use alluvia_syntax::statements::definitions::{
     AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define,
 };
 use alluvia_syntax::statements::keys::{with_key, with_on_conflict};
+use alluvia_syntax::statements::rules::{check_of, free_name, renamed, with_rules};
+use alluvia_syntax::{Hints, Kind, parse};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
+use datafusion::common::TableReference;
+use futures::StreamExt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
@@ -43,13 +50,16 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
     let id = run.engine().ingest().new_table_id();
     let seed = seed(run.engine(), id);
     let Some(query) = create.query else {
-        let columns = create.columns.into_iter().map(|column| match column.column_type {
-            Some(column_type) => Ok((column.name, column_type, column.nullable)),
+        let columns = create.columns.iter().map(|column| match column.column_type {
+            Some(column_type) => Ok((column.name.clone(), column_type, column.nullable)),
             None => Err(Error::internal(format!("column {} came without a type", column.name))),
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let def = define(id, &create.name, &columns, &create.with, seed)?;
         let def = with_key(def, &create.key, create.with.on_conflict.as_deref(), secret())?;
+        let mut def = with_rules(def, &create.columns, &create.checks)?;
+        name_sequences(&run.scope, &mut def);
+        check_definition(run, &def).await?;
         change(run, creating(&run.scope, def)?).await?;
         return Ok(Outcome::done("CREATE TABLE"));
     };
@@ -61,7 +71,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
     let all: Vec<usize> = (0..def.columns.len()).collect();
     let mapping = mapping(&def, &all);
     if run.state().is_open()? {
-        let rows = read_all(run, &planned, &def, &mapping).await?;
+        let rows = read_all(run, &planned, &def, &mapping, &None).await?;
         let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
         run.progress.add_rows(count as u64);
         create_with(run, def, rows).await?;
@@ -69,7 +79,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
     }
     let mut batch = NewBatch { changes: creating(&run.scope, def.clone())?, ..NewBatch::default() };
     // The version is ignored for a table that the same batch creates.
-    let rows = stream_into(run, &planned, &Arc::new(def), Version(0), &mapping, &mut batch).await?;
+    let rows = stream_into(run, &planned, (&Arc::new(def), Version(0)), &mapping, &None, &mut batch).await?;
     let used = planned.used();
     drop(planned);
     submit(run, batch).await?;
@@ -91,6 +101,20 @@ pub(crate) fn creating(scope: &Scope, def: TableDef) -> Result<Vec<Change>> {
         changes.push(Change::Rights { change: RightsChange::Own { table, owner } });
     }
     Ok(changes)
+}
+
+/// Gives the sequences of a new table names that no other has, nor a table.
+fn name_sequences(scope: &Scope, def: &mut TableDef) {
+    let authoriser = scope.authoriser();
+    let catalog = authoriser.catalog();
+    let mut named: Vec<String> = vec![def.name.clone()];
+    for identity in &mut def.rules.identities {
+        let is_free = |name: &str| {
+            catalog.table(name).is_err() && catalog.sequence(name).is_none() && named.iter().all(|known| known != name)
+        };
+        identity.name = free_name(&identity.name, is_free);
+        named.push(identity.name.clone());
+    }
 }
 
 /// Seed of a new table's weights. Any number will do, as long as tables differ.
@@ -159,10 +183,21 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
     if let TableChange::Owner(owner) = &statement.change {
         return give_table(run, &entry, owner).await;
     }
+    let is_of_rules = matches!(statement.change, TableChange::SetDefault { .. } | TableChange::AddCheck(_));
+    let added = match &statement.change {
+        TableChange::AddCheck(spec) => Some(check_of(&entry.def, spec)?),
+        _ => None,
+    };
     let def = match altered(&entry.def, statement.change)? {
         Altered::To(def) => *def,
         Altered::Nothing(notice) => return Ok(Outcome::done("ALTER TABLE").with_notice(notice)),
     };
+    if is_of_rules {
+        check_definition(run, &def).await?;
+    }
+    if let Some(check) = added {
+        return add_check(run, &entry, def, &check).await;
+    }
     if def.name != entry.def.name && run.scope.table_for(Need::Definition, &def.name).is_ok() {
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
     }
@@ -205,6 +240,50 @@ fn columns_of(schema: &SchemaRef, names: &[String]) -> Result<Vec<(String, Colum
     schema.fields().iter().enumerate().map(column).collect()
 }
 
+/// Adds a condition, which must hold for the rows that are there.
+///
+/// They are looked at before, and once more when no row that breaks it can come any more: then the condition goes again
+/// if one has come between.
+async fn add_check(run: &Arc<Run>, entry: &Arc<TableEntry>, def: TableDef, check: &Check) -> Result<Outcome> {
+    refuse_broken(run, &def, check).await?;
+    let is_alone = !run.state().is_open()?;
+    change(run, vec![Change::AlterTable { def: def.clone(), was: entry.changed_at }]).await?;
+    if is_alone {
+        run.scope.await_own_writes().await?;
+        if let Err(error) = refuse_broken(run, &def, check).await {
+            let now = run.scope.table_for(Need::Ownership, &def.name)?;
+            let def = alter::drop_check(&now.def, &check.name)?;
+            change(run, vec![Change::AlterTable { def, was: now.changed_at }]).await?;
+            return Err(error);
+        }
+    }
+    Ok(Outcome::done("ALTER TABLE"))
+}
+
+/// Refuses a condition that is false of a row which is there.
+async fn refuse_broken(run: &Arc<Run>, def: &TableDef, check: &Check) -> Result<()> {
+    let table = quoted(&def.name);
+    let text = format!("SELECT 1 FROM {table} WHERE NOT ({}) LIMIT 1", check.sql);
+    let query = match parse(&text)?.pop().map(|statement| statement.kind) {
+        Some(Kind::Query(query)) => query,
+        _ => return Err(Error::internal("a condition is no part of a query")),
+    };
+    let snapshot = pin_newest(run, &[TableReference::bare(def.name.as_str())]).await?;
+    let hints = Hints { sample_fraction: Some("1".to_owned()), ..Hints::default() };
+    let planned = plan_later(run, query, &snapshot, &hints)?.plan().await?;
+    let mut rows = planned.execute()?;
+    while let Some(batch) = rows.next().await {
+        run.token.check()?;
+        if batch.map_err(from_datafusion)?.num_rows() > 0 {
+            let message =
+                format!("check constraint \"{}\" of relation \"{}\" is violated by some row", check.name, def.name);
+            return Err(Error::new(ErrorKind::CheckViolation, message)
+                .with_hint(format!("SELECT * FROM {table} WHERE NOT ({}) gives them", check.sql)));
+        }
+    }
+    Ok(())
+}
+
 enum Altered {
     To(Box<TableDef>),
     /// IF [NOT] EXISTS found that there is nothing to do.
@@ -227,10 +306,21 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             }
             alter::drop_column(def, &name)?
         }
-        TableChange::DropConstraint(name) => {
-            return Ok(Altered::Nothing(format!("there is no constraint {name} to drop")));
+        TableChange::SetDefault { column, sql } => alter::set_default(def, &column, sql)?,
+        TableChange::AddCheck(spec) => alter::add_check(def, check_of(def, &spec)?)?,
+        TableChange::DropConstraint { name, .. } if def.key.is_some() && name == key_name(def) => {
+            return Err(Error::new(ErrorKind::NotSupported, "dropping a primary key is not supported")
+                .with_hint("create the table anew without it: CREATE TABLE ... AS SELECT"));
         }
-        TableChange::RenameColumn { from, to } => alter::rename_column(def, &from, &to)?,
+        TableChange::DropConstraint { name, if_exists } => match alter::drop_check(def, &name) {
+            Err(error) if if_exists && error.kind() == ErrorKind::UndefinedObject => {
+                return Ok(Altered::Nothing(format!("there is no constraint {name} to drop")));
+            }
+            dropped => dropped?,
+        },
+        TableChange::RenameColumn { from, to } => {
+            alter::rename_column(def, &from, &to, |sql| renamed(sql, &from, &to))?
+        }
         TableChange::Rename(name) => alter::rename_table(def, &name)?,
         TableChange::Set(WithOptions {
             dimensions: None,

@@ -10,17 +10,18 @@
 //! - An expression that gives the same wherever it stands in a statement is computed once.
 
 use crate::errors::from_datafusion;
-use crate::session::insert::values::{batch, literals_among};
+use crate::session::insert::values::{AmongLiterals, batch, literals_among};
 use crate::session::run::Run;
 use crate::session::select::planning::plan;
 use crate::used::UsedCounters;
 use alluvia_catalog::TableEntry;
-use alluvia_copy::Assigner;
 use alluvia_copy::progress::Phase;
+use alluvia_copy::{Assigner, Lacking};
 use alluvia_space::{DataType, TableDef};
 use alluvia_syntax::Hints;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::parameters::sql_type;
+use alluvia_syntax::statements::rules::Overriding;
 use alluvia_syntax::trees::rewriting::contains;
 use alluvia_syntax::trees::value_rows::{query_of_row, write_out};
 use alluvia_syntax::trees::visit::visit;
@@ -76,9 +77,10 @@ pub(crate) async fn computed_rows(
     values: &Values,
     entry: &Arc<TableEntry>,
     targets: &[usize],
+    overriding: Option<Overriding>,
     hints: &Hints,
-) -> Result<(RecordBatch, Arc<UsedCounters>)> {
-    let (mut arrays, computed) = literals_among(values, entry, targets)?;
+) -> Result<(RecordBatch, Lacking, Arc<UsedCounters>)> {
+    let AmongLiterals { mut arrays, computed, lacking } = literals_among(values, entry, targets, overriding)?;
     for &(row, place) in &computed {
         refuse_of_rows(expr_at(values, row, place)?, "VALUES", run.engine().functions())?;
     }
@@ -100,7 +102,8 @@ pub(crate) async fn computed_rows(
     }
     let order = if wanted.is_numbered { Some(order_of(&found)?) } else { None };
     put_in(&mut arrays, &found, order.as_deref(), &wanted.parts, &entry.def, targets)?;
-    Ok((tight_batch(batch(entry, arrays, values.rows.len())?), used))
+    let rows = tight_batch(batch(entry, arrays, values.rows.len(), &lacking)?);
+    Ok((rows, lacking, used))
 }
 
 fn internal(error: ArrowError) -> Error {

@@ -13,7 +13,8 @@ pub(crate) mod values;
 use crate::rights::INSERT;
 use crate::session::insert::computed::computed_rows;
 use crate::session::insert::rows::{inserted, mapping, read_all, stream_into, write, write_rows};
-use crate::session::insert::values::{literal_rows, values_rows};
+use crate::session::insert::values::{Given, always_numbered, literal_rows, values_rows};
+use crate::session::rules::{completed, rules_of};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::planning::{Planned, plan};
@@ -21,10 +22,12 @@ use crate::session::transaction::submit::{submit, submit_empty};
 use crate::used::UsedCounters;
 use alluvia_catalog::TableEntry;
 use alluvia_change::has_digits;
+use alluvia_copy::Lacking;
 use alluvia_snapshot::{NewBatch, RowChange};
 use alluvia_space::TableDef;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::statement::{Insert, InsertSource};
+use alluvia_syntax::statements::rules::Overriding;
 use alluvia_syntax::trees::value_rows::values_of;
 use alluvia_syntax::{Hints, keep_columns};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -36,17 +39,25 @@ use std::sync::Arc;
 pub(crate) async fn insert(run: &Arc<Run>, insert: Insert, hints: &Hints) -> Result<Outcome> {
     let entry = run.scope.table_for(INSERT, &insert.table)?;
     let change = RowChange::of_table(&entry.def);
-    let (planned, mapping) = match source_of(run, &entry, insert.columns.as_deref(), insert.source, hints).await? {
-        Source::Literals(rows) => return write(run, &entry, change, vec![rows]).await,
-        Source::Computed(rows, used) => return Ok(write_rows(run, &entry, rows).await?.with_used(used)),
-        Source::Query(planned, mapping) => (planned, mapping),
-    };
+    let rules = rules_of(run, &entry).await?;
+    let (planned, mapping) =
+        match source_of(run, &entry, (insert.columns.as_deref(), insert.overriding), insert.source, hints).await? {
+            Source::Literals(rows, lacking) => {
+                let rows = completed(&rules, rows, lacking).await?;
+                return write(run, &entry, change, vec![rows]).await;
+            }
+            Source::Computed(rows, lacking, used) => {
+                let rows = completed(&rules, rows, lacking).await?;
+                return Ok(write_rows(run, &entry, rows).await?.with_used(used));
+            }
+            Source::Query(planned, mapping) => (planned, mapping),
+        };
     if run.state().is_open()? {
-        let rows = read_all(run, &planned, &entry.def, &mapping).await?;
+        let rows = read_all(run, &planned, &entry.def, &mapping, &rules).await?;
         return Ok(write(run, &entry, change, rows).await?.with_used(planned.used()));
     }
     let mut batch = NewBatch::default();
-    let rows = stream_into(run, &planned, &entry.def, entry.changed_at, &mapping, &mut batch).await?;
+    let rows = stream_into(run, &planned, (&entry.def, entry.changed_at), &mapping, &rules, &mut batch).await?;
     // A batch may have to wait until what statements hold is given back: not for its own.
     let used = planned.used();
     drop(planned);
@@ -65,11 +76,13 @@ pub(crate) async fn rows_of(
     insert: &Insert,
     hints: &Hints,
 ) -> Result<(Vec<RecordBatch>, Option<Arc<UsedCounters>>)> {
-    match source_of(run, entry, insert.columns.as_deref(), insert.source.clone(), hints).await? {
-        Source::Literals(rows) => Ok((vec![rows], None)),
-        Source::Computed(rows, used) => Ok((vec![rows], Some(used))),
+    let rules = rules_of(run, entry).await?;
+    let listed = (insert.columns.as_deref(), insert.overriding);
+    match source_of(run, entry, listed, insert.source.clone(), hints).await? {
+        Source::Literals(rows, lacking) => Ok((vec![completed(&rules, rows, lacking).await?], None)),
+        Source::Computed(rows, lacking, used) => Ok((vec![completed(&rules, rows, lacking).await?], Some(used))),
         Source::Query(planned, mapping) => {
-            let rows = read_all(run, &planned, &entry.def, &mapping).await?;
+            let rows = read_all(run, &planned, &entry.def, &mapping, &rules).await?;
             Ok((rows, Some(planned.used())))
         }
     }
@@ -77,10 +90,10 @@ pub(crate) async fn rows_of(
 
 /// Where the rows of an INSERT come from, bound to its table.
 enum Source {
-    /// Rows of literals.
-    Literals(RecordBatch),
-    /// Rows of which something was computed, and what was read for that.
-    Computed(RecordBatch, Arc<UsedCounters>),
+    /// Rows of literals, and what they lack.
+    Literals(RecordBatch, Lacking),
+    /// Rows of which something was computed, what they lack, and what was read for them.
+    Computed(RecordBatch, Lacking, Arc<UsedCounters>),
     /// A query, and for each column of the table the index of its source.
     Query(Planned, Vec<Option<usize>>),
 }
@@ -88,14 +101,15 @@ enum Source {
 async fn source_of(
     run: &Arc<Run>,
     entry: &Arc<TableEntry>,
-    listed: Option<&[Ident]>,
+    (listed, overriding): (Option<&[Ident]>, Option<Overriding>),
     source: InsertSource,
     hints: &Hints,
 ) -> Result<Source> {
     let mut source = match source {
         InsertSource::Literals(literals) => {
             let targets = targets(&entry.def, listed, literals.width())?;
-            return Ok(Source::Literals(literal_rows(&literals, entry, &targets)?));
+            let (rows, lacking) = literal_rows(&literals, entry, &targets)?;
+            return Ok(Source::Literals(rows, lacking));
         }
         InsertSource::Query(source) => source,
     };
@@ -103,11 +117,11 @@ async fn source_of(
         && let Some(first) = values.rows.first()
     {
         let targets = targets(&entry.def, listed, first.content.len())?;
-        if let Some(rows) = values_rows(values, entry, &targets)? {
-            return Ok(Source::Literals(rows));
+        if let Some((rows, lacking)) = values_rows(values, entry, &targets, overriding)? {
+            return Ok(Source::Literals(rows, lacking));
         }
-        let (rows, used) = computed_rows(run, values, entry, &targets, hints).await?;
-        return Ok(Source::Computed(rows, used));
+        let (rows, lacking, used) = computed_rows(run, values, entry, &targets, overriding, hints).await?;
+        return Ok(Source::Computed(rows, lacking, used));
     }
     let into = listed.map(|listed| targets(&entry.def, Some(listed), listed.len())).transpose()?;
     keep_columns(&mut source, &|place: usize| {
@@ -120,7 +134,14 @@ async fn source_of(
     if width != targets.len() {
         return Err(too_many(&entry.def, width, targets.len()));
     }
-    let mapping = mapping(&entry.def, &targets);
+    let mut mapping = mapping(&entry.def, &targets);
+    for (column, from) in entry.def.columns.iter().zip(&mut mapping).filter(|(_, from)| from.is_some()) {
+        match Given::of(&entry.def, column, overriding) {
+            Given::Taken => {}
+            Given::Refused => return Err(always_numbered(column)),
+            Given::PassedOver => *from = None,
+        }
+    }
     Ok(Source::Query(planned, mapping))
 }
 

@@ -11,6 +11,7 @@
 
 use crate::errors::from_datafusion;
 use crate::execution::blocking::blocking;
+use crate::session::rules::{Rules, completed, completed_now};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::planning::Planned;
@@ -103,9 +104,9 @@ pub(crate) async fn hold(
 pub(crate) async fn stream_into(
     run: &Arc<Run>,
     planned: &Planned,
-    def: &Arc<TableDef>,
-    checked_at: Version,
+    (def, checked_at): (&Arc<TableDef>, Version),
     mapping: &[Option<usize>],
+    rules: &Option<Arc<Rules>>,
     batch: &mut NewBatch,
 ) -> Result<u64> {
     let mut sink = Apart { sink: Some(sink(run, def, checked_at)), token: run.token.clone() };
@@ -118,7 +119,8 @@ pub(crate) async fn stream_into(
         let next = tight_batch(assigner.assign(&next.map_err(from_datafusion)?)?);
         rows += next.num_rows() as u64;
         run.progress.add_rows(next.num_rows() as u64);
-        sink = blocking(move || match sink.append(next) {
+        let (rules, lacking) = (rules.clone(), assigner.lacking().clone());
+        sink = blocking(move || match completed_now(&rules, next, &lacking).and_then(|next| sink.append(next)) {
             Ok(()) => Ok(sink),
             Err(error) => {
                 // Here what it staged may be waited for.
@@ -139,13 +141,15 @@ pub(crate) async fn read_all(
     planned: &Planned,
     def: &TableDef,
     mapping: &[Option<usize>],
+    rules: &Option<Arc<Rules>>,
 ) -> Result<Vec<RecordBatch>> {
     let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?.of_query();
     let mut stream = planned.execute()?;
     let mut held = run.scope.held();
     while let Some(next) = stream.next().await {
         run.token.check()?;
-        held.push(tight_batch(assigner.assign(&next.map_err(from_datafusion)?)?))?;
+        let next = tight_batch(assigner.assign(&next.map_err(from_datafusion)?)?);
+        held.push(completed(rules, next, assigner.lacking().clone()).await?)?;
     }
     Ok(held.batches)
 }

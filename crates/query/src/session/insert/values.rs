@@ -7,58 +7,87 @@
 //! Invariant: both ways give the same rows. [`values_rows`] answers `None` unless every expression is a literal.
 
 use alluvia_catalog::TableEntry;
-use alluvia_space::{Column, DataType, TableDef};
+use alluvia_copy::Lacking;
+use alluvia_space::{Column, DataType, IdentityKind, TableDef};
 use alluvia_syntax::statements::definitions::data_type_of;
 use alluvia_syntax::statements::plain_insert::{Literal, LiteralRows};
+use alluvia_syntax::statements::rules::Overriding;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::builders::{ColumnBuilder, TextAs};
 use alluvia_values::parse::{Bad, parse_decimal, shown};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{FieldRef, Schema};
 use datafusion::sql::sqlparser::ast::{CastKind, Expr, UnaryOperator, Value, Values};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The rows of `VALUES`, in the storage schema of `entry`; `targets[i]` is the column that the i-th expression of a row
-/// goes to, and columns without one get NULL. `None` when something is not a literal.
-pub(crate) fn values_rows(values: &Values, entry: &TableEntry, targets: &[usize]) -> Result<Option<RecordBatch>> {
+/// Rows in the storage schema of their table, but for what they lack.
+pub(crate) type LiteralBatch = (RecordBatch, Lacking);
+
+/// The rows of `VALUES`; `targets[i]` is the column that the i-th expression of a row goes to, and columns without one are
+/// lacking, or NULL. `None` when something is not a literal.
+pub(crate) fn values_rows(
+    values: &Values,
+    entry: &TableEntry,
+    targets: &[usize],
+    overriding: Option<Overriding>,
+) -> Result<Option<LiteralBatch>> {
     for (at, row) in values.rows.iter().enumerate() {
         check_width(row.content.len(), targets.len(), &entry.def, at + 1)?;
     }
     let literal = |row: usize, place: usize, column: &Column| {
         values.rows[row].content.get(place).map_or(Some(Literal::Null), |expr| literal(expr, column.data_type))
     };
-    rows(values.rows.len(), literal, entry, targets)
+    rows(values.rows.len(), literal, entry, targets, overriding)
 }
 
 /// The same of rows that no tree was made of.
-pub(crate) fn literal_rows(literals: &LiteralRows, entry: &TableEntry, targets: &[usize]) -> Result<RecordBatch> {
+pub(crate) fn literal_rows(literals: &LiteralRows, entry: &TableEntry, targets: &[usize]) -> Result<LiteralBatch> {
     check_width(literals.width(), targets.len(), &entry.def, 1)?;
-    let rows = rows(literals.rows(), |row, place, _| Some(literals.at(row, place)), entry, targets)?;
+    let rows = rows(literals.rows(), |row, place, _| Some(literals.at(row, place)), entry, targets, None)?;
     rows.ok_or_else(|| Error::internal("a literal was taken for none"))
 }
 
 /// Where a value stands in VALUES: its row, and its place there.
 pub(crate) type ValuePosition = (usize, usize);
 
-/// For each column of the table what it gets of rows that are not all literals, with NULL where something has to be
-/// computed; and where that is, by row and place. Literals mean what they mean in rows of literals alone.
+/// What rows have that are not all literals.
+pub(crate) struct AmongLiterals {
+    /// For each column of the table what it gets, with NULL where something has to be computed, or is lacking.
+    pub(crate) arrays: Vec<ArrayRef>,
+    /// What has to be computed.
+    pub(crate) computed: Vec<ValuePosition>,
+    /// What the table's definition is to give.
+    pub(crate) lacking: Lacking,
+}
+
+/// What rows have that are not all literals. Literals mean what they mean in rows of literals alone.
 pub(crate) fn literals_among(
     values: &Values,
     entry: &TableEntry,
     targets: &[usize],
-) -> Result<(Vec<ArrayRef>, Vec<ValuePosition>)> {
+    overriding: Option<Overriding>,
+) -> Result<AmongLiterals> {
     let (def, rows) = (entry.def.as_ref(), values.rows.len());
     let mut arrays = Vec::with_capacity(def.columns.len());
-    let mut computed = Vec::new();
+    let (mut computed, mut lacking) = (Vec::new(), Lacking::of(def, without_target(def, targets)));
     for (index, column) in def.columns.iter().enumerate() {
         let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, rows);
         let from = targets.iter().position(|target| *target == index);
+        let given = Given::of(def, column, overriding);
         for (row, exprs) in values.rows.iter().enumerate() {
             let expr = from.and_then(|place| Some((place, exprs.content.get(place)?)));
-            match expr.map(|(place, expr)| (place, literal(expr, column.data_type))) {
-                None => append(&mut builder, &Literal::Null, column, row + 1)?,
-                Some((_, Some(literal))) => append(&mut builder, &literal, column, row + 1)?,
-                Some((place, None)) => {
+            let (place, literal) = match expr {
+                None => (0, Some(Literal::Default)),
+                Some((place, expr)) => (place, literal(expr, column.data_type)),
+            };
+            match given.taken(literal, column)? {
+                Some(Literal::Default) if def.fills(column.id) => {
+                    builder.append_null();
+                    lacking.add(index, row);
+                }
+                Some(literal) => append(&mut builder, &literal, column, row + 1)?,
+                None => {
                     builder.append_null();
                     computed.push((row, place));
                 }
@@ -66,7 +95,54 @@ pub(crate) fn literals_among(
         }
         arrays.push(builder.finish());
     }
-    Ok((arrays, computed))
+    Ok(AmongLiterals { arrays, computed, lacking })
+}
+
+/// The columns that no value of a row goes to.
+fn without_target<'a>(def: &'a TableDef, targets: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
+    (0..def.columns.len()).filter(move |column| !targets.contains(column))
+}
+
+/// What becomes of values that are given for a column.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// They are taken.
+    Taken,
+    /// They are refused, but for DEFAULT: the column is always numbered.
+    Refused,
+    /// They are passed over.
+    PassedOver,
+}
+
+impl Given {
+    pub(crate) fn of(def: &TableDef, column: &Column, overriding: Option<Overriding>) -> Given {
+        match (def.identity_of(column.id).map(|identity| identity.kind), overriding) {
+            (None, _) | (Some(_), Some(Overriding::System)) => Given::Taken,
+            (Some(_), Some(Overriding::User)) => Given::PassedOver,
+            (Some(IdentityKind::Always), None) => Given::Refused,
+            (Some(IdentityKind::ByDefault | IdentityKind::Serial), None) => Given::Taken,
+        }
+    }
+
+    /// The value that is taken for one that is given; `None` is one that has to be computed.
+    fn taken<'a>(self, given: Option<Literal<'a>>, column: &Column) -> Result<Option<Literal<'a>>> {
+        match self {
+            Given::Taken => Ok(given),
+            Given::PassedOver => Ok(Some(Literal::Default)),
+            Given::Refused if given == Some(Literal::Default) => Ok(given),
+            Given::Refused => Err(always_numbered(column)),
+        }
+    }
+}
+
+/// The error for a value of a column that is always numbered.
+pub(crate) fn always_numbered(column: &Column) -> Error {
+    let message = format!(
+        "cannot insert a non-DEFAULT value into column \"{}\": it is an identity column defined as GENERATED ALWAYS",
+        column.name
+    );
+    Error::new(ErrorKind::GeneratedAlways, message)
+        .with_hint("use OVERRIDING SYSTEM VALUE to override: INSERT INTO t (id) OVERRIDING SYSTEM VALUE VALUES (1)")
 }
 
 /// So many rows of literals, each given by its row, its place there, and the column that it goes to.
@@ -75,25 +151,33 @@ fn rows<'a>(
     literal: impl Fn(usize, usize, &Column) -> Option<Literal<'a>>,
     entry: &TableEntry,
     targets: &[usize],
-) -> Result<Option<RecordBatch>> {
+    overriding: Option<Overriding>,
+) -> Result<Option<LiteralBatch>> {
     let def = entry.def.as_ref();
     let mut arrays = Vec::with_capacity(def.columns.len());
+    let mut lacking = Lacking::of(def, without_target(def, targets));
     for (index, column) in def.columns.iter().enumerate() {
         let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, rows);
         let from = targets.iter().position(|target| *target == index);
+        let (given, fills) = (Given::of(def, column, overriding), def.fills(column.id));
         for row in 0..rows {
             let literal = match from {
-                None => Literal::Null,
-                Some(place) => match literal(row, place, column) {
+                None => Literal::Default,
+                Some(place) => match given.taken(literal(row, place, column), column)? {
                     Some(literal) => literal,
                     None => return Ok(None),
                 },
             };
-            append(&mut builder, &literal, column, row + 1)?;
+            if fills && literal == Literal::Default {
+                builder.append_null();
+                lacking.add(index, row);
+            } else {
+                append(&mut builder, &literal, column, row + 1)?;
+            }
         }
         arrays.push(builder.finish());
     }
-    batch(entry, arrays, rows).map(Some)
+    Ok(Some((batch(entry, arrays, rows, &lacking)?, lacking)))
 }
 
 /// Fails unless a row has a value for every target; without a column list a shorter row is padded with NULLs by the
@@ -109,10 +193,20 @@ fn check_width(width: usize, targets: usize, def: &TableDef, row: usize) -> Resu
     .with_hint("list the columns: INSERT INTO t (a, b) VALUES (1, 2)"))
 }
 
-/// Columns in the storage schema of a table as its rows.
-pub(crate) fn batch(entry: &TableEntry, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+/// Columns in the storage schema of a table as its rows, but for what they lack.
+pub(crate) fn batch(entry: &TableEntry, arrays: Vec<ArrayRef>, rows: usize, lacking: &Lacking) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(Arc::clone(entry.storage_schema()), arrays, &options)
+    let schema = match lacking.is_empty() {
+        true => Arc::clone(entry.storage_schema()),
+        false => {
+            let fields = entry.storage_schema().fields().iter().enumerate();
+            let field = |(at, field): (usize, &FieldRef)| {
+                field.as_ref().clone().with_nullable(field.is_nullable() || lacking.has(at))
+            };
+            Arc::new(Schema::new(fields.map(field).collect::<Vec<_>>()))
+        }
+    };
+    RecordBatch::try_new_with_options(schema, arrays, &options)
         .map_err(|error| Error::internal(format!("rows could not be assembled: {error}")))
 }
 
@@ -121,7 +215,7 @@ fn literal(expr: &Expr, to: DataType) -> Option<Literal<'_>> {
         Expr::Value(value) => of_value(&value.value),
         Expr::Nested(expr) => literal(expr, to),
         Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
-            Some(Literal::Null)
+            Some(Literal::Default)
         }
         Expr::UnaryOp { op, expr } => match (op, literal(expr, to)?) {
             (UnaryOperator::Plus, Literal::Number(number)) => Some(Literal::Number(number)),
@@ -188,11 +282,11 @@ fn of_value(value: &Value) -> Option<Literal<'_>> {
 
 fn append(builder: &mut ColumnBuilder, literal: &Literal<'_>, column: &Column, row: usize) -> Result<()> {
     let (result, text): (Result<(), Bad>, Cow<'_, str>) = match (literal, column.data_type) {
-        (Literal::Null, _) if column.nullable => {
+        (Literal::Null | Literal::Default, _) if column.nullable => {
             builder.append_null();
             return Ok(());
         }
-        (Literal::Null, _) => (Err(Bad::Null), Cow::Borrowed("NULL")),
+        (Literal::Null | Literal::Default, _) => (Err(Bad::Null), Cow::Borrowed("NULL")),
         (Literal::Text(text), _) => (builder.append(text.as_bytes()), Cow::Borrowed(text.as_ref())),
         (Literal::Boolean(value), DataType::Boolean | DataType::Text) => {
             let text = if *value { "true" } else { "false" };
@@ -270,9 +364,9 @@ mod tests {
     fn bind_source(source: &InsertSource, targets: &[usize]) -> Result<Option<RecordBatch>> {
         let entry = TableEntry::new(Arc::new(table()), Version(1));
         match source {
-            InsertSource::Literals(literals) => literal_rows(literals, &entry, targets).map(Some),
+            InsertSource::Literals(literals) => literal_rows(literals, &entry, targets).map(|(rows, _)| Some(rows)),
             InsertSource::Query(query) => match values_of(query) {
-                Some(values) => values_rows(values, &entry, targets),
+                Some(values) => Ok(values_rows(values, &entry, targets, None)?.map(|(rows, _)| rows)),
                 None => Ok(None),
             },
         }

@@ -12,6 +12,7 @@ pub(crate) mod outlined;
 pub(crate) mod pin;
 pub(crate) mod planning;
 pub(crate) mod refine;
+pub(crate) mod sequences;
 pub(crate) mod shown_names;
 
 use crate::session::run::Run;

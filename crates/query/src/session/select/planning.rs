@@ -17,6 +17,7 @@ use crate::session::run::Run;
 use crate::session::select::by_key::to_be_kept;
 use crate::session::select::calls::refuse_ignored;
 use crate::session::select::pin::{pin, sample_fraction_of};
+use crate::session::select::sequences::register as register_sequences;
 use crate::session::state::transaction::Transaction;
 use crate::system::SystemContext;
 use crate::table::{IndexUse, StatementContext};
@@ -186,7 +187,8 @@ fn unplanned(
 fn add_catalog_functions(run: &Run, state: &mut SessionState, snapshot: &Snapshot) -> Result<()> {
     let admin = run.engine().admin().as_ref();
     let added = pg_catalog::register(state, &snapshot.catalog, admin, &run.scope.authoriser());
-    added.map_err(|error| error_of(&error))
+    added.map_err(|error| error_of(&error))?;
+    register_sequences(run, state)
 }
 
 /// Brings a query to what can be planned.

@@ -140,6 +140,8 @@ pub(crate) fn discard(scope: &Scope) -> Result<Outcome> {
     scope.cursors.clear();
     let mut state = scope.state.lock();
     state.settings = state.defaults.clone();
+    state.sequences.clear();
+    state.last_sequence = None;
     Ok(Outcome::done("DISCARD ALL"))
 }
 

@@ -130,7 +130,7 @@ impl PendingDefinitions {
                             authoriser.table(Need::Ownership, entry)?;
                         }
                     }
-                    Change::Rights { .. } => {}
+                    Change::Rights { .. } | Change::Sequence { .. } => {}
                 }
             }
         }

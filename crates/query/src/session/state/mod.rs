@@ -15,13 +15,15 @@ pub(crate) mod transaction;
 
 use crate::clients::Standing;
 use crate::engine::Engine;
+use crate::engine::sequences::Taker;
 use crate::rights::{Authoriser, Who};
 use crate::session::state::transaction::Transaction;
 use crate::settings::Settings;
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, Change};
 use alluvia_snapshot::{Durability, Snapshot, TableRead};
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +65,10 @@ pub(crate) struct State {
     pub(crate) is_served: bool,
     /// What it was made with, if it is another session's sibling.
     pub(crate) inherited: Option<Box<Settings>>,
+    /// The last values that it got of sequences.
+    pub(crate) sequences: HashMap<(TableId, ColumnId), i64>,
+    /// The sequence that it was given a value of last.
+    pub(crate) last_sequence: Option<(TableId, ColumnId)>,
 }
 
 impl State {
@@ -78,6 +84,8 @@ impl State {
             who: Who::embedded(),
             is_served: false,
             inherited: None,
+            sequences: HashMap::new(),
+            last_sequence: None,
         }
     }
 
@@ -179,6 +187,24 @@ impl State {
     pub(crate) fn limit_statements(&mut self, statement_timeout: Duration) {
         self.settings.statement_timeout = statement_timeout;
         self.defaults.statement_timeout = statement_timeout;
+    }
+}
+
+impl Taker for Mutex<State> {
+    fn has_taken(&self, sequence: (TableId, ColumnId), last: i64) {
+        let mut state = self.lock();
+        state.sequences.insert(sequence, last);
+        state.last_sequence = Some(sequence);
+    }
+
+    fn take_with_commit(&self, change: Change) -> Result<()> {
+        match &mut self.lock().transaction {
+            Transaction::Open(open) => {
+                open.take_sequence(change);
+                Ok(())
+            }
+            _ => Err(failed_transaction()),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 use alluvia_catalog::{Catalog, Change, TableEntry};
 use alluvia_snapshot::{NewBatch, NewRows, Pin};
 use alluvia_space::key_code::KeyCode;
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
 use arrow::record_batch::RecordBatch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,6 +50,8 @@ pub(crate) struct OpenTransaction {
     pub(crate) locals: Vec<(&'static str, Settings)>,
     tables: BTreeMap<TableId, PendingRows>,
     definitions: PendingDefinitions,
+    /// What is taken of the sequences of tables that it makes.
+    sequences: BTreeMap<(TableId, ColumnId), Change>,
     bytes: u64,
     savepoints: Vec<Savepoint>,
     /// Nobody went on with it in time: its COMMIT is an error.
@@ -97,6 +99,7 @@ impl OpenTransaction {
             locals: Vec::new(),
             tables: BTreeMap::new(),
             definitions: PendingDefinitions::default(),
+            sequences: BTreeMap::new(),
             bytes: 0,
             savepoints: Vec::new(),
             is_abandoned: false,
@@ -228,7 +231,14 @@ impl OpenTransaction {
                 let of_rows = self.tables.get(&def.id).map_or(0, |rows| rows.bytes_added(&def.storage_schema()));
                 of_rows.saturating_add(COLUMN_BYTES * (1 + def.columns.len() as u64))
             }
-            Change::DropTable { .. } | Change::Rights { .. } => COLUMN_BYTES,
+            Change::DropTable { .. } | Change::Rights { .. } | Change::Sequence { .. } => COLUMN_BYTES,
+        }
+    }
+
+    /// Its COMMIT says what is taken of a sequence of a table that it makes; what is taken stays so.
+    pub(crate) fn take_sequence(&mut self, change: Change) {
+        if let Change::Sequence { table, column, .. } = change {
+            self.sequences.insert((table, column), change);
         }
     }
 
@@ -304,7 +314,15 @@ impl OpenTransaction {
     pub(crate) fn into_batch(self) -> Result<(NewBatch, Vec<Definer>)> {
         let new_rows = |(table, pending): (&TableId, &PendingRows)| pending.new_rows(*table);
         let rows = self.kept().map(new_rows).collect::<Result<Vec<_>>>()?.concat();
-        let (changes, definers) = self.definitions.into_parts();
+        let (mut changes, definers) = self.definitions.into_parts();
+        let made = changes.iter().filter_map(|change| match change {
+            Change::CreateTable { def } => Some(def.id),
+            _ => None,
+        });
+        let made: Vec<TableId> = made.collect();
+        changes.extend(
+            self.sequences.into_iter().filter(|((table, _), _)| made.contains(table)).map(|(_, change)| change),
+        );
         Ok((NewBatch { changes, rows, ..NewBatch::default() }, definers))
     }
 }

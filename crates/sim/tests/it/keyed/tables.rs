@@ -80,6 +80,7 @@ pub fn table(id: TableId, name: &str, kind: KeyKind, on_conflict: OnConflict) ->
         next_column_id: columns.len() as u32,
         columns,
         key,
+        rules: alluvia_space::TableRules::default(),
         dimensions,
         measures,
         seed: 7,

@@ -93,6 +93,7 @@ pub fn table(with_dimensions: bool) -> TableDef {
         columns,
         next_column_id,
         key: None,
+        rules: alluvia_space::TableRules::default(),
         dimensions: if with_dimensions { dimensions } else { Vec::new() },
         measures: plain[1..8].to_vec(),
         seed: 42,

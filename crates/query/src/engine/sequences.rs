@@ -1,0 +1,145 @@
+//! Values of identity columns.
+//!
+//! Invariants:
+//! - No value of a sequence is given twice, whatever becomes of the row that it was for. Values are given only once a
+//!   record of the log says that they are taken; those that it says so of and that nobody got before the process ended are
+//!   a gap.
+//! - Of a table that only an open transaction has, its COMMIT says what is taken, with the table. What such a transaction
+//!   took stays taken, also where it goes back to a savepoint.
+//! - A sequence is locked while its values are taken, which may wait for the log: whoever takes may block.
+
+use crate::engine::Engine;
+use alluvia_catalog::{Catalog, Change, TableEntry};
+use alluvia_snapshot::{Durability, NewBatch};
+use alluvia_space::Identity;
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A statement that asks for many values gets so many times as many at once: each block is a record of the log, which is
+/// synced.
+const AHEAD: u64 = 16;
+
+/// Who takes values.
+pub(crate) trait Taker {
+    /// It has got values of this sequence, the last of which this is.
+    fn has_taken(&self, sequence: (TableId, ColumnId), last: i64);
+    /// The COMMIT of its transaction, whose own the table is, is to say that values are taken.
+    fn take_with_commit(&self, change: Change) -> Result<()>;
+}
+
+/// The sequences that were asked since the database was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Sequences(Mutex<HashMap<(TableId, ColumnId), Arc<Mutex<Block>>>>);
+
+/// Values that are taken, and how far they are given.
+#[derive(Debug)]
+struct Block {
+    /// The last value that was given.
+    given: Option<i64>,
+    /// The last that is taken.
+    through: Option<i64>,
+}
+
+impl Sequences {
+    /// Takes so many values, which follow each other; gives the first. They are the session's last ones of that sequence.
+    pub(crate) fn take(
+        &self,
+        engine: &Engine,
+        taker: &dyn Taker,
+        entry: &TableEntry,
+        identity: &Identity,
+        count: u64,
+    ) -> Result<i64> {
+        let key = (entry.def.id, identity.column);
+        let newest = engine.read().catalog();
+        let is_own = newest.by_id(key.0).is_none();
+        let block = self.block(key, &newest);
+        let mut block = block.lock();
+        let first = identity.next(block.given).ok_or_else(|| at_end(identity))?;
+        let left = identity.left_from(first);
+        if left < count {
+            return Err(at_end(identity));
+        }
+        let last = identity.behind(first, count.saturating_sub(1)).ok_or_else(|| at_end(identity))?;
+        if !block.has(identity, last) {
+            let cache = u64::from(identity.cache);
+            let wanted = if count < cache { cache } else { count.saturating_mul(AHEAD) };
+            let steps = wanted.min(left).saturating_sub(1);
+            let through = identity.behind(first, steps).ok_or_else(|| at_end(identity))?;
+            record(engine, taker, key, Some(through), is_own)?;
+            block.through = Some(through);
+        }
+        block.given = Some(last);
+        drop(block);
+        taker.has_taken(key, last);
+        Ok(first)
+    }
+
+    /// Has the sequence go on behind `given`, or begin anew.
+    pub(crate) fn set(
+        &self,
+        engine: &Engine,
+        taker: &dyn Taker,
+        entry: &TableEntry,
+        identity: &Identity,
+        given: Option<i64>,
+    ) -> Result<()> {
+        let key = (entry.def.id, identity.column);
+        let newest = engine.read().catalog();
+        let is_own = newest.by_id(key.0).is_none();
+        let block = self.block(key, &newest);
+        let mut block = block.lock();
+        record(engine, taker, key, given, is_own)?;
+        *block = Block { given, through: given };
+        Ok(())
+    }
+
+    /// The last value that was given since the database was opened, or is taken.
+    pub(crate) fn last(&self, catalog: &Catalog, key: (TableId, ColumnId)) -> Option<i64> {
+        let known = self.0.lock().get(&key).cloned();
+        known.map_or_else(|| catalog.taken(key.0, key.1), |block| block.lock().given)
+    }
+
+    fn block(&self, key: (TableId, ColumnId), newest: &Catalog) -> Arc<Mutex<Block>> {
+        let mut known = self.0.lock();
+        let block = known.entry(key).or_insert_with(|| {
+            let through = newest.taken(key.0, key.1);
+            Arc::new(Mutex::new(Block { given: through, through }))
+        });
+        Arc::clone(block)
+    }
+}
+
+impl Block {
+    /// Whether a value, which is behind those that were given, is taken.
+    fn has(&self, identity: &Identity, value: i64) -> bool {
+        self.through.is_some_and(|through| if identity.increment > 0 { value <= through } else { value >= through })
+    }
+}
+
+/// Has the log say what is taken, or the transaction that the table is of.
+fn record(
+    engine: &Engine,
+    taker: &dyn Taker,
+    (table, column): (TableId, ColumnId),
+    through: Option<i64>,
+    is_own: bool,
+) -> Result<()> {
+    let change = Change::Sequence { table, column, through };
+    if is_own {
+        return taker.take_with_commit(change);
+    }
+    // Synced whatever the session's durability is: a row may be seen, or told of, before a later sync.
+    engine.ingest().submit(NewBatch { changes: vec![change], ..NewBatch::default() }, Durability::Sync).map(drop)
+}
+
+fn at_end(identity: &Identity) -> Error {
+    let (end, limit) = match identity.increment > 0 {
+        true => ("maximum", identity.maximum),
+        false => ("minimum", identity.minimum),
+    };
+    let message = format!("nextval: reached {end} value of sequence \"{}\" ({limit})", identity.name);
+    Error::new(ErrorKind::SequenceLimit, message).with_hint("a wider column has more values: BIGINT")
+}
