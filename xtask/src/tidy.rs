@@ -27,6 +27,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("syntax", &["types", "space", "values", "catalog"]),
     ("functions", &["types", "space", "values"]),
     ("plan", &["types", "values", "functions"]),
+    ("fixture", &["types", "space", "storage", "catalog", "tree", "snapshot"]),
+    ("answer", &["types", "space", "catalog", "tree", "snapshot", "syntax", "functions", "plan"]),
     ("change", &["types", "space", "values", "syntax"]),
     ("copy", &["types", "space", "storage", "catalog", "snapshot", "values", "syntax"]),
     (
@@ -43,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "syntax",
             "functions",
             "plan",
+            "answer",
             "change",
             "copy",
         ],
@@ -93,7 +96,11 @@ const BANNED: &[(&str, &[&str], &str)] = &[
     ("Instant::now", &["types", "cli", "bench"], "take the time from alluvia_types::Clock"),
     ("SystemTime::now", &["types", "cli", "bench"], "take the time from alluvia_types::Clock"),
     ("thread::spawn", &["node", "cli", "bench", "copy", "query"], "threads belong to node"),
-    ("datafusion::", &["plan", "query", "bench"], "plan and query are the only rooms that know DataFusion's planner"),
+    (
+        "datafusion::",
+        &["plan", "answer", "query", "bench"],
+        "plan, answer and query are the only rooms that know DataFusion's planner",
+    ),
 ];
 
 /// Modules that touch users' own files, or the system's, not the database's.
@@ -129,11 +136,8 @@ const FOLDERS: &[(&str, &[&str])] = &[
     (
         "query",
         &[
-            "used",
-            "members",
             "by_key",
             "skipping",
-            "answer",
             "rights",
             "clients",
             "audit",
@@ -249,6 +253,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "shell",
             "verify",
             "load",
+            "export",
             "demo",
             "serve",
             "main",
@@ -314,6 +319,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "transaction",
             "settings",
             "select",
+            "rules",
             "insert",
             "change",
             "define",
@@ -331,7 +337,7 @@ const LINES_MAX: usize = 500;
 /// Lines under a room's `src`: a larger one is two rooms.
 const ROOM_LINES_MAX: usize = 30_000;
 /// The same of rooms that are more than that and known to be.
-const LARGE_ROOMS: &[(&str, usize)] = &[("query", 40_000)];
+const LARGE_ROOMS: &[(&str, usize)] = &[("query", 35_000)];
 
 /// Runs every rule; ends the process if one is broken.
 pub fn run() {

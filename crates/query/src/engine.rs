@@ -10,6 +10,7 @@
 
 pub(crate) mod directory;
 pub(crate) mod refused;
+pub(crate) mod row_rules;
 pub(crate) mod sequences;
 
 use crate::answer::{CachedStatements, Cuboids, Kept, Pinned, Schemas, Shape};
@@ -17,6 +18,7 @@ use crate::audit::log_ins::LogIns;
 use crate::audit::refusals::Refusals;
 use crate::clients::Sessions;
 use crate::engine::directory::Trust;
+use crate::engine::row_rules::KeptRules;
 use crate::engine::sequences::Sequences;
 use crate::errors::error_of;
 use crate::execution::Executor;
@@ -25,7 +27,6 @@ use crate::execution::planning::STOP_CHECKS;
 use crate::point::PointPlans;
 use crate::rule::IndexPlanner;
 use crate::sample::Outlines;
-use crate::session::KeptRules;
 use crate::settings::Settings;
 use crate::skipping::{PredicateCache, Tended};
 use crate::system::{Figures, QueryLog, SettingRow, StageFigures, Statements};

@@ -1,6 +1,7 @@
-//! Sessions, and how they answer queries: tables as DataFusion scans them, answers from the index, samples, rights, system tables.
+//! Sessions, and how they answer queries: tables as DataFusion scans them, aggregates in plans, samples, rights, system tables.
 //!
-//! Folders stand one above another (`cargo xtask tidy` holds their order): `session` is the highest, `used` the lowest.
+//! Folders stand one above another (`cargo xtask tidy` holds their order): `session` is the highest, `by_key` the lowest. Below them
+//! all is `alluvia_answer`: answers from the index.
 //!
 //! Invariants:
 //! - [`Session::execute`] is the only entrance for command line, servers and Python.
@@ -13,12 +14,9 @@ mod audit;
 mod clients;
 mod errors;
 mod execution;
-mod members;
 mod namespace;
 mod settings;
-mod used;
 
-mod answer;
 mod by_key;
 mod engine;
 mod pg_catalog;
@@ -30,6 +28,9 @@ mod session;
 mod skipping;
 mod system;
 mod table;
+
+use alluvia_answer as answer;
+use alluvia_answer::{members, used};
 
 pub use alluvia_access::LogIn;
 pub use alluvia_space::RowPolicy;

@@ -6,6 +6,7 @@
 //! - What does not depend on that moment is planned once for a definition.
 
 use crate::engine::Engine;
+use crate::engine::row_rules::{Analysed, Kept};
 use crate::errors::{error_of, planning_error};
 use crate::execution::planning::plan_apart;
 use crate::session::run::Run;
@@ -35,22 +36,6 @@ use std::sync::Arc;
 
 /// Defaults by the places of their columns, and conditions by their names.
 pub(super) type Physical = (BTreeMap<usize, Arc<dyn PhysicalExpr>>, Vec<(String, Arc<dyn PhysicalExpr>)>);
-
-/// The expressions of a definition.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    defaults: Vec<(usize, Analysed)>,
-    checks: Vec<(String, Analysed)>,
-}
-
-/// An expression with its types.
-#[derive(Debug)]
-enum Analysed {
-    /// It is the same for all statements.
-    Planned(Arc<dyn PhysicalExpr>),
-    /// It depends on when its statement began.
-    OfItsTime(Box<Expr>, Arc<DFSchema>),
-}
 
 /// Plans the expressions of a definition.
 pub(super) async fn compile(run: &Run, def: &TableDef) -> Result<Kept> {

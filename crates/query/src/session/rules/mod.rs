@@ -9,8 +9,6 @@
 
 mod compiled;
 
-use compiled::Kept;
-
 use crate::engine::Engine;
 use crate::errors::error_of;
 use crate::execution::blocking::blocking;
@@ -20,7 +18,7 @@ use crate::table::sql_schema;
 use alluvia_catalog::TableEntry;
 use alluvia_copy::{Assigner, Lacking, RowRules};
 use alluvia_space::{Column, TableDef};
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::builders::TextAs;
 use alluvia_values::text::value_text;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchOptions, new_empty_array};
@@ -29,30 +27,9 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::physical_expr::PhysicalExpr;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-
-/// Definitions whose expressions are kept.
-const KEPT_MAX: usize = 256;
-
-/// Expressions of definitions, as they were planned last.
-#[derive(Debug, Default)]
-pub(crate) struct KeptRules(Mutex<HashMap<(TableId, Version), Arc<Kept>>>);
-
-impl KeptRules {
-    fn get(&self, key: (TableId, Version)) -> Option<Arc<Kept>> {
-        self.0.lock().get(&key).cloned()
-    }
-
-    fn put(&self, key: (TableId, Version), kept: &Arc<Kept>) {
-        let mut known = self.0.lock();
-        if known.len() >= KEPT_MAX {
-            known.clear();
-        }
-        known.insert(key, Arc::clone(kept));
-    }
-}
 
 /// What a table's definition does with the rows of one statement.
 pub(crate) struct Rules {

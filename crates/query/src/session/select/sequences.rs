@@ -40,7 +40,7 @@ enum Question {
 const QUESTIONS: [Question; 4] = [Question::Next, Question::Current, Question::Last, Question::Set];
 
 /// A question as a function of one statement.
-struct Asked {
+struct SequenceCall {
     question: Question,
     signature: Signature,
     engine: Arc<Engine>,
@@ -51,7 +51,7 @@ struct Asked {
 /// Gives a statement the functions.
 pub(crate) fn register(run: &Run, state: &mut SessionState) -> Result<()> {
     for question in QUESTIONS {
-        let function = Asked {
+        let function = SequenceCall {
             question,
             signature: question.signature(),
             engine: Arc::clone(run.engine()),
@@ -94,27 +94,27 @@ impl Question {
     }
 }
 
-impl fmt::Debug for Asked {
+impl fmt::Debug for SequenceCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asked").field("question", &self.question).finish_non_exhaustive()
+        f.debug_struct("SequenceCall").field("question", &self.question).finish_non_exhaustive()
     }
 }
 
-impl PartialEq for Asked {
-    fn eq(&self, other: &Asked) -> bool {
+impl PartialEq for SequenceCall {
+    fn eq(&self, other: &SequenceCall) -> bool {
         self.question == other.question && Arc::ptr_eq(&self.state, &other.state)
     }
 }
 
-impl Eq for Asked {}
+impl Eq for SequenceCall {}
 
-impl Hash for Asked {
+impl Hash for SequenceCall {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.question.hash(state);
     }
 }
 
-impl ScalarUDFImpl for Asked {
+impl ScalarUDFImpl for SequenceCall {
     fn name(&self) -> &str {
         self.question.name()
     }
@@ -136,7 +136,7 @@ impl ScalarUDFImpl for Asked {
     }
 }
 
-impl Asked {
+impl SequenceCall {
     /// NULL of a NULL.
     fn answer(&self, arguments: &[ArrayRef], row: usize) -> Result<Option<i64>> {
         if self.question == Question::Last {
