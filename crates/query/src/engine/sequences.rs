@@ -96,12 +96,6 @@ impl Sequences {
         Ok(())
     }
 
-    /// The last value that was given since the database was opened, or is taken.
-    pub(crate) fn last(&self, catalog: &Catalog, key: (TableId, ColumnId)) -> Option<i64> {
-        let known = self.0.lock().get(&key).cloned();
-        known.map_or_else(|| catalog.taken(key.0, key.1), |block| block.lock().given)
-    }
-
     fn block(&self, key: (TableId, ColumnId), newest: &Catalog) -> Arc<Mutex<Block>> {
         let mut known = self.0.lock();
         let block = known.entry(key).or_insert_with(|| {
