@@ -304,9 +304,9 @@ mod tests {
                 }
                 RowOp::Patch => {
                     let there = map.entry(row.key).or_default();
-                    for at in 0..2 {
+                    for (at, there) in there.iter_mut().enumerate() {
                         if row.given[at] {
-                            there[at] = row.values[at];
+                            *there = row.values[at];
                         }
                     }
                 }

@@ -26,6 +26,9 @@ use siphasher::sip128::SipHasher24;
 /// The code of a key.
 pub type KeyCode = u128;
 
+/// The least code and the greatest.
+pub type CodeRange = (KeyCode, KeyCode);
+
 /// Most bytes of the values of one key.
 pub const KEY_BYTES_MAX: usize = 2048;
 const CODE_BITS: u32 = KeyCode::BITS;
@@ -100,7 +103,7 @@ impl KeyCoder {
     ///
     /// # Errors
     /// The arrays are not of the column's type.
-    pub fn code_bounds(&self, least: &ArrayRef, most: &ArrayRef) -> Result<Option<Vec<Option<(KeyCode, KeyCode)>>>> {
+    pub fn code_bounds(&self, least: &ArrayRef, most: &ArrayRef) -> Result<Option<Vec<Option<CodeRange>>>> {
         let (Some(total), Some(first)) = (self.exact_bits(), self.columns.first()) else { return Ok(None) };
         let (Some(bits), false) = (first.bits, matches!(first.data_type, DataType::Real | DataType::Double)) else {
             return Ok(None);

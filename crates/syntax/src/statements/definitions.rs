@@ -352,7 +352,7 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
     let (mut default, mut identity) = (None, None);
     let serial = serial_type(&column.data_type);
     if serial.is_some() {
-        identity = Some(identity_spec(GeneratedAs::ByDefault, None)?).map(serial_of);
+        identity = Some(serial_of(identity_spec(GeneratedAs::ByDefault, None)?));
         nullable = false;
     }
     let twice = || {

@@ -34,7 +34,7 @@ fn marked(disk: &dyn Disk, dir: &Path, marks: &[&str]) -> Vec<PathBuf> {
         let mut bytes = vec![0; file.len().expect("a file has a length") as usize];
         file.read_exact_at(&mut bytes, 0).expect("a file is read");
         let has = |mark: &&str| bytes.windows(mark.len()).any(|window| window == mark.as_bytes());
-        if marks.iter().any(|mark| has(mark)) {
+        if marks.iter().any(has) {
             found.push(path);
         }
     }
@@ -216,7 +216,7 @@ fn a_load_that_began_before_is_waited_for() {
     submit_part(Change::DeleteRows(vec![(version, 0), (version, 1)]));
     let entry = engine.entry(tables[KEYLESS]).expect("it is there");
     let mut load = engine.begin_load(&entry).expect("a load");
-    load.append(table_batch(&entry.def, &[one.clone()])).expect("rows");
+    load.append(table_batch(&entry.def, std::slice::from_ref(&one))).expect("rows");
     let mut staged = Some(load.finish().expect("staged"));
     let mut waited = Vec::new();
     let purged = engine.purge(tables[KEYLESS], &mut |wait| {
@@ -231,9 +231,9 @@ fn a_load_that_began_before_is_waited_for() {
     assert_eq!(purged.expect("the load is over").members, 1, "the other one's name");
     assert_eq!(waited, [PurgeWait::Loads]);
     let check = |engine: Engine| {
-        assert_eq!(newest(&engine, &tables)[KEYLESS], [one.clone()]);
+        assert_eq!(newest(&engine, &tables)[KEYLESS], std::slice::from_ref(&one));
         engine.sort().expect("sorts");
-        assert_eq!(newest(&engine, &tables)[KEYLESS], [one.clone()]);
+        assert_eq!(newest(&engine, &tables)[KEYLESS], std::slice::from_ref(&one));
     };
     let before = disk.after_power_loss(Survival::SyncedOnly);
     check(engine);
