@@ -31,7 +31,10 @@ pub(crate) trait Taker {
 
 /// The sequences that were asked since the database was opened.
 #[derive(Debug, Default)]
-pub(crate) struct Sequences(Mutex<HashMap<(TableId, ColumnId), Arc<Mutex<Block>>>>);
+pub(crate) struct Sequences(Mutex<HashMap<(TableId, ColumnId), SharedBlock>>);
+
+/// Locked while values are taken.
+type SharedBlock = Arc<Mutex<Block>>;
 
 /// Values that are taken, and how far they are given.
 #[derive(Debug)]

@@ -25,9 +25,9 @@ fn keyed() -> (Fixture, RecordBatch) {
     fixture.add_cut_segment(&batches[1], &rows(&mut random, 29_000, 500));
     fixture.add_tail(&batches[2]);
     fixture.pending = vec![batches[3].clone()];
-    for segment in 0..2 {
+    for (segment, batch) in batches[..2].iter().enumerate() {
         for (row, place) in (0..).zip(fixture.places(segment)) {
-            if place % 7 == 3 && place < batches[segment].num_rows() as u64 {
+            if place % 7 == 3 && place < batch.num_rows() as u64 {
                 fixture.kill(segment, row, Version(90));
             }
         }
