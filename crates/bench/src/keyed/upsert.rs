@@ -59,7 +59,7 @@ pub async fn run(args: UpsertArgs) -> Anything<Value> {
     if let Some(limit) = &args.memory_limit {
         options.memory_limit_bytes = parse_bytes(limit)?;
     }
-    let db = Arc::new(Database::open_with(&scratch.path().join("db"), options)?);
+    let db = Arc::new(Database::open_with(scratch.path().join("db"), options)?);
     let session = db.session();
     session.sql(&create("t", true)).await?;
     let start = Instant::now();
@@ -184,7 +184,7 @@ fn quantities(base: &Path) -> Anything<Vec<i32>> {
 async fn boxes(session: &Session, scratch: &Path, count: usize) -> Anything<Value> {
     let file = scratch.join("rows.parquet");
     session.sql(&format!("COPY t TO '{}'", file.display())).await?;
-    let db = Arc::new(Database::open_with(&scratch.join("clean"), DatabaseOptions::default())?);
+    let db = Arc::new(Database::open_with(scratch.join("clean"), DatabaseOptions::default())?);
     let clean = db.session();
     clean.sql(&create("t", true)).await?;
     clean.sql(&format!("COPY t FROM '{}'", file.display())).await?;
