@@ -6,7 +6,7 @@
 //! - A query reads what is changed as `given.target`, and rows that only its statement has as `given.rows`, whatever
 //!   names are hidden by those of WITH. Its columns are known by their places, never by their names.
 //! - A key is found once in what a statement changes, or the statement is refused. Rows that come without a statement may
-//!   have it several times ([`fold`]).
+//!   have it several times ([`fold`](mod@fold)).
 
 pub mod beside;
 pub mod conflict;
