@@ -142,7 +142,9 @@ fn functions() {
 
 fn bench(rest: &[&str]) {
     let Some((&name, args)) = rest.split_first() else {
-        die("bench NAME: one of load, insert, freshness, tpch, box, star, curves, sample, skip, thin, mixed, wire, upsert, point");
+        die(
+            "bench NAME: one of load, insert, freshness, tpch, box, star, curves, sample, skip, thin, mixed, wire, upsert, point",
+        );
     };
     let venv = data::venv();
     let venv = venv.to_str().expect("paths here are UTF-8");
