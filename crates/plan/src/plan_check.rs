@@ -80,6 +80,9 @@ fn survives_encoding(expr: &Expr) -> Result<()> {
     if survives { Ok(()) } else { internal_err!("the function {name} is another one after it was encoded") }
 }
 
+/// Functions of sequences, which take values for their session.
+const OF_SEQUENCES: [&str; 4] = ["nextval", "currval", "lastval", "setval"];
+
 fn is_of_session(function: &ScalarUDF) -> bool {
-    function.inner().is::<SimpleScalarUDF>()
+    function.inner().is::<SimpleScalarUDF>() || OF_SEQUENCES.contains(&function.name())
 }
