@@ -490,7 +490,10 @@ mod tests {
                 "INSERT INTO t AS s VALUES (1) ON CONFLICT (id) DO UPDATE SET a = excluded.a + s.a WHERE s.b > 1",
                 "as s set a: SELECT excluded.a + s.a AS column1 FROM t AS excluded, t AS s WHERE s.b > 1",
             ),
-            ("INSERT INTO t SELECT x FROM u ON CONFLICT (id, \"B\") DO NOTHING", "Some(Columns([\"id\", \"B\"])): nothing"),
+            (
+                "INSERT INTO t SELECT x FROM u ON CONFLICT (id, \"B\") DO NOTHING",
+                "Some(Columns([\"id\", \"B\"])): nothing",
+            ),
             ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", "None: nothing"),
         ] {
             assert_eq!(shown(sql), wanted, "{sql}");
