@@ -98,9 +98,10 @@ impl Drop for Child {
 /// PostgreSQL with the same table. Batches come by COPY into a table beside it, and from there by ON CONFLICT DO UPDATE, in one
 /// durable transaction: the fastest way that it has.
 pub struct Postgres {
+    /// Goes first: the server ends when nobody is connected any more.
+    client: Client,
     pub server: Running,
     pub version: String,
-    client: Client,
     /// The rows of templates as COPY takes them, without their keys.
     texts: Vec<Vec<String>>,
     upsert: String,
@@ -140,7 +141,7 @@ impl Postgres {
             all.push(texts(keyed.template(number))?);
         }
         let version = version(&client).await?;
-        Ok(Postgres { server, version, client, texts: all, upsert })
+        Ok(Postgres { client, server, version, texts: all, upsert })
     }
 
     /// Applies batches from one on for so many seconds: how many, and rows a second.
