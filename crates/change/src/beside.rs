@@ -9,6 +9,7 @@ use crate::queries::{binary, of, select_of};
 use crate::{GIVEN, ROWS};
 use alluvia_space::TableDef;
 use alluvia_syntax::names::name_of;
+use alluvia_syntax::statements::changes::table_factor;
 use alluvia_types::Result;
 use sqlparser::ast::{
     BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
@@ -100,18 +101,8 @@ fn columns_of<'a>(item: &SelectItem, tables: &[(&'a Ident, &'a [String])]) -> Op
 
 /// A given table.
 fn given(name: &str, alias: &Ident) -> TableFactor {
-    TableFactor::Table {
-        name: ObjectName::from(vec![Ident::new(GIVEN), Ident::new(name)]),
-        alias: Some(TableAlias { explicit: true, name: alias.clone(), columns: Vec::new(), at: None }),
-        args: None,
-        with_hints: Vec::new(),
-        version: None,
-        with_ordinality: false,
-        partitions: Vec::new(),
-        json_path: None,
-        sample: None,
-        index_hints: Vec::new(),
-    }
+    let alias = TableAlias { explicit: true, name: alias.clone(), columns: Vec::new(), at: None };
+    table_factor(ObjectName::from(vec![Ident::new(GIVEN), Ident::new(name)]), Some(alias))
 }
 
 #[cfg(test)]

@@ -401,7 +401,8 @@ pub(super) fn no_select() -> Error {
     Error::internal("a query of a row is no SELECT")
 }
 
-fn table_factor(name: ObjectName, alias: Option<TableAlias>) -> TableFactor {
+/// A table under its name, as it stands in FROM.
+pub fn table_factor(name: ObjectName, alias: Option<TableAlias>) -> TableFactor {
     TableFactor::Table {
         name,
         alias,
