@@ -83,7 +83,7 @@ def main():
         return
     with tempfile.TemporaryDirectory() as folder:
         with serving.server(arguments[0], pathlib.Path(folder) / "db", "off") as said:
-            port = re.search(r"port=(\d+)", "".join(said))[1]
+            port = said[-1].split(" -p ")[1].split()[0]
             reporter = f"postgresql://alluvia@127.0.0.1:{port}/alluvia"
             subprocess.run([python, "-c", "import psycopg, sys; psycopg.connect(sys.argv[1], autocommit=True).execute('CREATE ROLE reporter')", reporter], check=True)
             for part in parts:
