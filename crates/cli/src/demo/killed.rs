@@ -37,7 +37,7 @@ pub async fn ingest(dir: &Path, table: &str) -> Result<()> {
 
 /// Shows it; `dir` has the database, which nobody has open. Whether nothing was lost.
 pub async fn scene(dir: &Path, table: &'static str, before: u64) -> Result<bool> {
-    say("\n5  kill -9: a process of its own ingests, and is killed in the middle of it\n")?;
+    say("\n== kill -9: a process of its own ingests, and is killed in the middle of it\n")?;
     let path = dir.to_owned();
     let acknowledged = tokio::task::spawn_blocking(move || killed(&path, table)).await;
     let acknowledged = acknowledged.map_err(|error| Error::internal(format!("the process to kill: {error}")))??;

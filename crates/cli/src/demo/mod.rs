@@ -117,7 +117,7 @@ async fn show(args: &DemoArgs, dir: &Path, interrupt: &mut Signal) -> Result<Opt
 /// The stream and the questions beside it. How many rows came; `None` if Ctrl-C ended it.
 async fn stream(args: &DemoArgs, db: &Arc<Database>, feed: &Feed, interrupt: &mut Signal) -> Result<Option<u64>> {
     say(&format!(
-        "\n1  A stream of rows, each batch atomic and durable when it is acknowledged, into\n\n{};\n\n   and one question, asked again and again while they come:\n     {}\n\n",
+        "\n== A stream of rows, each batch atomic and durable when it is acknowledged, into\n\n{};\n\n   and one question, asked again and again while they come:\n     {}\n\n",
         feed.create, feed.question
     ))?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -153,7 +153,7 @@ async fn stream(args: &DemoArgs, db: &Arc<Database>, feed: &Feed, interrupt: &mu
     let answered: Vec<screen::Answered> = answered.into_iter().collect::<Result<_>>()?;
     let rows = ingested.load(Ordering::Relaxed);
     say(&format!(
-        "\n2  How fresh, says the reader\n   {rows} rows came in {:.1} s: {:.0} a second, at the pace that this machine keeps beside the questions.\n",
+        "\n== How fresh, says the reader\n   {rows} rows came in {:.1} s: {:.0} a second, at the pace that this machine keeps beside the questions.\n",
         took.as_secs_f64(),
         rows as f64 / took.as_secs_f64()
     ))?;

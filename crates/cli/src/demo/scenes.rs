@@ -46,7 +46,7 @@ pub async fn all_the_same(db: &Database, feed: &Feed, ingested: u64) -> Result<b
 /// A question that a cuboid answers without reading a row.
 pub async fn by_cuboid(db: &Database, feed: &Feed) -> Result<()> {
     let Some((levels, question)) = &feed.cuboid else { return Ok(()) };
-    say(&format!("\n3  Totals that are kept: an answer in microseconds\n     {question}\n"))?;
+    say(&format!("\n== Totals that are kept: an answer in microseconds\n     {question}\n"))?;
     let session = db.session();
     let pinned = format!("CALL alluvia.pin_cuboid('{}', '{}')", feed.table, levels.replace('\'', "''"));
     if let Err(error) = session.sql(&pinned).await {
@@ -68,7 +68,7 @@ pub async fn by_cuboid(db: &Database, feed: &Feed) -> Result<()> {
 /// An estimate whose error falls while more of the sample is read.
 pub async fn estimated(db: &Database, feed: &Feed) -> Result<()> {
     let Some(question) = &feed.estimated else { return Ok(()) };
-    say(&format!("\n4  As exact as you ask: an estimate that closes\n     {question}\n"))?;
+    say(&format!("\n== As exact as you ask: an estimate that closes\n     {question}\n"))?;
     let session = db.session();
     let start = Instant::now();
     let mut looks = session.refine(question).await?;

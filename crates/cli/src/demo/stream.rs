@@ -60,7 +60,7 @@ impl Feed {
             .await
             .map_err(|error| Error::internal(format!("inferring: {error}")))??;
         let session = db.session();
-        let Shape { with, question, cuboid, estimated } = shape(&inferred.columns);
+        let Shape { with, question, cuboid } = shape(&inferred.columns);
         let create = |table: &str| format!("{}{with}", inferred.create_table(table));
         session.sql(&create("file")).await?;
         let tag = session.sql(&inferred.copy_from("file", &source)).await?.tag;
@@ -73,7 +73,14 @@ impl Feed {
             .map_err(|error| Error::internal(format!("joining the file's rows: {error}")))?;
         session.sql("DROP TABLE file").await?;
         session.sql(&create("stream")).await?;
-        Ok(Feed { table: "stream", create: create("stream"), question, cuboid, estimated, rows: Some(Arc::new(rows)) })
+        Ok(Feed {
+            table: "stream",
+            create: create("stream"),
+            question,
+            cuboid,
+            estimated: None,
+            rows: Some(Arc::new(rows)),
+        })
     }
 
     /// Appends batch after batch, at the stream's pace, until told to stop.
@@ -109,7 +116,6 @@ struct Shape {
     with: String,
     question: String,
     cuboid: Option<(String, String)>,
-    estimated: Option<String>,
 }
 
 /// Dimensions and questions that fit a file: its first text columns, its first date or timestamp, its last number.
@@ -137,19 +143,17 @@ fn shape(columns: &[InferredColumn]) -> Shape {
     }
     options.extend(number.as_ref().map(|number| format!("measures = '{}'", number.replace('\'', "''"))));
     let with = if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
-    let sum = number.as_ref().map_or_else(String::new, |number| format!(", sum({number}) AS total"));
+    let sum = number.map_or_else(String::new, |number| format!(", sum({number}) AS total"));
     let cuboid = texts
         .first()
         .map(|text| (text.clone(), format!("SELECT {text}, count(*) AS rows{sum} FROM stream GROUP BY {text}")));
-    let estimated =
-        number.as_ref().map(|number| format!("SELECT avg({number}) AS mean FROM stream WHERE {number} > 0"));
     let question = match texts.first() {
         Some(text) => format!(
             "SELECT {text}, count(*) AS rows{sum} FROM stream GROUP BY {text} ORDER BY rows DESC, {text} LIMIT 5"
         ),
         None => format!("SELECT count(*) AS rows{sum} FROM stream"),
     };
-    Shape { with, question, cuboid, estimated }
+    Shape { with, question, cuboid }
 }
 
 fn quoted(name: &str) -> String {
