@@ -268,7 +268,8 @@ impl Catalog {
                 Change::AlterTable { def, was } => next.alter(version, def, *was)?,
                 Change::Rights { change } => {
                     let Catalog { rights, by_id, schemas, .. } = &mut next;
-                    let is_there = |id: TableId| by_id.contains_key(&id) || schemas.values().any(|known| known.id == id);
+                    let is_there =
+                        |id: TableId| by_id.contains_key(&id) || schemas.values().any(|known| known.id == id);
                     Arc::make_mut(rights).apply(change, is_there)?;
                 }
                 Change::CreateSchema { id, name } => next.create_schema(*id, name)?,
@@ -457,7 +458,8 @@ impl Catalog {
             None => path.schemas().any(|known| known == schema),
         };
         let looked_at = self.schemas.iter().filter(|(schema, _)| is_looked_at(schema));
-        let near = near_names(&name.name, looked_at.flat_map(|(_, schema)| schema.relations.keys().map(String::as_str)));
+        let near =
+            near_names(&name.name, looked_at.flat_map(|(_, schema)| schema.relations.keys().map(String::as_str)));
         if !near.is_empty() {
             return error.with_hint(format!("did you mean {}?", shown_names(&near)));
         }

@@ -205,8 +205,9 @@ impl Authoriser {
             Need::Privilege(privilege) if rights.may(id, privilege, Object::Table(table)) => Ok(()),
             Need::Privilege(privilege) => {
                 let privilege = privilege.sql_name();
-                Err(denied(format!("permission denied for table '{name}': role {role} lacks {privilege}"))
-                    .with_hint(format!("its owner or a superuser can GRANT {privilege} ON {} TO {role}", entry.def.shown())))
+                Err(denied(format!("permission denied for table '{name}': role {role} lacks {privilege}")).with_hint(
+                    format!("its owner or a superuser can GRANT {privilege} ON {} TO {role}", entry.def.shown()),
+                ))
             }
             Need::Ownership if rights.owns(id, table) => Ok(()),
             Need::Ownership => {
@@ -230,10 +231,8 @@ impl Authoriser {
             return Ok(());
         }
         let (privilege, role) = (privilege.sql_name(), quoted(self.current_user()));
-        Err(denied(format!("permission denied for schema {}", quoted(name))).with_hint(format!(
-            "its owner or a superuser can GRANT {privilege} ON SCHEMA {} TO {role}",
-            quoted(name)
-        )))
+        Err(denied(format!("permission denied for schema {}", quoted(name)))
+            .with_hint(format!("its owner or a superuser can GRANT {privilege} ON SCHEMA {} TO {role}", quoted(name))))
     }
 
     /// Refuses what needs a privilege on the database.
@@ -286,7 +285,6 @@ pub(crate) fn named(rights: &Rights, name: &str) -> Result<RoleId> {
 /// Refuses a statement for what it does beside using tables.
 pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
     match kind {
-        
         Kind::Copy(copy) => of_files(authoriser, copy),
         Kind::Call(procedure) => match procedure {
             Procedure::Flush => authoriser.superuser("hurry the sort"),
