@@ -163,6 +163,13 @@ pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<RelationName>, if_exi
     let mut changes = Vec::new();
     let mut outcome = Outcome::done("DROP TABLE");
     for name in names {
+        if let Some(error) = missing_schema(&run.scope, &name)? {
+            match if_exists {
+                true => outcome = outcome.with_notice(format!("{}, skipping", error.message())),
+                false => return Err(error),
+            }
+            continue;
+        }
         match run.scope.table_for(Need::Dropping, &name) {
             Ok(entry) => {
                 let drop = Change::DropTable { id: entry.def.id };
@@ -182,6 +189,13 @@ pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<RelationName>, if_exi
     Ok(outcome)
 }
 
+/// The error for a name whose schema does not exist.
+fn missing_schema(scope: &Scope, name: &RelationName) -> Result<Option<Error>> {
+    let Some(schema) = name.schema() else { return Ok(None) };
+    let authoriser = scope.resolver()?;
+    Ok(authoriser.catalog().schema(schema).err())
+}
+
 /// DROP ... IF EXISTS of what is not built.
 pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[RelationName]) -> Result<Outcome> {
     let kind = command.trim_start_matches("DROP ").to_lowercase();
@@ -198,6 +212,12 @@ pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[RelationN
 
 /// ALTER TABLE.
 pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result<Outcome> {
+    if let Some(error) = missing_schema(&run.scope, &statement.name)? {
+        return match statement.if_exists {
+            true => Ok(Outcome::done("ALTER TABLE").with_notice(format!("{}, skipping", error.message()))),
+            false => Err(error),
+        };
+    }
     let entry = match run.scope.table_for(Need::Ownership, &statement.name) {
         Ok(entry) => entry,
         Err(error) if statement.if_exists && error.kind() == ErrorKind::UndefinedTable => {
