@@ -24,6 +24,7 @@ use crate::errors::error_of;
 use crate::execution::Executor;
 use crate::execution::memory_pool::{QueryMemory, TotalMemory};
 use crate::execution::planning::STOP_CHECKS;
+use crate::namespace::tables::ALONG_PATH;
 use crate::point::PointPlans;
 use crate::rule::IndexPlanner;
 use crate::sample::Outlines;
@@ -37,7 +38,7 @@ use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use alluvia_functions::output_size::StatementLimits;
 use alluvia_plan::rules::{configure, register, with_rules};
 use alluvia_snapshot::{Admin, Ingest, Ports, Read};
-use alluvia_syntax::names::{PUBLIC, SYSTEM};
+use alluvia_syntax::names::SYSTEM;
 use alluvia_syntax::statements::definitions::data_type_of;
 use alluvia_syntax::units::show_bytes;
 use alluvia_types::{Error, Result, TableId, Version};
@@ -507,7 +508,7 @@ fn base_config() -> SessionConfig {
     let mut config = SessionConfig::new()
         .with_information_schema(false)
         .with_create_default_catalog_and_schema(false)
-        .with_default_catalog_and_schema(SYSTEM, PUBLIC);
+        .with_default_catalog_and_schema(SYSTEM, ALONG_PATH);
     configure(&mut config);
     config
 }

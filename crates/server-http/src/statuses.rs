@@ -16,16 +16,14 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | NoKey | DatatypeMismatch
         | InvalidSetting | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint
         | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern
-        | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways | SequenceLimit => {
-            StatusCode::BAD_REQUEST
-        }
+        | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways | SequenceLimit
+        | ReservedName => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
-        UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {
-            StatusCode::NOT_FOUND
-        }
-        DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject | DependentObjects | Conflict
-        | UniqueViolation | Producer | SequenceUnused => StatusCode::CONFLICT,
+        UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement
+        | UndefinedCursor => StatusCode::NOT_FOUND,
+        DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject
+        | DependentObjects | Conflict | UniqueViolation | Producer | SequenceUnused => StatusCode::CONFLICT,
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Inaccurate => StatusCode::UNPROCESSABLE_ENTITY,
         // What nginx says of a client that does not wait for its answer.

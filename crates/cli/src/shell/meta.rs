@@ -2,6 +2,7 @@
 
 use super::Format;
 use super::script::shell_word;
+use crate::quoting::literal;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::ValueEnum;
 use std::path::PathBuf;
@@ -11,9 +12,15 @@ const DATABASES: &str = "SELECT d.datname AS name, pg_catalog.pg_get_userbyid(d.
     pg_catalog.pg_encoding_to_char(d.encoding) AS encoding, d.datcollate AS \"collate\", d.datctype AS ctype \
     FROM pg_catalog.pg_database d ORDER BY 1";
 
+/// What `\dn` asks.
+const SCHEMAS: &str = "SELECT n.nspname AS name, pg_catalog.pg_get_userbyid(n.nspowner) AS owner \
+    FROM pg_catalog.pg_namespace n WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 1";
+
 /// What `\?` and `help` print.
 pub const HELP: &str = "  \\d              list tables; so do \\dt, \\d+ and \\dt+
   \\d NAME         describe a table; so does \\d+ NAME
+  \\dt SCHEMA.*    list the tables of a schema
+  \\dn             list the schemas
   \\l              list the databases, of which there is one
   \\conninfo       where the shell is connected to
   \\stages         how organised each table is
@@ -102,6 +109,8 @@ impl Meta {
             ("\\conninfo", []) => Meta::Connected,
             ("\\l" | "\\l+" | "\\list", []) => Meta::Sql(DATABASES.to_owned()),
             ("\\d" | "\\d+" | "\\dt" | "\\dt+", []) => Meta::Sql("SHOW TABLES".to_owned()),
+            ("\\dn" | "\\dn+", []) => Meta::Sql(SCHEMAS.to_owned()),
+            ("\\dt" | "\\dt+", [pattern]) if pattern.ends_with(".*") => Meta::Sql(tables_of(pattern)),
             ("\\d" | "\\d+", [table]) => Meta::Sql(format!("DESCRIBE {table}")),
             ("\\stages", []) => Meta::Sql("SELECT * FROM alluvia.stages".to_owned()),
             ("\\format", []) => Meta::ShowFormat,
@@ -113,8 +122,8 @@ impl Meta {
                 return Err(superfluous(command, "one argument", more));
             }
             (
-                "\\q" | "\\quit" | "\\?" | "\\help" | "\\dt" | "\\dt+" | "\\stages" | "\\conninfo" | "\\l" | "\\l+"
-                | "\\list",
+                "\\q" | "\\quit" | "\\?" | "\\help" | "\\dt" | "\\dt+" | "\\dn" | "\\dn+" | "\\stages"
+                | "\\conninfo" | "\\l" | "\\l+" | "\\list",
                 more,
             ) => {
                 return Err(superfluous(command, "no argument", more));
@@ -125,6 +134,19 @@ impl Meta {
             }
         })
     }
+}
+
+/// The statement that lists the tables of the schema that `s.*` names.
+fn tables_of(pattern: &str) -> String {
+    let schema = pattern.trim_end_matches(".*");
+    let schema = match schema.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
+        Some(inner) => inner.replace("\"\"", "\""),
+        None => schema.to_ascii_lowercase(),
+    };
+    format!(
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = {} ORDER BY 2",
+        literal(&schema)
+    )
 }
 
 /// The commands whose arguments are texts and files: what is in single quotes is one argument.

@@ -33,6 +33,7 @@ mod purge;
 mod rights;
 mod samples;
 mod schemas;
+mod search_path;
 mod slt;
 mod sql;
 mod stages;
