@@ -117,7 +117,17 @@ fn item_of(expr: &Expr, groups: &[Group], scope: &Scope) -> Option<Item> {
     }
 }
 
-fn select_of(select: &Select) -> Option<Parts> {
+/// The clauses of a SELECT that has no others.
+pub(super) struct Plain<'a> {
+    pub(super) projection: &'a [SelectItem],
+    pub(super) from: &'a ast::TableWithJoins,
+    pub(super) selection: Option<&'a Expr>,
+    pub(super) group_by: &'a GroupByExpr,
+    pub(super) having: Option<&'a Expr>,
+}
+
+/// The clauses of a SELECT from one place, if it has no others.
+pub(super) fn plain_of(select: &Select) -> Option<Plain<'_>> {
     let Select {
         select_token: _,
         optimizer_hints,
@@ -155,6 +165,11 @@ fn select_of(select: &Select) -> Option<Parts> {
         && sort_by.is_empty()
         && named_window.is_empty();
     let ([from], true) = (from.as_slice(), is_plain) else { return None };
+    Some(Plain { projection, from, selection: selection.as_ref(), group_by, having: having.as_ref() })
+}
+
+fn select_of(select: &Select) -> Option<Parts> {
+    let Plain { projection, from, selection, group_by, having } = plain_of(select)?;
     let scope = scope_of(from)?;
     let conditions = match selection {
         None => Vec::new(),
