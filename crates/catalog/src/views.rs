@@ -226,7 +226,7 @@ impl Catalog {
             return Err(conflict(format!("view number {id} was dropped by another batch")));
         };
         self.check_unread(&[Needed::Relation(id)], &entry.def.name)?;
-        self.views.remove(&id);
+        Arc::make_mut(&mut self.views).remove(&id);
         self.free_name(&entry.def.schema, &entry.def.name);
         self.forget_rights(id);
         Ok(())
@@ -242,7 +242,7 @@ impl Catalog {
         }
     }
 
-    fn check_reads(&self, def: &ViewDef) -> Result<()> {
+    pub(crate) fn check_reads(&self, def: &ViewDef) -> Result<()> {
         for read in &def.reads {
             let Some((name, columns)) = self.relation_now(read.relation) else {
                 return Err(conflict(format!("{}, which view '{}' reads, was dropped by another batch", read.written, def.name)));
@@ -262,7 +262,8 @@ impl Catalog {
     /// Its schema must be there.
     pub(crate) fn put_view(&mut self, version: Version, def: &ViewDef) {
         self.take_name(&def.schema, &def.name, def.id);
-        self.views.insert(def.id, Arc::new(ViewEntry { def: Arc::new(def.clone()), changed_at: version }));
+        let entry = ViewEntry { def: Arc::new(def.clone()), changed_at: version };
+        Arc::make_mut(&mut self.views).insert(def.id, Arc::new(entry));
     }
 }
 
