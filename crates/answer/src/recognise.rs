@@ -25,7 +25,7 @@ pub fn recognise(query: &Query) -> Option<Statement> {
     };
     let (limit, offset) = limit_of(limit)?;
     let (all, hidden) = items.all();
-    Some(Statement { table, items: all, hidden, groups, aliases, conditions, having, order, limit, offset })
+    Some(Statement { table, view: None, items: all, hidden, groups, aliases, conditions, having, order, limit, offset })
 }
 
 /// The SELECT of a query that is nothing more, its order and its limit.
@@ -219,14 +219,14 @@ fn select_of(select: &Select) -> Option<Parts> {
 }
 
 /// The one table, and what columns may be qualified with.
-struct Scope {
-    table: RelationName,
-    qualifier: String,
+pub(super) struct Scope {
+    pub(super) table: RelationName,
+    pub(super) qualifier: String,
 }
 
 impl Scope {
     /// A column's name.
-    fn column(&self, expr: &Expr) -> Option<String> {
+    pub(super) fn column(&self, expr: &Expr) -> Option<String> {
         match expr {
             Expr::Identifier(ident) => Some(name_of(ident)),
             Expr::CompoundIdentifier(path) => match path.as_slice() {
@@ -239,7 +239,7 @@ impl Scope {
     }
 }
 
-fn scope_of(from: &ast::TableWithJoins) -> Option<Scope> {
+pub(super) fn scope_of(from: &ast::TableWithJoins) -> Option<Scope> {
     if !from.joins.is_empty() {
         return None;
     }

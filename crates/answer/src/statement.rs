@@ -6,6 +6,7 @@ use super::member_predicate::MemberPredicate;
 use super::units::{Cut, test_of};
 use alluvia_catalog::RelationName;
 use alluvia_syntax::Sureness;
+use alluvia_types::TableId;
 use arrow::array::{Array, ArrayRef};
 use datafusion::logical_expr::Operator;
 use datafusion::scalar::ScalarValue;
@@ -16,6 +17,8 @@ use datafusion::sql::sqlparser::ast::Expr;
 pub struct Statement {
     /// The table, by its name.
     pub table: RelationName,
+    /// The view that it names in the place of the table, if it does: then who asks needs no right to the table, and its owner does.
+    pub view: Option<TableId>,
     /// The answer's columns, then what is not shown but ordered by, or looked at by HAVING.
     pub items: Vec<Item>,
     /// The last items, those that are not shown, as they were written.
@@ -178,6 +181,7 @@ impl Statement {
         let conditions = self.conditions.iter().map(|condition| condition.with(value));
         Some(Statement {
             table: self.table.clone(),
+            view: self.view,
             items: self.items.clone(),
             hidden: self.hidden.clone(),
             groups: self.groups.clone(),

@@ -39,6 +39,7 @@ pub(super) fn statement(group_by: &[Expr], functions: &[Expr], source: &Source) 
     }
     Some(Statement {
         table: def.name.clone(),
+        view: None,
         items,
         hidden: Vec::new(),
         groups,
