@@ -184,9 +184,14 @@ impl ViewDef {
     /// The statement that makes it.
     pub fn show_create(&self, catalog: &Catalog) -> Result<String> {
         let columns: Vec<String> = self.columns.iter().map(|column| quoted(&column.name)).collect();
-        let name = RelationName::in_schema(self.schema.as_str(), self.name.as_str());
-        let name = if self.schema == alluvia_space::PUBLIC_SCHEMA { quoted(&self.name) } else { name.to_string() };
+        let name = self.shown();
         Ok(format!("CREATE VIEW {name} ({}) AS\n{}", columns.join(", "), self.query(catalog, Shown::AsWritten)?))
+    }
+
+    /// Its name as a statement says it where the search path is the default one.
+    pub fn shown(&self) -> String {
+        let name = RelationName::in_schema(self.schema.as_str(), self.name.as_str());
+        if self.schema == alluvia_space::PUBLIC_SCHEMA { quoted(&self.name) } else { name.to_string() }
     }
 
     /// The columns as others bind them.
