@@ -7,10 +7,9 @@
 
 use super::predicate::conjunction;
 use super::recognise::{Plain, Scope, plain_of, scope_of, select_alone};
-use super::statement::{Condition, Group, Item, Statement, Test};
-use alluvia_catalog::RelationName;
+use super::statement::{Condition, Group, Item, NamedView, Statement, Test};
+use alluvia_catalog::{RelationName, ViewEntry};
 use alluvia_syntax::names::name_of;
-use alluvia_types::TableId;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Query, SelectItem, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
@@ -109,8 +108,8 @@ impl Below {
 }
 
 impl Statement {
-    /// What a statement over a view of this id asks of the view's relation; `None` where the planner must tell.
-    pub fn through(&self, id: TableId, view: &SimpleView) -> Option<Statement> {
+    /// What a statement over a view asks of the view's relation; `None` where the planner must tell.
+    pub fn through(&self, entry: &ViewEntry, view: &SimpleView) -> Option<Statement> {
         // Who is meant by a name that is a column's, too, is the planner's to say.
         if self.aliases.iter().any(|alias| view.column(alias).is_some()) {
             return None;
@@ -128,6 +127,9 @@ impl Statement {
             }
             groups.push(group);
         }
+        let mut named =
+            self.view.clone().unwrap_or_else(|| NamedView { name: self.table.clone(), defined: Vec::new() });
+        named.defined.push((entry.def.id, entry.changed_at));
         let item = |item: &Item| {
             let renamed = |name: &Option<String>| match name {
                 Some(name) => column(name).map(Some),
@@ -144,7 +146,7 @@ impl Statement {
         Some(Statement {
             table: view.relation.clone(),
             // The one that is named: what it reads is read by its owner's rights.
-            view: self.view.or(Some(id)),
+            view: Some(named),
             items,
             hidden: self.hidden.clone(),
             groups,

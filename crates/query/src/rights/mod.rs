@@ -216,6 +216,18 @@ impl Authoriser {
         self.below_views(view, &mut BTreeSet::new())
     }
 
+    /// Refuses to drop a view to who owns neither it nor anything that it needs: with that it goes.
+    pub(crate) fn drop_of_view(&self, view: &ViewEntry) -> Result<()> {
+        let owned = self.view(Need::Ownership, view);
+        let goes_with = |id: TableId| match (self.catalog.by_id(id), self.catalog.view_by_id(id)) {
+            (Some(entry), _) => self.table(Need::Ownership, entry).is_ok(),
+            (_, Some(below)) => self.drop_of_view(below).is_ok(),
+            // It was made, or has gone, in the transaction itself.
+            _ => true,
+        };
+        if owned.is_err() && view.def.reads.iter().any(|read| goes_with(read.relation)) { Ok(()) } else { owned }
+    }
+
     fn below_views(&self, view: &ViewEntry, seen: &mut BTreeSet<TableId>) -> Result<()> {
         if !seen.insert(view.def.id) {
             return Ok(());

@@ -12,11 +12,11 @@ use crate::session::transaction::submit::submit;
 use crate::settings::Settings;
 use alluvia_access::Verifier;
 use alluvia_catalog::rights::{BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, RightsChange, RoleId, Secret};
-use alluvia_catalog::{Change, TableEntry};
+use alluvia_catalog::{Change, TableEntry, ViewEntry};
 use alluvia_snapshot::NewBatch;
 use alluvia_syntax::statement::SettingValue;
 use alluvia_syntax::statements::roles::{Grant, GrantOn, RoleName, RoleOptions, RoleStatement};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, TableId};
 use std::sync::Arc;
 
 /// Settings that a session must not begin with: they are about what it does next.
@@ -126,16 +126,16 @@ async fn change_rights(run: &Arc<Run>, changes: Vec<RightsChange>) -> Result<()>
     submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
 }
 
-/// ALTER TABLE ... OWNER TO, of a table that is the session's to change.
-pub(crate) async fn give_table(run: &Arc<Run>, entry: &TableEntry, owner: &RoleName) -> Result<Outcome> {
+/// ALTER TABLE or VIEW ... OWNER TO, of a relation that is the session's to change.
+pub(crate) async fn give(run: &Arc<Run>, table: TableId, owner: &RoleName, tag: &'static str) -> Result<Outcome> {
     let authoriser = run.scope.authoriser();
     let owner = role_of(&authoriser, owner)?;
     // Else whoever gets it would answer for rows that somebody else wrote.
     if !authoriser.catalog().rights().is_in(authoriser.role()?, owner) {
         authoriser.superuser("give a table to a role that one is not in")?;
     }
-    change_rights(run, vec![RightsChange::Own { table: entry.def.id, owner }]).await?;
-    Ok(Outcome::done("ALTER TABLE"))
+    change_rights(run, vec![RightsChange::Own { table, owner }]).await?;
+    Ok(Outcome::done(tag))
 }
 
 /// The setting's canonical name, if roles may have it, and that value.
@@ -250,20 +250,37 @@ fn on_objects(
         return Ok(Vec::new());
     }
     let catalog = authoriser.catalog();
-    let entries: Vec<&Arc<TableEntry>> = match &grant.on {
-        GrantOn::Tables(names) => names.iter().map(|name| authoriser.relation(name)).collect::<Result<_>>()?,
-        GrantOn::AllTables => catalog.tables().collect(),
-        GrantOn::Database => Vec::new(),
-    };
+    let (mut entries, mut views): (Vec<&Arc<TableEntry>>, Vec<&Arc<ViewEntry>>) = (Vec::new(), Vec::new());
+    match &grant.on {
+        GrantOn::Tables(names) => {
+            for name in names {
+                match catalog.view(name, authoriser.path()) {
+                    Some(view) => views.push(view),
+                    None => entries.push(authoriser.relation(name)?),
+                }
+            }
+        }
+        GrantOn::AllTables => {
+            entries.extend(catalog.tables());
+            views.extend(catalog.views());
+        }
+        GrantOn::Database => {}
+    }
     for entry in &entries {
         authoriser.table(Need::Ownership, entry)?;
+    }
+    for view in &views {
+        authoriser.view(Need::Ownership, view)?;
     }
     let objects: Vec<Object> = match &grant.on {
         GrantOn::Database => {
             authoriser.superuser("change who may do what with the database")?;
             vec![Object::Database]
         }
-        _ => entries.iter().map(|entry| Object::Table(entry.def.id)).collect(),
+        _ => {
+            let ids = entries.iter().map(|entry| entry.def.id).chain(views.iter().map(|view| view.def.id));
+            ids.map(Object::Table).collect()
+        }
     };
     let mut changes = Vec::new();
     for on in objects {

@@ -6,7 +6,7 @@
 //!   or in it and gone, and nothing at all while the transaction has definitions of its own.
 
 use crate::answer::{
-    Asking, Bound, CachedStatement, SchemaKey, Statement, bind_at, recognise, run as find_exactly, run_within,
+    Asking, Bound, CachedStatement, SchemaKey, SimpleView, Statement, bind_at, recognise, run as find_exactly, run_within,
 };
 use crate::engine::Engine;
 use crate::execution::blocking::blocking;
@@ -16,10 +16,11 @@ use crate::session::select::pin::{own_freshness, pin, read_of, reference_of, sam
 use crate::session::select::planning::schema_of;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
-use alluvia_catalog::Dictionaries;
+use alluvia_catalog::{Dictionaries, RelationName, Shown};
 use alluvia_snapshot::{Snapshot, TableRead};
 use alluvia_syntax::Hints;
 use alluvia_syntax::names::is_ambiguous;
+use alluvia_syntax::statements::views::query_of;
 use alluvia_syntax::units::parse_freshness;
 use alluvia_tree::Counters;
 use alluvia_types::Result;
@@ -169,7 +170,10 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
     let known = run.cached.lock().take();
     let recognised = match &known {
         Some(known) => Some(Arc::clone(known.statement())),
-        None => recognise(query).map(Arc::new),
+        None => {
+            let Some(statement) = recognise(query) else { return Ok(None) };
+            through_views(run, statement)?.map(Arc::new)
+        }
     };
     let Some(statement) = recognised.filter(|statement| may_be(statement)) else { return Ok(None) };
     let Some((snapshot, read)) = pinned(run, &statement, hints).await? else { return Ok(None) };
@@ -206,6 +210,25 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
     Ok(Some(Ready { statement, snapshot, read: Arc::new(read), bound: Arc::new(bound), schema }))
 }
 
+/// A statement over a view as one over the table that the view reads; `None` where the planner must tell what the view is.
+fn through_views(run: &Run, statement: Statement) -> Result<Option<Statement>> {
+    let authoriser = run.scope.resolver()?;
+    let catalog = authoriser.catalog();
+    let mut statement = statement;
+    while let Some(view) = catalog.view(&statement.table, authoriser.path()) {
+        let columns_of = |name: &RelationName| {
+            let (_, columns) = catalog.relation_now(catalog.id_of(name, authoriser.path())?)?;
+            Some(columns.into_iter().map(|(_, name)| name).collect())
+        };
+        let query = query_of(&view.def.query(catalog, Shown::InSchemas)?)?;
+        let names: Vec<String> = view.def.columns.iter().map(|column| column.name.clone()).collect();
+        let through = SimpleView::of(&query, &names, &columns_of);
+        let Some(through) = through.and_then(|simple| statement.through(view, &simple)) else { return Ok(None) };
+        statement = through;
+    }
+    Ok(Some(statement))
+}
+
 /// The moment that `now()` is in a statement that begins, in microseconds since 1970.
 fn moment(engine: &Engine) -> i64 {
     engine.read().clock().wall_micros()
@@ -220,9 +243,14 @@ fn may_answer(run: &Run, hints: &Hints) -> Result<bool> {
 /// The snapshot that a statement reads, and its table there, once the session's own writes are visible.
 async fn pinned(run: &Run, statement: &Statement, hints: &Hints) -> Result<Option<(Arc<Snapshot>, TableRead)>> {
     run.scope.await_own_writes().await?;
-    let table = reference_of(&statement.table);
+    let path = run.scope.path();
+    let table = reference_of(statement.named());
     let snapshot = pin(run, std::slice::from_ref(&table), hints).await?;
-    let read = read_of(&snapshot, &statement.table, &run.scope.path()).cloned();
+    // What was bound through a view is of the definitions that it was bound by.
+    if statement.view.as_ref().is_some_and(|view| !view.holds(&snapshot.catalog, &path)) {
+        return Ok(None);
+    }
+    let read = read_of(&snapshot, &statement.table, &path).cloned();
     Ok(read.map(|read| (snapshot, read)))
 }
 

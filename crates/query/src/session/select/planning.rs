@@ -234,7 +234,7 @@ pub(crate) async fn schema_of(run: &Run, snapshot: &Arc<Snapshot>, query: &Query
 }
 
 /// What plans a statement on a snapshot; where `describes`, for its types alone.
-fn planner(
+pub(crate) fn planner(
     run: &Run,
     snapshot: &Arc<Snapshot>,
     hints: &Hints,

@@ -124,10 +124,21 @@ impl PendingDefinitions {
             let authoriser = authoriser.acting_as(&statement.definer.acting);
             for change in &statement.changes {
                 match change {
-                    Change::CreateTable { .. } => authoriser.database(Privilege::Create)?,
+                    Change::CreateTable { .. } | Change::CreateView { .. } => authoriser.database(Privilege::Create)?,
                     Change::DropTable { id } | Change::AlterTable { def: TableDef { id, .. }, .. } => {
                         if let Some(entry) = authoriser.catalog().by_id(*id) {
                             authoriser.table(Need::Ownership, entry)?;
+                        }
+                    }
+                    // A view goes with what it needs, too, whose owner may drop that.
+                    Change::DropView { id } => {
+                        if let Some(view) = authoriser.catalog().view_by_id(*id) {
+                            authoriser.drop_of_view(view)?;
+                        }
+                    }
+                    Change::AlterView { def, .. } => {
+                        if let Some(view) = authoriser.catalog().view_by_id(def.id) {
+                            authoriser.view(Need::Ownership, view)?;
                         }
                     }
                     Change::Rights { .. } | Change::Sequence { .. } => {}
@@ -144,6 +155,7 @@ impl PendingDefinitions {
             definers.push(statement.definer);
             changes.extend(statement.changes.into_iter().map(|change| match change {
                 Change::AlterTable { def, was } => Change::AlterTable { def, was: in_log(was) },
+                Change::AlterView { def, was } => Change::AlterView { def, was: in_log(was) },
                 other => other,
             }));
         }

@@ -14,7 +14,8 @@ use crate::session::state::cursors::Cursors;
 use crate::session::state::transaction::Transaction;
 use crate::session::state::{State, failed_transaction};
 use crate::settings::SettingsNow;
-use alluvia_catalog::{RelationName, SearchPath, TableEntry};
+use alluvia_catalog::rights::Privilege;
+use alluvia_catalog::{RelationName, SearchPath, TableEntry, ViewEntry};
 use alluvia_copy::Held;
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::{Mutex, MutexGuard};
@@ -85,9 +86,18 @@ impl Scope {
     /// refused if the session may not use it for this.
     pub(crate) fn table_for(&self, need: Need, name: &RelationName) -> Result<Arc<TableEntry>> {
         let authoriser = self.resolver()?;
+        if let Some(view) = authoriser.catalog().view(name, authoriser.path()) {
+            return Err(no_table(need, &view.def.name));
+        }
         let entry = authoriser.relation(name)?;
         authoriser.table(need, entry)?;
         Ok(Arc::clone(entry))
+    }
+
+    /// The newest visible definition of a view, or the open transaction's own; `None` if the name is none of a view.
+    pub(crate) fn view(&self, name: &RelationName) -> Result<Option<Arc<ViewEntry>>> {
+        let authoriser = self.resolver()?;
+        Ok(authoriser.catalog().view(name, authoriser.path()).cloned())
     }
 
     /// Whether the session is between BEGIN and the end of its transaction.
@@ -142,4 +152,20 @@ impl Scope {
     pub(crate) fn held(&self) -> Held {
         Held::new(self.pending_bytes_max())
     }
+}
+
+/// What a view is refused for where a table is needed.
+fn no_table(need: Need, view: &str) -> Error {
+    let doing = match need {
+        Need::Privilege(Privilege::Insert) => "insert into",
+        Need::Privilege(Privilege::Update) => "update",
+        Need::Privilege(Privilege::Delete) => "delete from",
+        _ => {
+            return Error::new(ErrorKind::WrongObject, format!("\"{view}\" is not a table"))
+                .with_hint("it is a view, whose rows are computed when they are read; DROP VIEW removes it");
+        }
+    };
+    Error::new(ErrorKind::ObjectState, format!("cannot {doing} view \"{view}\""))
+        .with_detail("Views are not updatable.")
+        .with_hint("change the table that it reads")
 }
