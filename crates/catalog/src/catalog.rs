@@ -518,7 +518,8 @@ impl Catalog {
             None => path.schemas().any(|known| known == schema),
         };
         let looked_at = self.schemas.iter().filter(|(schema, _)| is_looked_at(schema));
-        let near = near_names(&name.name, looked_at.flat_map(|(_, schema)| schema.relations.keys().map(String::as_str)));
+        let near =
+            near_names(&name.name, looked_at.flat_map(|(_, schema)| schema.relations.keys().map(String::as_str)));
         if !near.is_empty() {
             return error.with_hint(format!("did you mean {}?", shown_names(&near)));
         }

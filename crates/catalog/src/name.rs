@@ -154,7 +154,8 @@ fn quoted_name(inside: &str) -> Option<(String, &str)> {
 impl fmt::Display for SearchPath {
     /// As SHOW prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<String> = self.0.iter().map(|schema| if schema.is_empty() { "\"\"".to_owned() } else { quoted(schema) }).collect();
+        let names: Vec<String> =
+            self.0.iter().map(|schema| if schema.is_empty() { "\"\"".to_owned() } else { quoted(schema) }).collect();
         f.write_str(&names.join(", "))
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::bounds::Bounds;
 use crate::statements::roles::is_role_statement;
+use crate::statements::schemas::is_schema_statement;
 use crate::statements::views::is_create_view;
 use crate::tokens::unknown_clauses;
 use crate::trees::rewriting::contains;
@@ -32,7 +33,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("CHECKPOINT", "CALL alluvia.flush() sorts what has arrived so far"),
     ("CLUSTER", "rows are kept in curve order by themselves"),
     ("REINDEX", "there are no indexes to rebuild"),
-    ("USE", "there is one database; its schemas are public and alluvia"),
+    ("USE", "there is one database; SET search_path chooses among its schemas"),
     ("ASSERT", ""),
     ("ATTACH", ""),
     ("CACHE", ""),
@@ -78,8 +79,7 @@ const OBJECTS: &[(&str, &str)] = &[
     ("MATERIALIZED", "keep its rows with CREATE TABLE ... AS; CALL alluvia.pin_cuboid keeps the sums of a table"),
     ("RECURSIVE", "write WITH RECURSIVE in the query of the view"),
     ("INDEX", "what lets a query skip rows are dimensions: CREATE TABLE ... WITH (dimensions = '...')"),
-    ("SCHEMA", "there is one database; its schemas are public and alluvia"),
-    ("DATABASE", "there is one database; its schemas are public and alluvia"),
+    ("DATABASE", "there is one database; CREATE SCHEMA makes a schema in it"),
 ];
 
 /// What to do instead of creating a table for a session.
@@ -115,9 +115,7 @@ pub fn statement(words: &[String]) -> Result<()> {
     if makes_view || is_role_statement(words) || kind == "TABLE" || kind == "VIEW" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return Ok(());
     }
-    // Of a schema that is there already it is nothing to do.
-    let makes_schema = words.starts_with(&["CREATE", "SCHEMA", "IF", "NOT", "EXISTS"].map(str::to_owned));
-    if drops_none(words) || makes_schema {
+    if drops_none(words) || is_schema_statement(words) {
         return Ok(());
     }
     let kind_name = match kind.as_str() {
@@ -136,11 +134,6 @@ fn object(first: &str, kind: &str, kind_name: &str) -> Error {
         Some((_, hint)) => error.with_hint(*hint),
         None => error,
     }
-}
-
-/// The error for a schema that is to be made.
-pub(crate) fn new_schema() -> Error {
-    object("CREATE", "SCHEMA", "SCHEMA")
 }
 
 /// Whether something of a kind that is not built is dropped if it exists.

@@ -63,6 +63,8 @@ pub(crate) enum Need {
     Privilege(Privilege),
     /// To change what it is: for its owner.
     Ownership,
+    /// To drop it: for its owner, and for that of its schema.
+    Dropping,
 }
 
 /// What a session may, now.
@@ -218,9 +220,9 @@ impl Authoriser {
 
     /// Refuses to drop a view to who owns neither it nor anything that it needs: with that it goes.
     pub(crate) fn drop_of_view(&self, view: &ViewEntry) -> Result<()> {
-        let owned = self.view(Need::Ownership, view);
+        let owned = self.view(Need::Dropping, view);
         let goes_with = |id: TableId| match (self.catalog.by_id(id), self.catalog.view_by_id(id)) {
-            (Some(entry), _) => self.table(Need::Ownership, entry).is_ok(),
+            (Some(entry), _) => self.table(Need::Dropping, entry).is_ok(),
             (_, Some(below)) => self.drop_of_view(below).is_ok(),
             // It was made, or has gone, in the transaction itself.
             _ => true,
@@ -261,7 +263,7 @@ impl Authoriser {
 
     fn relation_for(&self, need: Need, named: &Named<'_>) -> Result<()> {
         let id = self.role()?;
-        let Named { kind, id: table, name, shown } = named;
+        let Named { kind, id: table, name, schema, shown } = named;
         let (rights, table, role) = (self.rights(), *table, quoted(self.current_user()));
         match need {
             Need::Definition => Ok(()),
@@ -271,8 +273,9 @@ impl Authoriser {
                 Err(denied(format!("permission denied for {kind} '{name}': role {role} lacks {privilege}"))
                     .with_hint(format!("its owner or a superuser can GRANT {privilege} ON {shown} TO {role}")))
             }
-            Need::Ownership if rights.owns(id, table) => Ok(()),
-            Need::Ownership => {
+            Need::Ownership | Need::Dropping if rights.owns(id, table) => Ok(()),
+            Need::Dropping if self.owns_schema_of(schema) => Ok(()),
+            Need::Ownership | Need::Dropping => {
                 let owner = quoted(rights.name(rights.owner(table)));
                 let kind_of = kind.to_uppercase();
                 Err(denied(format!("permission denied for {kind} '{name}': role {role} is not its owner")).with_hint(
@@ -294,10 +297,24 @@ impl Authoriser {
             return Ok(());
         }
         let (privilege, role) = (privilege.sql_name(), quoted(self.current_user()));
-        Err(denied(format!("permission denied for schema {}", quoted(name))).with_hint(format!(
-            "its owner or a superuser can GRANT {privilege} ON SCHEMA {} TO {role}",
-            quoted(name)
-        )))
+        Err(denied(format!("permission denied for schema {}", quoted(name)))
+            .with_hint(format!("its owner or a superuser can GRANT {privilege} ON SCHEMA {} TO {role}", quoted(name))))
+    }
+
+    /// Whether a schema is its own.
+    fn owns_schema_of(&self, name: &str) -> bool {
+        self.catalog.schema(name).is_ok_and(|schema| self.owns_schema(name, schema.id).is_ok())
+    }
+
+    /// Refuses what only the owner of a schema may.
+    pub(crate) fn owns_schema(&self, name: &str, id: TableId) -> Result<()> {
+        let rights = self.rights();
+        if rights.owns(self.role()?, id) {
+            return Ok(());
+        }
+        let (owner, role) = (quoted(rights.name(rights.owner(id))), quoted(self.current_user()));
+        Err(denied(format!("must be owner of schema {}", quoted(name)))
+            .with_hint(format!("its owner is {owner}: a superuser can GRANT {owner} TO {role}")))
     }
 
     /// Refuses what needs a privilege on the database.
@@ -341,17 +358,18 @@ struct Named<'a> {
     kind: &'static str,
     id: TableId,
     name: &'a str,
+    schema: &'a str,
     /// As a statement names it.
     shown: String,
 }
 
 impl Named<'_> {
     fn of_table(entry: &TableEntry) -> Named<'_> {
-        Named { kind: "table", id: entry.def.id, name: &entry.def.name, shown: entry.def.shown() }
+        Named { kind: "table", id: entry.def.id, name: &entry.def.name, schema: &entry.def.schema, shown: entry.def.shown() }
     }
 
     fn of_view(view: &ViewEntry) -> Named<'_> {
-        Named { kind: "view", id: view.def.id, name: &view.def.name, shown: view.def.shown() }
+        Named { kind: "view", id: view.def.id, name: &view.def.name, schema: &view.def.schema, shown: view.def.shown() }
     }
 }
 
@@ -369,7 +387,6 @@ pub(crate) fn named(rights: &Rights, name: &str) -> Result<RoleId> {
 /// Refuses a statement for what it does beside using tables.
 pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
     match kind {
-        
         Kind::Copy(copy) => of_files(authoriser, copy),
         Kind::Call(procedure) => match procedure {
             Procedure::Flush => authoriser.superuser("hurry the sort"),
@@ -383,7 +400,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
             Procedure::Purge(_) => Ok(()),
         },
         // By what they change, and by the schema that they make it in.
-        Kind::Role(_) | Kind::CreateTable(_) | Kind::CreateView(_) => Ok(()),
+        Kind::Role(_) | Kind::Schema(_) | Kind::CreateTable(_) | Kind::CreateView(_) => Ok(()),
         // By the tables that they name, where these are resolved.
         Kind::Query(_)
         | Kind::Explain { .. }

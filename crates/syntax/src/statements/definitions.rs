@@ -136,6 +136,8 @@ pub enum TableChange {
     },
     /// RENAME TO.
     Rename(RelationName),
+    /// SET SCHEMA.
+    SetSchema(String),
     /// SET (...).
     Set(WithOptions),
     /// OWNER TO.

@@ -11,4 +11,5 @@ pub mod parse;
 pub mod plain_insert;
 pub mod roles;
 pub mod rules;
+pub mod schemas;
 pub mod views;

@@ -109,7 +109,12 @@ impl Matched {
 }
 
 /// Takes all rows into a table, as [`Session::append_stream`](crate::Session::append_stream) says.
-pub(crate) async fn append_stream(runner: &Runner, table: RelationName, policy: RowPolicy, rows: Rows<'_>) -> Result<Appended> {
+pub(crate) async fn append_stream(
+    runner: &Runner,
+    table: RelationName,
+    policy: RowPolicy,
+    rows: Rows<'_>,
+) -> Result<Appended> {
     let text = format!("/* rows from a program into */ {table}");
     runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, &table, None, policy, rows).await }).await
 }
@@ -131,7 +136,12 @@ pub(crate) async fn append_numbered(
 }
 
 /// The same, into a table that the same batch creates, with a column for each field of `schema`.
-pub(crate) async fn append_to_new(runner: &Runner, table: RelationName, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+pub(crate) async fn append_to_new(
+    runner: &Runner,
+    table: RelationName,
+    schema: &Schema,
+    rows: Rows<'_>,
+) -> Result<Appended> {
     let text = format!("/* rows from a program into new */ {table}");
     runner.run_for(&text, "INGEST", |run| async move { append_rows_to_new(&run, &table, schema, rows).await }).await
 }

@@ -10,6 +10,7 @@ pub(crate) mod dependents;
 pub(crate) mod procedures;
 pub(crate) mod purge;
 pub(crate) mod roles;
+pub(crate) mod schemas;
 pub(crate) mod show;
 pub(crate) mod tables;
 pub(crate) mod views;

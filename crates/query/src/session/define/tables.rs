@@ -171,7 +171,7 @@ pub(crate) async fn drop_tables(
     let mut gone = Vec::new();
     let mut outcome = Outcome::done("DROP TABLE");
     for name in names {
-        match run.scope.table_for(Need::Ownership, &name) {
+        match run.scope.table_for(Need::Dropping, &name) {
             Ok(entry) => {
                 let drop = Change::DropTable { id: entry.def.id };
                 if !changes.contains(&drop) {
@@ -224,6 +224,9 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
     if let TableChange::Owner(owner) = &statement.change {
         return give(run, entry.def.id, owner, "ALTER TABLE").await;
     }
+    if let TableChange::SetSchema(schema) = &statement.change {
+        return set_schema(run, &entry, schema).await;
+    }
     let cascades = matches!(&statement.change, TableChange::DropColumn { cascade: true, .. });
     let is_of_rules = matches!(statement.change, TableChange::SetDefault { .. } | TableChange::AddCheck(_));
     let added = match &statement.change {
@@ -268,6 +271,27 @@ fn without_columns(run: &Run, old: &TableDef, new: &TableDef, cascades: bool) ->
     let what = format!("column {} of table {}", first.name, old.shown());
     let gone: Vec<Needed> = gone.iter().map(|column| Needed::Column(old.id, column.id)).collect();
     dependents(run.scope.resolver()?.catalog(), &gone, &what, cascades)
+}
+
+/// ALTER TABLE ... SET SCHEMA. Its sequences go with it.
+async fn set_schema(run: &Run, entry: &TableEntry, schema: &str) -> Result<Outcome> {
+    let done = Outcome::done("ALTER TABLE");
+    let named = RelationName::in_schema(schema, entry.def.name.as_str());
+    let schema = schema_of_new(&run.scope, &named)?;
+    if schema == entry.def.schema {
+        return Ok(done);
+    }
+    let authoriser = run.scope.resolver()?;
+    let sequences = entry.def.rules.identities.iter().map(|identity| identity.name.as_str());
+    for name in std::iter::once(entry.def.name.as_str()).chain(sequences) {
+        if !is_free(authoriser.catalog(), &schema, name) {
+            let message = format!("relation \"{name}\" already exists in schema \"{schema}\"");
+            return Err(Error::new(ErrorKind::DuplicateTable, message));
+        }
+    }
+    let def = TableDef { schema, ..TableDef::clone(&entry.def) };
+    change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
+    Ok(done)
 }
 
 /// Columns for the result of a query.
@@ -410,6 +434,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
                 None => def,
             }
         }
+        TableChange::SetSchema(_) => return Err(Error::internal("a table's schema is changed elsewhere")),
         TableChange::Owner(_) => return Err(Error::internal("a table's owner is no part of its definition")),
         TableChange::Set(_) => {
             return Err(Error::new(ErrorKind::NotSupported, "changing dimensions, measures or curve is not supported")

@@ -219,7 +219,7 @@ pub(crate) async fn drop_views(
     let mut outcome = Outcome::done("DROP VIEW");
     let mut gone: Vec<Arc<ViewEntry>> = Vec::new();
     for name in names {
-        match view_for(run, &name)? {
+        match view_for(run, &name, Need::Dropping)? {
             Some(view) if gone.iter().any(|known| known.def.id == view.def.id) => {}
             Some(view) => gone.push(view),
             None if if_exists => outcome = outcome.with_notice(format!("there is no view '{}' to drop", name.name)),
@@ -241,11 +241,11 @@ pub(crate) async fn drop_views(
 }
 
 /// The view of a name, which the session must own; `None` if there is nothing of the name, and an error if it is a table.
-fn view_for(run: &Run, name: &RelationName) -> Result<Option<Arc<ViewEntry>>> {
+fn view_for(run: &Run, name: &RelationName, need: Need) -> Result<Option<Arc<ViewEntry>>> {
     let authoriser = run.scope.resolver()?;
     let Some(id) = authoriser.catalog().id_of(name, authoriser.path()) else { return Ok(None) };
     let Some(view) = authoriser.catalog().view_by_id(id) else { return Err(no_view(&name.name)) };
-    authoriser.view(Need::Ownership, view)?;
+    authoriser.view(need, view)?;
     Ok(Some(Arc::clone(view)))
 }
 
@@ -264,7 +264,7 @@ fn undefined(name: &RelationName) -> Error {
 /// ALTER VIEW.
 pub(crate) async fn alter_view(run: &Arc<Run>, statement: AlterView) -> Result<Outcome> {
     let AlterView { name, if_exists, change } = statement;
-    match view_for(run, &name)? {
+    match view_for(run, &name, Need::Ownership)? {
         Some(view) => altered(run, &view, change, "ALTER VIEW").await,
         None if if_exists => {
             Ok(Outcome::done("ALTER VIEW").with_notice(format!("there is no view '{}' to alter", name.name)))
@@ -285,6 +285,7 @@ pub(crate) async fn alter_as_table(run: &Arc<Run>, statement: &AlterTable) -> Re
         TableChange::Rename(name) => ViewChange::Rename(name.name.clone()),
         TableChange::RenameColumn { from, to } => ViewChange::RenameColumn { from: from.clone(), to: to.clone() },
         TableChange::Owner(owner) => ViewChange::Owner(owner.clone()),
+        TableChange::SetSchema(schema) => ViewChange::SetSchema(schema.clone()),
         _ => {
             return Err(Error::new(
                 ErrorKind::WrongObject,

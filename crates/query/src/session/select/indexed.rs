@@ -97,7 +97,8 @@ pub(crate) async fn answer_again(run: &Run, cached: &CachedStatement) -> Result<
     let statement = cached.statement();
     let Some((snapshot, read)) = pinned(run, statement, &cached.hints).await? else { return Ok(None) };
     let codes = |dictionaries: &Arc<Dictionaries>| cached.codes_by(dictionaries);
-    if !cached.holds(&snapshot.catalog) || !cached.is_of(&read.entry) || !read.dictionaries.as_ref().is_some_and(codes) {
+    if !cached.holds(&snapshot.catalog) || !cached.is_of(&read.entry) || !read.dictionaries.as_ref().is_some_and(codes)
+    {
         return Ok(None);
     }
     let Some(bound) = cached.bound(&[], moment(run.engine())) else { return Ok(None) };

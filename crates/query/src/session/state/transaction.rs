@@ -234,7 +234,13 @@ impl OpenTransaction {
             Change::CreateView { def } | Change::AlterView { def, .. } => {
                 COLUMN_BYTES * (1 + def.columns.len() as u64) + def.sql.len() as u64
             }
-            Change::DropTable { .. } | Change::DropView { .. } | Change::Rights { .. } | Change::Sequence { .. } => COLUMN_BYTES,
+            Change::DropTable { .. }
+            | Change::DropView { .. }
+            | Change::CreateSchema { .. }
+            | Change::DropSchema { .. }
+            | Change::RenameSchema { .. }
+            | Change::Rights { .. }
+            | Change::Sequence { .. } => COLUMN_BYTES,
         }
     }
 

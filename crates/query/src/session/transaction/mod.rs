@@ -20,6 +20,7 @@ use alluvia_snapshot::Want;
 use alluvia_syntax::Kind;
 use alluvia_syntax::statement::Access;
 use alluvia_syntax::statements::definitions::TableChange;
+use alluvia_syntax::statements::schemas::SchemaStatement;
 use alluvia_types::{Error, ErrorKind, Freshness, Result};
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,6 +162,9 @@ pub(crate) fn check_transaction(scope: &Scope, kind: &Kind) -> Result<()> {
         (Transaction::Failed(_), _) => Err(failed_transaction()),
         (Transaction::Open(_), Kind::AlterTable(alter)) if matches!(alter.change, TableChange::Owner(_)) => {
             refused("ALTER TABLE ... OWNER TO")
+        }
+        (Transaction::Open(_), Kind::Schema(schema)) if matches!(**schema, SchemaStatement::Owner { .. }) => {
+            refused("ALTER SCHEMA ... OWNER TO")
         }
         (Transaction::Open(_), Kind::Role(_)) => refused("a change of roles or grants"),
         (Transaction::Open(_), Kind::Call(_)) => refused("CALL"),
