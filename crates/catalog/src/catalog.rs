@@ -221,6 +221,11 @@ impl Catalog {
         self.schemas.get(schema)?.relations.get(name).copied()
     }
 
+    /// The ids of the tables and views of a schema, in name order; none if there is no such schema.
+    pub fn relations_in(&self, schema: &str) -> impl Iterator<Item = TableId> {
+        self.schemas.get(schema).into_iter().flat_map(|schema| schema.relations.values().copied())
+    }
+
     /// The ids of all tables and views, in the order of their schemas' names and their own.
     pub(crate) fn relation_ids(&self) -> impl Iterator<Item = TableId> {
         self.schemas.values().flat_map(|schema| schema.relations.values().copied())
