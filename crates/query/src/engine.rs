@@ -24,6 +24,7 @@ use crate::errors::error_of;
 use crate::execution::Executor;
 use crate::execution::memory_pool::{QueryMemory, TotalMemory};
 use crate::execution::planning::STOP_CHECKS;
+use crate::namespace::tables::ALONG_PATH;
 use crate::point::PointPlans;
 use crate::rule::IndexPlanner;
 use crate::sample::Outlines;

@@ -327,7 +327,6 @@ impl Kind {
             Kind::CreateView(_) => Some("CREATE VIEW"),
             Kind::DropView { .. } => Some("DROP VIEW"),
             Kind::AlterView(_) => Some("ALTER VIEW"),
-            Kind::AsIs { command, .. } => Some(*command).filter(|command| *command == CREATE_SCHEMA),
             Kind::Role(statement) => Some(statement.command()),
             Kind::Schema(statement) => Some(statement.command()),
             Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),

@@ -9,6 +9,7 @@ use super::condition::{column_of, conditions_of};
 use super::source::{Source, without_alias};
 use super::times::date_of;
 use crate::answer::{Aggregate as Function, Group, Item, Statement};
+use alluvia_catalog::RelationName;
 use alluvia_functions::aggregates::sum::WIDE;
 use alluvia_space::{DataType, TableDef};
 use arrow::datatypes::DataType as ArrowType;
@@ -38,7 +39,7 @@ pub(super) fn statement(group_by: &[Expr], functions: &[Expr], source: &Source) 
         items.push(item_of(without_alias(expr), source, def)?);
     }
     Some(Statement {
-        table: def.name.clone(),
+        table: RelationName::in_schema(def.schema.as_str(), def.name.as_str()),
         view: None,
         items,
         hidden: Vec::new(),

@@ -8,6 +8,7 @@ use crate::grammar::Grammar;
 use crate::names::{name_of, new_table, user_table};
 use crate::script::Offsets;
 use crate::statement::Kind;
+use crate::statements::definitions::data_type_of;
 use crate::statements::parse::syntax;
 use crate::statements::roles::{RoleName, owner_of};
 use crate::tokens::hints::Hints;
@@ -16,6 +17,7 @@ use crate::trees::relations::{Named, named};
 use crate::trees::{prepare, rewrite};
 use crate::{parameters, script};
 use alluvia_catalog::{NamePlace, RelationName};
+use alluvia_space::DataType;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{Ident, Query};
@@ -235,6 +237,12 @@ pub fn query_of(sql: &str) -> Result<Box<Query>> {
         Some(Kind::Refused(error)) => Err(error),
         _ => Err(Error::internal("the query of a view is no query")),
     }
+}
+
+/// The type that a view's column was said to have; text for one that no table can have.
+pub fn type_of_column(sql_type: &str) -> DataType {
+    let parsed = Parser::new(&Grammar::for_tokens(0)).try_with_sql(sql_type).and_then(|mut parser| parser.parse_data_type());
+    parsed.ok().and_then(|written| data_type_of(&written).ok()).unwrap_or(DataType::Text)
 }
 
 /// Whether tokens begin an ALTER VIEW.

@@ -13,7 +13,6 @@ use crate::rights::{Authoriser, Need};
 use crate::table::waiting::is_waiting;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{Catalog, Change};
-use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
@@ -201,7 +200,7 @@ mod tests {
     use super::*;
     use crate::table::waiting::waiting;
     use alluvia_catalog::alter;
-    use alluvia_space::DataType;
+    use alluvia_space::{DataType, TableDef};
     use alluvia_syntax::statements::definitions::{WithOptions, define};
 
     fn def(id: u32, name: &str) -> TableDef {
