@@ -2,9 +2,10 @@
 
 use super::definitions::{self, Definition};
 use super::information;
-use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, SCHEMAS, of_system, of_users};
+use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_system, of_users, schemas};
 use crate::pg_catalog::{defaults, keys, procedures, rights, types};
 use crate::system::SystemContext;
+use alluvia_catalog::rights::RoleId;
 use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::array::{
@@ -19,8 +20,8 @@ use datafusion::datasource::TableType;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, LazyLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 pub(crate) const PG_CATALOG: &str = "pg_catalog";
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
@@ -121,7 +122,14 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
             ]
         },
         "pg_namespace" => {
-            |_| SCHEMAS.iter().map(|(oid, name)| row! { oid: *oid, nspname: *name, nspowner: ROLE_OID }).collect()
+            |context| {
+                let schema = |(oid, name, owner): (i64, String, RoleId)| {
+                    let mut row = row! { oid: oid, nspname: name.as_str(), nspowner: i64::from(owner.0) };
+                    row.extend(rights::schema_acl(context, &name).map(|acl| ("nspacl", Value::from(acl))));
+                    row
+                };
+                schemas(&context.snapshot.catalog).into_iter().map(schema).collect()
+            }
         }
         "pg_proc" => |_| procedures::rows(),
         "pg_settings" => |context| {
@@ -349,20 +357,4 @@ fn column(name: &str, data_type: &DataType, rows: &[Row]) -> ArrayRef {
         }
         other => new_null_array(other, rows.len()),
     }
-}
-
-/// Whether a table is found without its schema.
-pub(crate) fn is_visible(catalog: &alluvia_catalog::Catalog, oid: i64) -> bool {
-    let of_users = catalog.tables().any(|entry| super::relations::table_oid(entry.def.id.0) == oid);
-    // Asked for each row of whatever a plan has not made fewer before.
-    static OF_SYSTEM: LazyLock<HashSet<i64>> = LazyLock::new(|| {
-        let is_visible = |relation: &&Relation| relation.schema.0 == PG_CATALOG_OID;
-        of_system().iter().filter(is_visible).map(|relation| relation.oid).collect()
-    });
-    of_users || OF_SYSTEM.contains(&oid)
-}
-
-/// The names of schemas that users see.
-pub(crate) fn schema_name(oid: i64) -> Option<&'static str> {
-    SCHEMAS.iter().find(|(known, _)| *known == oid).map(|(_, name)| *name)
 }

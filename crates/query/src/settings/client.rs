@@ -17,7 +17,6 @@ enum Takes {
     Any,
     /// One of these, in any case.
     Only(&'static [&'static str]),
-    /// A list of schemas, with `public` among them.
     /// A number of these.
     Number(i64, i64),
     /// It can only be shown.
