@@ -7,3 +7,4 @@ mod dictionary_forgetting;
 mod dictionary_golden;
 mod dictionary_model;
 mod rights;
+mod views;
