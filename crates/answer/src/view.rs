@@ -65,6 +65,15 @@ impl SimpleView {
         Some(SimpleView { relation: below.relation, columns, conditions })
     }
 
+    /// Whether a column of the relation is one of the view's under its name, and under no other, and the view does not look at it.
+    pub fn leaves(&self, column: &str) -> bool {
+        let of_column = self.columns.iter().filter(|(name, own)| name == column || own == column);
+        let mut of_column = of_column.map(|(name, own)| name == own);
+        of_column.next() == Some(true)
+            && of_column.next().is_none()
+            && !self.conditions.iter().any(|condition| condition.looks_at(column))
+    }
+
     fn column(&self, name: &str) -> Option<String> {
         self.columns.iter().find(|(known, _)| known == name).map(|(_, own)| own.clone())
     }
@@ -161,6 +170,13 @@ impl Statement {
 }
 
 impl Condition {
+    fn looks_at(&self, column: &str) -> bool {
+        match self {
+            Condition::Column(name, _) => name == column,
+            Condition::All(parts) | Condition::Any(parts) => parts.iter().any(|part| part.looks_at(column)),
+        }
+    }
+
     /// The same of columns with other names; `None` if one of them has none.
     fn renamed(&self, column: &dyn Fn(&str) -> Option<String>) -> Option<Condition> {
         let all = |parts: &[Condition]| parts.iter().map(|part| part.renamed(column)).collect::<Option<_>>();

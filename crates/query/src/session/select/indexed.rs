@@ -6,7 +6,7 @@
 //!   or in it and gone, and nothing at all while the transaction has definitions of its own.
 
 use crate::answer::{
-    Asking, Bound, CachedStatement, SchemaKey, SimpleView, Statement, bind_at, recognise, run as find_exactly, run_within,
+    Asking, Bound, CachedStatement, SchemaKey, Statement, bind_at, recognise, run as find_exactly, run_within,
 };
 use crate::engine::Engine;
 use crate::execution::blocking::blocking;
@@ -14,13 +14,13 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{own_freshness, pin, read_of, reference_of, sample_fraction_of};
 use crate::session::select::planning::schema_of;
+use crate::session::select::simple_views::simple_views;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
-use alluvia_catalog::{Dictionaries, RelationName, Shown};
+use alluvia_catalog::Dictionaries;
 use alluvia_snapshot::{Snapshot, TableRead};
 use alluvia_syntax::Hints;
 use alluvia_syntax::names::is_ambiguous;
-use alluvia_syntax::statements::views::query_of;
 use alluvia_syntax::units::parse_freshness;
 use alluvia_tree::Counters;
 use alluvia_types::Result;
@@ -214,20 +214,8 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
 /// A statement over a view as one over the table that the view reads; `None` where the planner must tell what the view is.
 fn through_views(run: &Run, statement: Statement) -> Result<Option<Statement>> {
     let authoriser = run.scope.resolver()?;
-    let catalog = authoriser.catalog();
-    let mut statement = statement;
-    while let Some(view) = catalog.view(&statement.table, authoriser.path()) {
-        let columns_of = |name: &RelationName| {
-            let (_, columns) = catalog.relation_now(catalog.id_of(name, authoriser.path())?)?;
-            Some(columns.into_iter().map(|(_, name)| name).collect())
-        };
-        let query = query_of(&view.def.query(catalog, Shown::InSchemas)?)?;
-        let names: Vec<String> = view.def.columns.iter().map(|column| column.name.clone()).collect();
-        let through = SimpleView::of(&query, &names, &columns_of);
-        let Some(through) = through.and_then(|simple| statement.through(view, &simple)) else { return Ok(None) };
-        statement = through;
-    }
-    Ok(Some(statement))
+    let Some(views) = simple_views(authoriser.catalog(), authoriser.path(), &statement.table)? else { return Ok(None) };
+    Ok(views.iter().try_fold(statement, |statement, (view, simple)| statement.through(view, simple)))
 }
 
 /// The moment that `now()` is in a statement that begins, in microseconds since 1970.
