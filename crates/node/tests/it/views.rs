@@ -277,7 +277,7 @@ async fn views_are_there_after_a_restart() {
     )
     .await;
     drop(session);
-    db.close().expect("closes");
+    drop(db);
     for organise in [false, true] {
         let db = open(&dir);
         let session = db.session();
@@ -292,6 +292,6 @@ async fn views_are_there_after_a_restart() {
             db.core().organise(Stage::Merged).expect("organises");
         }
         drop(session);
-        db.close().expect("closes");
+        drop(db);
     }
 }

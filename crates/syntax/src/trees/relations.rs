@@ -5,7 +5,7 @@
 use super::visit::visit;
 use crate::names::{name_of, user_table};
 use alluvia_catalog::{NameKind, RelationName};
-use alluvia_types::{Error, Result};
+use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{
     Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Visitor,
@@ -75,8 +75,8 @@ impl Visitor for Names {
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
         if matches!(*query.body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)) {
-            let refused = not_supported("a view with a statement that changes rows in WITH");
-            return ControlFlow::Break(refused);
+            let message = "views must not contain data-modifying statements in WITH";
+            return ControlFlow::Break(Error::new(ErrorKind::NotSupported, message));
         }
         let with = query.with.as_ref();
         let defined = with.iter().flat_map(|with| &with.cte_tables).map(|cte| name_of(&cte.alias.name)).collect();
@@ -96,7 +96,7 @@ impl Visitor for Names {
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Error> {
         if select.into.is_some() {
-            let refused = not_supported("SELECT ... INTO in a view");
+            let refused = Error::new(ErrorKind::NotSupported, "views must not contain SELECT INTO");
             return ControlFlow::Break(refused.with_hint("leave INTO out"));
         }
         for item in &select.projection {

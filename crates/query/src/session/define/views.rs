@@ -250,7 +250,7 @@ fn view_for(run: &Run, name: &RelationName, need: Need) -> Result<Option<Arc<Vie
 }
 
 fn no_view(name: &str) -> Error {
-    Error::new(ErrorKind::WrongObject, format!("\"{name}\" is not a view")).with_hint("it is a table: write TABLE for VIEW")
+    Error::new(ErrorKind::WrongObject, format!("\"{name}\" is not a view")).with_hint("Use DROP TABLE to remove a table, and ALTER TABLE to change it.")
 }
 
 fn undefined(name: &RelationName) -> Error {

@@ -162,7 +162,7 @@ fn no_table(need: Need, view: &str) -> Error {
         Need::Privilege(Privilege::Delete) => "delete from",
         _ => {
             return Error::new(ErrorKind::WrongObject, format!("\"{view}\" is not a table"))
-                .with_hint("it is a view, whose rows are computed when they are read; DROP VIEW removes it");
+                .with_hint("Use DROP VIEW to remove a view: its rows are computed when they are read.");
         }
     };
     Error::new(ErrorKind::ObjectState, format!("cannot {doing} view \"{view}\""))
