@@ -16,12 +16,12 @@ pub enum Privilege {
     Delete,
     /// Removing all rows of a table.
     Truncate,
+    /// Looking into a schema.
+    Usage,
     /// Making tables in a schema, and tables and schemas in the database.
     Create,
     /// Connecting to the database.
     Connect,
-    /// Looking into a schema.
-    Usage,
 }
 
 /// Every privilege with its name in SQL, and the letter that PostgreSQL's access lists have for it.
@@ -31,9 +31,9 @@ const NAMES: [(Privilege, &str, char); 8] = [
     (Privilege::Update, "UPDATE", 'w'),
     (Privilege::Delete, "DELETE", 'd'),
     (Privilege::Truncate, "TRUNCATE", 'D'),
+    (Privilege::Usage, "USAGE", 'U'),
     (Privilege::Create, "CREATE", 'C'),
     (Privilege::Connect, "CONNECT", 'c'),
-    (Privilege::Usage, "USAGE", 'U'),
 ];
 
 impl Privilege {
@@ -59,9 +59,9 @@ impl Privileges {
     /// All that there are on a table.
     pub const OF_TABLE: Privileges = Privileges(0b001_1111);
     /// All that there are on the database.
-    pub const OF_DATABASE: Privileges = Privileges(0b110_0000);
+    pub const OF_DATABASE: Privileges = Privileges(0b1100_0000);
     /// All that there are on a schema.
-    pub const OF_SCHEMA: Privileges = Privileges(0b1010_0000);
+    pub const OF_SCHEMA: Privileges = Privileges(0b0110_0000);
 
     /// These with one more.
     #[must_use]
@@ -152,7 +152,7 @@ mod tests {
         }
         assert_eq!(Privileges::OF_TABLE.to_string(), "arwdD");
         assert_eq!(Privileges::OF_DATABASE.to_string(), "Cc");
-        assert_eq!(Privileges::OF_SCHEMA.to_string(), "CU");
+        assert_eq!(Privileges::OF_SCHEMA.to_string(), "UC");
         assert!(Privileges::try_from("rx".to_owned()).is_err());
         let some: Privileges = [Privilege::Select, Privilege::Insert].into_iter().collect();
         assert_eq!(some.sql_names(), "INSERT, SELECT");

@@ -353,15 +353,18 @@ mod tests {
     #[test]
     fn the_statements_that_go_with_it_are_complete() {
         let inferred = inferred_with(&[("f.csv", b"Order;when;\n1;2026-01-01;x\n")], &CopyOptions::default()).unwrap();
-        let create = inferred.create_table("t");
+        let create = inferred.create_table(&"t".into());
         assert!(create.starts_with("CREATE TABLE t (") && create.contains("\"order\" BIGINT"), "{create}");
         assert!(create.contains("column3 TEXT"), "{create}");
-        let copy = inferred.copy_from("t", &Source::Files("it's.csv".into()));
+        let copy = inferred.copy_from(&"t".into(), &Source::Files("it's.csv".into()));
         assert_eq!(copy, "COPY \"t\" FROM 'it''s.csv' (FORMAT csv, HEADER true, DELIMITER ';', EXACT true)");
-        let existing = inferred.copy_into_existing("t", &Source::Files("f.csv".into()));
+        let existing = inferred.copy_into_existing(&"t".into(), &Source::Files("f.csv".into()));
         assert_eq!(existing, "COPY \"t\" FROM 'f.csv' (FORMAT csv, HEADER true, DELIMITER ';')");
         let plain = inferred_with(&[("f.json", b"{\"a\": 1}\n")], &CopyOptions::default()).unwrap();
-        assert_eq!(plain.copy_from("t", &Source::Files("x".into())), "COPY \"t\" FROM 'x' (FORMAT ndjson, EXACT true)");
+        assert_eq!(
+            plain.copy_from(&"t".into(), &Source::Files("x".into())),
+            "COPY \"t\" FROM 'x' (FORMAT ndjson, EXACT true)"
+        );
     }
 
     #[test]

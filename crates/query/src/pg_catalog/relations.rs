@@ -77,9 +77,9 @@ impl Relation {
 pub(crate) fn schemas(catalog: &Catalog) -> Vec<(i64, String, RoleId)> {
     let of_system = SCHEMAS.iter().filter(|(oid, _)| *oid != PUBLIC_OID);
     let of_system = of_system.map(|(oid, name)| (*oid, (*name).to_owned(), BOOTSTRAP));
-    let of_users = catalog.schemas().map(|(name, entry)| {
-        (number_of_schema(entry.id), name.to_owned(), catalog.rights().owner(entry.id))
-    });
+    let of_users = catalog
+        .schemas()
+        .map(|(name, entry)| (number_of_schema(entry.id), name.to_owned(), catalog.rights().owner(entry.id)));
     let mut schemas: Vec<_> = of_system.chain(of_users).collect();
     schemas.sort_unstable();
     schemas

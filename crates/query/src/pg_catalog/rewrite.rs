@@ -384,7 +384,8 @@ impl Rewrite<'_> {
                 let implicit = implicit.then_some(PG_CATALOG);
                 let elem: Vec<Expr> = implicit.into_iter().chain(path.schemas()).map(text_expr).collect();
                 if elem.is_empty() {
-                    let texts = ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(Box::new(ast::DataType::Text), None));
+                    let texts =
+                        ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(Box::new(ast::DataType::Text), None));
                     let none = Expr::Array(ast::Array { elem, named: true });
                     return Ok(Some(cast(none, texts)));
                 }

@@ -122,16 +122,14 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
                 row! { oid: 14, lanname: "sql", lanowner: ROLE_OID, lanpltrusted: true },
             ]
         },
-        "pg_namespace" => {
-            |context| {
-                let schema = |(oid, name, owner): (i64, String, RoleId)| {
-                    let mut row = row! { oid: oid, nspname: name.as_str(), nspowner: i64::from(owner.0) };
-                    row.extend(rights::schema_acl(context, &name).map(|acl| ("nspacl", Value::from(acl))));
-                    row
-                };
-                schemas(&context.snapshot.catalog).into_iter().map(schema).collect()
-            }
-        }
+        "pg_namespace" => |context| {
+            let schema = |(oid, name, owner): (i64, String, RoleId)| {
+                let mut row = row! { oid: oid, nspname: name.as_str(), nspowner: i64::from(owner.0) };
+                row.extend(rights::schema_acl(context, &name).map(|acl| ("nspacl", Value::from(acl))));
+                row
+            };
+            schemas(&context.snapshot.catalog).into_iter().map(schema).collect()
+        },
         "pg_proc" => |_| procedures::rows(),
         "pg_settings" => |context| {
             let setting = |setting: crate::system::SettingRow| {

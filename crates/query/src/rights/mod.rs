@@ -297,7 +297,7 @@ impl Authoriser {
             return Ok(());
         }
         let (privilege, role) = (privilege.sql_name(), quoted(self.current_user()));
-        Err(denied(format!("permission denied for schema {}", quoted(name)))
+        Err(denied(format!("permission denied for schema {name}"))
             .with_hint(format!("its owner or a superuser can GRANT {privilege} ON SCHEMA {} TO {role}", quoted(name))))
     }
 
@@ -313,7 +313,7 @@ impl Authoriser {
             return Ok(());
         }
         let (owner, role) = (quoted(rights.name(rights.owner(id))), quoted(self.current_user()));
-        Err(denied(format!("must be owner of schema {}", quoted(name)))
+        Err(denied(format!("must be owner of schema {name}"))
             .with_hint(format!("its owner is {owner}: a superuser can GRANT {owner} TO {role}")))
     }
 

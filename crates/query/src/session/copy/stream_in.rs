@@ -175,7 +175,7 @@ pub(crate) async fn append_creating(
 
 async fn append_rows(
     run: &Arc<Run>,
-    table: RelationName,
+    table: &RelationName,
     producer: Option<ProducerMark>,
     policy: RowPolicy,
     rows: Rows<'_>,

@@ -125,7 +125,7 @@ fn drop_all(
     }
     if !cascade {
         let what = match dropped.as_slice() {
-            [one] => format!("cannot drop schema {} because other objects depend on it", quoted(one)),
+            [one] => format!("cannot drop schema {one} because other objects depend on it"),
             _ => "cannot drop desired object(s) because other objects depend on them".to_owned(),
         };
         let line = |(dependent, on): &(String, String)| format!("{dependent} depends on {on}");
@@ -152,7 +152,7 @@ fn own(authoriser: &Authoriser, name: &str, changed: &str) -> Result<TableId> {
     if is_of_system(name) {
         return Err(Error::new(
             ErrorKind::DependentObjects,
-            format!("schema {} is required by the database system, and cannot be {changed}", quoted(name)),
+            format!("schema {name} cannot be {changed} because it is required by the database system"),
         ));
     }
     let id = authoriser.catalog().schema(name)?.id;

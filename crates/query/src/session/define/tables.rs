@@ -171,6 +171,13 @@ pub(crate) async fn drop_tables(
     let mut gone = Vec::new();
     let mut outcome = Outcome::done("DROP TABLE");
     for name in names {
+        if let Some(error) = missing_schema(&run.scope, &name)? {
+            match if_exists {
+                true => outcome = outcome.with_notice(format!("{}, skipping", error.message())),
+                false => return Err(error),
+            }
+            continue;
+        }
         match run.scope.table_for(Need::Dropping, &name) {
             Ok(entry) => {
                 let drop = Change::DropTable { id: entry.def.id };
@@ -194,6 +201,13 @@ pub(crate) async fn drop_tables(
     Ok(with.notices.into_iter().fold(outcome, Outcome::with_notice))
 }
 
+/// The error for a name whose schema does not exist.
+fn missing_schema(scope: &Scope, name: &RelationName) -> Result<Option<Error>> {
+    let Some(schema) = name.schema() else { return Ok(None) };
+    let authoriser = scope.resolver()?;
+    Ok(authoriser.catalog().schema(schema).err())
+}
+
 /// DROP ... IF EXISTS of what is not built.
 pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[RelationName]) -> Result<Outcome> {
     let kind = command.trim_start_matches("DROP ").to_lowercase();
@@ -212,6 +226,12 @@ pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[RelationN
 pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result<Outcome> {
     if let Some(outcome) = alter_as_table(run, &statement).await? {
         return Ok(outcome);
+    }
+    if let Some(error) = missing_schema(&run.scope, &statement.name)? {
+        return match statement.if_exists {
+            true => Ok(Outcome::done("ALTER TABLE").with_notice(format!("{}, skipping", error.message()))),
+            false => Err(error),
+        };
     }
     let entry = match run.scope.table_for(Need::Ownership, &statement.name) {
         Ok(entry) => entry,

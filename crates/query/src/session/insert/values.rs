@@ -352,7 +352,7 @@ mod tests {
         ];
         let columns =
             columns.map(|(name, data_type, nullable)| (name.to_owned(), ColumnType::from(data_type), nullable));
-        define(TableId(1), "t", &columns, &WithOptions::default(), 0).unwrap()
+        define(TableId(1), ("public", "t"), &columns, &WithOptions::default(), 0).unwrap()
     }
 
     fn bind(values: &str, targets: &[usize]) -> Result<Option<RecordBatch>> {
