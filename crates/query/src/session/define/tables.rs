@@ -202,7 +202,7 @@ pub(crate) async fn drop_tables(
 }
 
 /// The error for a name whose schema does not exist.
-fn missing_schema(scope: &Scope, name: &RelationName) -> Result<Option<Error>> {
+pub(crate) fn missing_schema(scope: &Scope, name: &RelationName) -> Result<Option<Error>> {
     let Some(schema) = name.schema() else { return Ok(None) };
     let authoriser = scope.resolver()?;
     Ok(authoriser.catalog().schema(schema).err())

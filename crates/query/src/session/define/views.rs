@@ -13,7 +13,7 @@ use crate::namespace::views::ClosedView;
 use crate::rights::Need;
 use crate::session::define::dependents::dependents;
 use crate::session::define::roles::give;
-use crate::session::define::tables::schema_of_new;
+use crate::session::define::tables::{missing_schema, schema_of_new};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::pin;
@@ -219,6 +219,13 @@ pub(crate) async fn drop_views(
     let mut outcome = Outcome::done("DROP VIEW");
     let mut gone: Vec<Arc<ViewEntry>> = Vec::new();
     for name in names {
+        if let Some(error) = missing_schema(&run.scope, &name)? {
+            match if_exists {
+                true => outcome = outcome.with_notice(format!("{}, skipping", error.message())),
+                false => return Err(error),
+            }
+            continue;
+        }
         match view_for(run, &name, Need::Dropping)? {
             Some(view) if gone.iter().any(|known| known.def.id == view.def.id) => {}
             Some(view) => gone.push(view),
