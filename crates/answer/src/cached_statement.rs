@@ -345,6 +345,7 @@ mod tests {
             let conditions = tests.into_iter().map(|test| Condition::Column("city".to_owned(), test)).collect();
             let statement = Statement {
                 table: "t".into(),
+                view: None,
                 items: vec![Item::Aggregate(Aggregate::Count, None)],
                 hidden: Vec::new(),
                 groups: Vec::new(),

@@ -25,7 +25,7 @@ pub fn recognise(query: &Query) -> Option<Statement> {
     };
     let (limit, offset) = limit_of(limit)?;
     let (all, hidden) = items.all();
-    Some(Statement { table, items: all, hidden, groups, aliases, conditions, having, order, limit, offset })
+    Some(Statement { table, view: None, items: all, hidden, groups, aliases, conditions, having, order, limit, offset })
 }
 
 /// The SELECT of a query that is nothing more, its order and its limit.
@@ -117,7 +117,17 @@ fn item_of(expr: &Expr, groups: &[Group], scope: &Scope) -> Option<Item> {
     }
 }
 
-fn select_of(select: &Select) -> Option<Parts> {
+/// The clauses of a SELECT that has no others.
+pub(super) struct Plain<'a> {
+    pub(super) projection: &'a [SelectItem],
+    pub(super) from: &'a ast::TableWithJoins,
+    pub(super) selection: Option<&'a Expr>,
+    pub(super) group_by: &'a GroupByExpr,
+    pub(super) having: Option<&'a Expr>,
+}
+
+/// The clauses of a SELECT from one place, if it has no others.
+pub(super) fn plain_of(select: &Select) -> Option<Plain<'_>> {
     let Select {
         select_token: _,
         optimizer_hints,
@@ -155,6 +165,11 @@ fn select_of(select: &Select) -> Option<Parts> {
         && sort_by.is_empty()
         && named_window.is_empty();
     let ([from], true) = (from.as_slice(), is_plain) else { return None };
+    Some(Plain { projection, from, selection: selection.as_ref(), group_by, having: having.as_ref() })
+}
+
+fn select_of(select: &Select) -> Option<Parts> {
+    let Plain { projection, from, selection, group_by, having } = plain_of(select)?;
     let scope = scope_of(from)?;
     let conditions = match selection {
         None => Vec::new(),
@@ -204,14 +219,14 @@ fn select_of(select: &Select) -> Option<Parts> {
 }
 
 /// The one table, and what columns may be qualified with.
-struct Scope {
-    table: RelationName,
-    qualifier: String,
+pub(super) struct Scope {
+    pub(super) table: RelationName,
+    pub(super) qualifier: String,
 }
 
 impl Scope {
     /// A column's name.
-    fn column(&self, expr: &Expr) -> Option<String> {
+    pub(super) fn column(&self, expr: &Expr) -> Option<String> {
         match expr {
             Expr::Identifier(ident) => Some(name_of(ident)),
             Expr::CompoundIdentifier(path) => match path.as_slice() {
@@ -224,7 +239,7 @@ impl Scope {
     }
 }
 
-fn scope_of(from: &ast::TableWithJoins) -> Option<Scope> {
+pub(super) fn scope_of(from: &ast::TableWithJoins) -> Option<Scope> {
     if !from.joins.is_empty() {
         return None;
     }

@@ -17,6 +17,8 @@
 
 use crate::name::{RelationName, SearchPath};
 use crate::rights::{Rights, RightsChange};
+use crate::view::{ViewDef, ViewEntry};
+use crate::views::Needed;
 use alluvia_space::keywords::quoted;
 use alluvia_space::{Column, Identity, ORDINAL_COLUMN, PUBLIC_SCHEMA, TableDef, VERSION_COLUMN};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version, near_names};
@@ -38,6 +40,23 @@ pub enum Change {
     DropTable {
         /// Which.
         id: TableId,
+    },
+    /// A new view.
+    CreateView {
+        /// The definition, with an id that was never used.
+        def: ViewDef,
+    },
+    /// A view goes.
+    DropView {
+        /// Which.
+        id: TableId,
+    },
+    /// A view gets another definition: another query, other names.
+    AlterView {
+        /// The new definition, under the view's id.
+        def: ViewDef,
+        /// [`ViewEntry::changed_at`](crate::ViewEntry) of the definition it was made from, as that of a table.
+        was: Version,
     },
     /// A table gets another definition.
     AlterTable {
@@ -88,6 +107,7 @@ impl Change {
     pub fn new_id(&self) -> Option<TableId> {
         match self {
             Change::CreateTable { def } => Some(def.id),
+            Change::CreateView { def } => Some(def.id),
             Change::CreateSchema { id, .. } => Some(*id),
             _ => None,
         }
@@ -157,6 +177,7 @@ pub struct Catalog {
     /// The version of the last change; `Version(0)` when there was none.
     pub version: Version,
     by_id: BTreeMap<TableId, Arc<TableEntry>>,
+    pub(crate) views: Arc<BTreeMap<TableId, Arc<ViewEntry>>>,
     schemas: BTreeMap<String, SchemaEntry>,
     rights: Arc<Rights>,
     /// The last values that are taken of sequences.
@@ -168,6 +189,7 @@ impl Default for Catalog {
         Catalog {
             version: Version::default(),
             by_id: BTreeMap::new(),
+            views: Arc::default(),
             schemas: BTreeMap::from([(PUBLIC_SCHEMA.to_owned(), SchemaEntry::new(PUBLIC_SCHEMA_ID))]),
             rights: Arc::default(),
             sequences: Arc::default(),
@@ -183,15 +205,35 @@ impl Catalog {
 
     /// The same; `None` if there is none.
     pub fn found(&self, name: &RelationName, path: &SearchPath) -> Option<&Arc<TableEntry>> {
+        self.by_id.get(&self.id_of(name, path)?)
+    }
+
+    /// The id of the table or the view that a name means.
+    pub fn id_of(&self, name: &RelationName, path: &SearchPath) -> Option<TableId> {
         match &name.schema {
-            Some(schema) => self.in_schema(schema, &name.name),
-            None => path.schemas().find_map(|schema| self.in_schema(schema, &name.name)),
+            Some(schema) => self.id_in_schema(schema, &name.name),
+            None => path.schemas().find_map(|schema| self.id_in_schema(schema, &name.name)),
         }
+    }
+
+    /// The id of the table or the view of that name in a schema.
+    pub fn id_in_schema(&self, schema: &str, name: &str) -> Option<TableId> {
+        self.schemas.get(schema)?.relations.get(name).copied()
+    }
+
+    /// The ids of the tables and views of a schema, in name order; none if there is no such schema.
+    pub fn relations_in(&self, schema: &str) -> impl Iterator<Item = TableId> {
+        self.schemas.get(schema).into_iter().flat_map(|schema| schema.relations.values().copied())
+    }
+
+    /// The ids of all tables and views, in the order of their schemas' names and their own.
+    pub(crate) fn relation_ids(&self) -> impl Iterator<Item = TableId> {
+        self.schemas.values().flat_map(|schema| schema.relations.values().copied())
     }
 
     /// The table of that name in a schema.
     pub fn in_schema(&self, schema: &str, name: &str) -> Option<&Arc<TableEntry>> {
-        self.schemas.get(schema)?.relations.get(name).map(|id| &self.by_id[id])
+        self.by_id.get(&self.id_in_schema(schema, name)?)
     }
 
     /// The table of that name in schema `public`.
@@ -216,7 +258,7 @@ impl Catalog {
 
     /// The tables of a schema, in name order; none if there is no such schema.
     pub fn tables_in(&self, schema: &str) -> impl Iterator<Item = &Arc<TableEntry>> {
-        self.schemas.get(schema).into_iter().flat_map(|schema| schema.relations.values()).map(|id| &self.by_id[id])
+        self.schemas.get(schema).into_iter().flat_map(|schema| schema.relations.values()).filter_map(|id| self.by_id.get(id))
     }
 
     /// The table of that id, unless it was dropped.
@@ -226,7 +268,7 @@ impl Catalog {
 
     /// All tables, in the order of their schemas' names and their own.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<TableEntry>> {
-        self.schemas.values().flat_map(|schema| schema.relations.values()).map(|id| &self.by_id[id])
+        self.relation_ids().filter_map(|id| self.by_id.get(&id))
     }
 
     /// Roles, owners and grants.
@@ -267,19 +309,21 @@ impl Catalog {
                 Change::DropTable { id } => next.drop_table(*id)?,
                 Change::AlterTable { def, was } => next.alter(version, def, *was)?,
                 Change::Rights { change } => {
-                    let Catalog { rights, by_id, schemas, .. } = &mut next;
-                    let is_there =
-                        |id: TableId| by_id.contains_key(&id) || schemas.values().any(|known| known.id == id);
+                    let Catalog { rights, by_id, views, schemas, .. } = &mut next;
+                    let is_schema = |id: TableId| schemas.values().any(|known| known.id == id);
+                    let is_there = |id: TableId| by_id.contains_key(&id) || views.contains_key(&id) || is_schema(id);
                     Arc::make_mut(rights).apply(change, is_there)?;
                 }
+                Change::CreateView { def } => next.create_view(version, def)?,
+                Change::DropView { id } => next.drop_view(*id)?,
+                Change::AlterView { def, was } => next.alter_view(version, def, *was)?,
                 Change::CreateSchema { id, name } => next.create_schema(*id, name)?,
                 Change::DropSchema { id } => next.drop_schema(*id)?,
                 Change::RenameSchema { id, name } => next.rename_schema(version, *id, name)?,
                 Change::Sequence { table, column, through } => next.take(*table, *column, *through),
             }
         }
-        let names: usize = next.schemas.values().map(|schema| schema.relations.len()).sum();
-        assert_eq!(next.by_id.len(), names, "every table has one name");
+        assert_eq!(next.by_id.len() + next.views.len(), next.relation_ids().count(), "every table and view has one name");
         Ok(next)
     }
 
@@ -290,8 +334,8 @@ impl Catalog {
         Ok(())
     }
 
-    fn check_new(&self, id: TableId, name: &str) -> Result<()> {
-        if self.by_id.contains_key(&id) || self.schema_name(id).is_some() {
+    pub(crate) fn check_new(&self, id: TableId, name: &str) -> Result<()> {
+        if self.by_id.contains_key(&id) || self.views.contains_key(&id) || self.schema_name(id).is_some() {
             return Err(Error::internal(format!("'{name}' is created under id {id}, which is in use")));
         }
         Ok(())
@@ -327,12 +371,17 @@ impl Catalog {
         }
         self.check_schema_free(name)?;
         let Some(schema) = self.schemas.remove(&old) else { return Err(schema_gone(id)) };
-        let tables: Vec<TableId> = schema.relations.values().copied().collect();
+        let relations: Vec<TableId> = schema.relations.values().copied().collect();
         self.schemas.insert(name.to_owned(), schema);
-        // Its tables have other definitions: what is kept of them by their names must not outlive these.
-        for table in tables {
-            let def = TableDef { schema: name.to_owned(), ..TableDef::clone(&self.by_id[&table].def) };
-            self.put(version, &def);
+        // They have other definitions: what is kept of them by their names must not outlive these.
+        for id in relations {
+            if let Some(table) = self.by_id.get(&id) {
+                let def = TableDef { schema: name.to_owned(), ..TableDef::clone(&table.def) };
+                self.put(version, &def);
+            } else if let Some(view) = self.views.get(&id) {
+                let def = ViewDef { schema: name.to_owned(), ..ViewDef::clone(&view.def) };
+                self.put_view(version, &def);
+            }
         }
         Ok(())
     }
@@ -356,9 +405,12 @@ impl Catalog {
     }
 
     fn drop_table(&mut self, id: TableId) -> Result<()> {
+        if let Some(entry) = self.by_id.get(&id) {
+            self.check_unread(&[Needed::Relation(id)], &entry.def.name)?;
+        }
         match self.by_id.remove(&id) {
             Some(entry) => {
-                self.take_name(&entry.def);
+                self.free_name(&entry.def.schema, &entry.def.name);
                 self.forget_sequences(id, None);
                 self.forget_rights(id);
                 Ok(())
@@ -379,7 +431,10 @@ impl Catalog {
             self.check_free(&def.schema, &def.name)?;
         }
         check_kept(&entry.def, def)?;
-        self.take_name(&entry.def);
+        let is_gone = |column: &&Column| def.columns.iter().all(|kept| kept.id != column.id);
+        let gone = entry.def.columns.iter().filter(is_gone).map(|column| Needed::Column(def.id, column.id));
+        self.check_unread(&gone.collect::<Vec<_>>(), &entry.def.name)?;
+        self.free_name(&entry.def.schema, &entry.def.name);
         self.forget_sequences(def.id, Some(def));
         self.put(version, def);
         Ok(())
@@ -387,34 +442,40 @@ impl Catalog {
 
     /// Its schema must be there.
     fn put(&mut self, version: Version, def: &TableDef) {
-        if let Some(schema) = self.schemas.get_mut(&def.schema) {
-            schema.relations.insert(def.name.clone(), def.id);
-        }
+        self.take_name(&def.schema, &def.name, def.id);
         let entry = TableEntry::new(Arc::new(def.clone()), version);
         self.by_id.insert(def.id, Arc::new(entry));
     }
 
-    /// The table's name is free again.
-    fn take_name(&mut self, def: &TableDef) {
-        if let Some(schema) = self.schemas.get_mut(&def.schema) {
-            schema.relations.remove(&def.name);
+    pub(crate) fn take_name(&mut self, schema: &str, name: &str, id: TableId) {
+        if let Some(schema) = self.schemas.get_mut(schema) {
+            schema.relations.insert(name.to_owned(), id);
         }
     }
 
-    fn forget_rights(&mut self, id: TableId) {
+    /// A relation's name is free again.
+    pub(crate) fn free_name(&mut self, schema: &str, name: &str) {
+        if let Some(schema) = self.schemas.get_mut(schema) {
+            schema.relations.remove(name);
+        }
+    }
+
+    pub(crate) fn forget_rights(&mut self, id: TableId) {
         if self.rights.knows_table(id) {
             Arc::make_mut(&mut self.rights).forget_table(id);
         }
     }
 
     /// Refuses a name that is taken, or whose schema was dropped since the statement was checked.
-    fn check_free(&self, schema: &str, name: &str) -> Result<()> {
+    pub(crate) fn check_free(&self, schema: &str, name: &str) -> Result<()> {
         match self.schemas.get(schema) {
             None => Err(conflict(format!("schema '{schema}' was dropped by another batch"))),
             Some(entry) if entry.relations.contains_key(name) => {
+                let is_view = self.views.contains_key(&entry.relations[name]);
+                let kind = if is_view { "view" } else { "table" };
                 let shown = if schema == PUBLIC_SCHEMA { name.to_owned() } else { format!("{schema}.{name}") };
-                Err(Error::new(ErrorKind::DuplicateTable, format!("table '{shown}' already exists"))
-                    .with_hint("choose another name, or drop the table first"))
+                Err(Error::new(ErrorKind::DuplicateTable, format!("{kind} '{shown}' already exists"))
+                    .with_hint(format!("choose another name, or drop the {kind} first")))
             }
             Some(_) => Ok(()),
         }
@@ -443,6 +504,10 @@ impl Catalog {
             Some(schema) => format!("{schema}.{}", name.name),
             None => name.name.clone(),
         };
+        if self.view(name, path).is_some() {
+            return Error::new(ErrorKind::WrongObject, format!("\"{shown}\" is not a table"))
+                .with_hint("it is a view, whose rows are computed when they are read");
+        }
         let error = Error::new(ErrorKind::UndefinedTable, format!("there is no table '{shown}'"));
         if let Some(schema) = &name.schema
             && !self.schemas.contains_key(schema)
@@ -470,7 +535,7 @@ impl Catalog {
             .map(|entry| entry.def.qualified())
             .collect();
         match elsewhere.as_slice() {
-            [] if self.by_id.is_empty() => error.with_hint("there are no tables yet; CREATE TABLE makes one"),
+            [] if self.relation_ids().next().is_none() => error.with_hint("there are no tables yet; CREATE TABLE makes one"),
             [] => error.with_hint("SHOW TABLES lists the tables"),
             found => error.with_hint(format!("did you mean {}?", found.join(" or "))),
         }
@@ -528,7 +593,7 @@ fn check_kept(old: &TableDef, new: &TableDef) -> Result<()> {
     Ok(())
 }
 
-fn conflict(message: String) -> Error {
+pub(crate) fn conflict(message: String) -> Error {
     Error::new(ErrorKind::Conflict, message).with_hint("run the statement again")
 }
 
@@ -537,6 +602,9 @@ fn conflict(message: String) -> Error {
 struct Stored {
     version: Version,
     tables: Vec<StoredTable>,
+    /// Left out where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    views: Vec<StoredView>,
     /// All but `public`: left out where there are no others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     schemas: Vec<StoredSchema>,
@@ -569,6 +637,12 @@ struct StoredTable {
     def: TableDef,
 }
 
+#[derive(Serialize, Deserialize)]
+struct StoredView {
+    changed_at: Version,
+    def: ViewDef,
+}
+
 impl From<Catalog> for Stored {
     fn from(catalog: Catalog) -> Stored {
         let stored =
@@ -578,7 +652,10 @@ impl From<Catalog> for Stored {
         let sequences = taken.map(|(&(table, column), &through)| StoredSequence { table, column, through }).collect();
         let schemas = catalog.schemas.iter().filter(|(_, entry)| entry.id != PUBLIC_SCHEMA_ID);
         let schemas = schemas.map(|(name, entry)| StoredSchema { id: entry.id, name: name.clone() }).collect();
-        Stored { version: catalog.version, tables, schemas, rights: Arc::unwrap_or_clone(catalog.rights), sequences }
+        let stored =
+            |view: &Arc<ViewEntry>| StoredView { changed_at: view.changed_at, def: ViewDef::clone(&view.def) };
+        let views = catalog.views.values().map(stored).collect();
+        Stored { version: catalog.version, tables, views, schemas, rights: Arc::unwrap_or_clone(catalog.rights), sequences }
     }
 }
 
@@ -603,6 +680,20 @@ impl TryFrom<Stored> for Catalog {
                 return Err(format!("two tables are named '{schema}.{name}' or have id {id}"));
             }
             catalog.put(table.changed_at, &table.def);
+        }
+        for view in stored.views {
+            let (id, schema, name) = (view.def.id, &view.def.schema, &view.def.name);
+            if !catalog.schemas.contains_key(schema) {
+                return Err(format!("view '{name}' is in schema '{schema}', which does not exist"));
+            }
+            let is_there = catalog.check_new(id, name).is_err() || catalog.id_in_schema(schema, name).is_some();
+            if is_there {
+                return Err(format!("two relations are named '{schema}.{name}' or have id {id}"));
+            }
+            catalog.put_view(view.changed_at, &view.def);
+        }
+        if let Some(view) = catalog.views.values().find(|view| catalog.check_reads(&view.def).is_err()) {
+            return Err(format!("view '{}' reads what is not there", view.def.name));
         }
         let taken = stored.sequences.into_iter();
         let taken = taken.map(|StoredSequence { table, column, through }| ((table, column), through)).collect();

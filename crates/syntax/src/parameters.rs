@@ -82,6 +82,7 @@ pub fn queries_of(kind: &mut Kind) -> Vec<&mut Query> {
         Kind::Truncate(tables) => tables.iter_mut().map(|delete| delete.query.as_mut()).collect(),
         Kind::Merge(merge) => std::iter::once(merge.query.as_mut()).chain(merge.returning.as_deref_mut()).collect(),
         Kind::CreateTable(create) => create.query.as_deref_mut().into_iter().collect(),
+        Kind::CreateView(create) => vec![&mut create.query],
         Kind::Declare(declare) => vec![&mut declare.query],
         Kind::Copy(copy) => match copy.as_mut() {
             CopyStatement::To { what: CopyWhat::Query(query), .. } => vec![query],

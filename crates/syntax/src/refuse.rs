@@ -7,6 +7,7 @@
 use crate::bounds::Bounds;
 use crate::statements::roles::is_role_statement;
 use crate::statements::schemas::is_schema_statement;
+use crate::statements::views::is_create_view;
 use crate::tokens::unknown_clauses;
 use crate::trees::rewriting::contains;
 use crate::trees::visit::visit;
@@ -75,8 +76,8 @@ const STATEMENTS: &[(&str, &str)] = &[
 
 /// Kinds of objects that are not built, and what to do instead of creating one.
 const OBJECTS: &[(&str, &str)] = &[
-    ("VIEW", "write its query in WITH name AS (SELECT ...), or keep its rows with CREATE TABLE ... AS"),
     ("MATERIALIZED", "keep its rows with CREATE TABLE ... AS; CALL alluvia.pin_cuboid keeps the sums of a table"),
+    ("RECURSIVE", "write WITH RECURSIVE in the query of the view"),
     ("INDEX", "what lets a query skip rows are dimensions: CREATE TABLE ... WITH (dimensions = '...')"),
     ("DATABASE", "there is one database; CREATE SCHEMA makes a schema in it"),
 ];
@@ -102,7 +103,8 @@ pub fn statement(words: &[String]) -> Result<()> {
         return Ok(());
     }
     let Some(kind) = words[1..].iter().find(|word| !FILLERS.contains(&word.as_str())) else { return Ok(()) };
-    if TABLE_KINDS.contains(&kind.as_str()) {
+    let makes_view = is_create_view(words);
+    if TABLE_KINDS.contains(&kind.as_str()) && !makes_view {
         let error = not_supported(format!("{first} {kind} TABLE"));
         return Err(match (first.as_str(), kind.as_str()) {
             ("CREATE", "TEMP" | "TEMPORARY") => error.with_hint(TEMPORARY_HINT),
@@ -110,7 +112,7 @@ pub fn statement(words: &[String]) -> Result<()> {
             _ => error,
         });
     }
-    if is_role_statement(words) || kind == "TABLE" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+    if makes_view || is_role_statement(words) || kind == "TABLE" || kind == "VIEW" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return Ok(());
     }
     if drops_none(words) || is_schema_statement(words) {
@@ -118,6 +120,7 @@ pub fn statement(words: &[String]) -> Result<()> {
     }
     let kind_name = match kind.as_str() {
         "MATERIALIZED" => "MATERIALIZED VIEW",
+        "RECURSIVE" => "RECURSIVE VIEW",
         "DEFAULT" => "DEFAULT PRIVILEGES",
         kind => kind,
     };
@@ -138,7 +141,7 @@ fn drops_none(words: &[String]) -> bool {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     matches!(
         words.as_slice(),
-        ["DROP", "VIEW" | "INDEX" | "SEQUENCE", "IF", "EXISTS", ..]
+        ["DROP", "INDEX" | "SEQUENCE", "IF", "EXISTS", ..]
             | ["DROP", "MATERIALIZED", "VIEW", "IF", "EXISTS", ..]
     )
 }

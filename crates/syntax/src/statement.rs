@@ -12,6 +12,7 @@ use crate::statements::plain_insert::LiteralRows;
 use crate::statements::roles::RoleStatement;
 use crate::statements::rules::Overriding;
 use crate::statements::schemas::SchemaStatement;
+use crate::statements::views::{AlterView, CreateView};
 use crate::tokens::hints::Hints;
 use alluvia_catalog::RelationName;
 use alluvia_types::{Error, Result};
@@ -229,14 +230,29 @@ pub enum Kind {
         names: Vec<RelationName>,
         /// Whether a table that does not exist is no error.
         if_exists: bool,
+        /// CASCADE: whether the views that read them go, too.
+        cascade: bool,
     },
     /// ALTER TABLE.
     AlterTable(AlterTable),
+    /// CREATE VIEW.
+    CreateView(Box<CreateView>),
+    /// DROP VIEW.
+    DropView {
+        /// The views to drop.
+        names: Vec<RelationName>,
+        /// Whether a view that does not exist is no error.
+        if_exists: bool,
+        /// CASCADE: whether the views that read them go, too.
+        cascade: bool,
+    },
+    /// ALTER VIEW.
+    AlterView(AlterView),
     /// DESCRIBE of a table, which may be a system table; SHOW COLUMNS.
     Describe(RelationName),
     /// SHOW TABLES.
     ShowTables,
-    /// SHOW CREATE TABLE.
+    /// SHOW CREATE TABLE, SHOW CREATE VIEW.
     ShowCreate(RelationName),
     /// SET, SHOW, RESET.
     Setting(SettingCommand),
@@ -308,6 +324,9 @@ impl Kind {
             Kind::DropTable { .. } => Some("DROP TABLE"),
             Kind::DropNone { command, .. } => Some(*command),
             Kind::AlterTable(_) => Some("ALTER TABLE"),
+            Kind::CreateView(_) => Some("CREATE VIEW"),
+            Kind::DropView { .. } => Some("DROP VIEW"),
+            Kind::AlterView(_) => Some("ALTER VIEW"),
             Kind::Role(statement) => Some(statement.command()),
             Kind::Schema(statement) => Some(statement.command()),
             Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),

@@ -39,6 +39,12 @@ pub enum ErrorKind {
     DuplicateColumn,
     /// A table, dimension or option is declared wrongly.
     InvalidDefinition,
+    /// A definition that needs itself: a view that reads itself.
+    RecursiveDefinition,
+    /// What is named is of another kind than the statement is for: DROP TABLE of a view.
+    WrongObject,
+    /// What is named is not in a state to do that: a view takes no rows.
+    ObjectState,
     /// A column is used as it is where rows are grouped by others.
     NotGrouped,
     /// A value, a file or an argument is not what it has to be.
@@ -147,7 +153,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 66] = [
+    pub const ALL: [ErrorKind; 69] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -162,6 +168,9 @@ impl ErrorKind {
         ErrorKind::DuplicateTable,
         ErrorKind::DuplicateColumn,
         ErrorKind::InvalidDefinition,
+        ErrorKind::RecursiveDefinition,
+        ErrorKind::WrongObject,
+        ErrorKind::ObjectState,
         ErrorKind::NotGrouped,
         ErrorKind::InvalidValue,
         ErrorKind::InvalidText,
@@ -234,6 +243,9 @@ impl ErrorKind {
             DuplicateTable => "42P07",
             DuplicateColumn => "42701",
             InvalidDefinition => "42P16",
+            RecursiveDefinition => "42P17",
+            WrongObject => "42809",
+            ObjectState => "55000",
             NotGrouped => "42803",
             InvalidValue => "22000",
             InvalidText => "22P02",
@@ -298,6 +310,7 @@ pub struct Error {
 struct Inner {
     kind: ErrorKind,
     message: String,
+    detail: Option<String>,
     hint: Option<String>,
 }
 
@@ -308,12 +321,18 @@ const ENFILE: i32 = 23;
 impl Error {
     /// A new error. The message names the thing and the place, in one sentence without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { inner: Box::new(Inner { kind, message: message.into(), hint: None }) }
+        Error { inner: Box::new(Inner { kind, message: message.into(), detail: None, hint: None }) }
     }
 
     /// Adds what the user can do.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
         self.inner.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds what it was about more closely, where that is too long for the message: the objects that depend on another.
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Error {
+        self.inner.detail = Some(detail.into());
         self
     }
 
@@ -331,6 +350,11 @@ impl Error {
     /// The message without the hint.
     pub fn message(&self) -> &str {
         &self.inner.message
+    }
+
+    /// What it was about more closely, if there is something to say.
+    pub fn detail(&self) -> Option<&str> {
+        self.inner.detail.as_deref()
     }
 
     /// What the user can do, if there is something to say.
@@ -370,6 +394,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.inner.message)?;
+        if let Some(detail) = &self.inner.detail {
+            write!(f, "\n{detail}")?;
+        }
         match &self.inner.hint {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),

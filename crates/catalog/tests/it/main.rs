@@ -8,3 +8,4 @@ mod dictionary_golden;
 mod dictionary_model;
 mod rights;
 mod schemas;
+mod views;

@@ -44,3 +44,4 @@ mod texts;
 mod times;
 mod tour;
 mod transactions;
+mod views;

@@ -2,7 +2,7 @@
 
 use super::definitions::list_of;
 use super::relations::{is_visible, schema_name, text_of};
-use super::{keys, procedures, rights, types};
+use super::{keys, procedures, rights, types, views};
 use crate::rights::Authoriser;
 use alluvia_catalog::Catalog;
 use alluvia_functions::text::format::literal;
@@ -95,6 +95,8 @@ pub(crate) fn register(
         text(),
         of_oid(Arc::new(move |oid| keys::constraint_text(&definitions, oid))),
     )?;
+    let definitions = Arc::clone(catalog);
+    add(views::VIEW_TEXT, vec![int()], text(), of_oid(Arc::new(move |oid| views::text(&definitions, oid))))?;
     let definitions = Arc::clone(catalog);
     add(
         keys::INDEX_TEXT,

@@ -2,7 +2,7 @@
 
 use super::relations::{Relation, schemas};
 use super::tables::{Row, relations, row};
-use crate::pg_catalog::{rights, types};
+use crate::pg_catalog::{rights, types, views};
 use crate::system::SystemContext;
 use alluvia_catalog::rights::RoleId;
 use alluvia_syntax::names::DATABASE_NAME;
@@ -30,7 +30,8 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
         },
         "tables" => |context| {
             let row = |relation: Relation| {
-                let (is_table, is_updatable) = (relation.kind == "r", relation.is_of_user());
+                let is_table = relation.kind == "r";
+                let is_updatable = is_table && relation.is_of_user();
                 row! {
                     table_catalog: DATABASE_NAME, table_schema: relation.schema.1, table_name: relation.name,
                     table_type: if is_table { "BASE TABLE" } else { "VIEW" },
@@ -41,10 +42,17 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
         },
         "views" => |context| {
             let row = |view: Relation| {
-                row! {
+                let owner = RoleId(u32::try_from(view.owner).unwrap_or(0));
+                let text = views::text(&context.snapshot.catalog, view.oid);
+                let mut row = row! {
                     table_catalog: DATABASE_NAME, table_schema: view.schema.1, table_name: view.name, check_option: "NONE",
-                    is_updatable: "NO", is_insertable_into: "NO",
-                }
+                    is_updatable: "NO", is_insertable_into: "NO", is_trigger_updatable: "NO",
+                    is_trigger_deletable: "NO", is_trigger_insertable_into: "NO",
+                };
+                // For whoever is in the role of its owner.
+                let is_own = context.authoriser.membership(owner, "see what a view reads").is_ok();
+                row.extend(text.filter(|_| is_own).map(|text| ("view_definition", text.into())));
+                row
             };
             relations(context).into_iter().filter(|view| view.kind == "v").map(row).collect()
         },
@@ -55,7 +63,7 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
 fn columns(context: &SystemContext) -> Vec<Row> {
     let mut rows = Vec::new();
     for relation in relations(context) {
-        let is_updatable = relation.is_of_user();
+        let is_updatable = relation.kind == "r" && relation.is_of_user();
         for (at, column) in relation.columns.into_iter().enumerate() {
             // The type's name without its modifier, as the standard has it.
             let data_type = types::format(column.type_oid, None);

@@ -11,6 +11,7 @@
 
 use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
 use super::keys::{CONSTRAINT_TEXT, INDEX_TEXT, PLACES};
+use super::views::VIEW_TEXT;
 use super::relations::{PG_CATALOG_OID, PUBLIC_OID, ROLE_OID};
 use super::tables::{Row, row};
 use super::{constants, types};
@@ -112,7 +113,7 @@ fn of(functions: &'static [Built], own: Vec<Own>) -> Vec<Procedure> {
     }
     // Some names only casts are given.
     for own in own.iter().filter(|own| {
-        ![PROCEDURE, REGCLASS, REGNAMESPACE, CONSTRAINT_TEXT, INDEX_TEXT, PLACES].contains(&own.name.as_str())
+        ![PROCEDURE, REGCLASS, REGNAMESPACE, CONSTRAINT_TEXT, INDEX_TEXT, PLACES, VIEW_TEXT].contains(&own.name.as_str())
     }) {
         let arguments = own.arguments.iter().map(type_name).collect();
         let overload = Overload { arguments, is_variadic: false, result: type_name(&own.result) };

@@ -138,7 +138,8 @@ pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, i64>) -> Vec<Relat
             checks: entry.def.rules.checks.len() as i64,
         }
     };
-    catalog.tables().map(relation).collect()
+    let of_views = catalog.views().map(|view| super::views::relation(catalog, view));
+    catalog.tables().map(relation).chain(of_views).collect()
 }
 
 /// System tables and the catalog.
@@ -209,17 +210,22 @@ fn in_schema(catalog: &Catalog, schema: &str, name: &str) -> Option<i64> {
     if schema == SYSTEM_SCHEMA {
         return system::TABLE_NAMES.iter().position(|known| *known == name).map(|at| FIRST_SYSTEM_OID + at as i64);
     }
-    let table = catalog.in_schema(schema, name).map(|entry| table_oid(entry.def.id.0));
+    let table = catalog.id_in_schema(schema, name).map(|id| table_oid(id.0));
     let of_users = table.or_else(|| sequence_oid(catalog, &RelationName::in_schema(schema, name)));
     of_users.or_else(|| definitions::find(schema, name).map(|definition| definition.oid))
+}
+
+/// The table or the view of this number.
+fn user_relation(catalog: &Catalog, oid: i64) -> Option<RelationName> {
+    let id = u32::try_from(oid - FIRST_TABLE_OID).ok()?;
+    catalog.relation_now(TableId(id)).map(|(name, _)| name)
 }
 
 /// The name that a number stands for, with its schema where it is not found without.
 pub(crate) fn text_of(authoriser: &Authoriser, oid: i64) -> Option<String> {
     let catalog = authoriser.catalog();
-    let of_user = catalog.tables().find(|entry| table_oid(entry.def.id.0) == oid);
-    let named = of_user.map(|entry| RelationName::in_schema(entry.def.schema.as_str(), entry.def.name.as_str()));
-    let named = named.or_else(|| sequence_name(catalog, oid)).or_else(|| {
+    let of_user = user_relation(catalog, oid);
+    let named = of_user.or_else(|| sequence_name(catalog, oid)).or_else(|| {
         let of_system = of_system().into_iter().find(|relation| relation.oid == oid)?;
         Some(RelationName::in_schema(of_system.schema.1, of_system.name))
     })?;
@@ -229,7 +235,7 @@ pub(crate) fn text_of(authoriser: &Authoriser, oid: i64) -> Option<String> {
 /// Whether what has this number is found without its schema.
 pub(crate) fn is_visible(authoriser: &Authoriser, oid: i64) -> bool {
     let catalog = authoriser.catalog();
-    let of_user = catalog.tables().find(|entry| table_oid(entry.def.id.0) == oid).map(|entry| entry.def.name.clone());
+    let of_user = user_relation(catalog, oid).map(|name| name.name);
     if let Some(name) = of_user.or_else(|| sequence_name(catalog, oid).map(|name| name.name)) {
         let mut found = authoriser.path().schemas().filter_map(|schema| in_schema(catalog, schema, &name));
         return found.next() == Some(oid);

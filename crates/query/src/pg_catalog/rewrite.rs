@@ -10,7 +10,7 @@ use super::empty::one_row;
 use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
 use super::relations::{by_text, schema_by_name};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
-use super::{defaults, definitions, distinct, factors, facts, fold, keys, rights, types, versions};
+use super::{defaults, definitions, distinct, factors, facts, fold, keys, rights, types, versions, views};
 use crate::rights::Authoriser;
 use crate::settings::SettingsNow;
 use alluvia_catalog::Catalog;
@@ -348,6 +348,9 @@ impl Rewrite<'_> {
             return Ok(Some(replaced));
         }
         if let Some(call) = keys::definition(&name, function).filter(|_| self.shows_keys) {
+            return Ok(Some(call));
+        }
+        if let Some(call) = views::definition(&name, function, self.authoriser) {
             return Ok(Some(call));
         }
         if name == "pg_get_serial_sequence"

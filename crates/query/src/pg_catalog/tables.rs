@@ -3,7 +3,7 @@
 use super::definitions::{self, Definition};
 use super::information;
 use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_system, of_users, schemas};
-use crate::pg_catalog::{defaults, keys, procedures, rights, types};
+use crate::pg_catalog::{defaults, keys, procedures, rights, types, views};
 use crate::system::SystemContext;
 use alluvia_catalog::rights::RoleId;
 use alluvia_syntax::names::DATABASE_NAME;
@@ -84,7 +84,8 @@ pub(crate) fn is_always_empty(schema: &str, table: &str) -> bool {
 type Rows = fn(&SystemContext) -> Vec<Row>;
 
 fn rows_of(schema: &str, table: &str) -> Option<Rows> {
-    if let Some(rows) = keys::rows_of(schema, table).or_else(|| defaults::rows_of(schema, table)) {
+    let of_others = || defaults::rows_of(schema, table).or_else(|| views::rows_of(schema, table));
+    if let Some(rows) = keys::rows_of(schema, table).or_else(of_others) {
         return Some(rows);
     }
     if schema == INFORMATION_SCHEMA {
@@ -146,7 +147,7 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
             let row = |table: Relation| {
                 row! { relid: table.oid, schemaname: table.schema.1, relname: table.name, n_live_tup: table.rows.max(0) }
             };
-            users(context).into_iter().map(row).collect()
+            users(context).into_iter().filter(|table| table.kind == "r").map(row).collect()
         },
         "pg_tables" => |context| {
             let row = |table: Relation| row! { schemaname: table.schema.1, tablename: table.name, tableowner: rights::name(context, table.owner) };
@@ -157,8 +158,13 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
         "pg_user" | "pg_shadow" => rights::users,
         "pg_group" => rights::groups,
         "pg_views" => |context| {
-            let row =
-                |view: Relation| row! { schemaname: view.schema.1, viewname: view.name, viewowner: DATABASE_NAME };
+            let row = |view: Relation| {
+                let text = views::text(&context.snapshot.catalog, view.oid);
+                let owner = rights::name(context, view.owner);
+                let mut row = row! { schemaname: view.schema.1, viewname: view.name, viewowner: owner };
+                row.extend(text.map(|text| ("definition", text.into())));
+                row
+            };
             relations(context).into_iter().filter(|view| view.kind == "v").map(row).collect()
         },
         _ => return None,
@@ -192,7 +198,7 @@ fn classes(context: &SystemContext) -> Vec<Row> {
             oid: relation.oid, relname: relation.name, relnamespace: relation.schema.0, relowner: relation.owner, relam: of_heap,
             relfilenode: relation.oid, reltuples: relation.rows, relkind: relation.kind, relpersistence: "p",
             relnatts: relation.columns.len() as i64, relispopulated: true, relreplident: "n", relhasindex: relation.has_key,
-            relchecks: relation.checks,
+            relchecks: relation.checks, relhasrules: relation.kind == "v",
         };
         // NULL says that nothing was granted.
         row.extend(acl.map(|acl| ("relacl", Value::from(acl))));

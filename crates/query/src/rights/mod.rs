@@ -16,7 +16,7 @@ pub(crate) use crate::rights::words::aclitem;
 
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, READ_FILES, READ_URLS, Rights, RoleId, WRITE_FILES};
 use alluvia_catalog::{
-    Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, SearchPath, TableEntry,
+    Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, SearchPath, TableEntry, ViewEntry,
 };
 use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_space::keywords::quoted;
@@ -26,6 +26,7 @@ use alluvia_syntax::copy::places::is_url;
 use alluvia_syntax::copy::statement::{CopyStatement, Target};
 use alluvia_syntax::statement::Procedure;
 use alluvia_types::{Error, ErrorKind, Result, TableId, near_names};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Who a session is for.
@@ -194,29 +195,91 @@ impl Authoriser {
         }
     }
 
+    /// Whether it may read a view.
+    pub(crate) fn may_read_view(&self, id: TableId) -> bool {
+        self.catalog.view_by_id(id).is_some_and(|view| self.view(Need::Privilege(Privilege::Select), view).is_ok())
+    }
+
     /// Refuses a table for what it may not be used.
     pub(crate) fn table(&self, need: Need, entry: &TableEntry) -> Result<()> {
-        let id = self.role()?;
-        let (rights, table) = (self.rights(), entry.def.id);
-        let (name, role) = (&entry.def.name, quoted(self.current_user()));
-        if need != Need::Definition && entry.def.schema != PUBLIC_SCHEMA {
-            self.schema(Privilege::Usage, &entry.def.schema, self.catalog.schema(&entry.def.schema)?.id)?;
+        self.use_of_schema(need, &entry.def.schema)?;
+        self.relation_for(need, &Named::of_table(entry))
+    }
+
+    /// Refuses a view for what it may not be used.
+    pub(crate) fn view(&self, need: Need, view: &ViewEntry) -> Result<()> {
+        self.use_of_schema(need, &view.def.schema)?;
+        self.relation_for(need, &Named::of_view(view))
+    }
+
+    /// Refuses what a view reads, whatever views are between, where its owner may not read it: whoever reads a view needs the right to that view
+    /// alone.
+    pub(crate) fn below_view(&self, view: &ViewEntry) -> Result<()> {
+        self.below_views(view, &mut BTreeSet::new())
+    }
+
+    /// Refuses to drop a view to who owns neither it nor anything that it needs: with that it goes.
+    pub(crate) fn drop_of_view(&self, view: &ViewEntry) -> Result<()> {
+        let owned = self.view(Need::Dropping, view);
+        let goes_with = |id: TableId| match (self.catalog.by_id(id), self.catalog.view_by_id(id)) {
+            (Some(entry), _) => self.table(Need::Dropping, entry).is_ok(),
+            (_, Some(below)) => self.drop_of_view(below).is_ok(),
+            // It was made, or has gone, in the transaction itself.
+            _ => true,
+        };
+        if owned.is_err() && view.def.reads.iter().any(|read| goes_with(read.relation)) { Ok(()) } else { owned }
+    }
+
+    fn below_views(&self, view: &ViewEntry, seen: &mut BTreeSet<TableId>) -> Result<()> {
+        if !seen.insert(view.def.id) {
+            return Ok(());
         }
+        let owner = self.owner_of(view.def.id);
+        const READ: Need = Need::Privilege(Privilege::Select);
+        for read in &view.def.reads {
+            if let Some(entry) = self.catalog.by_id(read.relation) {
+                owner.relation_for(READ, &Named::of_table(entry))?;
+            } else if let Some(below) = self.catalog.view_by_id(read.relation) {
+                owner.relation_for(READ, &Named::of_view(below))?;
+                self.below_views(below, seen)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the owner of a relation may.
+    fn owner_of(&self, id: TableId) -> Authoriser {
+        let owner = self.rights().owner(id);
+        let who = Who::Role(owner, self.rights().name(owner).into());
+        Authoriser { who, acting: "".into(), catalog: Arc::clone(&self.catalog), path: Arc::clone(&self.path) }
+    }
+
+    fn use_of_schema(&self, need: Need, schema: &str) -> Result<()> {
+        if need == Need::Definition || schema == PUBLIC_SCHEMA {
+            return Ok(());
+        }
+        self.schema(Privilege::Usage, schema, self.catalog.schema(schema)?.id)
+    }
+
+    fn relation_for(&self, need: Need, named: &Named<'_>) -> Result<()> {
+        let id = self.role()?;
+        let Named { kind, id: table, name, schema, shown } = named;
+        let (rights, table, role) = (self.rights(), *table, quoted(self.current_user()));
         match need {
             Need::Definition => Ok(()),
             Need::Privilege(privilege) if rights.may(id, privilege, Object::Table(table)) => Ok(()),
             Need::Privilege(privilege) => {
                 let privilege = privilege.sql_name();
-                Err(denied(format!("permission denied for table '{name}': role {role} lacks {privilege}")).with_hint(
-                    format!("its owner or a superuser can GRANT {privilege} ON {} TO {role}", entry.def.shown()),
-                ))
+                Err(denied(format!("permission denied for {kind} '{name}': role {role} lacks {privilege}"))
+                    .with_hint(format!("its owner or a superuser can GRANT {privilege} ON {shown} TO {role}")))
             }
             Need::Ownership | Need::Dropping if rights.owns(id, table) => Ok(()),
-            Need::Dropping if self.owns_schema_of(entry) => Ok(()),
+            Need::Dropping if self.owns_schema_of(schema) => Ok(()),
             Need::Ownership | Need::Dropping => {
                 let owner = quoted(rights.name(rights.owner(table)));
-                Err(denied(format!("permission denied for table '{name}': role {role} is not its owner")).with_hint(
-                    format!("its owner is {owner}: a superuser can GRANT {owner} TO {role}, or ALTER TABLE {} OWNER TO {role}", entry.def.shown()),
+                let kind_of = kind.to_uppercase();
+                Err(denied(format!("permission denied for {kind} '{name}': role {role} is not its owner")).with_hint(
+                    format!("its owner is {owner}: a superuser can GRANT {owner} TO {role}, or ALTER {kind_of} {shown} OWNER TO {role}"),
                 ))
             }
         }
@@ -238,10 +301,9 @@ impl Authoriser {
             .with_hint(format!("its owner or a superuser can GRANT {privilege} ON SCHEMA {} TO {role}", quoted(name))))
     }
 
-    /// Whether the schema of a table is its own.
-    fn owns_schema_of(&self, entry: &TableEntry) -> bool {
-        let schema = self.catalog.schema(&entry.def.schema);
-        schema.is_ok_and(|schema| self.owns_schema(&entry.def.schema, schema.id).is_ok())
+    /// Whether a schema is its own.
+    fn owns_schema_of(&self, name: &str) -> bool {
+        self.catalog.schema(name).is_ok_and(|schema| self.owns_schema(name, schema.id).is_ok())
     }
 
     /// Refuses what only the owner of a schema may.
@@ -291,6 +353,26 @@ impl Authoriser {
     }
 }
 
+/// A table or a view, as an error tells of it.
+struct Named<'a> {
+    kind: &'static str,
+    id: TableId,
+    name: &'a str,
+    schema: &'a str,
+    /// As a statement names it.
+    shown: String,
+}
+
+impl Named<'_> {
+    fn of_table(entry: &TableEntry) -> Named<'_> {
+        Named { kind: "table", id: entry.def.id, name: &entry.def.name, schema: &entry.def.schema, shown: entry.def.shown() }
+    }
+
+    fn of_view(view: &ViewEntry) -> Named<'_> {
+        Named { kind: "view", id: view.def.id, name: &view.def.name, schema: &view.def.schema, shown: view.def.shown() }
+    }
+}
+
 /// The role of a name, with near names if there is none.
 pub(crate) fn named(rights: &Rights, name: &str) -> Result<RoleId> {
     rights.named(name).map(|role| role.id).ok_or_else(|| {
@@ -318,7 +400,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
             Procedure::Purge(_) => Ok(()),
         },
         // By what they change, and by the schema that they make it in.
-        Kind::Role(_) | Kind::Schema(_) | Kind::CreateTable(_) => Ok(()),
+        Kind::Role(_) | Kind::Schema(_) | Kind::CreateTable(_) | Kind::CreateView(_) => Ok(()),
         // By the tables that they name, where these are resolved.
         Kind::Query(_)
         | Kind::Explain { .. }
@@ -329,6 +411,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Merge(_)
         | Kind::DropTable { .. }
         | Kind::DropNone { .. }
+        | Kind::DropView { .. }
+        | Kind::AlterView(_)
         | Kind::AlterTable(_)
         | Kind::Declare(_) => Ok(()),
         // Definitions are everybody's.

@@ -40,6 +40,7 @@ pub(super) fn statement(group_by: &[Expr], functions: &[Expr], source: &Source) 
     }
     Some(Statement {
         table: RelationName::in_schema(def.schema.as_str(), def.name.as_str()),
+        view: None,
         items,
         hidden: Vec::new(),
         groups,

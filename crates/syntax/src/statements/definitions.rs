@@ -17,7 +17,7 @@ use alluvia_values::errors::not_supported;
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{
     self, AlterColumnOperation, AlterTableOperation, CharLengthUnits, CharacterLength, ColumnDef, ColumnOption,
-    CreateTableOptions, ExactNumberInfo, GeneratedAs, Query, RenameTableNameKind, SqlOption, TableConstraint,
+    CreateTableOptions, DropBehavior, ExactNumberInfo, GeneratedAs, Query, RenameTableNameKind, SqlOption, TableConstraint,
     TimezoneInfo,
 };
 use sqlparser::keywords::Keyword;
@@ -108,6 +108,8 @@ pub enum TableChange {
         name: String,
         /// Whether a column that does not exist is no error.
         if_exists: bool,
+        /// CASCADE: whether the views that read it go, too.
+        cascade: bool,
     },
     /// `ALTER COLUMN a SET DEFAULT`, or DROP DEFAULT without an expression.
     SetDefault {
@@ -274,15 +276,12 @@ pub fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
             TableChange::AddColumn { column, if_not_exists: *if_not_exists }
         }
         AlterTableOperation::AddColumn { .. } => return Err(not_supported("a position in ADD COLUMN")),
-        AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior: None, .. } => {
+        AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
             let [name] = column_names.as_slice() else {
                 return Err(not_supported("dropping several columns at once"));
             };
-            TableChange::DropColumn { name: name_of(name), if_exists: *if_exists }
-        }
-        AlterTableOperation::DropColumn { .. } => {
-            return Err(not_supported("CASCADE or RESTRICT in DROP COLUMN")
-                .with_hint("nothing depends on a column: leave it out"));
+            let cascade = *drop_behavior == Some(DropBehavior::Cascade);
+            TableChange::DropColumn { name: name_of(name), if_exists: *if_exists, cascade }
         }
         AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
             TableChange::RenameColumn { from: name_of(old_column_name), to: name_of(new_column_name) }

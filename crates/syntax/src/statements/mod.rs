@@ -12,3 +12,4 @@ pub mod plain_insert;
 pub mod roles;
 pub mod rules;
 pub mod schemas;
+pub mod views;

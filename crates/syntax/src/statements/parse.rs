@@ -19,6 +19,7 @@ use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refu
 use crate::statements::merge::{is_merge, parse_merge};
 use crate::statements::roles::{is_role_statement, parse_role_statement};
 use crate::statements::schemas::{is_schema_statement, parse_schema_statement, parse_set_schema, sets_schema};
+use crate::statements::views::{is_alter_view, parse_alter_view};
 use crate::tokens::hints::Hints;
 use crate::tokens::{Prepared, depth, phrases, prepare_tokens};
 use crate::trees::value_rows::query_of_row;
@@ -143,6 +144,7 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
                 let _ = parser.parse_one_of_keywords(&[Keyword::TRANSACTION, Keyword::WORK]);
                 Kind::Rollback
             }
+            Keyword::ALTER if is_alter_view(parser) => Kind::AlterView(parse_alter_view(parser)?),
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::GRANT | Keyword::REVOKE
                 if starts_role_statement(parser) =>
             {
@@ -256,7 +258,6 @@ fn describe(parser: &mut Parser<'_>) -> Result<Kind> {
 /// The command that drops objects of a kind that is not built, of which there are none.
 fn command_of(kind: ObjectType) -> Option<&'static str> {
     match kind {
-        ObjectType::View => Some("DROP VIEW"),
         ObjectType::MaterializedView => Some("DROP MATERIALIZED VIEW"),
         ObjectType::Index => Some("DROP INDEX"),
         ObjectType::Sequence => Some("DROP SEQUENCE"),
@@ -284,12 +285,17 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             Ok(Kind::CreateTable(Box::new(create)))
         }
         Tree::AlterTable(alter) => Ok(Kind::AlterTable(alter_table(alter)?)),
-        // Nothing depends on a table: CASCADE and RESTRICT are one.
-        Tree::Drop { object_type: ObjectType::Table, if_exists, names, purge, temporary, .. } => {
+        Tree::Drop { object_type: ObjectType::Table, if_exists, names, purge, temporary, cascade, .. } => {
             if purge || temporary {
                 return Err(not_supported("this form of DROP TABLE"));
             }
-            Ok(Kind::DropTable { names: names.iter().map(user_table).collect::<Result<_>>()?, if_exists })
+            Ok(Kind::DropTable { names: names.iter().map(user_table).collect::<Result<_>>()?, if_exists, cascade })
+        }
+        Tree::Drop { object_type: ObjectType::View, if_exists, names, purge, temporary, cascade, .. } => {
+            if purge || temporary {
+                return Err(not_supported("this form of DROP VIEW"));
+            }
+            Ok(Kind::DropView { names: names.iter().map(user_table).collect::<Result<_>>()?, if_exists, cascade })
         }
         Tree::Drop { object_type, if_exists: true, names, .. } if command_of(object_type).is_some() => {
             let command = command_of(object_type).unwrap_or("DROP");
@@ -302,7 +308,7 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             Ok(Kind::ShowTables)
         }
         Tree::ShowColumns { extended, full, show_options } => show_columns(extended || full, show_options),
-        Tree::ShowCreate { obj_type: ShowCreateObject::Table, obj_name } => {
+        Tree::ShowCreate { obj_type: ShowCreateObject::Table | ShowCreateObject::View, obj_name } => {
             Ok(Kind::ShowCreate(shown_table(&obj_name)?))
         }
         Tree::ShowCreate { obj_type, .. } => Err(not_supported(format!("SHOW CREATE {obj_type}"))),

@@ -25,6 +25,7 @@ pub mod list_literals;
 pub(crate) mod operators;
 pub(crate) mod regex_calls;
 pub mod regex_literals;
+pub(crate) mod relations;
 pub mod repeated_names;
 pub mod rewriting;
 pub(crate) mod row_comparisons;

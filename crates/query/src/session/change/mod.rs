@@ -25,6 +25,7 @@ use crate::session::change::upsert::insert;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::sample_fraction_of;
+use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_syntax::Hints;
 use alluvia_syntax::statement::Insert;
@@ -66,6 +67,17 @@ impl Change {
         }
     }
 
+    /// What it does with them first of all.
+    fn need(&self) -> Need {
+        match self {
+            Change::Update(_) => Need::Privilege(Privilege::Update),
+            Change::Delete(_) => Need::Privilege(Privilege::Delete),
+            Change::Truncate(_) => Need::Privilege(Privilege::Truncate),
+            Change::Merge(_) => Need::Definition,
+            Change::Insert(_) => Need::Privilege(Privilege::Insert),
+        }
+    }
+
     async fn run(&self, run: &Arc<Run>, hints: &Hints) -> Result<Outcome> {
         match self {
             Change::Update(statement) => update(run, statement).await,
@@ -80,7 +92,11 @@ impl Change {
 /// Runs a statement that changes rows, again where others have changed what it was computed from.
 pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> Result<Outcome> {
     refuse_inexact(run, hints)?;
-    let entries = statement.tables().into_iter().map(|table| run.scope.table_for(Need::Definition, table));
+    let need = statement.need();
+    let entries = statement.tables().into_iter().map(|table| {
+        run.scope.refuse_view(need, table)?;
+        run.scope.table_for(Need::Definition, table)
+    });
     let entries = entries.collect::<Result<Vec<_>>>()?;
     let is_alone = !run.state().is_open()?;
     let mut turn = None;

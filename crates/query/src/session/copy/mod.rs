@@ -25,7 +25,7 @@ use crate::session::select::planning::plan;
 use crate::session::state::scope::Scope;
 use crate::session::transaction::check_transaction;
 use crate::session::transaction::submit::submit_empty;
-use alluvia_catalog::{RelationName, TableEntry};
+use alluvia_catalog::{RelationName, TableEntry, ViewColumn};
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{
     BodyOptions, CopyContext, CopyPlaces, CopyReport, Destination, INLINE_BYTES_MAX, IntoStore, IntoTransaction, Mixed,
@@ -36,6 +36,7 @@ use alluvia_space::{Column, OP_COLUMN, RowPolicy};
 use alluvia_syntax::copy::statement::{CopyStatement, CopyWhat};
 use alluvia_syntax::copy::streams::Streams;
 use alluvia_syntax::names::{name_of, user_table};
+use alluvia_syntax::statements::views::type_of_column;
 use alluvia_syntax::{Hints, Kind, Statement, query_of_table};
 use alluvia_types::{Error, Result};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -45,6 +46,10 @@ use std::sync::Arc;
 
 /// The columns of a table, which are everybody's to know.
 pub(crate) fn table_schema(scope: &Scope, table: &RelationName) -> Result<Schema> {
+    if let Some(view) = scope.view(table)? {
+        let field = |column: &ViewColumn| Field::new(&column.name, type_of_column(&column.sql_type).to_arrow(), true);
+        return Ok(Schema::new(view.def.columns.iter().map(field).collect::<Vec<_>>()));
+    }
     let entry = scope.table_for(Need::Definition, table)?;
     let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
     Ok(Schema::new(entry.def.columns.iter().map(field).collect::<Vec<_>>()))

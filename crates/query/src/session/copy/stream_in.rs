@@ -116,7 +116,7 @@ pub(crate) async fn append_stream(
     rows: Rows<'_>,
 ) -> Result<Appended> {
     let text = format!("/* rows from a program into */ {table}");
-    runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, &table, None, policy, rows).await }).await
+    runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, table, None, policy, rows).await }).await
 }
 
 /// The same, numbered by a producer. Refused in a transaction.
@@ -130,7 +130,7 @@ pub(crate) async fn append_numbered(
     let text = format!("/* numbered rows from a program into */ {table}");
     let work = |run: Arc<Run>| async move {
         check_outside(&run.scope, "a numbered batch")?;
-        append_rows(&run, &table, Some(mark), policy, rows).await
+        append_rows(&run, table, Some(mark), policy, rows).await
     };
     runner.run_for(&text, "INGEST", work).await
 }
@@ -160,7 +160,7 @@ pub(crate) async fn append_creating(
         // The table may be this session's own, and with `durability = relaxed` not visible yet.
         run.scope.await_own_writes().await?;
         match run.scope.table_for(Need::Definition, &table) {
-            Ok(_) => append_rows(&run, &table, None, policy, rows).await,
+            Ok(_) => append_rows(&run, table.clone(), None, policy, rows).await,
             // A table that is made of rows has no key.
             Err(error) if error.kind() == ErrorKind::UndefinedTable && policy != RowPolicy::default() => Err(error
                 .with_hint("what rows do by key needs a table with one: CREATE TABLE t (id BIGINT PRIMARY KEY, ...)")),
@@ -184,7 +184,7 @@ async fn append_rows(
     run.scope.check_writable("INSERT")?;
     // The table may be this session's own, and with `durability = relaxed` not visible yet.
     run.scope.await_own_writes().await?;
-    let entry = run.scope.table_for(INSERT, table)?;
+    let entry = run.scope.table_for(INSERT, &table)?;
     policy.check(&entry.def)?;
     check_rights(&run.scope, &entry, policy)?;
     if run.state().is_open()? {

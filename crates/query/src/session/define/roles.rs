@@ -14,12 +14,12 @@ use alluvia_access::Verifier;
 use alluvia_catalog::rights::{
     BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, Privilege, Privileges, RightsChange, RoleId, Secret,
 };
-use alluvia_catalog::{Change, PUBLIC_SCHEMA_ID, TableEntry};
+use alluvia_catalog::{Change, PUBLIC_SCHEMA_ID, TableEntry, ViewEntry};
 use alluvia_snapshot::NewBatch;
 use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_syntax::statement::SettingValue;
 use alluvia_syntax::statements::roles::{Grant, GrantOn, RoleName, RoleOptions, RoleStatement};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, TableId};
 use std::sync::Arc;
 
 /// Settings that a session must not begin with: they are about what it does next.
@@ -129,16 +129,16 @@ async fn change_rights(run: &Arc<Run>, changes: Vec<RightsChange>) -> Result<()>
     submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
 }
 
-/// ALTER TABLE ... OWNER TO, of a table that is the session's to change.
-pub(crate) async fn give_table(run: &Arc<Run>, entry: &TableEntry, owner: &RoleName) -> Result<Outcome> {
+/// ALTER TABLE or VIEW ... OWNER TO, of a relation that is the session's to change.
+pub(crate) async fn give(run: &Arc<Run>, table: TableId, owner: &RoleName, tag: &'static str) -> Result<Outcome> {
     let authoriser = run.scope.authoriser();
     let owner = role_of(&authoriser, owner)?;
     // Else whoever gets it would answer for rows that somebody else wrote.
     if !authoriser.catalog().rights().is_in(authoriser.role()?, owner) {
         authoriser.superuser("give a table to a role that one is not in")?;
     }
-    change_rights(run, vec![RightsChange::Own { table: entry.def.id, owner }]).await?;
-    Ok(Outcome::done("ALTER TABLE"))
+    change_rights(run, vec![RightsChange::Own { table, owner }]).await?;
+    Ok(Outcome::done(tag))
 }
 
 /// The setting's canonical name, if roles may have it, and that value.
@@ -257,20 +257,30 @@ fn on_objects(
     change: impl Fn((Object, Privileges), RoleId) -> RightsChange,
 ) -> Result<Vec<RightsChange>> {
     let catalog = authoriser.catalog();
-    let entries: Vec<&Arc<TableEntry>> = match &grant.on {
-        GrantOn::Tables(names) => names.iter().map(|name| authoriser.relation(name)).collect::<Result<_>>()?,
+    let (mut entries, mut views): (Vec<&Arc<TableEntry>>, Vec<&Arc<ViewEntry>>) = (Vec::new(), Vec::new());
+    match &grant.on {
+        GrantOn::Tables(names) => {
+            for name in names {
+                match catalog.view(name, authoriser.path()) {
+                    Some(view) => views.push(view),
+                    None => entries.push(authoriser.relation(name)?),
+                }
+            }
+        }
         GrantOn::AllTables(schemas) => {
-            let mut entries = Vec::new();
             for schema in schemas {
                 catalog.schema(schema)?;
                 entries.extend(catalog.tables_in(schema));
+                views.extend(catalog.views().filter(|view| view.def.schema == *schema));
             }
-            entries
         }
-        GrantOn::Schemas(_) | GrantOn::Database => Vec::new(),
-    };
+        GrantOn::Schemas(_) | GrantOn::Database => {}
+    }
     for entry in &entries {
         authoriser.table(Need::Ownership, entry)?;
+    }
+    for view in &views {
+        authoriser.view(Need::Ownership, view)?;
     }
     let of_database = || -> Result<Object> {
         authoriser.superuser("change who may do what with the database")?;
@@ -295,7 +305,10 @@ fn on_objects(
             }
             objects
         }
-        _ => entries.iter().map(|entry| (Object::Table(entry.def.id), grant.privileges)).collect(),
+        _ => {
+            let ids = entries.iter().map(|entry| entry.def.id).chain(views.iter().map(|view| view.def.id));
+            ids.map(|id| (Object::Table(id), grant.privileges)).collect()
+        }
     };
     let mut changes = Vec::new();
     for on in objects {

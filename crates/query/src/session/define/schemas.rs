@@ -6,12 +6,13 @@
 //! - Schema `public` stays, under its name; the system's own schemas are nobody's to change.
 
 use crate::rights::Authoriser;
+use crate::session::define::dependents::shown;
 use crate::session::define::roles::role_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::transaction::submit::change;
 use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange, RoleId};
-use alluvia_catalog::{Change, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, SYSTEM_SCHEMA, TEMPORARY_SCHEMA};
+use alluvia_catalog::{Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, PUBLIC_SCHEMA_ID, SYSTEM_SCHEMA, TEMPORARY_SCHEMA};
 use alluvia_space::keywords::quoted;
 use alluvia_syntax::statements::roles::RoleName;
 use alluvia_syntax::statements::schemas::SchemaStatement;
@@ -85,7 +86,9 @@ fn drop_all(
 ) -> Result<(Vec<Change>, Vec<String>)> {
     let catalog = authoriser.catalog();
     let (mut changes, mut notices) = (Vec::new(), Vec::new());
-    let (mut dropped, mut cascaded): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
+    let (mut dropped, mut schemas, mut gone): (Vec<&str>, Vec<Change>, Vec<Needed>) = Default::default();
+    // What goes with them, and why.
+    let mut cascaded: Vec<(String, String)> = Vec::new();
     for name in names {
         let id = match own(authoriser, name, "dropped") {
             Err(error) if if_exists && error.kind() == ErrorKind::UndefinedSchema => {
@@ -98,12 +101,25 @@ fn drop_all(
             continue;
         }
         dropped.push(name);
-        for entry in catalog.tables_in(name) {
-            cascaded.push(format!("table {}.{}", quoted(name), quoted(&entry.def.name)));
-            changes.push(Change::DropTable { id: entry.def.id });
+        let needed = catalog.relations_in(name).map(Needed::Relation);
+        for needed in needed {
+            cascaded.push((shown(catalog, needed), format!("schema {}", quoted(name))));
+            gone.push(needed);
         }
-        changes.push(Change::DropSchema { id });
+        schemas.push(Change::DropSchema { id });
     }
+    let elsewhere = catalog.dependents(&gone);
+    cascaded.extend(elsewhere.iter().map(|dependent| {
+        (format!("view {}", dependent.view.def.shown()), shown(catalog, dependent.on))
+    }));
+    let is_gone = |id: TableId| {
+        gone.contains(&Needed::Relation(id)) || elsewhere.iter().any(|dependent| dependent.view.def.id == id)
+    };
+    let views = catalog.views_in_order().into_iter().rev().filter(|view| is_gone(view.def.id));
+    changes.extend(views.map(|view| Change::DropView { id: view.def.id }));
+    let tables = catalog.tables().filter(|entry| is_gone(entry.def.id));
+    changes.extend(tables.map(|entry| Change::DropTable { id: entry.def.id }));
+    changes.extend(schemas);
     if cascaded.is_empty() {
         return Ok((changes, notices));
     }
@@ -112,21 +128,24 @@ fn drop_all(
             [one] => format!("cannot drop schema {one} because other objects depend on it"),
             _ => "cannot drop desired object(s) because other objects depend on them".to_owned(),
         };
-        let shown: Vec<&str> = cascaded.iter().take(SHOWN_MAX).map(String::as_str).collect();
-        let more = cascaded.len().saturating_sub(SHOWN_MAX);
-        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        let line = |(dependent, on): &(String, String)| format!("{dependent} depends on {on}");
+        let mut lines: Vec<String> = cascaded.iter().take(SHOWN_MAX).map(line).collect();
+        if cascaded.len() > SHOWN_MAX {
+            lines.push(format!("and {} other objects", cascaded.len() - SHOWN_MAX));
+        }
         return Err(Error::new(ErrorKind::DependentObjects, what)
-            .with_hint(format!("DROP SCHEMA ... CASCADE drops what is in it, too: {}{more}", shown.join(", "))));
+            .with_detail(lines.join("\n"))
+            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
     }
     notices.push(match cascaded.as_slice() {
-        [one] => format!("drop cascades to {one}"),
+        [(one, _)] => format!("drop cascades to {one}"),
         all => format!("drop cascades to {} other objects", all.len()),
     });
     Ok((changes, notices))
 }
 
-/// Tables that a message names.
-const SHOWN_MAX: usize = 10;
+/// Objects that a message names, as PostgreSQL's.
+const SHOWN_MAX: usize = 100;
 
 /// A schema that is the session's to change.
 fn own(authoriser: &Authoriser, name: &str, changed: &str) -> Result<TableId> {

@@ -4,12 +4,11 @@ use crate::rights::Need;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::scope::Scope;
 use crate::system::{TABLE_NAMES, schema_of};
-use alluvia_catalog::{RelationName, TableEntry};
+use alluvia_catalog::{RelationName, ViewColumn};
 use alluvia_space::{DataType, TableDef};
 use alluvia_syntax::names::SYSTEM;
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use arrow::datatypes::SchemaRef;
-use std::sync::Arc;
 
 /// DESCRIBE, SHOW COLUMNS.
 pub(crate) fn describe_table(scope: &Scope, name: &RelationName) -> Result<Outcome> {
@@ -27,6 +26,12 @@ pub(crate) fn describe_table(scope: &Scope, name: &RelationName) -> Result<Outco
         });
         return Ok(Outcome::table("DESCRIBE", &heads, rows.collect()));
     }
+    if let Some(view) = scope.view(name)? {
+        let row = |column: &ViewColumn| {
+            vec![Some(column.name.clone()), Some(column.sql_type.clone()), Some(yes(true)), None]
+        };
+        return Ok(Outcome::table("DESCRIBE", &heads, view.def.columns.iter().map(row).collect()));
+    }
     let entry = scope.table_for(Need::Definition, name)?;
     let rows = entry.def.columns.iter().map(|column| {
         let role = role(&entry.def, column.id);
@@ -38,12 +43,21 @@ pub(crate) fn describe_table(scope: &Scope, name: &RelationName) -> Result<Outco
 /// SHOW TABLES.
 pub(crate) fn show_tables(scope: &Scope) -> Outcome {
     let authoriser = scope.authoriser();
-    let row = |entry: &Arc<TableEntry>| vec![Some(entry.def.schema.clone()), Some(entry.def.name.clone())];
-    Outcome::table("SHOW", &["table_schema", "table_name"], authoriser.catalog().tables().map(row).collect())
+    let tables = authoriser.catalog().tables().map(|entry| (&entry.def.schema, &entry.def.name));
+    let views = authoriser.catalog().views().map(|view| (&view.def.schema, &view.def.name));
+    let mut names: Vec<(&String, &String)> = tables.chain(views).collect();
+    names.sort_unstable();
+    let rows = names.into_iter().map(|(schema, name)| vec![Some(schema.clone()), Some(name.clone())]);
+    Outcome::table("SHOW", &["table_schema", "table_name"], rows.collect())
 }
 
-/// SHOW CREATE TABLE.
+/// SHOW CREATE TABLE, SHOW CREATE VIEW.
 pub(crate) fn show_create(scope: &Scope, table: &RelationName) -> Result<Outcome> {
+    if let Some(view) = scope.view(table)? {
+        let text = view.def.show_create(scope.resolver()?.catalog())?;
+        let row = vec![Some(view.def.name.clone()), Some(text)];
+        return Ok(Outcome::table("SHOW", &["table_name", "create_table"], vec![row]));
+    }
     let entry = scope.table_for(Need::Definition, table)?;
     let row = vec![Some(entry.def.name.clone()), Some(entry.def.show_create())];
     Ok(Outcome::table("SHOW", &["table_name", "create_table"], vec![row]))

@@ -8,7 +8,9 @@ use crate::engine::Engine;
 use crate::errors::from_datafusion;
 use crate::errors::signatures::sql_name;
 use crate::rights::Need;
-use crate::session::define::roles::give_table;
+use crate::session::define::dependents::{Dependents, dependents};
+use crate::session::define::roles::give;
+use crate::session::define::views::alter_as_table;
 use crate::session::insert::rows::{hold, mapping, read_all, stream_into};
 use crate::session::rules::check_definition;
 use crate::session::run::Run;
@@ -19,12 +21,12 @@ use crate::session::state::scope::Scope;
 use crate::session::transaction::submit::{change, submit};
 use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange};
 use alluvia_catalog::{
-    Catalog, Change, INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TableEntry, alter,
+    Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TableEntry, alter,
 };
 use alluvia_change::conflict::key_name;
 use alluvia_snapshot::{NewBatch, RowChange};
 use alluvia_space::keywords::quoted;
-use alluvia_space::{Check, ColumnType, DataType, Ladder, TableDef};
+use alluvia_space::{Check, Column, ColumnType, DataType, Ladder, TableDef};
 use alluvia_syntax::statements::definitions::{
     AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define,
 };
@@ -42,7 +44,7 @@ use std::sync::Arc;
 pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hints) -> Result<Outcome> {
     let schema = schema_of_new(&run.scope, &create.name)?;
     let name = (schema.as_str(), create.name.name.as_str());
-    if run.scope.resolver()?.catalog().in_schema(name.0, name.1).is_some() {
+    if run.scope.resolver()?.catalog().id_in_schema(name.0, name.1).is_some() {
         if create.if_not_exists {
             let notice = format!("table '{}' exists already, and is left as it is", create.name.name);
             return Ok(Outcome::done("CREATE TABLE").with_notice(notice));
@@ -159,8 +161,14 @@ fn secret() -> [u64; 2] {
 }
 
 /// DROP TABLE, all in one batch.
-pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<RelationName>, if_exists: bool) -> Result<Outcome> {
+pub(crate) async fn drop_tables(
+    run: &Arc<Run>,
+    names: Vec<RelationName>,
+    if_exists: bool,
+    cascade: bool,
+) -> Result<Outcome> {
     let mut changes = Vec::new();
+    let mut gone = Vec::new();
     let mut outcome = Outcome::done("DROP TABLE");
     for name in names {
         if let Some(error) = missing_schema(&run.scope, &name)? {
@@ -175,6 +183,7 @@ pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<RelationName>, if_exi
                 let drop = Change::DropTable { id: entry.def.id };
                 if !changes.contains(&drop) {
                     changes.push(drop);
+                    gone.push(entry);
                 }
             }
             Err(error) if if_exists && error.kind() == ErrorKind::UndefinedTable => {
@@ -183,14 +192,17 @@ pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<RelationName>, if_exi
             Err(error) => return Err(error),
         }
     }
-    if !changes.is_empty() {
-        change(run, changes).await?;
-    }
-    Ok(outcome)
+    let Some(first) = gone.first() else { return Ok(outcome) };
+    let needed: Vec<Needed> = gone.iter().map(|entry| Needed::Relation(entry.def.id)).collect();
+    let what = format!("table {}", first.def.shown());
+    let mut with = dependents(run.scope.resolver()?.catalog(), &needed, &what, cascade)?;
+    with.changes.extend(changes);
+    change(run, with.changes).await?;
+    Ok(with.notices.into_iter().fold(outcome, Outcome::with_notice))
 }
 
 /// The error for a name whose schema does not exist.
-fn missing_schema(scope: &Scope, name: &RelationName) -> Result<Option<Error>> {
+pub(crate) fn missing_schema(scope: &Scope, name: &RelationName) -> Result<Option<Error>> {
     let Some(schema) = name.schema() else { return Ok(None) };
     let authoriser = scope.resolver()?;
     Ok(authoriser.catalog().schema(schema).err())
@@ -212,6 +224,9 @@ pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[RelationN
 
 /// ALTER TABLE.
 pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result<Outcome> {
+    if let Some(outcome) = alter_as_table(run, &statement).await? {
+        return Ok(outcome);
+    }
     if let Some(error) = missing_schema(&run.scope, &statement.name)? {
         return match statement.if_exists {
             true => Ok(Outcome::done("ALTER TABLE").with_notice(format!("{}, skipping", error.message()))),
@@ -227,11 +242,12 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
         Err(error) => return Err(error),
     };
     if let TableChange::Owner(owner) = &statement.change {
-        return give_table(run, &entry, owner).await;
+        return give(run, entry.def.id, owner, "ALTER TABLE").await;
     }
     if let TableChange::SetSchema(schema) = &statement.change {
         return set_schema(run, &entry, schema).await;
     }
+    let cascades = matches!(&statement.change, TableChange::DropColumn { cascade: true, .. });
     let is_of_rules = matches!(statement.change, TableChange::SetDefault { .. } | TableChange::AddCheck(_));
     let added = match &statement.change {
         TableChange::AddCheck(spec) => Some(check_of(&entry.def, spec)?),
@@ -248,13 +264,16 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
         return add_check(run, &entry, def, &check).await;
     }
     let is_named_anew = (&def.schema, &def.name) != (&entry.def.schema, &entry.def.name);
-    if is_named_anew && run.scope.resolver()?.catalog().in_schema(&def.schema, &def.name).is_some() {
+    if is_named_anew && run.scope.resolver()?.catalog().id_in_schema(&def.schema, &def.name).is_some() {
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
     }
     def.validate()?;
+    let with = without_columns(run, &entry.def, &def, cascades)?;
     let ladder = (def.options.ladder != entry.def.options.ladder).then_some(def.options.ladder);
-    change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
-    let outcome = Outcome::done("ALTER TABLE");
+    let mut changes = with.changes;
+    changes.push(Change::AlterTable { def, was: entry.changed_at });
+    change(run, changes).await?;
+    let outcome = with.notices.into_iter().fold(Outcome::done("ALTER TABLE"), Outcome::with_notice);
     Ok(match ladder {
         Some(ladder) => outcome.with_notice(format!(
             "ladders begin at {} in what is merged from now on; merged segments keep theirs until they are merged again",
@@ -262,6 +281,16 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
         )),
         None => outcome,
     })
+}
+
+/// What goes with the columns that a definition has no more.
+fn without_columns(run: &Run, old: &TableDef, new: &TableDef, cascades: bool) -> Result<Dependents> {
+    let is_gone = |column: &&Column| new.columns.iter().all(|kept| kept.id != column.id);
+    let gone: Vec<&Column> = old.columns.iter().filter(is_gone).collect();
+    let Some(first) = gone.first() else { return Ok(Dependents::default()) };
+    let what = format!("column {} of table {}", first.name, old.shown());
+    let gone: Vec<Needed> = gone.iter().map(|column| Needed::Column(old.id, column.id)).collect();
+    dependents(run.scope.resolver()?.catalog(), &gone, &what, cascades)
 }
 
 /// ALTER TABLE ... SET SCHEMA. Its sequences go with it.
@@ -376,7 +405,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             let column_type = column.column_type.ok_or_else(|| Error::internal("a column came without a type"))?;
             alter::add_column(def, &column.name, column_type, column.nullable)?
         }
-        TableChange::DropColumn { name, if_exists } => {
+        TableChange::DropColumn { name, if_exists, .. } => {
             if if_exists && !has(&name) {
                 return Ok(Altered::Nothing(format!("there is no column {name} to drop")));
             }

@@ -8,10 +8,11 @@
 use crate::by_key::NamedKeys;
 use crate::errors::error_of;
 use crate::execution::blocking::blocking;
-use crate::point::{PointPlan, PointText};
+use crate::point::{PointPlan, PointText, key_names};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{named, pin, read_of, reference_of};
+use crate::session::select::simple_views::view_by_key;
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
@@ -52,7 +53,14 @@ impl PointRead {
         run.scope.await_own_writes().await?;
         let snapshot = pin(run, &[reference_of(plan.name())], &Hints::default()).await?;
         let path = run.scope.path();
-        let Some(read) = read_of(&snapshot, plan.name(), &path) else { return Ok(None) };
+        let found = match plan.view() {
+            None => read_of(&snapshot, plan.name(), &path),
+            // What was planned through a view is of the definitions that it was planned by.
+            Some(view) if view.holds(&snapshot.catalog, &path) => snapshot.tables.get(&plan.entry().def.id),
+            Some(_) => None,
+        };
+        let Some(read) = found else { return Ok(None) };
+        let table = read.entry.def.id;
         if !plan.holds(&read.entry, run.settings.memory_limit_bytes) {
             return Ok(None);
         }
@@ -66,8 +74,8 @@ impl PointRead {
         run.engine().queries().reads(run.query_id, &used);
         let (store, counted, of) = (Arc::clone(run.engine().read()), Arc::clone(&used), Arc::clone(&plan));
         let find = move || {
-            let read =
-                read_of(&snapshot, of.name(), &path).ok_or_else(|| Error::internal("a table has left its snapshot"))?;
+            let read = snapshot.tables.get(&table);
+            let read = read.ok_or_else(|| Error::internal("a table has left its snapshot"))?;
             let found = key.find(store.as_ref(), snapshot.version, read)?;
             let rows = read.rows_at(found.rows(), of.columns())?;
             let cost = found.cost(read);
@@ -107,7 +115,16 @@ pub(crate) fn to_be_kept(
     if !may_answer(run) || *hints != Hints::default() {
         return None;
     }
-    let name = named(table);
-    let read = read_of(snapshot, &name, &run.scope.path()).filter(|_| snapshot.tables.len() == 1)?;
-    PointText::new(&run.text, name, &read.entry, run.settings.memory_limit_bytes, run.engine().point_plans())
+    let (name, path) = (named(table), run.scope.path());
+    let mut tables = snapshot.tables.values();
+    let (Some(read), None) = (tables.next(), tables.next()) else { return None };
+    let view = match snapshot.catalog.view(&name, &path) {
+        Some(_) => {
+            let key = key_names(&read.entry.def)?;
+            Some(view_by_key(&snapshot.catalog, &path, &name, &key).ok()??)
+        }
+        None => None,
+    };
+    let memory = run.settings.memory_limit_bytes;
+    PointText::new(&run.text, name, view, &read.entry, memory, run.engine().point_plans())
 }

@@ -14,6 +14,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{own_freshness, pin, read_of, reference_of, sample_fraction_of};
 use crate::session::select::planning::schema_of;
+use crate::session::select::simple_views::simple_views;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
 use alluvia_catalog::Dictionaries;
@@ -170,7 +171,10 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
     let known = run.cached.lock().take();
     let recognised = match &known {
         Some(known) => Some(Arc::clone(known.statement())),
-        None => recognise(query).map(Arc::new),
+        None => {
+            let Some(statement) = recognise(query) else { return Ok(None) };
+            through_views(run, statement)?.map(Arc::new)
+        }
     };
     let Some(statement) = recognised.filter(|statement| may_be(statement)) else { return Ok(None) };
     let Some((snapshot, read)) = pinned(run, &statement, hints).await? else { return Ok(None) };
@@ -207,6 +211,13 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
     Ok(Some(Ready { statement, snapshot, read: Arc::new(read), bound: Arc::new(bound), schema }))
 }
 
+/// A statement over a view as one over the table that the view reads; `None` where the planner must tell what the view is.
+fn through_views(run: &Run, statement: Statement) -> Result<Option<Statement>> {
+    let authoriser = run.scope.resolver()?;
+    let Some(views) = simple_views(authoriser.catalog(), authoriser.path(), &statement.table)? else { return Ok(None) };
+    Ok(views.iter().try_fold(statement, |statement, (view, simple)| statement.through(view, simple)))
+}
+
 /// The moment that `now()` is in a statement that begins, in microseconds since 1970.
 fn moment(engine: &Engine) -> i64 {
     engine.read().clock().wall_micros()
@@ -221,9 +232,14 @@ fn may_answer(run: &Run, hints: &Hints) -> Result<bool> {
 /// The snapshot that a statement reads, and its table there, once the session's own writes are visible.
 async fn pinned(run: &Run, statement: &Statement, hints: &Hints) -> Result<Option<(Arc<Snapshot>, TableRead)>> {
     run.scope.await_own_writes().await?;
-    let table = reference_of(&statement.table);
+    let path = run.scope.path();
+    let table = reference_of(statement.named());
     let snapshot = pin(run, std::slice::from_ref(&table), hints).await?;
-    let read = read_of(&snapshot, &statement.table, &run.scope.path()).cloned();
+    // What was bound through a view is of the definitions that it was bound by.
+    if statement.view.as_ref().is_some_and(|view| !view.holds(&snapshot.catalog, &path)) {
+        return Ok(None);
+    }
+    let read = read_of(&snapshot, &statement.table, &path).cloned();
     Ok(read.map(|read| (snapshot, read)))
 }
 

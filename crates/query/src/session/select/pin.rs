@@ -12,7 +12,7 @@
 //!   what those before it have changed. The transaction's own rows come beside it.
 
 use crate::execution::blocking::blocking;
-use crate::rights::Need;
+use crate::rights::{Authoriser, Need};
 use crate::session::run::Run;
 use crate::session::state::own_rows::view::leave_out;
 use crate::session::state::transaction::Transaction;
@@ -36,6 +36,8 @@ pub(crate) async fn pin(run: &Run, references: &[TableReference], hints: &Hints)
             .iter()
             .all(|table| pinned.tables.contains_key(table))
     {
+        // A table may have been pinned for a view that reads it.
+        authorise(&run.scope.resolver()?, references, &pinned.catalog)?;
         return Ok(Arc::clone(pinned));
     }
     // A look at other tables than before is at the version of before.
@@ -73,9 +75,7 @@ fn pin_as_fresh(
     let mut catalog = Arc::clone(authoriser.catalog());
     loop {
         let tables = tables_of(references, &catalog, authoriser.path());
-        for entry in tables.iter().filter_map(|id| catalog.by_id(*id)) {
-            authoriser.table(Need::Privilege(Privilege::Select), entry)?;
-        }
+        authorise(&authoriser, references, &catalog)?;
         let freshness = freshness(&tables, &catalog)?;
         let (at_least, exactly) = {
             let state = run.state();
@@ -136,13 +136,30 @@ pub(crate) fn named(reference: &TableReference) -> RelationName {
     }
 }
 
-/// The user tables among the names in a statement. Names of functions and unknown names are planning's to judge.
+/// The user tables among the names in a statement, and those that its views read. Names of functions and unknown names are planning's to judge.
 fn tables_of(references: &[TableReference], catalog: &Catalog, path: &SearchPath) -> Vec<TableId> {
-    let found = references.iter().filter_map(|reference| match reference.schema() {
-        Some(schema) => catalog.in_schema(schema, reference.table()),
-        None => path.schemas().find_map(|schema| catalog.in_schema(schema, reference.table())),
-    });
-    found.map(|entry| entry.def.id).collect()
+    let mut tables = Vec::with_capacity(references.len());
+    for id in references.iter().filter_map(|reference| catalog.id_of(&named(reference), path)) {
+        match catalog.view_by_id(id) {
+            Some(view) => tables.extend(catalog.tables_below(view)),
+            None => tables.push(id),
+        }
+    }
+    tables
+}
+
+/// Refuses what the session may not read: the tables and views that it names, and what these views read, by their owners' rights.
+fn authorise(authoriser: &Authoriser, references: &[TableReference], catalog: &Catalog) -> Result<()> {
+    const READ: Need = Need::Privilege(Privilege::Select);
+    for id in references.iter().filter_map(|reference| catalog.id_of(&named(reference), authoriser.path())) {
+        if let Some(view) = catalog.view_by_id(id) {
+            authoriser.view(READ, view)?;
+            authoriser.below_view(view)?;
+        } else if let Some(entry) = catalog.by_id(id) {
+            authoriser.table(READ, entry)?;
+        }
+    }
+    Ok(())
 }
 
 /// Hint, else setting, else the freshest of what the tables ask for.

@@ -24,11 +24,9 @@ use crate::table::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_copy::progress::CancelToken;
 use alluvia_snapshot::Snapshot;
-use alluvia_syntax::names::SYSTEM;
 use alluvia_syntax::{Hints, rewrite_sureness};
 use alluvia_types::{Error, ErrorKind, Result, TableId};
 use arrow::datatypes::SchemaRef;
-use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -158,14 +156,8 @@ pub(crate) async fn plan_given(
     let mut unplanned = plan_later(run, query, snapshot, &Hints::default())?;
     let state = &mut unplanned.state;
     let namespace = Namespace::new(&snapshot.catalog, &run.scope.path(), state).and(given);
-    state.register_catalog_list(catalog_list(namespace));
+    state.register_catalog_list(namespace.into_list());
     unplanned.plan().await
-}
-
-fn catalog_list(namespace: Namespace) -> Arc<dyn CatalogProviderList> {
-    let catalogs = MemoryCatalogProviderList::new();
-    catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(namespace));
-    Arc::new(catalogs)
 }
 
 fn unplanned(
@@ -242,7 +234,7 @@ pub(crate) async fn schema_of(run: &Run, snapshot: &Arc<Snapshot>, query: &Query
 }
 
 /// What plans a statement on a snapshot; where `describes`, for its types alone.
-fn planner(
+pub(crate) fn planner(
     run: &Run,
     snapshot: &Arc<Snapshot>,
     hints: &Hints,
@@ -323,7 +315,7 @@ pub(crate) fn planning_state(
     state.config_mut().set_extension(system_context(run, &context));
     state.config_mut().set_extension(context);
     let namespace = Namespace::new(&catalog, &run.scope.path(), &state);
-    state.register_catalog_list(catalog_list(namespace));
+    state.register_catalog_list(namespace.into_list());
     Ok((state, runtime))
 }
 

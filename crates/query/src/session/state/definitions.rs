@@ -124,6 +124,21 @@ impl PendingDefinitions {
             for change in &statement.changes {
                 match change {
                     Change::CreateTable { def } => check_schema(&authoriser, &def.schema)?,
+                    Change::CreateView { def } => check_schema(&authoriser, &def.schema)?,
+                    // A view goes with what it needs, too, whose owner may drop that.
+                    Change::DropView { id } => {
+                        if let Some(view) = authoriser.catalog().view_by_id(*id) {
+                            authoriser.drop_of_view(view)?;
+                        }
+                    }
+                    Change::AlterView { def, .. } => {
+                        if let Some(view) = authoriser.catalog().view_by_id(def.id) {
+                            authoriser.view(Need::Ownership, view)?;
+                            if view.def.schema != def.schema {
+                                check_schema(&authoriser, &def.schema)?;
+                            }
+                        }
+                    }
                     Change::AlterTable { def, .. } => {
                         if let Some(entry) = authoriser.catalog().by_id(def.id) {
                             authoriser.table(Need::Ownership, entry)?;
@@ -157,6 +172,7 @@ impl PendingDefinitions {
             definers.push(statement.definer);
             changes.extend(statement.changes.into_iter().map(|change| match change {
                 Change::AlterTable { def, was } => Change::AlterTable { def, was: in_log(was) },
+                Change::AlterView { def, was } => Change::AlterView { def, was: in_log(was) },
                 other => other,
             }));
         }

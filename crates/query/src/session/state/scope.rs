@@ -14,7 +14,8 @@ use crate::session::state::cursors::Cursors;
 use crate::session::state::transaction::Transaction;
 use crate::session::state::{State, failed_transaction};
 use crate::settings::SettingsNow;
-use alluvia_catalog::{RelationName, SearchPath, TableEntry};
+use alluvia_catalog::rights::Privilege;
+use alluvia_catalog::{RelationName, SearchPath, TableEntry, ViewEntry};
 use alluvia_copy::Held;
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::{Mutex, MutexGuard};
@@ -84,10 +85,25 @@ impl Scope {
     /// The newest visible definition of a user table, or the open transaction's own, with near names if there is none;
     /// refused if the session may not use it for this.
     pub(crate) fn table_for(&self, need: Need, name: &RelationName) -> Result<Arc<TableEntry>> {
+        self.refuse_view(need, name)?;
         let authoriser = self.resolver()?;
         let entry = authoriser.relation(name)?;
         authoriser.table(need, entry)?;
         Ok(Arc::clone(entry))
+    }
+
+    /// Refuses a view for what needs a table.
+    pub(crate) fn refuse_view(&self, need: Need, name: &RelationName) -> Result<()> {
+        match self.view(name)? {
+            Some(view) => Err(no_table(need, &view.def.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// The newest visible definition of a view, or the open transaction's own; `None` if the name is none of a view.
+    pub(crate) fn view(&self, name: &RelationName) -> Result<Option<Arc<ViewEntry>>> {
+        let authoriser = self.resolver()?;
+        Ok(authoriser.catalog().view(name, authoriser.path()).cloned())
     }
 
     /// Whether the session is between BEGIN and the end of its transaction.
@@ -142,4 +158,20 @@ impl Scope {
     pub(crate) fn held(&self) -> Held {
         Held::new(self.pending_bytes_max())
     }
+}
+
+/// What a view is refused for where a table is needed.
+fn no_table(need: Need, view: &str) -> Error {
+    let doing = match need {
+        Need::Privilege(Privilege::Insert) => "insert into",
+        Need::Privilege(Privilege::Update) => "update",
+        Need::Privilege(Privilege::Delete) => "delete from",
+        _ => {
+            return Error::new(ErrorKind::WrongObject, format!("\"{view}\" is not a table"))
+                .with_hint("Use DROP VIEW to remove a view: its rows are computed when they are read.");
+        }
+    };
+    Error::new(ErrorKind::ObjectState, format!("cannot {doing} view \"{view}\""))
+        .with_detail("Views are not updatable.")
+        .with_hint("change the table that it reads")
 }

@@ -231,7 +231,11 @@ impl OpenTransaction {
                 let of_rows = self.tables.get(&def.id).map_or(0, |rows| rows.bytes_added(&def.storage_schema()));
                 of_rows.saturating_add(COLUMN_BYTES * (1 + def.columns.len() as u64))
             }
+            Change::CreateView { def } | Change::AlterView { def, .. } => {
+                COLUMN_BYTES * (1 + def.columns.len() as u64) + def.sql.len() as u64
+            }
             Change::DropTable { .. }
+            | Change::DropView { .. }
             | Change::CreateSchema { .. }
             | Change::DropSchema { .. }
             | Change::RenameSchema { .. }

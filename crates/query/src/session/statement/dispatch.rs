@@ -10,6 +10,7 @@ use crate::session::define::roles::role_statement;
 use crate::session::define::schemas::schema_statement;
 use crate::session::define::show::{describe_table, show_create, show_tables};
 use crate::session::define::tables::{alter_table, create_table, drop_none, drop_tables};
+use crate::session::define::views::{alter_view, create_view, drop_views};
 use crate::session::insert::insert;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -48,7 +49,10 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
         Kind::Truncate(tables) => change(run, Change::Truncate(tables), &hints).await,
         Kind::Merge(statement) => change(run, Change::Merge(statement), &hints).await,
         Kind::CreateTable(create) => create_table(run, *create, &hints).await,
-        Kind::DropTable { names, if_exists } => drop_tables(run, names, if_exists).await,
+        Kind::DropTable { names, if_exists, cascade } => drop_tables(run, names, if_exists, cascade).await,
+        Kind::CreateView(create) => create_view(run, *create).await,
+        Kind::DropView { names, if_exists, cascade } => drop_views(run, names, if_exists, cascade).await,
+        Kind::AlterView(alter) => alter_view(run, alter).await,
         Kind::DropNone { command, names } => drop_none(scope, command, &names),
         Kind::AsIs { command, notice } => {
             let done = Outcome::done(command);
