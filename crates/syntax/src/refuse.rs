@@ -81,9 +81,6 @@ const OBJECTS: &[(&str, &str)] = &[
     ("DATABASE", "there is one database; its schemas are public and alluvia"),
 ];
 
-/// What to do instead of creating a table for a session.
-const TEMPORARY_HINT: &str = "create a table and drop it afterwards, or write its query in WITH name AS (SELECT ...)";
-
 /// Words between CREATE, ALTER or DROP and the kind of object, which do not name it.
 const FILLERS: &[&str] = &["OR", "REPLACE", "IF", "NOT", "EXISTS", "UNIQUE", "CONCURRENTLY", "LOCAL", "GLOBAL"];
 
@@ -102,10 +99,13 @@ pub fn statement(words: &[String]) -> Result<()> {
         return Ok(());
     }
     let Some(kind) = words[1..].iter().find(|word| !FILLERS.contains(&word.as_str())) else { return Ok(()) };
+    let is_temporary = first == "CREATE" && matches!(kind.as_str(), "TEMP" | "TEMPORARY");
+    if is_temporary && words.iter().any(|word| word == "TABLE") {
+        return Ok(());
+    }
     if TABLE_KINDS.contains(&kind.as_str()) {
         let error = not_supported(format!("{first} {kind} TABLE"));
         return Err(match (first.as_str(), kind.as_str()) {
-            ("CREATE", "TEMP" | "TEMPORARY") => error.with_hint(TEMPORARY_HINT),
             ("CREATE", "EXTERNAL" | "FOREIGN") => error.with_hint(FILE_HINT),
             _ => error,
         });

@@ -16,7 +16,7 @@ const SMALL_ROWS: usize = 512;
 const JOINED_ROWS: usize = 8_192;
 
 /// The rows that live at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TemporaryRead {
     chunks: Arc<[Chunk]>,
     rows: u64,

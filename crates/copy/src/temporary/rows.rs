@@ -10,7 +10,7 @@ use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_types::{Error, Result};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ pub struct TemporaryRows {
     /// Where the row of each key is, in a table that has one.
     keys: HashMap<KeyCode, Place>,
     keys_taken: Taken,
-    /// Chunks that were taken back, whose keys are still known.
-    taken_back: HashSet<u32>,
+    /// Chunks from this number on were taken back, and their keys are still known.
+    taken_back: Option<u32>,
     /// What was made for the last reader, while it is the same.
     read: Option<TemporaryRead>,
 }
@@ -39,8 +39,8 @@ pub struct TemporaryRows {
 /// What takes back a change.
 #[derive(Debug)]
 pub struct Undo {
-    /// Chunks that have come.
-    came: Vec<u32>,
+    /// Chunks that have come, by their numbers.
+    came: Range<u32>,
     /// Rows that have died, and their keys where they have such.
     killed: Vec<Place>,
     codes: Vec<KeyCode>,
@@ -59,7 +59,20 @@ struct Cleared {
 
 impl Undo {
     fn nothing() -> Undo {
-        Undo { came: Vec::new(), killed: Vec::new(), codes: Vec::new(), cleared: None, _taken: None }
+        Undo { came: 0..0, killed: Vec::new(), codes: Vec::new(), cleared: None, _taken: None }
+    }
+
+    /// Takes on what takes back the change behind it, if both are no more than rows that have come.
+    ///
+    /// # Errors
+    /// Gives that back where it cannot be.
+    pub fn join(&mut self, behind: Undo) -> Result<(), Undo> {
+        let is_plain = |undo: &Undo| undo.killed.is_empty() && undo.cleared.is_none() && !undo.came.is_empty();
+        if !is_plain(self) || !is_plain(&behind) || self.came.end != behind.came.start {
+            return Err(behind);
+        }
+        self.came.end = behind.came.end;
+        Ok(())
     }
 
     /// How many rows have died.
@@ -78,7 +91,7 @@ impl TemporaryRows {
             keys: HashMap::new(),
             keys_taken: Taken::nothing(memory),
             memory: Arc::clone(memory),
-            taken_back: HashSet::new(),
+            taken_back: None,
             read: None,
         }
     }
@@ -92,7 +105,7 @@ impl TemporaryRows {
             keys: self.keys.clone(),
             keys_taken: memory.take(self.keys_taken.bytes()),
             memory: Arc::clone(memory),
-            taken_back: HashSet::new(),
+            taken_back: None,
             read: self.read.clone(),
         }
     }
@@ -124,7 +137,7 @@ impl TemporaryRows {
     pub fn come(&mut self, coming: Coming) -> Result<Undo> {
         self.read = None;
         let Coming { pieces, codes, keys } = coming;
-        let mut undo = Undo::nothing();
+        let mut undo = Undo { came: self.next..self.next, ..Undo::nothing() };
         let mut codes = codes.into_iter();
         self.keys_taken.add(keys);
         for (data, rows) in pieces {
@@ -132,7 +145,7 @@ impl TemporaryRows {
             self.next =
                 number.checked_add(1).ok_or_else(|| Error::internal("a temporary table has too many chunks"))?;
             self.chunks.push(Chunk { number, rows, data, dead: None });
-            undo.came.push(number);
+            undo.came.end = self.next;
             for (row, code) in (0..rows as u32).zip(codes.by_ref()) {
                 if let Some(gone) = self.keys.insert(code, Place { chunk: number, row }) {
                     self.kill(gone, &mut undo);
@@ -221,18 +234,18 @@ impl TemporaryRows {
                 self.keys.insert(*code, *place);
             }
         }
-        if let Some(first) = undo.came.first() {
-            let kept = self.chunks.partition_point(|chunk| chunk.number < *first);
+        if !undo.came.is_empty() {
+            let first = undo.came.start;
+            let kept = self.chunks.partition_point(|chunk| chunk.number < first);
             self.chunks.truncate(kept);
-            self.taken_back.extend(undo.came);
+            self.taken_back = Some(self.taken_back.map_or(first, |known| known.min(first)));
         }
     }
 
     /// Forgets the keys of what was taken back.
     pub fn settle(&mut self) {
-        let taken_back = std::mem::take(&mut self.taken_back);
-        if !taken_back.is_empty() && !self.keys.is_empty() {
-            self.keys.retain(|_, place| !taken_back.contains(&place.chunk));
+        if let Some(first) = self.taken_back.take() {
+            self.keys.retain(|_, place| place.chunk < first);
         }
         self.keys_taken.shrink_to(keys_bytes(self.keys.len()));
     }

@@ -76,6 +76,8 @@ struct Table {
     def: TableDef,
     rows: TemporaryRows,
     undo: Vec<Undo>,
+    /// Changes behind so many are not joined with others.
+    marked: usize,
     memory: Arc<TemporaryMemory>,
     spool: Spool,
     most: u64,
@@ -86,7 +88,7 @@ impl Table {
         let def = table(sql);
         let memory = TemporaryMemory::new(Arc::clone(bound) as Arc<dyn MemoryBound>);
         let rows = TemporaryRows::new(&def, &memory);
-        Table { def, rows, undo: Vec::new(), memory, spool: Spool::in_dir(dir, 1 << 30), most }
+        Table { def, rows, undo: Vec::new(), marked: 0, memory, spool: Spool::in_dir(dir, 1 << 30), most }
     }
 
     fn codes(&self, batch: &RecordBatch) -> Vec<KeyCode> {
@@ -94,6 +96,7 @@ impl Table {
     }
 
     fn come(&mut self, values: &[(i64, i64)]) {
+        let before = self.undo.len();
         let batch = batch(&self.def, values);
         let codes = self.codes(&batch);
         let coming = match Coming::in_memory(&self.memory, &batch, &codes, self.most) {
@@ -106,7 +109,13 @@ impl Table {
             }
         };
         let undo = self.rows.come(coming).unwrap();
-        self.undo.push(undo);
+        match self.undo.last_mut().filter(|_| self.marked < before) {
+            Some(last) => {
+                let other = last.join(undo).err();
+                self.undo.extend(other);
+            }
+            None => self.undo.push(undo),
+        }
     }
 
     fn spill(&mut self) {
@@ -229,13 +238,17 @@ fn compare(sql: &str, steps: Vec<Step>, most: u64) {
                 model.clear();
             }
             Step::Spill => table.spill(),
-            Step::Save => saved = (table.undo.len(), model.clone()),
+            Step::Save => {
+                saved = (table.undo.len(), model.clone());
+                table.marked = saved.0;
+            }
             Step::Back => {
                 table.take_back(saved.0);
                 model = saved.1.clone();
             }
             Step::Fold => {
                 table.undo.clear();
+                table.marked = 0;
                 table.rows.fold().unwrap();
                 saved = (0, model.clone());
             }

@@ -8,6 +8,7 @@
 pub(crate) mod own_changes;
 pub(crate) mod savepoints;
 pub(crate) mod submit;
+pub(crate) mod temporary;
 
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -59,7 +60,7 @@ pub(crate) async fn commit(run: &Arc<Run>) -> Result<Outcome> {
             Err(Error::new(ErrorKind::Transaction, "there is no transaction to commit").with_hint("BEGIN opens one"))
         }
         Transaction::Failed(failed) if failed.is_abandoned => {
-            run.state().settings = failed.settings_before;
+            end_failed(run, *failed);
             Err(Error::new(
                 ErrorKind::FailedTransaction,
                 "the transaction was not used for too long, and has been rolled back",
@@ -67,7 +68,7 @@ pub(crate) async fn commit(run: &Arc<Run>) -> Result<Outcome> {
             .with_hint("begin another; the server's transaction_idle_timeout says how long it may wait"))
         }
         Transaction::Failed(failed) => {
-            run.state().settings = failed.settings_before;
+            end_failed(run, *failed);
             Ok(Outcome::done("ROLLBACK").with_notice("the transaction had failed, and was rolled back"))
         }
         Transaction::Open(mut open) => {
@@ -92,6 +93,13 @@ pub(crate) async fn commit(run: &Arc<Run>) -> Result<Outcome> {
     }
 }
 
+/// What a transaction that has failed leaves: settings as they were before it, and temporary tables.
+fn end_failed(run: &Run, failed: OpenTransaction) {
+    let mut state = run.state();
+    state.settings = failed.settings_before;
+    state.temporary.take_back(0);
+}
+
 /// Commits what there is in a transaction.
 async fn commit_open(run: &Run, open: OpenTransaction) -> Result<()> {
     open.check_rights(&run.scope.authoriser())?;
@@ -112,6 +120,7 @@ pub(crate) fn rollback(scope: &Scope) -> Result<Outcome> {
         }
         Transaction::Open(open) | Transaction::Failed(open) => {
             state.settings = open.settings_before;
+            state.temporary.take_back(0);
             Ok(Outcome::done("ROLLBACK"))
         }
     }
@@ -127,6 +136,7 @@ pub(crate) fn abandon(scope: &Scope) {
         Transaction::Open(open) | Transaction::Failed(open) => open,
     };
     state.settings = open.settings_before.clone();
+    state.temporary.take_back(0);
     state.transaction = Transaction::Failed(Box::new(open.abandoned()));
 }
 
