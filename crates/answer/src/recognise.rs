@@ -7,7 +7,8 @@ use super::having::{Having, having_of};
 use super::predicate::{conjunction, literal_of};
 use super::statement::{Aggregate, Condition, Group, Item, Literal, Order, Statement};
 use alluvia_syntax::Sureness;
-use alluvia_syntax::names::{PUBLIC, name_of};
+use alluvia_catalog::{INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA};
+use alluvia_syntax::names::name_of;
 use alluvia_syntax::trees::rewriting::call_of;
 use datafusion::sql::sqlparser::ast::{
     self, Expr, GroupByExpr, Ident, LimitClause, ObjectName, OrderBy, OrderByKind, Query, Select, SelectFlavor,
@@ -51,7 +52,7 @@ pub fn select_alone(query: &Query) -> Option<(&Select, Option<&OrderBy>, Option<
 
 /// The table, the items, the groups and the conditions.
 struct Parts {
-    table: String,
+    table: RelationName,
     items: Items,
     groups: Vec<Group>,
     aliases: Vec<String>,
@@ -204,7 +205,7 @@ fn select_of(select: &Select) -> Option<Parts> {
 
 /// The one table, and what columns may be qualified with.
 struct Scope {
-    table: String,
+    table: RelationName,
     qualifier: String,
 }
 
@@ -247,18 +248,22 @@ fn scope_of(from: &ast::TableWithJoins) -> Option<Scope> {
     }
     let table = table_of(name)?;
     let qualifier = match alias {
-        None => table.clone(),
+        None => table.name.clone(),
         Some(alias) if alias.columns.is_empty() => name_of(&alias.name),
         Some(_) => return None,
     };
     Some(Scope { table, qualifier })
 }
 
-fn table_of(name: &ObjectName) -> Option<String> {
+fn table_of(name: &ObjectName) -> Option<RelationName> {
     let parts: Vec<&Ident> = name.0.iter().map(|part| part.as_ident()).collect::<Option<_>>()?;
     match parts.as_slice() {
-        [table] => Some(name_of(table)),
-        [schema, table] if name_of(schema) == PUBLIC => Some(name_of(table)),
+        [table] => Some(RelationName::bare(name_of(table))),
+        [schema, table] => {
+            let named = RelationName::in_schema(name_of(schema), name_of(table));
+            let is_system = matches!(named.schema(), Some(SYSTEM_SCHEMA | PG_CATALOG | INFORMATION_SCHEMA));
+            (!is_system).then_some(named)
+        }
         _ => None,
     }
 }

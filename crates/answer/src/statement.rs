@@ -4,6 +4,7 @@ use super::constants::Constant;
 use super::having::Having;
 use super::member_predicate::MemberPredicate;
 use super::units::{Cut, test_of};
+use alluvia_catalog::RelationName;
 use alluvia_syntax::Sureness;
 use arrow::array::{Array, ArrayRef};
 use datafusion::logical_expr::Operator;
@@ -14,7 +15,7 @@ use datafusion::sql::sqlparser::ast::Expr;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Statement {
     /// The table, by its name.
-    pub table: String,
+    pub table: RelationName,
     /// The answer's columns, then what is not shown but ordered by, or looked at by HAVING.
     pub items: Vec<Item>,
     /// The last items, those that are not shown, as they were written.

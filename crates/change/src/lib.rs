@@ -75,7 +75,7 @@ mod testing {
             .into_iter()
             .map(|column| (column.name, column.column_type.expect("a type"), column.nullable))
             .collect();
-        let def = define(TableId(1), &create.name, &columns, &create.with, 0).unwrap();
+        let def = define(TableId(1), ("public", &create.name.name), &columns, &create.with, 0).unwrap();
         with_key(def, &create.key, create.with.on_conflict.as_deref(), [1, 2]).unwrap()
     }
 }

@@ -47,6 +47,7 @@ fn table(id: u32, name: &str, types: &[(&str, DataType)], declared: &str) -> Tab
     let columns: Vec<Column> = types.iter().enumerate().map(column).collect();
     TableDef {
         id: TableId(id),
+        schema: "public".to_owned(),
         name: name.to_owned(),
         dimensions: dimensions::parse(declared, &columns).expect("a good declaration"),
         next_column_id: columns.len() as u32,

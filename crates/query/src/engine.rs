@@ -38,7 +38,7 @@ use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use alluvia_functions::output_size::StatementLimits;
 use alluvia_plan::rules::{configure, register, with_rules};
 use alluvia_snapshot::{Admin, Ingest, Ports, Read};
-use alluvia_syntax::names::{PUBLIC, SYSTEM};
+use alluvia_syntax::names::SYSTEM;
 use alluvia_syntax::statements::definitions::data_type_of;
 use alluvia_syntax::units::show_bytes;
 use alluvia_types::{Error, Result, TableId, Version};
@@ -526,7 +526,7 @@ fn base_config() -> SessionConfig {
     let mut config = SessionConfig::new()
         .with_information_schema(false)
         .with_create_default_catalog_and_schema(false)
-        .with_default_catalog_and_schema(SYSTEM, PUBLIC);
+        .with_default_catalog_and_schema(SYSTEM, ALONG_PATH);
     configure(&mut config);
     config
 }

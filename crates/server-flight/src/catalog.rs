@@ -14,6 +14,7 @@ use crate::plain_types::plain;
 use crate::server_options::ServerOptions;
 use crate::shared::Shared;
 use alluvia_query::Session;
+use alluvia_syntax::names::RelationName;
 use alluvia_types::{Error, Result};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::cast;
@@ -24,14 +25,18 @@ use std::sync::Arc;
 
 /// The one catalog.
 pub(crate) const CATALOG: &str = "alluvia";
-/// The schema of users' tables.
-pub(crate) const PUBLIC: &str = "public";
 /// The schema of system tables.
-const SYSTEM: &str = "alluvia";
-/// What tables are called, by schema.
-const TYPES: [(&str, &str); 2] = [(PUBLIC, "TABLE"), (SYSTEM, "SYSTEM TABLE")];
+pub(crate) const SYSTEM: &str = "alluvia";
+/// PostgreSQL's and the standard's catalogs, which are not listed.
+pub(crate) const PG_CATALOG: &str = "pg_catalog";
+pub(crate) const INFORMATION: &str = "information_schema";
+/// What tables are called: users', and the system's.
+const TABLE: &str = "TABLE";
+const SYSTEM_TABLE: &str = "SYSTEM TABLE";
 const TABLES: &str = "SELECT table_schema, table_name FROM information_schema.tables \
-    WHERE table_schema IN ('public', 'alluvia') ORDER BY table_schema, table_name";
+    WHERE table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY table_schema, table_name";
+const SCHEMAS: &str = "SELECT schema_name, '' FROM information_schema.schemata \
+    WHERE schema_name NOT IN ('pg_catalog', 'information_schema') ORDER BY schema_name";
 
 /// The schema of what a command lists; `None` if it is no such command.
 pub(crate) fn schema_of(command: &Command) -> Result<Option<SchemaRef>> {
@@ -58,11 +63,11 @@ pub(crate) async fn rows_of(shared: &Arc<Shared>, caller: &Arc<Caller>, command:
             builder.append(CATALOG);
             builder.build().map_err(unmade)
         }
-        Command::CommandGetDbSchemas(command) => schemas(command),
+        Command::CommandGetDbSchemas(command) => schemas(shared, caller, command).await,
         Command::CommandGetTables(command) => tables(shared, caller, command).await,
         Command::CommandGetTableTypes(command) => {
             let mut builder = command.into_builder();
-            TYPES.iter().for_each(|(_, name)| builder.append(name));
+            [TABLE, SYSTEM_TABLE].iter().for_each(|name| builder.append(name));
             builder.build().map_err(unmade)
         }
         Command::CommandGetSqlInfo(command) => {
@@ -80,10 +85,15 @@ pub(crate) async fn rows_of(shared: &Arc<Shared>, caller: &Arc<Caller>, command:
     }
 }
 
-fn schemas(command: CommandGetDbSchemas) -> Result<RecordBatch> {
-    let mut builder = command.into_builder();
-    TYPES.iter().for_each(|(schema, _)| builder.append(CATALOG, schema));
-    builder.build().map_err(unmade)
+async fn schemas(shared: &Arc<Shared>, caller: &Arc<Caller>, command: CommandGetDbSchemas) -> Result<RecordBatch> {
+    let work = move |lane: Arc<Lane>| async move {
+        let mut builder = command.into_builder();
+        for (schema, _) in pairs(&lane.session.sql(SCHEMAS).await?.collect().await?)? {
+            builder.append(CATALOG, &schema);
+        }
+        builder.build().map_err(unmade)
+    };
+    run_in_lane(shared, caller, &caller.login.lane, work).await
 }
 
 async fn tables(shared: &Arc<Shared>, caller: &Arc<Caller>, command: CommandGetTables) -> Result<RecordBatch> {
@@ -109,13 +119,13 @@ async fn tables(shared: &Arc<Shared>, caller: &Arc<Caller>, command: CommandGetT
 }
 
 fn type_of(schema: &str) -> &'static str {
-    TYPES.iter().find(|(name, _)| *name == schema).map_or("VIEW", |(_, name)| name)
+    if schema == SYSTEM { SYSTEM_TABLE } else { TABLE }
 }
 
 async fn columns(session: &Session, schema: &str, table: &str) -> Result<Schema> {
-    if schema == "public" {
+    if schema != SYSTEM {
         // Definitions are everybody's, and rows are not: nothing is planned.
-        return Ok(plain(&session.table_schema(table)?));
+        return Ok(plain(&session.table_schema(RelationName::in_schema(schema, table))?));
     }
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let query = session.prepare(&format!("SELECT * FROM {}.{}", quoted(schema), quoted(table)))?;

@@ -20,11 +20,11 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | NoKey | DatatypeMismatch
         | InvalidSetting | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed
         | InvalidPattern | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways
-        | SequenceLimit => Code::InvalidArgument,
+        | SequenceLimit | ReservedName => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
-        UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,
-        DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject | UniqueViolation => {
+        UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,
+        DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject | UniqueViolation => {
             Code::AlreadyExists
         }
         Conflict => Code::Aborted,

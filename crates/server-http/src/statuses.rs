@@ -16,15 +16,16 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | NoKey | DatatypeMismatch
         | InvalidSetting | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint
         | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern
-        | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways | SequenceLimit => {
+        | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways | SequenceLimit
+        | ReservedName => {
             StatusCode::BAD_REQUEST
         }
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
-        UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {
+        UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {
             StatusCode::NOT_FOUND
         }
-        DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject | DependentObjects | Conflict
+        DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject | DependentObjects | Conflict
         | UniqueViolation | Producer | SequenceUnused => StatusCode::CONFLICT,
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Inaccurate => StatusCode::UNPROCESSABLE_ENTITY,

@@ -51,6 +51,7 @@ fn wide() -> TableDef {
                     real(real: linear); small(small: quantiles, 3)";
     TableDef {
         id: TableId(3),
+        schema: "public".to_owned(),
         name: "wide".to_owned(),
         dimensions: dimensions::parse(declared, &columns).expect("a good declaration"),
         next_column_id: columns.len() as u32,
@@ -74,6 +75,7 @@ fn plain() -> TableDef {
     };
     TableDef {
         id: TableId(7),
+        schema: "public".to_owned(),
         name: "plain".to_owned(),
         columns: vec![column],
         next_column_id: 1,

@@ -37,5 +37,5 @@ pub use row_op::{OP_COLUMN, RowOp, RowPolicy, without_key};
 pub use rules::{Check, ColumnDefault, Identity, IdentityKind, SEQUENCE_CACHE, TableRules, greatest, least};
 pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,
-    OnConflict, PrimaryKey, TableDef, TableOptions, VERSION_COLUMN,
+    OnConflict, PUBLIC_SCHEMA, PrimaryKey, TableDef, TableOptions, VERSION_COLUMN,
 };

@@ -230,11 +230,25 @@ pub struct TableOptions {
     pub ladder: Ladder,
 }
 
+/// The schema that is there from the beginning, in which tables are whose definitions name none.
+pub const PUBLIC_SCHEMA: &str = "public";
+
+fn public_schema() -> String {
+    PUBLIC_SCHEMA.to_owned()
+}
+
+fn is_public_schema(schema: &str) -> bool {
+    schema == PUBLIC_SCHEMA
+}
+
 /// A table's definition at some version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TableDef {
     /// Never reused.
     pub id: TableId,
+    /// The schema that it is in now.
+    #[serde(default = "public_schema", skip_serializing_if = "is_public_schema")]
+    pub schema: String,
     /// What SQL calls it now (lower case unless it was quoted).
     pub name: String,
     /// In SQL order. Dropped columns are gone from here; their ids are not reused.

@@ -29,7 +29,7 @@ impl TableDef {
     }
 
     fn validate_all(&self) -> Result<()> {
-        if self.name.is_empty() {
+        if self.name.is_empty() || self.schema.is_empty() {
             return Err(invalid("a table needs a name"));
         }
         columns(&self.columns, self.next_column_id)?;

@@ -12,6 +12,7 @@ use crate::statements::plain_insert::LiteralRows;
 use crate::statements::roles::RoleStatement;
 use crate::statements::rules::Overriding;
 use crate::tokens::hints::Hints;
+use alluvia_catalog::RelationName;
 use alluvia_types::{Error, Result};
 use datafusion_common::ScalarValue;
 use datafusion_common::format::ExplainStatementOptions;
@@ -226,19 +227,19 @@ pub enum Kind {
     CreateTable(Box<CreateTable>),
     /// DROP TABLE.
     DropTable {
-        /// The tables to drop, without their schemas.
-        names: Vec<String>,
+        /// The tables to drop.
+        names: Vec<RelationName>,
         /// Whether a table that does not exist is no error.
         if_exists: bool,
     },
     /// ALTER TABLE.
     AlterTable(AlterTable),
-    /// DESCRIBE of a table, SHOW COLUMNS.
-    Describe(TableName),
+    /// DESCRIBE of a table, which may be a system table; SHOW COLUMNS.
+    Describe(RelationName),
     /// SHOW TABLES.
     ShowTables,
     /// SHOW CREATE TABLE.
-    ShowCreate(String),
+    ShowCreate(RelationName),
     /// SET, SHOW, RESET.
     Setting(SettingCommand),
     /// Roles and grants.
@@ -263,8 +264,8 @@ pub enum Kind {
     DropNone {
         /// The command tag, such as `DROP VIEW`.
         command: &'static str,
-        /// What is to be dropped, without schemas.
-        names: Vec<String>,
+        /// What is to be dropped.
+        names: Vec<RelationName>,
     },
     /// What is so already: UNLISTEN, where nobody listens, and CREATE SCHEMA IF NOT EXISTS of one that is there.
     AsIs {
@@ -358,20 +359,11 @@ impl Kind {
     }
 }
 
-/// A table that may be a system table.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TableName {
-    /// `public` or `alluvia`.
-    pub schema: String,
-    /// The table.
-    pub table: String,
-}
-
 /// INSERT INTO a user table.
 #[derive(Clone, Debug)]
 pub struct Insert {
-    /// The user table, without its schema.
-    pub table: String,
+    /// The user table.
+    pub table: RelationName,
     /// The column list, if one is written.
     pub columns: Option<Vec<Ident>>,
     /// Where the rows come from.
@@ -479,7 +471,7 @@ pub enum Procedure {
     /// End what a session runs.
     Cancel(u64),
     /// Remove from the files what was deleted: of a table, or of all that the user may delete from.
-    Purge(Option<String>),
+    Purge(Option<RelationName>),
 }
 
 /// The text of a string literal.

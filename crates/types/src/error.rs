@@ -27,6 +27,12 @@ pub enum ErrorKind {
     UndefinedObject,
     /// No such database: there is one.
     UndefinedDatabase,
+    /// No such schema.
+    UndefinedSchema,
+    /// A schema of that name exists.
+    DuplicateSchema,
+    /// A name that only the system may give.
+    ReservedName,
     /// A table of that name exists.
     DuplicateTable,
     /// A column of that name exists.
@@ -141,7 +147,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 63] = [
+    pub const ALL: [ErrorKind; 66] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -150,6 +156,9 @@ impl ErrorKind {
         ErrorKind::UndefinedFunction,
         ErrorKind::UndefinedObject,
         ErrorKind::UndefinedDatabase,
+        ErrorKind::UndefinedSchema,
+        ErrorKind::DuplicateSchema,
+        ErrorKind::ReservedName,
         ErrorKind::DuplicateTable,
         ErrorKind::DuplicateColumn,
         ErrorKind::InvalidDefinition,
@@ -219,6 +228,9 @@ impl ErrorKind {
             UndefinedFunction => "42883",
             UndefinedObject => "42704",
             UndefinedDatabase => "3D000",
+            UndefinedSchema => "3F000",
+            DuplicateSchema => "42P06",
+            ReservedName => "42939",
             DuplicateTable => "42P07",
             DuplicateColumn => "42701",
             InvalidDefinition => "42P16",

@@ -54,9 +54,9 @@ impl Feed {
             .map_err(|error| Error::internal(format!("inferring: {error}")))??;
         let session = db.session();
         let (with, question) = shape(&inferred.columns);
-        let create = |table: &str| format!("{}{with}", inferred.create_table(table));
+        let create = |table: &str| format!("{}{with}", inferred.create_table(&table.into()));
         session.sql(&create("file")).await?;
-        let tag = session.sql(&inferred.copy_from("file", &source)).await?.tag;
+        let tag = session.sql(&inferred.copy_from(&"file".into(), &source)).await?.tag;
         say(&format!("{path}: {tag} (one atomic batch)\n"))?;
         let batches = session.sql(&format!("SELECT * FROM file LIMIT {FILE_ROWS_MAX}")).await?.collect().await?;
         let Some(first) = batches.first() else {

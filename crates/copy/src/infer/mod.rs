@@ -27,7 +27,8 @@ use crate::peeked::Sampled;
 use crate::progress::Progress;
 use crate::records::{Blocks, Cut, check_line_ends};
 use crate::roots::Roots;
-use alluvia_space::{Column, DataType, TableDef, TableOptions};
+use alluvia_catalog::RelationName;
+use alluvia_space::{Column, DataType, PUBLIC_SCHEMA, TableDef, TableOptions};
 use alluvia_syntax::copy::options::{CopyOptions, Direction, Format};
 use alluvia_syntax::copy::statement::Source;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
@@ -73,7 +74,7 @@ impl Inferred {
     }
 
     /// The CREATE TABLE statement, without a semicolon.
-    pub fn create_table(&self, table: &str) -> String {
+    pub fn create_table(&self, table: &RelationName) -> String {
         let column = |(at, column): (usize, &InferredColumn)| Column {
             id: ColumnId(at as u32),
             name: column.name.clone(),
@@ -84,7 +85,8 @@ impl Inferred {
         };
         let definition = TableDef {
             id: TableId(0),
-            name: table.to_owned(),
+            schema: table.schema().unwrap_or(PUBLIC_SCHEMA).to_owned(),
+            name: table.name.clone(),
             columns: self.columns.iter().enumerate().map(column).collect(),
             next_column_id: self.columns.len() as u32,
             key: None,
@@ -99,13 +101,13 @@ impl Inferred {
 
     /// The COPY statement that loads the files into that table, without a semicolon: a value that would be changed to be of a type
     /// that was found is a bad row.
-    pub fn copy_from(&self, table: &str, source: &Source) -> String {
+    pub fn copy_from(&self, table: &RelationName, source: &Source) -> String {
         let options = CopyOptions { is_exact: true, ..self.options.clone() };
         copy_statement(table, source, &options)
     }
 
     /// As [`Inferred::copy_from`], into a table that somebody else made: values become what its types are, as PostgreSQL assigns.
-    pub fn copy_into_existing(&self, table: &str, source: &Source) -> String {
+    pub fn copy_into_existing(&self, table: &RelationName, source: &Source) -> String {
         copy_statement(table, source, &self.options)
     }
 
@@ -120,9 +122,10 @@ impl Inferred {
     }
 }
 
-fn copy_statement(table: &str, source: &Source, options: &CopyOptions) -> String {
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    format!("COPY {} FROM {}{}", quoted(table), source.to_sql(), options.to_sql())
+fn copy_statement(table: &RelationName, source: &Source, options: &CopyOptions) -> String {
+    let exactly = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let schema = table.schema().map(|schema| exactly(schema) + ".").unwrap_or_default();
+    format!("COPY {schema}{} FROM {}{}", exactly(&table.name), source.to_sql(), options.to_sql())
 }
 
 /// Looks at the files of `source`, wherever the process may. Blocks.

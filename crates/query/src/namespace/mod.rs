@@ -5,9 +5,9 @@
 
 pub(crate) mod tables;
 
-use crate::namespace::tables::SnapshotCatalog;
+use crate::namespace::tables::{ALONG_PATH, SnapshotCatalog};
 use crate::pg_catalog::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, SearchPath};
 use alluvia_change::GIVEN;
 use alluvia_syntax::names::PUBLIC;
 use alluvia_syntax::sample::thin::THIN;
@@ -55,10 +55,11 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// The names of `catalog`, and of the functions that `state` knows.
-    pub(crate) fn new(catalog: &Arc<Catalog>, state: &SessionState) -> Namespace {
+    /// The names of `catalog` along a path, and of the functions that `state` knows.
+    pub(crate) fn new(catalog: &Arc<Catalog>, path: &Arc<SearchPath>, state: &SessionState) -> Namespace {
         let functions = state.table_functions().keys().cloned().chain([THIN.to_owned()]).collect();
-        Namespace { tables: SnapshotCatalog::new(Arc::clone(catalog)), functions: Arc::new(functions), given: None }
+        let tables = SnapshotCatalog::new(Arc::clone(catalog), Arc::clone(path));
+        Namespace { tables, functions: Arc::new(functions), given: None }
     }
 
     /// And of tables that only its statement has.
@@ -80,21 +81,21 @@ impl CatalogProvider for Namespace {
             return self.given.clone().map(|given| given as Arc<dyn SchemaProvider>);
         }
         let tables = self.tables.schema(name)?;
-        if name != PUBLIC {
+        if name != ALONG_PATH && name != PUBLIC {
             return Some(tables);
         }
-        Some(Arc::new(PublicNames { tables, functions: Arc::clone(&self.functions) }))
+        Some(Arc::new(WithFunctions { tables, functions: Arc::clone(&self.functions) }))
     }
 }
 
 #[derive(Debug)]
-struct PublicNames {
+struct WithFunctions {
     tables: Arc<dyn SchemaProvider>,
     functions: Arc<HashSet<String>>,
 }
 
 #[async_trait]
-impl SchemaProvider for PublicNames {
+impl SchemaProvider for WithFunctions {
     fn table_names(&self) -> Vec<String> {
         self.tables.table_names()
     }

@@ -7,11 +7,12 @@
 
 use super::relations::{PUBLIC_OID, table_oid};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, Row, row};
+use crate::rights::Authoriser;
 use crate::system::SystemContext;
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_space::keywords::quoted;
 use alluvia_space::{Column, DataType, Identity, IdentityKind, TableDef};
-use alluvia_syntax::names::{DATABASE_NAME, name_of};
+use alluvia_syntax::names::{DATABASE_NAME, name_of, written_name};
 use alluvia_syntax::statement::text_of;
 use alluvia_syntax::trees::visit::visit;
 use datafusion::sql::sqlparser::ast::{
@@ -102,17 +103,13 @@ fn named(function: &Function) -> Option<(String, String)> {
 }
 
 /// The sequence that `pg_get_serial_sequence('t', 'id')` asks for; `None` of what is asked otherwise.
-pub(super) fn serial_sequence(function: &Function, catalog: &Catalog) -> Option<Option<String>> {
+pub(super) fn serial_sequence(function: &Function, authoriser: &Authoriser) -> Option<Option<String>> {
     let (table, column) = named(function)?;
-    let table = table.strip_prefix("public.").unwrap_or(&table);
-    let table = match table.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
-        Some(inner) => inner.to_owned(),
-        None => table.to_ascii_lowercase(),
-    };
-    let Ok(entry) = catalog.table(&table) else { return Some(None) };
+    let table = written_name(&table)?;
+    let Ok(entry) = authoriser.relation(&table) else { return Some(None) };
     let known = entry.def.columns.iter().find(|known| known.name == column);
     let identity = known.and_then(|known| entry.def.identity_of(known.id));
-    Some(identity.map(|identity| format!("public.{}", quoted(&identity.name))))
+    Some(identity.map(|identity| format!("{}.{}", quoted(&entry.def.schema), quoted(&identity.name))))
 }
 
 /// What `pg_get_expr` gives: expressions are kept as their texts.

@@ -350,7 +350,7 @@ impl Rewrite<'_> {
             return Ok(Some(call));
         }
         if name == "pg_get_serial_sequence"
-            && let Some(sequence) = defaults::serial_sequence(function, self.catalog)
+            && let Some(sequence) = defaults::serial_sequence(function, self.authoriser)
         {
             return Ok(Some(sequence.map_or_else(|| Constant::Null.expr(), |sequence| text_expr(&sequence))));
         }

@@ -3,7 +3,7 @@
 use super::values::{of_literal, of_parameter};
 use crate::by_key::NamedKeys;
 use crate::skipping::Predicate;
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_syntax::alike::{AlikeText, EqualTo, Literal};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 /// The plan of a point read.
 #[derive(Debug)]
 pub(crate) struct PointPlan {
+    pub(super) name: RelationName,
     pub(super) entry: Arc<TableEntry>,
     /// What each column of the key is equal to, in the order of the key.
     pub(super) key: Vec<EqualTo>,
@@ -34,9 +35,9 @@ pub(crate) struct PointPlan {
 }
 
 impl PointPlan {
-    /// The table that it reads.
-    pub(crate) fn entry(&self) -> &Arc<TableEntry> {
-        &self.entry
+    /// The table that it reads, by the name that its text has.
+    pub(crate) fn name(&self) -> &RelationName {
+        &self.name
     }
 
     /// The columns that are read, by their places in the definition.

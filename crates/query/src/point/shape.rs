@@ -6,7 +6,7 @@ use super::values::of_literal;
 use crate::by_key::NamedKeys;
 use crate::skipping::Parts;
 use crate::table::{AlluviaTable, sql_schema};
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_space::TableDef;
 use alluvia_syntax::MARK;
 use alluvia_syntax::alike::{AlikeText, EqualTo};
@@ -28,15 +28,17 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct PointText {
     text: Arc<str>,
+    name: RelationName,
     entry: Arc<TableEntry>,
     memory_limit_bytes: u64,
 }
 
 impl PointText {
-    /// A text that reads this table alone, in a session that may hold so many bytes; `None` where its words say that it is
+    /// A text that reads this table alone, under this name, in a session that may hold so many bytes; `None` where its words say that it is
     /// none, or that its plan is known as well as it can be.
     pub(crate) fn new(
         text: &Arc<str>,
+        name: RelationName,
         entry: &Arc<TableEntry>,
         memory_limit_bytes: u64,
         plans: &PointPlans,
@@ -52,7 +54,7 @@ impl PointText {
         if !plans.want(&alike, entry, memory_limit_bytes) {
             return None;
         }
-        Some(PointText { text: Arc::clone(text), entry: Arc::clone(entry), memory_limit_bytes })
+        Some(PointText { text: Arc::clone(text), name, entry: Arc::clone(entry), memory_limit_bytes })
     }
 
     /// Keeps its plan, if it is that of a point read. `plan` is what was planned by `state`, and not yet optimised; `schema`
@@ -121,6 +123,7 @@ impl PointText {
             |at: &usize| key.iter().any(|with| matches!(with, EqualTo::Literal { at: of_key, .. } if of_key == at));
         let fixed = (0..alike.literals().len()).filter(|at| !of_key(at));
         Some(PointPlan {
+            name: self.name.clone(),
             entry: Arc::clone(&self.entry),
             fixed: fixed.map(|at| (at, alike.literals()[at].to_owned_literal())).collect(),
             key,

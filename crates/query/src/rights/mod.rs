@@ -15,7 +15,10 @@ mod words;
 pub(crate) use crate::rights::words::aclitem;
 
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, READ_FILES, READ_URLS, Rights, RoleId, WRITE_FILES};
-use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_catalog::{
+    Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, SearchPath, TableEntry,
+};
+use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_space::keywords::quoted;
 use alluvia_syntax::Kind;
 use alluvia_syntax::copy::options::OnError;
@@ -68,6 +71,8 @@ pub(crate) struct Authoriser {
     /// Of SET ROLE; empty for none.
     acting: Arc<str>,
     catalog: Arc<Catalog>,
+    /// Where names without a schema are looked up: schemas that are there, and may be used.
+    path: Arc<SearchPath>,
 }
 
 /// Adding rows.
@@ -82,7 +87,34 @@ fn denied(message: String) -> Error {
 impl Authoriser {
     /// Of `who`, acting as a role (empty: as itself), by the rights of these definitions.
     pub(crate) fn new(who: Who, acting: Arc<str>, catalog: Arc<Catalog>) -> Authoriser {
-        Authoriser { who, acting, catalog }
+        Authoriser { who, acting, catalog, path: Arc::default() }
+    }
+
+    /// The same with a search path, as it is set.
+    pub(crate) fn along(self, stated: &Arc<SearchPath>) -> Authoriser {
+        let path = match stated.is_default() {
+            true => Arc::clone(stated),
+            false => Arc::new(stated.of_role(self.current_user(), |schema| self.may_look_into(schema))),
+        };
+        Authoriser { path, ..self }
+    }
+
+    /// Whether a schema on the path is one, and may be used.
+    fn may_look_into(&self, schema: &str) -> bool {
+        match self.catalog.schema(schema) {
+            Ok(entry) => self.schema(Privilege::Usage, schema, entry.id).is_ok(),
+            Err(_) => matches!(schema, SYSTEM_SCHEMA | PG_CATALOG | INFORMATION_SCHEMA),
+        }
+    }
+
+    /// Where names without a schema are looked up.
+    pub(crate) fn path(&self) -> &Arc<SearchPath> {
+        &self.path
+    }
+
+    /// The user table that a name means.
+    pub(crate) fn relation(&self, name: &RelationName) -> Result<&Arc<TableEntry>> {
+        self.catalog.relation(name, &self.path)
     }
 
     /// The same acting as another role.
@@ -165,22 +197,43 @@ impl Authoriser {
         let id = self.role()?;
         let (rights, table) = (self.rights(), entry.def.id);
         let (name, role) = (&entry.def.name, quoted(self.current_user()));
+        if need != Need::Definition && entry.def.schema != PUBLIC_SCHEMA {
+            self.schema(Privilege::Usage, &entry.def.schema, self.catalog.schema(&entry.def.schema)?.id)?;
+        }
         match need {
             Need::Definition => Ok(()),
             Need::Privilege(privilege) if rights.may(id, privilege, Object::Table(table)) => Ok(()),
             Need::Privilege(privilege) => {
                 let privilege = privilege.sql_name();
                 Err(denied(format!("permission denied for table '{name}': role {role} lacks {privilege}"))
-                    .with_hint(format!("its owner or a superuser can GRANT {privilege} ON {} TO {role}", quoted(name))))
+                    .with_hint(format!("its owner or a superuser can GRANT {privilege} ON {} TO {role}", entry.def.shown())))
             }
             Need::Ownership if rights.owns(id, table) => Ok(()),
             Need::Ownership => {
                 let owner = quoted(rights.name(rights.owner(table)));
                 Err(denied(format!("permission denied for table '{name}': role {role} is not its owner")).with_hint(
-                    format!("its owner is {owner}: a superuser can GRANT {owner} TO {role}, or ALTER TABLE {} OWNER TO {role}", quoted(name)),
+                    format!("its owner is {owner}: a superuser can GRANT {owner} TO {role}, or ALTER TABLE {} OWNER TO {role}", entry.def.shown()),
                 ))
             }
         }
+    }
+
+    /// Refuses what needs a privilege on a schema. Everybody may use `public`, and make tables there who may in the database.
+    pub(crate) fn schema(&self, privilege: Privilege, name: &str, id: TableId) -> Result<()> {
+        if id == PUBLIC_SCHEMA_ID {
+            return match privilege {
+                Privilege::Usage => Ok(()),
+                privilege => self.database(privilege),
+            };
+        }
+        if self.rights().may(self.role()?, privilege, Object::Table(id)) {
+            return Ok(());
+        }
+        let (privilege, role) = (privilege.sql_name(), quoted(self.current_user()));
+        Err(denied(format!("permission denied for schema {}", quoted(name))).with_hint(format!(
+            "its owner or a superuser can GRANT {privilege} ON SCHEMA {} TO {role}",
+            quoted(name)
+        )))
     }
 
     /// Refuses what needs a privilege on the database.
@@ -233,7 +286,7 @@ pub(crate) fn named(rights: &Rights, name: &str) -> Result<RoleId> {
 /// Refuses a statement for what it does beside using tables.
 pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
     match kind {
-        Kind::CreateTable(_) => authoriser.database(Privilege::Create),
+        
         Kind::Copy(copy) => of_files(authoriser, copy),
         Kind::Call(procedure) => match procedure {
             Procedure::Flush => authoriser.superuser("hurry the sort"),
@@ -246,8 +299,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
             // For who may delete rows of the table that it names.
             Procedure::Purge(_) => Ok(()),
         },
-        // By what they change.
-        Kind::Role(_) => Ok(()),
+        // By what they change, and by the schema that they make it in.
+        Kind::Role(_) | Kind::CreateTable(_) => Ok(()),
         // By the tables that they name, where these are resolved.
         Kind::Query(_)
         | Kind::Explain { .. }

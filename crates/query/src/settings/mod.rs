@@ -10,6 +10,7 @@ pub(crate) mod client;
 
 use crate::answer::{Accuracy, Missed};
 use crate::system::{SettingRow, SettingsView};
+use alluvia_catalog::SearchPath;
 use alluvia_snapshot::Durability;
 use alluvia_syntax::statement::SettingValue;
 use alluvia_syntax::units::{
@@ -69,6 +70,8 @@ pub(crate) struct Settings {
     pub(crate) producer_sequence: u64,
     /// The role whose rights hold; empty for that which logged in.
     pub(crate) role: Arc<str>,
+    /// Where names without a schema are looked up.
+    pub(crate) search_path: Arc<SearchPath>,
     /// What clients set that changes nothing, where it differs from the start.
     pub(crate) client: Arc<BTreeMap<&'static str, String>>,
 }
@@ -155,6 +158,7 @@ impl Settings {
             producer_epoch: 1,
             producer_sequence: 1,
             role: "".into(),
+            search_path: Arc::default(),
             client: Arc::default(),
         }
     }

@@ -32,6 +32,7 @@ fn table(types: &[DataType]) -> TableDef {
     let columns: Vec<Column> = types.iter().enumerate().map(column).collect();
     TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "t".into(),
         next_column_id: columns.len() as u32,
         rules: crate::rules::TableRules::default(),

@@ -2,10 +2,9 @@
 //!
 //! Invariant: every clause of them is either taken over or refused by name.
 
-use crate::names::{SYSTEM, name_of, parts_of};
+use crate::names::{SYSTEM, name_of, parts_of, relation_name};
 use crate::statement::{Access, Declare, FetchCount, Kind, Procedure, SettingCommand, SettingValue, literal_text};
 use crate::statements::cuboid_name::{CuboidName, table_argument};
-use crate::statements::parse::table_name;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{self, Expr, ObjectName, Set, TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
@@ -22,7 +21,7 @@ pub fn is_plain(options: &ast::ShowStatementOptions) -> bool {
 pub(crate) fn show_columns(more: bool, mut options: ast::ShowStatementOptions) -> Result<Kind> {
     let table = options.show_in.take().and_then(|place| place.parent_name);
     match table {
-        Some(table) if !more && is_plain(&options) => Ok(Kind::Describe(table_name(&table)?)),
+        Some(table) if !more && is_plain(&options) => Ok(Kind::Describe(relation_name(&table)?)),
         Some(_) => Err(not_supported("a clause of SHOW COLUMNS").with_hint("query alluvia.columns")),
         None => Err(Error::new(ErrorKind::Syntax, "SHOW COLUMNS needs a table").with_hint("write SHOW COLUMNS FROM t")),
     }

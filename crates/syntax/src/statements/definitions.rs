@@ -7,6 +7,7 @@ use crate::statement::literal_text;
 use crate::statements::keys;
 use crate::statements::roles::{RoleName, owner_of};
 use crate::statements::rules::{CheckSpec, IdentitySpec, check_spec, default_sql, identity_spec, serial_type};
+use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
 use alluvia_space::{
     CHARS_MAX, Column, ColumnType, Curve, DataType, IdentityKind, Ladder, TableDef, TableOptions, TableRules,
     dimensions,
@@ -25,8 +26,8 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 /// A parsed CREATE TABLE.
 #[derive(Clone, Debug)]
 pub struct CreateTable {
-    /// The new table, without its schema.
-    pub name: String,
+    /// The new table.
+    pub name: RelationName,
     /// IF NOT EXISTS: whether a table of this name is left as it is, and no error.
     pub if_not_exists: bool,
     /// With AS: the names of the query's columns, or empty for the query's own.
@@ -97,8 +98,8 @@ pub struct WithOptions {
 /// A parsed ALTER TABLE: one change.
 #[derive(Clone, Debug)]
 pub struct AlterTable {
-    /// The table to change, without its schema.
-    pub name: String,
+    /// The table to change.
+    pub name: RelationName,
     /// IF EXISTS: whether a table that does not exist is no error.
     pub if_exists: bool,
     /// The one change to make.
@@ -146,7 +147,7 @@ pub enum TableChange {
         to: String,
     },
     /// RENAME TO.
-    Rename(String),
+    Rename(RelationName),
     /// SET (...).
     Set(WithOptions),
     /// OWNER TO.
@@ -192,8 +193,8 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     }
     let key = keys::key_of(&create)?;
     let name = new_table(&create.name)?;
-    let temporary = temporary_of(&create)?;
-    let checks = checks_of(&name, &create)?;
+    let (name, temporary) = in_temporary_schema(name, temporary_of(&create)?)?;
+    let checks = checks_of(&name.name, &create)?;
     let with = match create.table_options {
         CreateTableOptions::None => WithOptions::default(),
         CreateTableOptions::With(options) => with_options(&options)?,
@@ -219,6 +220,20 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     }
     let query = create.query;
     Ok(CreateTable { name, if_not_exists: create.if_not_exists, columns, key, checks, with, query, temporary })
+}
+
+/// A temporary table stands in the session's own schema, and what is made there is one.
+fn in_temporary_schema(name: RelationName, temporary: Option<OnCommit>) -> Result<(RelationName, Option<OnCommit>)> {
+    let is_there = name.schema() == Some(TEMPORARY_SCHEMA);
+    match (temporary, name.schema()) {
+        (None, _) if is_there => Ok((name, Some(OnCommit::PreserveRows))),
+        (Some(_), Some(_)) if !is_there => {
+            let message = "cannot create temporary relation in non-temporary schema";
+            Err(Error::new(ErrorKind::InvalidDefinition, message).with_hint("leave the schema out"))
+        }
+        (Some(_), _) => Ok((RelationName::in_schema(TEMPORARY_SCHEMA, name.name), temporary)),
+        (None, _) => Ok((name, None)),
+    }
 }
 
 /// What is said of a temporary table's rows, if the table is one.
@@ -329,7 +344,7 @@ pub fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
                 .with_hint("leave it out: the rows that are there are checked"));
         }
         AlterTableOperation::AddConstraint { constraint: TableConstraint::Check(constraint), .. } => {
-            TableChange::AddCheck(check_spec(constraint, None, &user_table(&alter.name)?, None)?)
+            TableChange::AddCheck(check_spec(constraint, None, &user_table(&alter.name)?.name, None)?)
         }
         AlterTableOperation::AddConstraint { constraint, .. } => return Err(constraint_error(constraint)),
         AlterTableOperation::AlterColumn { column_name, op: AlterColumnOperation::SetDefault { value } } => {
@@ -655,7 +670,7 @@ pub fn checked_freshness(written: &str) -> Result<String> {
 /// The definition of a new table without a key; [`with_key`](keys::with_key) gives it one.
 pub fn define(
     id: TableId,
-    name: &str,
+    (schema, name): (&str, &str),
     specs: &[(String, ColumnType, bool)],
     with: &WithOptions,
     seed: u64,
@@ -694,6 +709,7 @@ pub fn define(
     let next_column_id = columns.len() as u32;
     let def = TableDef {
         id,
+        schema: schema.to_owned(),
         name: name.to_owned(),
         columns,
         next_column_id,

@@ -7,8 +7,8 @@
 
 use crate::copy::statement::{CopyStatement, CopyWhat, parse_copy};
 use crate::grammar::Grammar;
-use crate::names::{SYSTEM, parts_of, shown_table, unknown_schema, user_table, within_database};
-use crate::statement::{CREATE_SCHEMA, Discard, FetchCount, Insert, InsertSource, Kind, SettingCommand, TableName};
+use crate::names::{relation_name, schema_name, shown_table, user_table};
+use crate::statement::{CREATE_SCHEMA, Discard, FetchCount, Insert, InsertSource, Kind, SettingCommand};
 use crate::statements::changes::{conflict_of, delete_of, inserted_returning, truncate_of, update_of};
 use crate::statements::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
@@ -240,16 +240,7 @@ fn describe(parser: &mut Parser<'_>) -> Result<Kind> {
     parser.next_token();
     let _ = parser.parse_keyword(Keyword::TABLE);
     let name = parser.parse_object_name(false).map_err(syntax)?;
-    Ok(Kind::Describe(table_name(&name)?))
-}
-
-/// A table of either schema.
-pub fn table_name(name: &ObjectName) -> Result<TableName> {
-    match within_database(name)?.as_slice() {
-        [schema, table] if schema == SYSTEM => Ok(TableName { schema: schema.clone(), table: table.clone() }),
-        [schema, _] if schema != names::PUBLIC => Err(unknown_schema(schema)),
-        _ => Ok(TableName { schema: names::PUBLIC.to_owned(), table: user_table(name)? }),
-    }
+    Ok(Kind::Describe(relation_name(&name)?))
 }
 
 /// The command that drops objects of a kind that is not built, of which there are none.
@@ -292,8 +283,7 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
         }
         Tree::Drop { object_type, if_exists: true, names, .. } if command_of(object_type).is_some() => {
             let command = command_of(object_type).unwrap_or("DROP");
-            let name = |name: &ObjectName| -> Result<String> { Ok(parts_of(name)?.pop().unwrap_or_default()) };
-            Ok(Kind::DropNone { command, names: names.iter().map(name).collect::<Result<_>>()? })
+            Ok(Kind::DropNone { command, names: names.iter().map(relation_name).collect::<Result<_>>()? })
         }
         Tree::ShowTables { terse, history, extended, full, external, show_options } => {
             if terse || history || extended || full || external || !is_plain(&show_options) {
@@ -353,7 +343,7 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
         // Nobody listens.
         Tree::UNLISTEN { .. } => Ok(Kind::AsIs { command: "UNLISTEN", notice: None }),
         Tree::CreateSchema { schema_name: ast::SchemaName::Simple(name), if_not_exists: true, .. }
-            if names::is_schema(&name)? =>
+            if matches!(schema_name(&name)?.as_str(), names::PUBLIC | names::SYSTEM) =>
         {
             Ok(Kind::AsIs { command: CREATE_SCHEMA, notice: Some(format!("there is a schema {name} already")) })
         }

@@ -296,6 +296,7 @@ pub fn schema(random: &mut Random, dimensions: usize) -> Schema {
     let curve = if random.below(3) == 0 { Curve::Z } else { Curve::Hilbert };
     let table = TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "random".to_owned(),
         next_column_id: columns.len() as u32 + 1,
         key: None,

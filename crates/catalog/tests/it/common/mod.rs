@@ -66,6 +66,7 @@ pub fn table(paths: &[Vec<DataType>], calendar: bool) -> TableDef {
     }
     TableDef {
         id: TableId(7),
+        schema: "public".to_owned(),
         name: "t".into(),
         next_column_id: columns.len() as u32,
         rules: alluvia_space::TableRules::default(),

@@ -25,7 +25,7 @@ use crate::session::change::upsert::insert;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::sample_fraction_of;
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_syntax::Hints;
 use alluvia_syntax::statement::Insert;
 use alluvia_syntax::statements::changes::{Delete, Update};
@@ -56,13 +56,13 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    fn tables(&self) -> Vec<&str> {
+    fn tables(&self) -> Vec<&RelationName> {
         match self {
-            Change::Update(update) => vec![update.table.as_str()],
-            Change::Delete(delete) => vec![delete.table.as_str()],
-            Change::Truncate(tables) => tables.iter().map(|delete| delete.table.as_str()).collect(),
-            Change::Merge(merge) => vec![merge.table.as_str()],
-            Change::Insert(insert) => vec![insert.table.as_str()],
+            Change::Update(update) => vec![&update.table],
+            Change::Delete(delete) => vec![&delete.table],
+            Change::Truncate(tables) => tables.iter().map(|delete| &delete.table).collect(),
+            Change::Merge(merge) => vec![&merge.table],
+            Change::Insert(insert) => vec![&insert.table],
         }
     }
 

@@ -34,7 +34,7 @@ pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
     let mut restarted = Vec::new();
     for delete in tables {
         let snapshot = Arc::clone(&begun.snapshot);
-        let entry = Arc::clone(snapshot.catalog.table(&delete.table)?);
+        let entry = Arc::clone(snapshot.catalog.relation(&delete.table, &run.scope.path())?);
         if delete.restarts && !entry.def.rules.identities.is_empty() {
             if run.state().is_open()? {
                 return Err(not_supported("RESTART IDENTITY inside a transaction")

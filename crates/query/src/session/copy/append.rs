@@ -8,7 +8,7 @@ use crate::session::run::Run;
 use crate::session::run::runner::Runner;
 use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::submit;
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_copy::Assigner;
 use alluvia_snapshot::{Committed, NewBatch, NewRows};
 use alluvia_space::TableDef;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 #[must_use = "nothing happens until commit"]
 pub struct BatchBuilder<'a> {
     runner: &'a Runner,
-    tables: Vec<(String, Vec<RecordBatch>)>,
+    tables: Vec<(RelationName, Vec<RecordBatch>)>,
     producer: Option<ProducerMark>,
 }
 
@@ -36,8 +36,8 @@ impl<'a> BatchBuilder<'a> {
     }
 
     /// Adds rows for a table. Columns are matched by name; missing ones get their defaults, or NULL.
-    pub fn append(mut self, table: &str, rows: Vec<RecordBatch>) -> Self {
-        self.tables.push((table.to_owned(), rows));
+    pub fn append(mut self, table: impl Into<RelationName>, rows: Vec<RecordBatch>) -> Self {
+        self.tables.push((table.into(), rows));
         self
     }
 
@@ -58,7 +58,7 @@ impl<'a> BatchBuilder<'a> {
 
 async fn commit_rows(
     run: &Run,
-    tables: Vec<(String, Vec<RecordBatch>)>,
+    tables: Vec<(RelationName, Vec<RecordBatch>)>,
     producer: Option<ProducerMark>,
 ) -> Result<Committed> {
     check_outside(&run.scope, "an append")?;

@@ -52,7 +52,7 @@ pub(crate) fn change_of(def: &TableDef, policy: RowPolicy) -> RowChange {
 /// Refuses a session what its statements might not do, beside inserting.
 pub(crate) fn check_rights(scope: &Scope, entry: &TableEntry, policy: RowPolicy) -> Result<()> {
     if policy.on_conflict == Some(OnConflict::Replace) {
-        scope.table_for(Need::Privilege(Privilege::Update), &entry.def.name)?;
+        scope.resolver()?.table(Need::Privilege(Privilege::Update), entry)?;
     }
     policy.op.map_or(Ok(()), |op| check_right(scope, entry, op))
 }
@@ -63,7 +63,7 @@ fn check_right(scope: &Scope, entry: &TableEntry, op: RowOp) -> Result<()> {
         RowOp::Upsert | RowOp::Patch => Privilege::Update,
         RowOp::Delete => Privilege::Delete,
     };
-    scope.table_for(Need::Privilege(privilege), &entry.def.name).map(|_| ())
+    scope.resolver()?.table(Need::Privilege(privilege), entry)
 }
 
 /// Makes batches of rows that say what they do.

@@ -25,7 +25,7 @@ use crate::session::select::planning::plan;
 use crate::session::state::scope::Scope;
 use crate::session::transaction::check_transaction;
 use crate::session::transaction::submit::submit_empty;
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{
     BodyOptions, CopyContext, CopyPlaces, CopyReport, Destination, INLINE_BYTES_MAX, IntoStore, IntoTransaction, Mixed,
@@ -44,7 +44,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The columns of a table, which are everybody's to know.
-pub(crate) fn table_schema(scope: &Scope, table: &str) -> Result<Schema> {
+pub(crate) fn table_schema(scope: &Scope, table: &RelationName) -> Result<Schema> {
     let entry = scope.table_for(Need::Definition, table)?;
     let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
     Ok(Schema::new(entry.def.columns.iter().map(field).collect::<Vec<_>>()))

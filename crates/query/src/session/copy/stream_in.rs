@@ -18,15 +18,14 @@
 use crate::execution::blocking::blocking;
 use crate::rights::{INSERT, Need};
 use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed, submit_mixed};
-use crate::session::define::tables::{create_with, creating, seed};
+use crate::session::define::tables::{create_with, creating, schema_of_new, seed};
 use crate::session::insert::rows::sink;
 use crate::session::rules::{completed, completed_now, rules_of};
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
 use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::{submit, submit_empty};
-use alluvia_catalog::TableEntry;
-use alluvia_catalog::rights::Privilege;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{Assigner, BadRow, Held, Incoming, Lacking, Wanted, infer_schema};
 use alluvia_snapshot::{Committed, NewBatch};
@@ -110,15 +109,15 @@ impl Matched {
 }
 
 /// Takes all rows into a table, as [`Session::append_stream`](crate::Session::append_stream) says.
-pub(crate) async fn append_stream(runner: &Runner, table: &str, policy: RowPolicy, rows: Rows<'_>) -> Result<Appended> {
+pub(crate) async fn append_stream(runner: &Runner, table: RelationName, policy: RowPolicy, rows: Rows<'_>) -> Result<Appended> {
     let text = format!("/* rows from a program into */ {table}");
-    runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, table, None, policy, rows).await }).await
+    runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, &table, None, policy, rows).await }).await
 }
 
 /// The same, numbered by a producer. Refused in a transaction.
 pub(crate) async fn append_numbered(
     runner: &Runner,
-    table: &str,
+    table: RelationName,
     mark: ProducerMark,
     policy: RowPolicy,
     rows: Rows<'_>,
@@ -126,21 +125,21 @@ pub(crate) async fn append_numbered(
     let text = format!("/* numbered rows from a program into */ {table}");
     let work = |run: Arc<Run>| async move {
         check_outside(&run.scope, "a numbered batch")?;
-        append_rows(&run, table, Some(mark), policy, rows).await
+        append_rows(&run, &table, Some(mark), policy, rows).await
     };
     runner.run_for(&text, "INGEST", work).await
 }
 
 /// The same, into a table that the same batch creates, with a column for each field of `schema`.
-pub(crate) async fn append_to_new(runner: &Runner, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+pub(crate) async fn append_to_new(runner: &Runner, table: RelationName, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
     let text = format!("/* rows from a program into new */ {table}");
-    runner.run_for(&text, "INGEST", |run| async move { append_rows_to_new(&run, table, schema, rows).await }).await
+    runner.run_for(&text, "INGEST", |run| async move { append_rows_to_new(&run, &table, schema, rows).await }).await
 }
 
 /// The same, into the table of this name, or into a new one where there is none.
 pub(crate) async fn append_creating(
     runner: &Runner,
-    table: &str,
+    table: RelationName,
     schema: &Schema,
     policy: RowPolicy,
     rows: Rows<'_>,
@@ -150,13 +149,13 @@ pub(crate) async fn append_creating(
         run.scope.check_usable()?;
         // The table may be this session's own, and with `durability = relaxed` not visible yet.
         run.scope.await_own_writes().await?;
-        match run.scope.table_for(Need::Definition, table) {
-            Ok(_) => append_rows(&run, table, None, policy, rows).await,
+        match run.scope.table_for(Need::Definition, &table) {
+            Ok(_) => append_rows(&run, &table, None, policy, rows).await,
             // A table that is made of rows has no key.
             Err(error) if error.kind() == ErrorKind::UndefinedTable && policy != RowPolicy::default() => Err(error
                 .with_hint("what rows do by key needs a table with one: CREATE TABLE t (id BIGINT PRIMARY KEY, ...)")),
             Err(error) if error.kind() == ErrorKind::UndefinedTable => {
-                append_rows_to_new(&run, table, schema, rows).await
+                append_rows_to_new(&run, &table, schema, rows).await
             }
             Err(error) => Err(error),
         }
@@ -166,7 +165,7 @@ pub(crate) async fn append_creating(
 
 async fn append_rows(
     run: &Arc<Run>,
-    table: &str,
+    table: RelationName,
     producer: Option<ProducerMark>,
     policy: RowPolicy,
     rows: Rows<'_>,
@@ -184,7 +183,7 @@ async fn append_rows(
     append_batch(run, &entry, policy, NewBatch { producer, ..NewBatch::default() }, rows).await
 }
 
-async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+async fn append_rows_to_new(run: &Arc<Run>, table: &RelationName, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
     run.scope.check_usable()?;
     run.scope.check_writable("CREATE TABLE")?;
     let inferred = infer_schema(schema, "the data")?;
@@ -192,13 +191,13 @@ async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: 
         inferred.columns.into_iter().map(|column| (column.name, ColumnType::from(column.data_type), column.nullable));
     let columns: Vec<_> = columns.collect();
     run.scope.await_own_writes().await?;
-    if run.scope.table_for(Need::Definition, table).is_ok() {
-        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
+    let new_in = schema_of_new(&run.scope, table)?;
+    if run.scope.resolver()?.catalog().in_schema(&new_in, &table.name).is_some() {
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", table.name))
             .with_hint("append to it, choose another name, or drop the table first"));
     }
-    run.scope.authoriser().database(Privilege::Create)?;
     let id = run.engine().ingest().new_table_id();
-    let def = define(id, table, &columns, &WithOptions::default(), seed(run.engine(), id))?;
+    let def = define(id, (&new_in, &table.name), &columns, &WithOptions::default(), seed(run.engine(), id))?;
     if run.state().is_open()? {
         let entry = Arc::new(TableEntry::new(Arc::new(def.clone()), Version(0)));
         let (count, rows) = held_rows(run, &entry, RowPolicy::default(), rows).await?;

@@ -10,7 +10,7 @@ use crate::execution::blocking::blocking;
 use crate::rights::DELETE;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_copy::progress::CancelToken;
 use alluvia_snapshot::{PurgeWait, Purged};
 use alluvia_types::{Error, ErrorKind, Result, Version};
@@ -28,7 +28,7 @@ const NAMED_MAX: usize = 10;
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// Purges a table, or all tables that the user may delete rows of.
-pub(crate) async fn purge(run: &Arc<Run>, table: Option<String>) -> Result<Outcome> {
+pub(crate) async fn purge(run: &Arc<Run>, table: Option<RelationName>) -> Result<Outcome> {
     let scope = &run.scope;
     let entries = match table {
         Some(name) => vec![scope.table_for(DELETE, &name)?],
@@ -44,7 +44,7 @@ pub(crate) async fn purge(run: &Arc<Run>, table: Option<String>) -> Result<Outco
         let mut done = Vec::with_capacity(entries.len());
         for entry in &entries {
             let table = entry.def.id;
-            let name = entry.def.name.as_str();
+            let name = &entry.def.shown();
             let purged = engine.admin().purge(table, &mut |wait| waiting.turn(name, wait))?;
             engine.forget_predicates(table)?;
             done.push(told(name, &purged));

@@ -251,7 +251,7 @@ fn on_objects(
     }
     let catalog = authoriser.catalog();
     let entries: Vec<&Arc<TableEntry>> = match &grant.on {
-        GrantOn::Tables(names) => names.iter().map(|name| catalog.table(name)).collect::<Result<_>>()?,
+        GrantOn::Tables(names) => names.iter().map(|name| authoriser.relation(name)).collect::<Result<_>>()?,
         GrantOn::AllTables => catalog.tables().collect(),
         GrantOn::Database => Vec::new(),
     };

@@ -4,19 +4,22 @@ use crate::rights::Need;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::scope::Scope;
 use crate::system::{TABLE_NAMES, schema_of};
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_space::{DataType, TableDef};
-use alluvia_syntax::names::{PUBLIC, SYSTEM};
-use alluvia_syntax::statement::TableName;
+use alluvia_syntax::names::SYSTEM;
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use arrow::datatypes::SchemaRef;
 use std::sync::Arc;
 
 /// DESCRIBE, SHOW COLUMNS.
-pub(crate) fn describe_table(scope: &Scope, name: &TableName) -> Result<Outcome> {
+pub(crate) fn describe_table(scope: &Scope, name: &RelationName) -> Result<Outcome> {
     let heads = ["column_name", "data_type", "nullable", "role"];
-    if name.schema == SYSTEM {
-        let schema = system_schema(&name.table)?;
+    let system = match name.schema() {
+        Some(SYSTEM) => Some(system_schema(&name.name)?),
+        Some(_) => None,
+        None => along_path(scope, &name.name),
+    };
+    if let Some(schema) = system {
         let rows = schema.fields().iter().map(|field| {
             let data_type = DataType::from_arrow(field.data_type())
                 .map_or_else(|| field.data_type().to_string(), |data_type| data_type.sql_name());
@@ -24,7 +27,7 @@ pub(crate) fn describe_table(scope: &Scope, name: &TableName) -> Result<Outcome>
         });
         return Ok(Outcome::table("DESCRIBE", &heads, rows.collect()));
     }
-    let entry = scope.table_for(Need::Definition, &name.table)?;
+    let entry = scope.table_for(Need::Definition, name)?;
     let rows = entry.def.columns.iter().map(|column| {
         let role = role(&entry.def, column.id);
         vec![Some(column.name.clone()), Some(column.sql_type()), Some(yes(column.nullable)), role]
@@ -35,15 +38,30 @@ pub(crate) fn describe_table(scope: &Scope, name: &TableName) -> Result<Outcome>
 /// SHOW TABLES.
 pub(crate) fn show_tables(scope: &Scope) -> Outcome {
     let authoriser = scope.authoriser();
-    let row = |entry: &Arc<TableEntry>| vec![Some(PUBLIC.to_owned()), Some(entry.def.name.clone())];
+    let row = |entry: &Arc<TableEntry>| vec![Some(entry.def.schema.clone()), Some(entry.def.name.clone())];
     Outcome::table("SHOW", &["table_schema", "table_name"], authoriser.catalog().tables().map(row).collect())
 }
 
 /// SHOW CREATE TABLE.
-pub(crate) fn show_create(scope: &Scope, table: &str) -> Result<Outcome> {
+pub(crate) fn show_create(scope: &Scope, table: &RelationName) -> Result<Outcome> {
     let entry = scope.table_for(Need::Definition, table)?;
     let row = vec![Some(entry.def.name.clone()), Some(entry.def.show_create())];
     Ok(Outcome::table("SHOW", &["table_name", "create_table"], vec![row]))
+}
+
+/// The columns of a system table that is named without its schema, where the path leads to it before any user's.
+fn along_path(scope: &Scope, table: &str) -> Option<SchemaRef> {
+    let authoriser = scope.authoriser();
+    for schema in authoriser.path().schemas() {
+        if schema == SYSTEM {
+            if let Some(schema) = schema_of(table) {
+                return Some(schema);
+            }
+        } else if authoriser.catalog().in_schema(schema, table).is_some() {
+            return None;
+        }
+    }
+    None
 }
 
 fn system_schema(table: &str) -> Result<SchemaRef> {

@@ -13,12 +13,14 @@ use crate::session::insert::rows::{hold, mapping, read_all, stream_into};
 use crate::session::rules::check_definition;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::pin_newest;
+use crate::session::select::pin::{pin_newest, reference_of};
 use crate::session::select::planning::{plan, plan_later};
 use crate::session::state::scope::Scope;
 use crate::session::transaction::submit::{change, submit};
-use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
-use alluvia_catalog::{Change, TableEntry, alter};
+use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange};
+use alluvia_catalog::{
+    Catalog, Change, INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TableEntry, alter,
+};
 use alluvia_change::conflict::key_name;
 use alluvia_snapshot::{NewBatch, RowChange};
 use alluvia_space::keywords::quoted;
@@ -32,19 +34,20 @@ use alluvia_syntax::{Hints, Kind, parse};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
-use datafusion::common::TableReference;
 use futures::StreamExt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 /// CREATE TABLE, with or without AS.
 pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hints) -> Result<Outcome> {
-    if run.scope.table_for(Need::Definition, &create.name).is_ok() {
+    let schema = schema_of_new(&run.scope, &create.name)?;
+    let name = (schema.as_str(), create.name.name.as_str());
+    if run.scope.resolver()?.catalog().in_schema(name.0, name.1).is_some() {
         if create.if_not_exists {
-            let notice = format!("table '{}' exists already, and is left as it is", create.name);
+            let notice = format!("table '{}' exists already, and is left as it is", create.name.name);
             return Ok(Outcome::done("CREATE TABLE").with_notice(notice));
         }
-        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name))
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name.name))
             .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
     }
     let id = run.engine().ingest().new_table_id();
@@ -55,7 +58,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
             None => Err(Error::internal(format!("column {} came without a type", column.name))),
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let def = define(id, &create.name, &columns, &create.with, seed)?;
+        let def = define(id, name, &columns, &create.with, seed)?;
         let def = with_key(def, &create.key, create.with.on_conflict.as_deref(), secret())?;
         let mut def = with_rules(def, &create.columns, &create.checks)?;
         name_sequences(&run.scope, &mut def);
@@ -66,7 +69,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
     let planned = plan(run, query, hints).await?;
     let names: Vec<String> = create.columns.into_iter().map(|column| column.name).collect();
     let columns = columns_of(&planned.schema(), &names)?;
-    let def = define(id, &create.name, &columns, &create.with, seed)?;
+    let def = define(id, name, &columns, &create.with, seed)?;
     let def = with_key(def, &create.key, create.with.on_conflict.as_deref(), secret())?;
     let all: Vec<usize> = (0..def.columns.len()).collect();
     let mapping = mapping(&def, &all);
@@ -88,7 +91,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
 
 /// Adds a new table and its rows to the open transaction.
 pub(crate) async fn create_with(run: &Run, def: TableDef, rows: Vec<RecordBatch>) -> Result<()> {
-    let name = def.name.clone();
+    let name = RelationName::in_schema(def.schema.as_str(), def.name.as_str());
     change(run, creating(&run.scope, def)?).await?;
     hold(run, &run.scope.table_for(Need::Definition, &name)?, RowChange::Insert, rows).await.map(|_| ())
 }
@@ -108,13 +111,36 @@ fn name_sequences(scope: &Scope, def: &mut TableDef) {
     let authoriser = scope.authoriser();
     let catalog = authoriser.catalog();
     let mut named: Vec<String> = vec![def.name.clone()];
+    let schema = def.schema.clone();
     for identity in &mut def.rules.identities {
-        let is_free = |name: &str| {
-            catalog.table(name).is_err() && catalog.sequence(name).is_none() && named.iter().all(|known| known != name)
-        };
+        let is_free = |name: &str| is_free(catalog, &schema, name) && named.iter().all(|known| known != name);
         identity.name = free_name(&identity.name, is_free);
         named.push(identity.name.clone());
     }
+}
+
+/// Whether no table and no sequence of a schema is called so.
+fn is_free(catalog: &Catalog, schema: &str, name: &str) -> bool {
+    let named = RelationName::in_schema(schema, name);
+    catalog.in_schema(schema, name).is_none() && catalog.sequence(&named, &SearchPath::default()).is_none()
+}
+
+/// The schema that a new relation of this name comes into: the one that is written, or the first of the path.
+pub(crate) fn schema_of_new(scope: &Scope, name: &RelationName) -> Result<String> {
+    let authoriser = scope.resolver()?;
+    let schema = match name.schema() {
+        Some(schema) => schema,
+        None => authoriser.path().schemas().next().ok_or_else(|| {
+            Error::new(ErrorKind::UndefinedSchema, "no schema has been selected to create in")
+                .with_hint("name the schema: s.t, or SET search_path to one that exists")
+        })?,
+    };
+    if matches!(schema, SYSTEM_SCHEMA | PG_CATALOG | INFORMATION_SCHEMA) {
+        return Err(Error::new(ErrorKind::Forbidden, format!("permission denied for schema {schema}"))
+            .with_hint("it is the system's: make tables in another schema"));
+    }
+    authoriser.schema(Privilege::Create, schema, authoriser.catalog().schema(schema)?.id)?;
+    Ok(schema.to_owned())
 }
 
 /// Seed of a new table's weights. Any number will do, as long as tables differ.
@@ -133,7 +159,7 @@ fn secret() -> [u64; 2] {
 }
 
 /// DROP TABLE, all in one batch.
-pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<String>, if_exists: bool) -> Result<Outcome> {
+pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<RelationName>, if_exists: bool) -> Result<Outcome> {
     let mut changes = Vec::new();
     let mut outcome = Outcome::done("DROP TABLE");
     for name in names {
@@ -145,7 +171,7 @@ pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<String>, if_exists: b
                 }
             }
             Err(error) if if_exists && error.kind() == ErrorKind::UndefinedTable => {
-                outcome = outcome.with_notice(format!("there is no table '{name}' to drop"))
+                outcome = outcome.with_notice(format!("there is no table '{}' to drop", name.name))
             }
             Err(error) => return Err(error),
         }
@@ -157,15 +183,15 @@ pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<String>, if_exists: b
 }
 
 /// DROP ... IF EXISTS of what is not built.
-pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[String]) -> Result<Outcome> {
+pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[RelationName]) -> Result<Outcome> {
     let kind = command.trim_start_matches("DROP ").to_lowercase();
     let mut outcome = Outcome::done(command);
     for name in names {
         if scope.table_for(Need::Definition, name).is_ok() {
-            return Err(Error::new(ErrorKind::InvalidDefinition, format!("'{name}' is a table, and no {kind}"))
-                .with_hint(format!("write DROP TABLE {}", quoted(name))));
+            return Err(Error::new(ErrorKind::InvalidDefinition, format!("'{}' is a table, and no {kind}", name.name))
+                .with_hint(format!("write DROP TABLE {name}")));
         }
-        outcome = outcome.with_notice(format!("there is no {kind} '{name}' to drop"));
+        outcome = outcome.with_notice(format!("there is no {kind} '{}' to drop", name.name));
     }
     Ok(outcome)
 }
@@ -175,7 +201,7 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
     let entry = match run.scope.table_for(Need::Ownership, &statement.name) {
         Ok(entry) => entry,
         Err(error) if statement.if_exists && error.kind() == ErrorKind::UndefinedTable => {
-            let notice = format!("there is no table '{}' to alter", statement.name);
+            let notice = format!("there is no table '{}' to alter", statement.name.name);
             return Ok(Outcome::done("ALTER TABLE").with_notice(notice));
         }
         Err(error) => return Err(error),
@@ -198,7 +224,8 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
     if let Some(check) = added {
         return add_check(run, &entry, def, &check).await;
     }
-    if def.name != entry.def.name && run.scope.table_for(Need::Definition, &def.name).is_ok() {
+    let is_named_anew = (&def.schema, &def.name) != (&entry.def.schema, &entry.def.name);
+    if is_named_anew && run.scope.resolver()?.catalog().in_schema(&def.schema, &def.name).is_some() {
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
     }
     def.validate()?;
@@ -251,7 +278,7 @@ async fn add_check(run: &Arc<Run>, entry: &Arc<TableEntry>, def: TableDef, check
     if is_alone {
         run.scope.await_own_writes().await?;
         if let Err(error) = refuse_broken(run, &def, check).await {
-            let now = run.scope.table_for(Need::Ownership, &def.name)?;
+            let now = run.scope.table_for(Need::Ownership, &whole_name(&def))?;
             let def = alter::drop_check(&now.def, &check.name)?;
             change(run, vec![Change::AlterTable { def, was: now.changed_at }]).await?;
             return Err(error);
@@ -262,13 +289,13 @@ async fn add_check(run: &Arc<Run>, entry: &Arc<TableEntry>, def: TableDef, check
 
 /// Refuses a condition that is false of a row which is there.
 async fn refuse_broken(run: &Arc<Run>, def: &TableDef, check: &Check) -> Result<()> {
-    let table = quoted(&def.name);
+    let table = def.qualified();
     let text = format!("SELECT 1 FROM {table} WHERE NOT ({}) LIMIT 1", check.sql);
     let query = match parse(&text)?.pop().map(|statement| statement.kind) {
         Some(Kind::Query(query)) => query,
         _ => return Err(Error::internal("a condition is no part of a query")),
     };
-    let snapshot = pin_newest(run, &[TableReference::bare(def.name.as_str())]).await?;
+    let snapshot = pin_newest(run, &[reference_of(&whole_name(def))]).await?;
     let hints = Hints { sample_fraction: Some("1".to_owned()), ..Hints::default() };
     let planned = plan_later(run, query, &snapshot, &hints)?.plan().await?;
     let mut rows = planned.execute()?;
@@ -282,6 +309,11 @@ async fn refuse_broken(run: &Arc<Run>, def: &TableDef, check: &Check) -> Result<
         }
     }
     Ok(())
+}
+
+/// A table's name with its schema.
+fn whole_name(def: &TableDef) -> RelationName {
+    RelationName::in_schema(def.schema.as_str(), def.name.as_str())
 }
 
 enum Altered {
@@ -321,7 +353,13 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
         TableChange::RenameColumn { from, to } => {
             alter::rename_column(def, &from, &to, |sql| renamed(sql, &from, &to))?
         }
-        TableChange::Rename(name) => alter::rename_table(def, &name)?,
+        TableChange::Rename(name) => match name.schema() {
+            Some(schema) if schema != def.schema => {
+                return Err(Error::new(ErrorKind::NotSupported, "RENAME TO another schema is not supported")
+                    .with_hint(format!("write ALTER TABLE {} SET SCHEMA {}", def.shown(), quoted(schema))));
+            }
+            _ => alter::rename_table(def, &name.name)?,
+        },
         TableChange::Set(WithOptions {
             dimensions: None,
             measures: None,

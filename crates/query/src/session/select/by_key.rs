@@ -11,7 +11,7 @@ use crate::execution::blocking::blocking;
 use crate::point::{PointPlan, PointText};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::{pin, read_of};
+use crate::session::select::pin::{named, pin, read_of, reference_of};
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
@@ -48,10 +48,11 @@ impl PointRead {
             return Ok(None);
         }
         let PointRead { plan, key } = self;
-        let name = plan.entry().def.name.clone();
+        // Along this session's path, and by the definitions of now, its name may mean another table.
         run.scope.await_own_writes().await?;
-        let snapshot = pin(run, &[TableReference::bare(name.as_str())], &Hints::default()).await?;
-        let Some(read) = read_of(&snapshot, &name) else { return Ok(None) };
+        let snapshot = pin(run, &[reference_of(plan.name())], &Hints::default()).await?;
+        let path = run.scope.path();
+        let Some(read) = read_of(&snapshot, plan.name(), &path) else { return Ok(None) };
         if !plan.holds(&read.entry, run.settings.memory_limit_bytes) {
             return Ok(None);
         }
@@ -65,7 +66,7 @@ impl PointRead {
         run.engine().queries().reads(run.query_id, &used);
         let (store, counted, of) = (Arc::clone(run.engine().read()), Arc::clone(&used), Arc::clone(&plan));
         let find = move || {
-            let read = read_of(&snapshot, &name).ok_or_else(|| Error::internal("a table has left its snapshot"))?;
+            let read = read_of(&snapshot, of.name(), &path).ok_or_else(|| Error::internal("a table has left its snapshot"))?;
             let found = key.find(store.as_ref(), snapshot.version, read)?;
             let rows = read.rows_at(found.rows(), of.columns())?;
             let cost = found.cost(read);
@@ -105,6 +106,7 @@ pub(crate) fn to_be_kept(
     if !may_answer(run) || *hints != Hints::default() {
         return None;
     }
-    let read = read_of(snapshot, table.table()).filter(|_| snapshot.tables.len() == 1)?;
-    PointText::new(&run.text, &read.entry, run.settings.memory_limit_bytes, run.engine().point_plans())
+    let name = named(table);
+    let read = read_of(snapshot, &name, &run.scope.path()).filter(|_| snapshot.tables.len() == 1)?;
+    PointText::new(&run.text, name, &read.entry, run.settings.memory_limit_bytes, run.engine().point_plans())
 }

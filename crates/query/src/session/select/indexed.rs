@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::execution::blocking::blocking;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::{own_freshness, pin, read_of, sample_fraction_of};
+use crate::session::select::pin::{own_freshness, pin, read_of, reference_of, sample_fraction_of};
 use crate::session::select::planning::schema_of;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
@@ -25,7 +25,6 @@ use alluvia_tree::Counters;
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::TableReference;
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr};
@@ -97,7 +96,7 @@ pub(crate) async fn answer_again(run: &Run, cached: &CachedStatement) -> Result<
     let statement = cached.statement();
     let Some((snapshot, read)) = pinned(run, statement, &cached.hints).await? else { return Ok(None) };
     let codes = |dictionaries: &Arc<Dictionaries>| cached.codes_by(dictionaries);
-    if !cached.holds(&snapshot.catalog) || !read.dictionaries.as_ref().is_some_and(codes) {
+    if !cached.holds(&snapshot.catalog) || !cached.is_of(&read.entry) || !read.dictionaries.as_ref().is_some_and(codes) {
         return Ok(None);
     }
     let Some(bound) = cached.bound(&[], moment(run.engine())) else { return Ok(None) };
@@ -109,7 +108,7 @@ pub(crate) async fn answer_again(run: &Run, cached: &CachedStatement) -> Result<
 async fn answer_ready(run: &Run, ready: Ready, hints: &Hints) -> Result<Option<Outcome>> {
     let span = info_span!(
         "index answer",
-        table = ready.statement.table,
+        table = %ready.statement.table,
         by_cuboid = field::Empty,
         nodes.covered = field::Empty,
         nodes.cut = field::Empty,
@@ -180,7 +179,9 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
         return Ok(None);
     }
     let Some(dictionaries) = &read.dictionaries else { return Ok(None) };
-    let holds = |known: &Arc<CachedStatement>| known.holds(&snapshot.catalog) && known.codes_by(dictionaries);
+    let holds = |known: &Arc<CachedStatement>| {
+        known.holds(&snapshot.catalog) && known.is_of(&read.entry) && known.codes_by(dictionaries)
+    };
     if let Some(known) = known.filter(holds)
         && let Some(bound) = known.bound(&[], moment(run.engine()))
     {
@@ -219,9 +220,9 @@ fn may_answer(run: &Run, hints: &Hints) -> Result<bool> {
 /// The snapshot that a statement reads, and its table there, once the session's own writes are visible.
 async fn pinned(run: &Run, statement: &Statement, hints: &Hints) -> Result<Option<(Arc<Snapshot>, TableRead)>> {
     run.scope.await_own_writes().await?;
-    let table = TableReference::bare(statement.table.clone());
+    let table = reference_of(&statement.table);
     let snapshot = pin(run, std::slice::from_ref(&table), hints).await?;
-    let read = read_of(&snapshot, &statement.table).cloned();
+    let read = read_of(&snapshot, &statement.table, &run.scope.path()).cloned();
     Ok(read.map(|read| (snapshot, read)))
 }
 

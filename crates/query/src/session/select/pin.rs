@@ -18,10 +18,9 @@ use crate::session::state::own_rows::view::leave_out;
 use crate::session::state::transaction::Transaction;
 use crate::settings::Settings;
 use alluvia_catalog::rights::Privilege;
-use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_catalog::{Catalog, RelationName, SearchPath, TableEntry};
 use alluvia_snapshot::{Snapshot, TableRead, Want};
 use alluvia_syntax::Hints;
-use alluvia_syntax::names::PUBLIC;
 use alluvia_syntax::units::{parse_fraction, parse_freshness};
 use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId, Version};
 use datafusion::common::TableReference;
@@ -33,7 +32,7 @@ use std::time::Duration;
 pub(crate) async fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Result<Arc<Snapshot>> {
     let pinned = run.pinned();
     if let Some(pinned) = &pinned
-        && tables_of(references, &pinned.catalog).iter().all(|table| pinned.tables.contains_key(table))
+        && tables_of(references, &pinned.catalog, &run.scope.path()).iter().all(|table| pinned.tables.contains_key(table))
     {
         return Ok(Arc::clone(pinned));
     }
@@ -71,7 +70,7 @@ fn pin_as_fresh(
     let authoriser = run.scope.resolver()?;
     let mut catalog = Arc::clone(authoriser.catalog());
     loop {
-        let tables = tables_of(references, &catalog);
+        let tables = tables_of(references, &catalog, authoriser.path());
         for entry in tables.iter().filter_map(|id| catalog.by_id(*id)) {
             authoriser.table(Need::Privilege(Privilege::Select), entry)?;
         }
@@ -87,7 +86,7 @@ fn pin_as_fresh(
         let mut snapshot = store.snapshot(&Want { freshness, at_least, exactly, tables: tables.clone() })?;
         run.state().add_own_definitions(&mut snapshot, &tables)?;
         // Between the two looks at the definitions a table may have come or gone.
-        if tables_of(references, &snapshot.catalog) == tables {
+        if tables_of(references, &snapshot.catalog, authoriser.path()) == tables {
             run.state().has_read(snapshot.version);
             return Ok(snapshot);
         }
@@ -113,16 +112,35 @@ async fn without_killed(run: &Run, snapshot: Snapshot) -> Result<Snapshot> {
     left_out.await
 }
 
-/// A user table in a snapshot that was pinned for it, perhaps beside others.
-pub(crate) fn read_of<'a>(snapshot: &'a Snapshot, table: &str) -> Option<&'a TableRead> {
-    let entry = snapshot.catalog.table(table).ok()?;
+/// The user table that a name means along a path, in a snapshot that was pinned for it, perhaps beside others.
+pub(crate) fn read_of<'a>(snapshot: &'a Snapshot, name: &RelationName, path: &SearchPath) -> Option<&'a TableRead> {
+    let entry = snapshot.catalog.found(name, path)?;
     snapshot.tables.get(&entry.def.id)
 }
 
+/// A name as planning has it.
+pub(crate) fn reference_of(name: &RelationName) -> TableReference {
+    match name.schema() {
+        None => TableReference::bare(name.name.as_str()),
+        Some(schema) => TableReference::partial(schema, name.name.as_str()),
+    }
+}
+
+/// A name that planning has.
+pub(crate) fn named(reference: &TableReference) -> RelationName {
+    match reference.schema() {
+        None => RelationName::bare(reference.table()),
+        Some(schema) => RelationName::in_schema(schema, reference.table()),
+    }
+}
+
 /// The user tables among the names in a statement. Names of functions and unknown names are planning's to judge.
-fn tables_of(references: &[TableReference], catalog: &Catalog) -> Vec<TableId> {
-    let user = references.iter().filter(|reference| reference.schema().is_none_or(|schema| schema == PUBLIC));
-    user.filter_map(|reference| catalog.table(reference.table()).ok()).map(|entry| entry.def.id).collect()
+fn tables_of(references: &[TableReference], catalog: &Catalog, path: &SearchPath) -> Vec<TableId> {
+    let found = references.iter().filter_map(|reference| match reference.schema() {
+        Some(schema) => catalog.in_schema(schema, reference.table()),
+        None => path.schemas().find_map(|schema| catalog.in_schema(schema, reference.table())),
+    });
+    found.map(|entry| entry.def.id).collect()
 }
 
 /// Hint, else setting, else the freshest of what the tables ask for.

@@ -157,7 +157,7 @@ pub(crate) async fn plan_given(
 ) -> Result<Planned> {
     let mut unplanned = plan_later(run, query, snapshot, &Hints::default())?;
     let state = &mut unplanned.state;
-    let namespace = Namespace::new(&snapshot.catalog, state).and(given);
+    let namespace = Namespace::new(&snapshot.catalog, &run.scope.path(), state).and(given);
     state.register_catalog_list(catalog_list(namespace));
     unplanned.plan().await
 }
@@ -322,7 +322,7 @@ pub(crate) fn planning_state(
     state.register_relation_planner(Arc::new(samples)).map_err(|error| error_of(&error))?;
     state.config_mut().set_extension(system_context(run, &context));
     state.config_mut().set_extension(context);
-    let namespace = Namespace::new(&catalog, &state);
+    let namespace = Namespace::new(&catalog, &run.scope.path(), &state);
     state.register_catalog_list(catalog_list(namespace));
     Ok((state, runtime))
 }

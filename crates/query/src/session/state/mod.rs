@@ -99,7 +99,7 @@ impl State {
 
     /// What the session may, by these definitions.
     pub(crate) fn authoriser(&self, catalog: Arc<Catalog>) -> Authoriser {
-        Authoriser::new(self.who.clone(), Arc::clone(&self.settings.role), catalog)
+        Authoriser::new(self.who.clone(), Arc::clone(&self.settings.role), catalog).along(&self.settings.search_path)
     }
 
     /// Where the session stands.

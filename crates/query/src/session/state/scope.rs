@@ -14,7 +14,7 @@ use crate::session::state::cursors::Cursors;
 use crate::session::state::transaction::Transaction;
 use crate::session::state::{State, failed_transaction};
 use crate::settings::SettingsNow;
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, SearchPath, TableEntry};
 use alluvia_copy::Held;
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::{Mutex, MutexGuard};
@@ -75,11 +75,17 @@ impl Scope {
         Ok(state.authoriser(catalog))
     }
 
+    /// Where names without a schema are looked up, now.
+    pub(crate) fn path(&self) -> Arc<SearchPath> {
+        let stated = Arc::clone(&self.state.lock().settings.search_path);
+        if stated.is_default() { stated } else { Arc::clone(self.authoriser().path()) }
+    }
+
     /// The newest visible definition of a user table, or the open transaction's own, with near names if there is none;
     /// refused if the session may not use it for this.
-    pub(crate) fn table_for(&self, need: Need, name: &str) -> Result<Arc<TableEntry>> {
+    pub(crate) fn table_for(&self, need: Need, name: &RelationName) -> Result<Arc<TableEntry>> {
         let authoriser = self.resolver()?;
-        let entry = authoriser.catalog().table(name)?;
+        let entry = authoriser.relation(name)?;
         authoriser.table(need, entry)?;
         Ok(Arc::clone(entry))
     }

@@ -35,6 +35,11 @@ fn answer(scope: &Scope, text: &str, cached: &CachedStatement, parameters: &[Lit
     if !cached.holds(authoriser.catalog()) || !authoriser.may_read(cached.entry()) {
         return Ok(None);
     }
+    // Along this session's path its name may mean another table.
+    let named = authoriser.catalog().found(&cached.statement().table, authoriser.path());
+    if !named.is_some_and(|entry| cached.is_of(entry)) {
+        return Ok(None);
+    }
     let (freshness, seen) = {
         let state = scope.state();
         let settings = &state.settings;

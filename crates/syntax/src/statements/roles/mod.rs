@@ -13,6 +13,7 @@ mod parse;
 pub use parse::secrets;
 pub(crate) use parse::{is_role_statement, owner_of, parse_role_statement};
 
+use alluvia_catalog::RelationName;
 use alluvia_catalog::rights::{Privileges, Secret};
 
 /// A role as a statement names it.
@@ -149,7 +150,7 @@ pub struct Grant {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GrantOn {
     /// Tables by name.
-    Tables(Vec<String>),
+    Tables(Vec<RelationName>),
     /// All tables that there are.
     AllTables,
     /// The database; its schema `public` is the same.

@@ -283,6 +283,7 @@ mod tests {
     use crate::Kind;
     use crate::script::parse;
     use crate::statements::roles::{Grant, GrantOn};
+    use alluvia_catalog::RelationName;
 
     pub(crate) fn parsed(sql: &str) -> RoleStatement {
         let mut statements = parse(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -331,7 +332,8 @@ mod tests {
     fn grants_are_of_privileges_or_of_roles() {
         let grant =
             |letters: &str, on: GrantOn| Grant { privileges: letters.to_owned().try_into().unwrap(), usage: false, on };
-        let tables = || GrantOn::Tables(vec!["a".into(), "b".into()]);
+        let tables = || GrantOn::Tables(vec!["a".into(), RelationName::in_schema("public", "b")]);
+        let bare = || GrantOn::Tables(vec!["a".into(), "b".into()]);
         let to = vec![named("x"), RoleName::Everybody];
         assert_eq!(
             parsed("GRANT SELECT, INSERT ON a, public.b TO x, PUBLIC"),
@@ -339,7 +341,7 @@ mod tests {
         );
         assert_eq!(
             parsed("REVOKE ALL PRIVILEGES ON TABLE a, b FROM x, PUBLIC CASCADE"),
-            RoleStatement::Revoke { grant: grant("arwdD", tables()), from: to.clone() }
+            RoleStatement::Revoke { grant: grant("arwdD", bare()), from: to.clone() }
         );
         assert_eq!(
             parsed("GRANT ALL ON ALL TABLES IN SCHEMA public TO x, PUBLIC"),

@@ -89,6 +89,7 @@ pub fn table(with_dimensions: bool) -> TableDef {
     let next_column_id = columns.len() as u32 + 1;
     TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "everything".to_owned(),
         columns,
         next_column_id,
