@@ -6,8 +6,8 @@
 use super::having::{Having, having_of};
 use super::predicate::{conjunction, literal_of};
 use super::statement::{Aggregate, Condition, Group, Item, Literal, Order, Statement};
-use alluvia_syntax::Sureness;
 use alluvia_catalog::{INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA};
+use alluvia_syntax::Sureness;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::trees::rewriting::call_of;
 use datafusion::sql::sqlparser::ast::{

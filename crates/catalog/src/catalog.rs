@@ -15,8 +15,8 @@
 //! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log
 //! unreadable.
 
-use crate::name::{RelationName, SearchPath};
-use crate::rights::{Rights, RightsChange};
+use crate::name::{RelationName, SearchPath, TEMPORARY_SCHEMA};
+use crate::rights::{Rights, RightsChange, RoleId};
 use alluvia_space::keywords::quoted;
 use alluvia_space::{Column, Identity, ORDINAL_COLUMN, PUBLIC_SCHEMA, TableDef, VERSION_COLUMN};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version, near_names};
@@ -96,6 +96,9 @@ impl Change {
 
 /// The number of schema `public`, which no table has.
 pub const PUBLIC_SCHEMA_ID: TableId = TableId(0);
+
+/// The number of a session's schema `pg_temp`, which nothing else has.
+pub const TEMPORARY_SCHEMA_ID: TableId = TableId((1 << 30) - 1);
 
 /// A schema at some version: its number, and the relations that are in it.
 #[derive(Clone, PartialEq, Debug)]
@@ -268,7 +271,8 @@ impl Catalog {
                 Change::AlterTable { def, was } => next.alter(version, def, *was)?,
                 Change::Rights { change } => {
                     let Catalog { rights, by_id, schemas, .. } = &mut next;
-                    let is_there = |id: TableId| by_id.contains_key(&id) || schemas.values().any(|known| known.id == id);
+                    let is_there =
+                        |id: TableId| by_id.contains_key(&id) || schemas.values().any(|known| known.id == id);
                     Arc::make_mut(rights).apply(change, is_there)?;
                 }
                 Change::CreateSchema { id, name } => next.create_schema(*id, name)?,
@@ -280,6 +284,26 @@ impl Catalog {
         let names: usize = next.schemas.values().map(|schema| schema.relations.len()).sum();
         assert_eq!(next.by_id.len(), names, "every table has one name");
         Ok(next)
+    }
+
+    /// These definitions with what one session has in its schema `pg_temp`, and whose that is. It is for that session alone: no
+    /// batch makes such a catalog, and no manifest keeps it.
+    pub fn with_temporary<'a>(
+        &self,
+        version: Version,
+        tables: impl Iterator<Item = (&'a Arc<TableEntry>, RoleId)>,
+    ) -> Catalog {
+        let mut next = Catalog { version, ..self.clone() };
+        let mut schema = SchemaEntry::new(TEMPORARY_SCHEMA_ID);
+        for (entry, owner) in tables {
+            schema.relations.insert(entry.def.name.clone(), entry.def.id);
+            next.by_id.insert(entry.def.id, Arc::clone(entry));
+            let owns = RightsChange::Own { table: entry.def.id, owner };
+            // A role that was dropped since owns nothing: what was its own is the first superuser's.
+            drop(Arc::make_mut(&mut next.rights).apply(&owns, |_| true));
+        }
+        next.schemas.insert(TEMPORARY_SCHEMA.to_owned(), schema);
+        next
     }
 
     fn create(&mut self, version: Version, def: &TableDef) -> Result<()> {
@@ -457,7 +481,8 @@ impl Catalog {
             None => path.schemas().any(|known| known == schema),
         };
         let looked_at = self.schemas.iter().filter(|(schema, _)| is_looked_at(schema));
-        let near = near_names(&name.name, looked_at.flat_map(|(_, schema)| schema.relations.keys().map(String::as_str)));
+        let near =
+            near_names(&name.name, looked_at.flat_map(|(_, schema)| schema.relations.keys().map(String::as_str)));
         if !near.is_empty() {
             return error.with_hint(format!("did you mean {}?", shown_names(&near)));
         }

@@ -12,6 +12,6 @@ mod catalog;
 mod dictionary;
 mod name;
 
-pub use catalog::{Catalog, Change, PUBLIC_SCHEMA_ID, SchemaEntry, TableEntry};
+pub use catalog::{Catalog, Change, PUBLIC_SCHEMA_ID, SchemaEntry, TEMPORARY_SCHEMA_ID, TableEntry};
 pub use dictionary::{CodeSet, Dictionaries, DictionaryMark, LevelBounds, Watched};
 pub use name::{INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA};

@@ -23,7 +23,8 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         | SequenceLimit | ReservedName => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
-        UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,
+        UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement
+        | UndefinedCursor => Code::NotFound,
         DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject | UniqueViolation => {
             Code::AlreadyExists
         }

@@ -17,16 +17,13 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         | InvalidSetting | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint
         | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern
         | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways | SequenceLimit
-        | ReservedName => {
-            StatusCode::BAD_REQUEST
-        }
+        | ReservedName => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
-        UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {
-            StatusCode::NOT_FOUND
-        }
-        DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject | DependentObjects | Conflict
-        | UniqueViolation | Producer | SequenceUnused => StatusCode::CONFLICT,
+        UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement
+        | UndefinedCursor => StatusCode::NOT_FOUND,
+        DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject
+        | DependentObjects | Conflict | UniqueViolation | Producer | SequenceUnused => StatusCode::CONFLICT,
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Inaccurate => StatusCode::UNPROCESSABLE_ENTITY,
         // What nginx says of a client that does not wait for its answer.

@@ -280,7 +280,9 @@ fn what_is_taken_of_a_sequence_is_no_change_of_a_definition() {
     let text = serde_json::to_string(&second).unwrap();
     assert_eq!(serde_json::from_str::<Catalog>(&text).unwrap(), second);
     assert_eq!(
-        second.sequence(&"sales_n_seq".into(), &SearchPath::default()).map(|(entry, identity)| (entry.def.id, identity.column)),
+        second
+            .sequence(&"sales_n_seq".into(), &SearchPath::default())
+            .map(|(entry, identity)| (entry.def.id, identity.column)),
         Some((table, column))
     );
     assert!(second.sequence(&"sales_note_seq".into(), &SearchPath::default()).is_none());

@@ -225,7 +225,8 @@ impl Destination for IntoServer {
         let (session, table) = (Arc::clone(&self.session), self.table.clone());
         let number = number.map(|ProducerMark { name, epoch, sequence }| Number { producer: name, epoch, sequence });
         let said = IngestOptions { number, ..self.said.clone() };
-        let done = self.runtime.spawn(async move { session.ingest_with(&table.name, None, &said, rows(receive)).await });
+        let done =
+            self.runtime.spawn(async move { session.ingest_with(&table.name, None, &said, rows(receive)).await });
         self.batch = Some(Sending { pieces, done, rows: 0 });
         Ok(())
     }

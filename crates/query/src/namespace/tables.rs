@@ -78,7 +78,11 @@ impl AlongPath {
 #[async_trait]
 impl SchemaProvider for AlongPath {
     fn table_names(&self) -> Vec<String> {
-        self.path.schemas().flat_map(|schema| self.catalog.tables_in(schema)).map(|entry| entry.def.name.clone()).collect()
+        self.path
+            .schemas()
+            .flat_map(|schema| self.catalog.tables_in(schema))
+            .map(|entry| entry.def.name.clone())
+            .collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {

@@ -16,7 +16,8 @@ pub(crate) use crate::rights::words::aclitem;
 
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, READ_FILES, READ_URLS, Rights, RoleId, WRITE_FILES};
 use alluvia_catalog::{
-    Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, SearchPath, TableEntry,
+    Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, SearchPath,
+    TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_ID, TableEntry,
 };
 use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_space::keywords::quoted;
@@ -96,6 +97,8 @@ impl Authoriser {
             true => Arc::clone(stated),
             false => Arc::new(stated.of_role(self.current_user(), |schema| self.may_look_into(schema))),
         };
+        let has_temporary = self.catalog.tables_in(TEMPORARY_SCHEMA).next().is_some();
+        let path = if has_temporary { Arc::new(path.with_temporary()) } else { path };
         Authoriser { path, ..self }
     }
 
@@ -205,8 +208,9 @@ impl Authoriser {
             Need::Privilege(privilege) if rights.may(id, privilege, Object::Table(table)) => Ok(()),
             Need::Privilege(privilege) => {
                 let privilege = privilege.sql_name();
-                Err(denied(format!("permission denied for table '{name}': role {role} lacks {privilege}"))
-                    .with_hint(format!("its owner or a superuser can GRANT {privilege} ON {} TO {role}", entry.def.shown())))
+                Err(denied(format!("permission denied for table '{name}': role {role} lacks {privilege}")).with_hint(
+                    format!("its owner or a superuser can GRANT {privilege} ON {} TO {role}", entry.def.shown()),
+                ))
             }
             Need::Ownership if rights.owns(id, table) => Ok(()),
             Need::Ownership => {
@@ -220,6 +224,10 @@ impl Authoriser {
 
     /// Refuses what needs a privilege on a schema. Everybody may use `public`, and make tables there who may in the database.
     pub(crate) fn schema(&self, privilege: Privilege, name: &str, id: TableId) -> Result<()> {
+        // The session's own.
+        if id == TEMPORARY_SCHEMA_ID {
+            return Ok(());
+        }
         if id == PUBLIC_SCHEMA_ID {
             return match privilege {
                 Privilege::Usage => Ok(()),
@@ -230,10 +238,8 @@ impl Authoriser {
             return Ok(());
         }
         let (privilege, role) = (privilege.sql_name(), quoted(self.current_user()));
-        Err(denied(format!("permission denied for schema {}", quoted(name))).with_hint(format!(
-            "its owner or a superuser can GRANT {privilege} ON SCHEMA {} TO {role}",
-            quoted(name)
-        )))
+        Err(denied(format!("permission denied for schema {}", quoted(name)))
+            .with_hint(format!("its owner or a superuser can GRANT {privilege} ON SCHEMA {} TO {role}", quoted(name))))
     }
 
     /// Refuses what needs a privilege on the database.
@@ -286,7 +292,6 @@ pub(crate) fn named(rights: &Rights, name: &str) -> Result<RoleId> {
 /// Refuses a statement for what it does beside using tables.
 pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
     match kind {
-        
         Kind::Copy(copy) => of_files(authoriser, copy),
         Kind::Call(procedure) => match procedure {
             Procedure::Flush => authoriser.superuser("hurry the sort"),
@@ -326,7 +331,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Fetch { .. }
         | Kind::AsIs { .. }
         | Kind::CloseCursor(_)
-        | Kind::Discard
+        | Kind::Discard(_)
         | Kind::Deallocate(_) => Ok(()),
         Kind::Refused(_) => Ok(()),
     }

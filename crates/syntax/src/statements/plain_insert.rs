@@ -115,17 +115,7 @@ pub fn read(sql: &str) -> Option<(Arc<str>, Kind)> {
     let text: Arc<str> = Arc::from(trimmed);
     let rows = LiteralRows { text: Arc::clone(&text), literals, width };
     let source = InsertSource::Literals(rows);
-    Some((
-        text,
-        Kind::Insert(Insert {
-            table,
-            columns,
-            source,
-            overriding: None,
-            conflict: None,
-            returning: None,
-        }),
-    ))
+    Some((text, Kind::Insert(Insert { table, columns, source, overriding: None, conflict: None, returning: None })))
 }
 
 fn is_space(c: char) -> bool {

@@ -23,7 +23,12 @@ impl Session {
     }
 
     /// As [`Session::append`], numbered by a producer.
-    pub async fn append_with(&self, mark: ProducerMark, table: impl Into<RelationName>, rows: Vec<RecordBatch>) -> Result<Committed> {
+    pub async fn append_with(
+        &self,
+        mark: ProducerMark,
+        table: impl Into<RelationName>,
+        rows: Vec<RecordBatch>,
+    ) -> Result<Committed> {
         self.batch().producer(mark).append(table, rows).commit().await
     }
 

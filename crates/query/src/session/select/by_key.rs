@@ -66,7 +66,8 @@ impl PointRead {
         run.engine().queries().reads(run.query_id, &used);
         let (store, counted, of) = (Arc::clone(run.engine().read()), Arc::clone(&used), Arc::clone(&plan));
         let find = move || {
-            let read = read_of(&snapshot, of.name(), &path).ok_or_else(|| Error::internal("a table has left its snapshot"))?;
+            let read =
+                read_of(&snapshot, of.name(), &path).ok_or_else(|| Error::internal("a table has left its snapshot"))?;
             let found = key.find(store.as_ref(), snapshot.version, read)?;
             let rows = read.rows_at(found.rows(), of.columns())?;
             let cost = found.cost(read);
@@ -91,6 +92,8 @@ fn may_answer(run: &Run) -> bool {
     is_plain
         && run.refining.get().is_none()
         && !state.has_own_definitions()
+        // Beside temporary tables a text may mean another table.
+        && state.temporary.is_empty()
         && !matches!(state.transaction, Transaction::Failed(_))
 }
 

@@ -32,7 +32,9 @@ use std::time::Duration;
 pub(crate) async fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Result<Arc<Snapshot>> {
     let pinned = run.pinned();
     if let Some(pinned) = &pinned
-        && tables_of(references, &pinned.catalog, &run.scope.path()).iter().all(|table| pinned.tables.contains_key(table))
+        && tables_of(references, &pinned.catalog, &run.scope.path())
+            .iter()
+            .all(|table| pinned.tables.contains_key(table))
     {
         return Ok(Arc::clone(pinned));
     }

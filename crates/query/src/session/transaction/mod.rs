@@ -19,7 +19,9 @@ use crate::session::state::transaction::{OpenTransaction, Transaction};
 use crate::session::transaction::submit::submit_of;
 use alluvia_snapshot::Want;
 use alluvia_syntax::Kind;
-use alluvia_syntax::statement::Access;
+use alluvia_syntax::copy::statement::CopyStatement;
+use alluvia_syntax::names::user_table;
+use alluvia_syntax::statement::{Access, Discard};
 use alluvia_syntax::statements::definitions::TableChange;
 use alluvia_types::{Error, ErrorKind, Freshness, Result};
 use std::sync::Arc;
@@ -162,8 +164,12 @@ pub(crate) fn check_transaction(scope: &Scope, kind: &Kind) -> Result<()> {
             .with_hint("it holds queries, rows and tables' definitions; COMMIT or ROLLBACK first"))
     };
     let has_failed = matches!(scope.state().transaction, Transaction::Failed(_));
-    if !has_failed && let Some(command) = kind.writes() {
-        scope.check_writable(command)?;
+    if !has_failed
+        && let Some(command) = kind.writes()
+        && let Err(error) = scope.check_writable(command)
+        && !writes_temporary(scope, kind)
+    {
+        return Err(error);
     }
     match (&scope.state().transaction, kind) {
         (Transaction::None, _) => Ok(()),
@@ -174,10 +180,26 @@ pub(crate) fn check_transaction(scope: &Scope, kind: &Kind) -> Result<()> {
         }
         (Transaction::Open(_), Kind::Role(_)) => refused("a change of roles or grants"),
         (Transaction::Open(_), Kind::Call(_)) => refused("CALL"),
-        (Transaction::Open(_), Kind::Discard) => refused("DISCARD ALL"),
+        (Transaction::Open(_), Kind::Discard(Discard::All)) => refused("DISCARD ALL"),
         (Transaction::Open(_), Kind::Copy(copy)) if copy.is_in_batches() => refused("COPY with BATCH_ROWS"),
         (Transaction::Open(_), _) => Ok(()),
     }
+}
+
+/// Whether a statement adds, changes or removes rows of temporary tables alone: as in PostgreSQL, who only reads may, too.
+fn writes_temporary(scope: &Scope, kind: &Kind) -> bool {
+    let table = match kind {
+        Kind::Insert(insert) => Ok(insert.table.clone()),
+        Kind::Update(update) => Ok(update.table.clone()),
+        Kind::Delete(delete) => Ok(delete.table.clone()),
+        Kind::Merge(merge) => Ok(merge.table.clone()),
+        Kind::Copy(copy) => match copy.as_ref() {
+            CopyStatement::From { table, .. } => user_table(table),
+            CopyStatement::To { .. } => return false,
+        },
+        _ => return false,
+    };
+    table.is_ok_and(|table| scope.is_temporary(&table))
 }
 
 /// Refuses what is a batch of its own while a transaction is open, or has failed.

@@ -13,13 +13,13 @@ mod overlay;
 
 use crate::engine::sequences::SharedBlock;
 use crate::session::state::temporary::overlay::Overlay;
-use alluvia_catalog::rights::RoleId;
-use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_catalog::rights::{Object, RightsChange, RoleId};
+use alluvia_catalog::{Catalog, Change as Definition, TableEntry};
 use alluvia_copy::temporary::{Coming, Spilled, Spilling, TemporaryMemory, TemporaryRead, TemporaryRows, Undo};
 use alluvia_space::TableDef;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_syntax::statements::definitions::OnCommit;
-use alluvia_types::{ColumnId, Error, Result, TableId, Version};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
 use arrow::array::RecordBatch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +30,19 @@ const FIRST_ID: u32 = 1 << 30;
 /// Whether a table is a session's own.
 pub(crate) fn is_temporary(table: TableId) -> bool {
     table.0 >= FIRST_ID
+}
+
+/// Whether a definition of a temporary table changes.
+pub(crate) fn of_temporary(change: &Definition) -> bool {
+    match change {
+        Definition::CreateTable { def } | Definition::AlterTable { def, .. } => is_temporary(def.id),
+        Definition::DropTable { id } => is_temporary(*id),
+        Definition::Rights { change: RightsChange::Own { table, .. } } => is_temporary(*table),
+        Definition::Rights { change: RightsChange::Grant { on, .. } | RightsChange::Revoke { on, .. } } => {
+            matches!(on, Object::Table(table) if is_temporary(*table))
+        }
+        _ => false,
+    }
 }
 
 /// The number of a temporary table, the so manieth of the database since it was opened.
@@ -135,14 +148,24 @@ impl Temporary {
         self.note(Change::Created(id));
     }
 
+    /// What a statement changes of one of them, by a definition that gets this version.
+    pub(crate) fn define(&mut self, change: Definition, version: Version) -> Result<()> {
+        match change {
+            Definition::AlterTable { def, .. } => self.alter(def.id, Some(def), version, None),
+            Definition::DropTable { id } => self.drop_table(id),
+            Definition::Rights { change: RightsChange::Own { table, owner } } => {
+                self.alter(table, None, version, Some(owner))
+            }
+            Definition::Rights { .. } => {
+                Err(Error::new(ErrorKind::NotSupported, "GRANT and REVOKE on a temporary table are not supported")
+                    .with_hint("nobody but its session sees it: leave them out"))
+            }
+            _ => Err(Error::internal("a temporary table is made without saying how long its rows stay")),
+        }
+    }
+
     /// ALTER TABLE: another definition, or another owner.
-    pub(crate) fn alter(
-        &mut self,
-        id: TableId,
-        def: Option<TableDef>,
-        version: Version,
-        owner: Option<RoleId>,
-    ) -> Result<()> {
+    fn alter(&mut self, id: TableId, def: Option<TableDef>, version: Version, owner: Option<RoleId>) -> Result<()> {
         let table = self.tables.get_mut(&id).ok_or_else(gone)?;
         let was = Change::Altered(id, Arc::clone(&table.entry), table.owner);
         let def = def.map_or_else(|| Arc::clone(&table.entry.def), Arc::new);
@@ -153,7 +176,7 @@ impl Temporary {
     }
 
     /// DROP TABLE.
-    pub(crate) fn drop_table(&mut self, id: TableId) -> Result<()> {
+    fn drop_table(&mut self, id: TableId) -> Result<()> {
         let table = self.tables.remove(&id).ok_or_else(gone)?;
         self.note(Change::Dropped(Box::new(table)));
         Ok(())
@@ -202,16 +225,14 @@ impl Temporary {
         if let Some(table) = self.tables.get_mut(id) {
             table.changed += 1;
         }
+        let Change::Rows(id, undo) = change else { return self.changes.push(change) };
         // Rows that come one by one are many.
         let is_open = self.changes.len() > self.marked;
-        match (self.changes.last_mut().filter(|_| is_open), change) {
-            (Some(Change::Rows(last, known)), Change::Rows(id, undo)) if *last == id => {
-                if let Err(undo) = known.join(undo) {
-                    self.changes.push(Change::Rows(id, undo));
-                }
-            }
-            (_, change) => self.changes.push(change),
-        }
+        let left = match self.changes.last_mut().filter(|_| is_open) {
+            Some(Change::Rows(last, known)) if *last == id => known.join(undo).err(),
+            _ => Some(undo),
+        };
+        self.changes.extend(left.map(|undo| Change::Rows(id, undo)));
     }
 
     /// How many changes could be taken back: what comes from now on can be by itself.
@@ -279,8 +300,14 @@ impl Temporary {
         }
     }
 
-    /// DISCARD: all of them go.
-    pub(crate) fn discard(&mut self) {
+    /// DISCARD TEMP: all of them go; ROLLBACK brings them back.
+    pub(crate) fn drop_all(&mut self) {
+        for (_, table) in std::mem::take(&mut self.tables) {
+            self.note(Change::Dropped(Box::new(table)));
+        }
+    }
+
+    fn forget_all(&mut self) {
         self.tables.clear();
         self.changes.clear();
         self.marked = 0;
@@ -315,7 +342,7 @@ impl Temporary {
 
     /// Begins with another session's tables.
     pub(crate) fn begin_with(&mut self, tables: BTreeMap<TableId, ForkedTable>) {
-        self.discard();
+        self.forget_all();
         self.tables = tables.into_iter().map(|(id, ForkedTable(table))| (id, table)).collect();
     }
 
