@@ -17,7 +17,7 @@ use alluvia_catalog::rights::{Object, RightsChange, RoleId};
 use alluvia_catalog::{Catalog, Change as Definition, TableEntry};
 use alluvia_copy::temporary::{Coming, Spilled, Spilling, TemporaryMemory, TemporaryRead, TemporaryRows, Undo};
 use alluvia_space::TableDef;
-use alluvia_space::key_code::{KeyCode, KeyCoder};
+use alluvia_space::key_code::KeyCode;
 use alluvia_syntax::statements::definitions::OnCommit;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
 use arrow::array::RecordBatch;
@@ -96,11 +96,6 @@ impl Temporary {
         self.tables.is_empty()
     }
 
-    /// Their numbers.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = TableId> {
-        self.tables.keys().copied()
-    }
-
     /// What counts their memory.
     pub(crate) fn memory(&self) -> &Arc<TemporaryMemory> {
         &self.memory
@@ -114,11 +109,6 @@ impl Temporary {
         self.overlay.over(beneath, self.tables.values().map(|table| (&table.entry, table.owner)))
     }
 
-    /// A definition.
-    pub(crate) fn entry(&self, table: TableId) -> Option<&Arc<TableEntry>> {
-        self.tables.get(&table).map(|table| &table.entry)
-    }
-
     /// The rows that there are now of one of them.
     pub(crate) fn read(&mut self, table: TableId) -> Option<TemporaryRead> {
         self.tables.get_mut(&table).map(|table| table.rows.read())
@@ -127,11 +117,6 @@ impl Temporary {
     /// Whether a row has a key; `None` if the table is not one of them.
     pub(crate) fn has_key(&self, table: TableId, code: KeyCode) -> Option<bool> {
         Some(self.tables.get(&table)?.rows.has_key(code))
-    }
-
-    /// What codes a table's keys; `None` if it has none.
-    pub(crate) fn coder(&self, table: TableId) -> Option<KeyCoder> {
-        self.tables.get(&table)?.rows.coder().cloned()
     }
 
     /// The values of a sequence that are taken.
