@@ -6,6 +6,7 @@
 
 use crate::bounds::Bounds;
 use crate::statements::roles::is_role_statement;
+use crate::statements::schemas::is_schema_statement;
 use crate::tokens::unknown_clauses;
 use crate::trees::rewriting::contains;
 use crate::trees::visit::visit;
@@ -31,7 +32,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("CHECKPOINT", "CALL alluvia.flush() sorts what has arrived so far"),
     ("CLUSTER", "rows are kept in curve order by themselves"),
     ("REINDEX", "there are no indexes to rebuild"),
-    ("USE", "there is one database; its schemas are public and alluvia"),
+    ("USE", "there is one database; SET search_path chooses among its schemas"),
     ("ASSERT", ""),
     ("ATTACH", ""),
     ("CACHE", ""),
@@ -77,8 +78,7 @@ const OBJECTS: &[(&str, &str)] = &[
     ("VIEW", "write its query in WITH name AS (SELECT ...), or keep its rows with CREATE TABLE ... AS"),
     ("MATERIALIZED", "keep its rows with CREATE TABLE ... AS; CALL alluvia.pin_cuboid keeps the sums of a table"),
     ("INDEX", "what lets a query skip rows are dimensions: CREATE TABLE ... WITH (dimensions = '...')"),
-    ("SCHEMA", "there is one database; its schemas are public and alluvia"),
-    ("DATABASE", "there is one database; its schemas are public and alluvia"),
+    ("DATABASE", "there is one database; CREATE SCHEMA makes a schema in it"),
 ];
 
 /// Words between CREATE, ALTER or DROP and the kind of object, which do not name it.
@@ -113,9 +113,7 @@ pub fn statement(words: &[String]) -> Result<()> {
     if is_role_statement(words) || kind == "TABLE" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return Ok(());
     }
-    // Of a schema that is there already it is nothing to do.
-    let makes_schema = words.starts_with(&["CREATE", "SCHEMA", "IF", "NOT", "EXISTS"].map(str::to_owned));
-    if drops_none(words) || makes_schema {
+    if drops_none(words) || is_schema_statement(words) {
         return Ok(());
     }
     let kind_name = match kind.as_str() {
@@ -133,11 +131,6 @@ fn object(first: &str, kind: &str, kind_name: &str) -> Error {
         Some((_, hint)) => error.with_hint(*hint),
         None => error,
     }
-}
-
-/// The error for a schema that is to be made.
-pub(crate) fn new_schema() -> Error {
-    object("CREATE", "SCHEMA", "SCHEMA")
 }
 
 /// Whether something of a kind that is not built is dropped if it exists.

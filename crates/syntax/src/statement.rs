@@ -11,6 +11,7 @@ use crate::statements::parse::query_of_table;
 use crate::statements::plain_insert::LiteralRows;
 use crate::statements::roles::RoleStatement;
 use crate::statements::rules::Overriding;
+use crate::statements::schemas::SchemaStatement;
 use crate::tokens::hints::Hints;
 use alluvia_catalog::RelationName;
 use alluvia_types::{Error, Result};
@@ -198,9 +199,6 @@ pub enum Command {
     Other,
 }
 
-/// What CREATE SCHEMA is called.
-pub(crate) const CREATE_SCHEMA: &str = "CREATE SCHEMA";
-
 /// What a statement does.
 #[derive(Clone, Debug)]
 pub enum Kind {
@@ -244,6 +242,8 @@ pub enum Kind {
     Setting(SettingCommand),
     /// Roles and grants.
     Role(Box<RoleStatement>),
+    /// Schemas.
+    Schema(Box<SchemaStatement>),
     /// BEGIN, with what it says of whether the transaction writes.
     Begin(Option<Access>),
     /// COMMIT.
@@ -267,7 +267,7 @@ pub enum Kind {
         /// What is to be dropped.
         names: Vec<RelationName>,
     },
-    /// What is so already: UNLISTEN, where nobody listens, and CREATE SCHEMA IF NOT EXISTS of one that is there.
+    /// What is so already: UNLISTEN, where nobody listens.
     AsIs {
         /// The command tag, such as `UNLISTEN`.
         command: &'static str,
@@ -321,8 +321,8 @@ impl Kind {
             Kind::DropTable { .. } => Some("DROP TABLE"),
             Kind::DropNone { command, .. } => Some(*command),
             Kind::AlterTable(_) => Some("ALTER TABLE"),
-            Kind::AsIs { command, .. } => Some(*command).filter(|command| *command == CREATE_SCHEMA),
             Kind::Role(statement) => Some(statement.command()),
+            Kind::Schema(statement) => Some(statement.command()),
             Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),
             Kind::Call(procedure) => match procedure {
                 Procedure::PinCuboid(_)
@@ -349,6 +349,7 @@ impl Kind {
             | Kind::CloseCursor(_)
             | Kind::Discard(_)
             | Kind::Deallocate(_)
+            | Kind::AsIs { .. }
             | Kind::Refused(_) => None,
         }
     }

@@ -63,6 +63,8 @@ pub(crate) enum Need {
     Privilege(Privilege),
     /// To change what it is: for its owner.
     Ownership,
+    /// To drop it: for its owner, and for that of its schema.
+    Dropping,
 }
 
 /// What a session may, now.
@@ -212,8 +214,9 @@ impl Authoriser {
                     format!("its owner or a superuser can GRANT {privilege} ON {} TO {role}", entry.def.shown()),
                 ))
             }
-            Need::Ownership if rights.owns(id, table) => Ok(()),
-            Need::Ownership => {
+            Need::Ownership | Need::Dropping if rights.owns(id, table) => Ok(()),
+            Need::Dropping if self.owns_schema_of(entry) => Ok(()),
+            Need::Ownership | Need::Dropping => {
                 let owner = quoted(rights.name(rights.owner(table)));
                 Err(denied(format!("permission denied for table '{name}': role {role} is not its owner")).with_hint(
                     format!("its owner is {owner}: a superuser can GRANT {owner} TO {role}, or ALTER TABLE {} OWNER TO {role}", entry.def.shown()),
@@ -240,6 +243,23 @@ impl Authoriser {
         let (privilege, role) = (privilege.sql_name(), quoted(self.current_user()));
         Err(denied(format!("permission denied for schema {}", quoted(name)))
             .with_hint(format!("its owner or a superuser can GRANT {privilege} ON SCHEMA {} TO {role}", quoted(name))))
+    }
+
+    /// Whether the schema of a table is its own.
+    fn owns_schema_of(&self, entry: &TableEntry) -> bool {
+        let schema = self.catalog.schema(&entry.def.schema);
+        schema.is_ok_and(|schema| self.owns_schema(&entry.def.schema, schema.id).is_ok())
+    }
+
+    /// Refuses what only the owner of a schema may.
+    pub(crate) fn owns_schema(&self, name: &str, id: TableId) -> Result<()> {
+        let rights = self.rights();
+        if rights.owns(self.role()?, id) {
+            return Ok(());
+        }
+        let (owner, role) = (quoted(rights.name(rights.owner(id))), quoted(self.current_user()));
+        Err(denied(format!("must be owner of schema {}", quoted(name)))
+            .with_hint(format!("its owner is {owner}: a superuser can GRANT {owner} TO {role}")))
     }
 
     /// Refuses what needs a privilege on the database.
@@ -305,7 +325,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
             Procedure::Purge(_) => Ok(()),
         },
         // By what they change, and by the schema that they make it in.
-        Kind::Role(_) | Kind::CreateTable(_) => Ok(()),
+        Kind::Role(_) | Kind::Schema(_) | Kind::CreateTable(_) => Ok(()),
         // By the tables that they name, where these are resolved.
         Kind::Query(_)
         | Kind::Explain { .. }

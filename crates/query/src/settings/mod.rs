@@ -111,6 +111,10 @@ const SETTINGS: [(&str, &str); 24] = [
     ),
     ("role", "Role whose rights statements have; none: that which logged in."),
     ("sample_fraction", "Share of every table's rows that queries read, above 0 to 1; 1 for all."),
+    (
+        SEARCH_PATH,
+        "Schemas in which names without a schema are looked up, in their order; new tables come into the first.",
+    ),
     ("short_path", "Whether aggregates over boxes are answered by the index, without planning: on or off."),
     ("statement_timeout", "How long a statement may run; 0 for no limit."),
     ("temporary_memory", "Memory that the session's temporary tables may hold before they lie in files."),
@@ -121,6 +125,9 @@ const SETTINGS: [(&str, &str); 24] = [
 /// Whether transactions only read that do not say; and whether the open one does, which is shown.
 pub(crate) const DEFAULT_READ_ONLY: &str = "default_transaction_read_only";
 pub(crate) const READ_ONLY: &str = "transaction_read_only";
+
+/// Where names without a schema are looked up.
+pub(crate) const SEARCH_PATH: &str = "search_path";
 
 /// What `freshness` shows and takes while it is unset: then the tables' own options hold, which no time would leave alone.
 const FRESHNESS_UNSET: &str = "default";
@@ -273,6 +280,10 @@ impl Settings {
             // Whether it may be is for whoever knows the roles.
             "role" => self.role = if text.eq_ignore_ascii_case("none") { "".into() } else { text.into() },
             "sample_fraction" => self.sample_fraction = parse_fraction(text)?,
+            SEARCH_PATH => {
+                let path = SearchPath::parse(text).ok_or_else(|| wrong("schemas, separated by commas"))?;
+                self.search_path = Arc::new(path);
+            }
             "short_path" => self.short_path = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "max_error" => {
                 let takes = "a number from 0 (exact) to below 1, such as 0.01";
@@ -337,6 +348,7 @@ impl Settings {
             "role" if self.role.is_empty() => "none".to_owned(),
             "role" => self.role.to_string(),
             "sample_fraction" => self.sample_fraction.to_string(),
+            SEARCH_PATH => self.search_path.to_string(),
             "short_path" => show_switch(self.short_path),
             "max_error" => self.max_error.to_string(),
             "confidence" => self.confidence.to_string(),
@@ -377,6 +389,7 @@ impl Settings {
             "progressive" => self.progressive = other.progressive,
             "role" => self.role = Arc::clone(&other.role),
             "sample_fraction" => self.sample_fraction = other.sample_fraction,
+            SEARCH_PATH => self.search_path = Arc::clone(&other.search_path),
             "short_path" => self.short_path = other.short_path,
             "max_error" => self.max_error = other.max_error,
             "confidence" => self.confidence = other.confidence,

@@ -148,6 +148,8 @@ pub enum TableChange {
     },
     /// RENAME TO.
     Rename(RelationName),
+    /// SET SCHEMA.
+    SetSchema(String),
     /// SET (...).
     Set(WithOptions),
     /// OWNER TO.

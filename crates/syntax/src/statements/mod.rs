@@ -11,3 +11,4 @@ pub mod parse;
 pub mod plain_insert;
 pub mod roles;
 pub mod rules;
+pub mod schemas;

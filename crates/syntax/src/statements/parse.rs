@@ -7,8 +7,9 @@
 
 use crate::copy::statement::{CopyStatement, CopyWhat, parse_copy};
 use crate::grammar::Grammar;
-use crate::names::{relation_name, schema_name, shown_table, user_table};
-use crate::statement::{CREATE_SCHEMA, Discard, FetchCount, Insert, InsertSource, Kind, SettingCommand};
+use crate::names;
+use crate::names::{relation_name, shown_table, user_table};
+use crate::statement::{Discard, FetchCount, Insert, InsertSource, Kind, SettingCommand};
 use crate::statements::changes::{conflict_of, delete_of, inserted_returning, truncate_of, update_of};
 use crate::statements::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
@@ -17,11 +18,11 @@ use crate::statements::commands::{
 use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
 use crate::statements::merge::{is_merge, parse_merge};
 use crate::statements::roles::{is_role_statement, parse_role_statement};
+use crate::statements::schemas::{is_schema_statement, parse_schema_statement, parse_set_schema, sets_schema};
 use crate::tokens::hints::Hints;
 use crate::tokens::{Prepared, depth, phrases, prepare_tokens};
 use crate::trees::value_rows::query_of_row;
 use crate::trees::{prepare, repeated_names};
-use crate::{names, refuse};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use alluvia_values::errors::not_supported;
 use datafusion_common::DataFusionError;
@@ -147,6 +148,10 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
             {
                 Kind::Role(Box::new(parse_role_statement(parser)?))
             }
+            Keyword::CREATE | Keyword::ALTER | Keyword::DROP if is_schema_statement(&two_words(parser)) => {
+                Kind::Schema(Box::new(parse_schema_statement(parser)?))
+            }
+            Keyword::ALTER if sets_schema(parser) => Kind::AlterTable(parse_set_schema(parser)?),
             _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
         },
         _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
@@ -158,11 +163,16 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
 }
 
 fn starts_role_statement(parser: &Parser<'_>) -> bool {
+    is_role_statement(&two_words(parser))
+}
+
+/// The first words of a statement, in upper case.
+fn two_words(parser: &Parser<'_>) -> Vec<String> {
     let word = |at: usize| match parser.peek_nth_token(at).token {
         Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
         _ => None,
     };
-    is_role_statement(&(0..2).map_while(word).collect::<Vec<_>>())
+    (0..2).map_while(word).collect()
 }
 
 /// EXPLAIN [ANALYZE] [VERBOSE] [FORMAT f] query, or EXPLAIN (option, ...) query. Parsed here because the parser's own
@@ -342,20 +352,14 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
         })),
         // Nobody listens.
         Tree::UNLISTEN { .. } => Ok(Kind::AsIs { command: "UNLISTEN", notice: None }),
-        Tree::CreateSchema { schema_name: ast::SchemaName::Simple(name), if_not_exists: true, .. }
-            if matches!(schema_name(&name)?.as_str(), names::PUBLIC | names::SYSTEM) =>
-        {
-            Ok(Kind::AsIs { command: CREATE_SCHEMA, notice: Some(format!("there is a schema {name} already")) })
-        }
-        Tree::CreateSchema { .. } => Err(refuse::new_schema()),
         other => {
             let text = other.to_string();
             let words = text.split_whitespace().take_while(|word| word.bytes().all(|byte| byte.is_ascii_uppercase()));
             let error = not_supported(words.take(3).collect::<Vec<_>>().join(" "));
             Err(match other {
-                Tree::ShowSchemas { .. } | Tree::ShowDatabases { .. } => {
-                    error.with_hint("there is one database, whose schemas are public and alluvia: SHOW TABLES")
-                }
+                Tree::ShowSchemas { .. } | Tree::ShowDatabases { .. } => error.with_hint(
+                    "SELECT schema_name FROM information_schema.schemata lists the schemas of the one database",
+                ),
                 _ => error,
             })
         }

@@ -9,5 +9,6 @@ pub(crate) mod cuboids;
 pub(crate) mod procedures;
 pub(crate) mod purge;
 pub(crate) mod roles;
+pub(crate) mod schemas;
 pub(crate) mod show;
 pub(crate) mod tables;

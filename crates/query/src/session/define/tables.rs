@@ -201,7 +201,7 @@ pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<RelationName>, if_exi
     let mut changes = Vec::new();
     let mut outcome = Outcome::done("DROP TABLE");
     for name in names {
-        match run.scope.table_for(Need::Ownership, &name) {
+        match run.scope.table_for(Need::Dropping, &name) {
             Ok(entry) => {
                 let drop = Change::DropTable { id: entry.def.id };
                 if !changes.contains(&drop) {
@@ -247,6 +247,9 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
     if let TableChange::Owner(owner) = &statement.change {
         return give_table(run, &entry, owner).await;
     }
+    if let TableChange::SetSchema(schema) = &statement.change {
+        return set_schema(run, &entry, schema).await;
+    }
     let is_of_rules = matches!(statement.change, TableChange::SetDefault { .. } | TableChange::AddCheck(_));
     let added = match &statement.change {
         TableChange::AddCheck(spec) => Some(check_of(&entry.def, spec)?),
@@ -277,6 +280,27 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
         )),
         None => outcome,
     })
+}
+
+/// ALTER TABLE ... SET SCHEMA. Its sequences go with it.
+async fn set_schema(run: &Run, entry: &TableEntry, schema: &str) -> Result<Outcome> {
+    let done = Outcome::done("ALTER TABLE");
+    let named = RelationName::in_schema(schema, entry.def.name.as_str());
+    let schema = schema_of_new(&run.scope, &named)?;
+    if schema == entry.def.schema {
+        return Ok(done);
+    }
+    let authoriser = run.scope.resolver()?;
+    let sequences = entry.def.rules.identities.iter().map(|identity| identity.name.as_str());
+    for name in std::iter::once(entry.def.name.as_str()).chain(sequences) {
+        if !is_free(authoriser.catalog(), &schema, name) {
+            let message = format!("relation \"{name}\" already exists in schema \"{schema}\"");
+            return Err(Error::new(ErrorKind::DuplicateTable, message));
+        }
+    }
+    let def = TableDef { schema, ..TableDef::clone(&entry.def) };
+    change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
+    Ok(done)
 }
 
 /// Columns for the result of a query.
@@ -419,6 +443,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
                 None => def,
             }
         }
+        TableChange::SetSchema(_) => return Err(Error::internal("a table's schema is changed elsewhere")),
         TableChange::Owner(_) => return Err(Error::internal("a table's owner is no part of its definition")),
         TableChange::Set(_) => {
             return Err(Error::new(ErrorKind::NotSupported, "changing dimensions, measures or curve is not supported")

@@ -37,7 +37,7 @@ pub(crate) fn in_log(version: Version) -> Version {
 /// What another session has made impossible. That a name is taken is, too: it was free when the transaction took it.
 pub(crate) fn conflict(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::DuplicateTable => {
+        ErrorKind::DuplicateTable | ErrorKind::DuplicateSchema => {
             let message = format!("{} by now: another session has made it since the transaction did", error.message());
             Error::new(ErrorKind::Conflict, message).with_hint("roll back and try again")
         }
@@ -124,11 +124,25 @@ impl PendingDefinitions {
             let authoriser = authoriser.acting_as(&statement.definer.acting);
             for change in &statement.changes {
                 match change {
-                    Change::CreateTable { .. } => authoriser.database(Privilege::Create)?,
-                    Change::DropTable { id } | Change::AlterTable { def: TableDef { id, .. }, .. } => {
-                        if let Some(entry) = authoriser.catalog().by_id(*id) {
+                    Change::CreateTable { def } => check_schema(&authoriser, &def.schema)?,
+                    Change::AlterTable { def, .. } => {
+                        if let Some(entry) = authoriser.catalog().by_id(def.id) {
                             authoriser.table(Need::Ownership, entry)?;
+                            if entry.def.schema != def.schema {
+                                check_schema(&authoriser, &def.schema)?;
+                            }
                         }
+                    }
+                    Change::DropTable { id } => {
+                        if let Some(entry) = authoriser.catalog().by_id(*id) {
+                            authoriser.table(Need::Dropping, entry)?;
+                        }
+                    }
+                    Change::CreateSchema { .. } => authoriser.database(Privilege::Create)?,
+                    Change::DropSchema { id } => check_own_schema(&authoriser, *id)?,
+                    Change::RenameSchema { id, .. } => {
+                        authoriser.database(Privilege::Create)?;
+                        check_own_schema(&authoriser, *id)?;
                     }
                     Change::Rights { .. } | Change::Sequence { .. } => {}
                 }
@@ -151,6 +165,21 @@ impl PendingDefinitions {
     }
 }
 
+/// Refuses who may make nothing in a schema, unless the transaction has made the schema itself.
+fn check_schema(authoriser: &Authoriser, schema: &str) -> Result<()> {
+    match authoriser.catalog().schema(schema) {
+        Ok(entry) => authoriser.schema(Privilege::Create, schema, entry.id),
+        Err(_) => Ok(()),
+    }
+}
+
+fn check_own_schema(authoriser: &Authoriser, id: TableId) -> Result<()> {
+    match authoriser.catalog().schema_name(id) {
+        Some(name) => authoriser.owns_schema(name, id),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,7 +190,7 @@ mod tests {
 
     fn def(id: u32, name: &str) -> TableDef {
         let columns = [("a".to_owned(), DataType::Int32.into(), true)];
-        define(TableId(id), name, &columns, &WithOptions::default(), 7).unwrap()
+        define(TableId(id), ("public", name), &columns, &WithOptions::default(), 7).unwrap()
     }
 
     fn create(id: u32, name: &str) -> Change {

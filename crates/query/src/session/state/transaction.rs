@@ -233,7 +233,12 @@ impl OpenTransaction {
                 let of_rows = self.tables.get(&def.id).map_or(0, |rows| rows.bytes_added(&def.storage_schema()));
                 of_rows.saturating_add(COLUMN_BYTES * (1 + def.columns.len() as u64))
             }
-            Change::DropTable { .. } | Change::Rights { .. } | Change::Sequence { .. } => COLUMN_BYTES,
+            Change::DropTable { .. }
+            | Change::CreateSchema { .. }
+            | Change::DropSchema { .. }
+            | Change::RenameSchema { .. }
+            | Change::Rights { .. }
+            | Change::Sequence { .. } => COLUMN_BYTES,
         }
     }
 

@@ -7,6 +7,7 @@ use crate::session::change::{Change, change};
 use crate::session::copy::copy;
 use crate::session::define::procedures::call;
 use crate::session::define::roles::role_statement;
+use crate::session::define::schemas::schema_statement;
 use crate::session::define::show::{describe_table, show_create, show_tables};
 use crate::session::define::tables::{alter_table, create_table, drop_none, drop_tables};
 use crate::session::insert::insert;
@@ -62,6 +63,7 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
         Kind::ShowCreate(table) => show_create(scope, &table),
         Kind::Setting(command) => setting(scope, command),
         Kind::Role(statement) => role_statement(run, *statement).await,
+        Kind::Schema(statement) => schema_statement(run, *statement).await,
         Kind::Begin(access) => begin(scope, access).await,
         Kind::Commit => commit(run).await,
         Kind::Rollback => rollback(scope),

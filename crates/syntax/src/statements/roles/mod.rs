@@ -11,7 +11,7 @@ mod grants;
 mod parse;
 
 pub use parse::secrets;
-pub(crate) use parse::{is_role_statement, owner_of, parse_role_statement};
+pub(crate) use parse::{expect, is_role_statement, list, one_of, owner_of, parse_role_statement, role, word};
 
 use alluvia_catalog::RelationName;
 use alluvia_catalog::rights::{Privileges, Secret};
@@ -140,8 +140,6 @@ pub struct RoleOptions {
 pub struct Grant {
     /// The privileges that are named; for ALL every privilege that an object of this sort has.
     pub privileges: Privileges,
-    /// USAGE of the schema, which everybody has.
-    pub usage: bool,
     /// What the privileges are on.
     pub on: GrantOn,
 }
@@ -151,8 +149,10 @@ pub struct Grant {
 pub enum GrantOn {
     /// Tables by name.
     Tables(Vec<RelationName>),
-    /// All tables that there are.
-    AllTables,
-    /// The database; its schema `public` is the same.
+    /// All tables of these schemas.
+    AllTables(Vec<String>),
+    /// Schemas by name.
+    Schemas(Vec<String>),
+    /// The database.
     Database,
 }
