@@ -333,7 +333,7 @@ impl Temporary {
 
     /// Takes over what a sibling, which has these tables now, has changed since it got them.
     pub(crate) fn follow(&mut self, theirs: BTreeMap<TableId, ForkedTable>, now: &Inherited, inherited: &Inherited) {
-        let dropped = inherited.keys().filter(|id| !theirs.contains_key(id));
+        let dropped = inherited.keys().filter(|id| !theirs.contains_key(*id));
         dropped.for_each(|id| drop(self.tables.remove(id)));
         for (id, ForkedTable(table)) in theirs {
             if inherited.get(&id) != now.get(&id) {
