@@ -290,6 +290,10 @@ async fn set_schema(run: &Run, entry: &TableEntry, schema: &str) -> Result<Outco
     if schema == entry.def.schema {
         return Ok(done);
     }
+    if [schema.as_str(), entry.def.schema.as_str()].contains(&TEMPORARY_SCHEMA) {
+        let message = "cannot move objects into or out of temporary schemas";
+        return Err(Error::new(ErrorKind::NotSupported, message).with_hint("create the other table AS SELECT from it"));
+    }
     let authoriser = run.scope.resolver()?;
     let sequences = entry.def.rules.identities.iter().map(|identity| identity.name.as_str());
     for name in std::iter::once(entry.def.name.as_str()).chain(sequences) {
