@@ -60,5 +60,5 @@ pub use sampled::{Accuracy, Bounded, Missed, run_within};
 pub use schemas::{SchemaKey, Schemas};
 pub use statement::{Aggregate, Condition, Group, Item, Literal, NamedView, Statement, Test, Values};
 pub use units::Cut;
-pub use view::SimpleView;
 pub use verify::{Held, Verified, verify};
+pub use view::SimpleView;

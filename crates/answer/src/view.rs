@@ -34,7 +34,8 @@ impl SimpleView {
     ) -> Option<SimpleView> {
         let (select, None, None) = select_alone(query)? else { return None };
         let Plain { projection, from, selection, group_by, having: None } = plain_of(select)? else { return None };
-        if !matches!(group_by, GroupByExpr::Expressions(groups, modifiers) if groups.is_empty() && modifiers.is_empty()) {
+        if !matches!(group_by, GroupByExpr::Expressions(groups, modifiers) if groups.is_empty() && modifiers.is_empty())
+        {
             return None;
         }
         let (below, scope) = Below::of(from, columns_of)?;
@@ -87,10 +88,7 @@ struct Below {
 }
 
 impl Below {
-    fn of(
-        from: &TableWithJoins,
-        columns_of: &dyn Fn(&RelationName) -> Option<Vec<String>>,
-    ) -> Option<(Below, Scope)> {
+    fn of(from: &TableWithJoins, columns_of: &dyn Fn(&RelationName) -> Option<Vec<String>>) -> Option<(Below, Scope)> {
         if let TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None } = &from.relation {
             if !from.joins.is_empty() || !alias.columns.is_empty() {
                 return None;

@@ -15,8 +15,8 @@
 //! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log
 //! unreadable.
 
-use crate::name::{RelationName, SearchPath};
-use crate::rights::{Rights, RightsChange};
+use crate::name::{RelationName, SearchPath, TEMPORARY_SCHEMA};
+use crate::rights::{Rights, RightsChange, RoleId};
 use crate::view::{ViewDef, ViewEntry};
 use crate::views::Needed;
 use alluvia_space::keywords::quoted;
@@ -116,6 +116,9 @@ impl Change {
 
 /// The number of schema `public`, which no table has.
 pub const PUBLIC_SCHEMA_ID: TableId = TableId(0);
+
+/// The number of a session's schema `pg_temp`, which nothing else has.
+pub const TEMPORARY_SCHEMA_ID: TableId = TableId((1 << 30) - 1);
 
 /// A schema at some version: its number, and the relations that are in it.
 #[derive(Clone, PartialEq, Debug)]
@@ -258,7 +261,11 @@ impl Catalog {
 
     /// The tables of a schema, in name order; none if there is no such schema.
     pub fn tables_in(&self, schema: &str) -> impl Iterator<Item = &Arc<TableEntry>> {
-        self.schemas.get(schema).into_iter().flat_map(|schema| schema.relations.values()).filter_map(|id| self.by_id.get(id))
+        self.schemas
+            .get(schema)
+            .into_iter()
+            .flat_map(|schema| schema.relations.values())
+            .filter_map(|id| self.by_id.get(id))
     }
 
     /// The table of that id, unless it was dropped.
@@ -323,8 +330,32 @@ impl Catalog {
                 Change::Sequence { table, column, through } => next.take(*table, *column, *through),
             }
         }
-        assert_eq!(next.by_id.len() + next.views.len(), next.relation_ids().count(), "every table and view has one name");
+        assert_eq!(
+            next.by_id.len() + next.views.len(),
+            next.relation_ids().count(),
+            "every table and view has one name"
+        );
         Ok(next)
+    }
+
+    /// These definitions with what one session has in its schema `pg_temp`, and whose that is. It is for that session alone: no
+    /// batch makes such a catalog, and no manifest keeps it.
+    pub fn with_temporary<'a>(
+        &self,
+        version: Version,
+        tables: impl Iterator<Item = (&'a Arc<TableEntry>, RoleId)>,
+    ) -> Catalog {
+        let mut next = Catalog { version, ..self.clone() };
+        let mut schema = SchemaEntry::new(TEMPORARY_SCHEMA_ID);
+        for (entry, owner) in tables {
+            schema.relations.insert(entry.def.name.clone(), entry.def.id);
+            next.by_id.insert(entry.def.id, Arc::clone(entry));
+            let owns = RightsChange::Own { table: entry.def.id, owner };
+            // A role that was dropped since owns nothing: what was its own is the first superuser's.
+            drop(Arc::make_mut(&mut next.rights).apply(&owns, |_| true));
+        }
+        next.schemas.insert(TEMPORARY_SCHEMA.to_owned(), schema);
+        next
     }
 
     fn create(&mut self, version: Version, def: &TableDef) -> Result<()> {
@@ -535,7 +566,9 @@ impl Catalog {
             .map(|entry| entry.def.qualified())
             .collect();
         match elsewhere.as_slice() {
-            [] if self.relation_ids().next().is_none() => error.with_hint("there are no tables yet; CREATE TABLE makes one"),
+            [] if self.relation_ids().next().is_none() => {
+                error.with_hint("there are no tables yet; CREATE TABLE makes one")
+            }
             [] => error.with_hint("SHOW TABLES lists the tables"),
             found => error.with_hint(format!("did you mean {}?", found.join(" or "))),
         }
@@ -652,10 +685,16 @@ impl From<Catalog> for Stored {
         let sequences = taken.map(|(&(table, column), &through)| StoredSequence { table, column, through }).collect();
         let schemas = catalog.schemas.iter().filter(|(_, entry)| entry.id != PUBLIC_SCHEMA_ID);
         let schemas = schemas.map(|(name, entry)| StoredSchema { id: entry.id, name: name.clone() }).collect();
-        let stored =
-            |view: &Arc<ViewEntry>| StoredView { changed_at: view.changed_at, def: ViewDef::clone(&view.def) };
+        let stored = |view: &Arc<ViewEntry>| StoredView { changed_at: view.changed_at, def: ViewDef::clone(&view.def) };
         let views = catalog.views.values().map(stored).collect();
-        Stored { version: catalog.version, tables, views, schemas, rights: Arc::unwrap_or_clone(catalog.rights), sequences }
+        Stored {
+            version: catalog.version,
+            tables,
+            views,
+            schemas,
+            rights: Arc::unwrap_or_clone(catalog.rights),
+            sequences,
+        }
     }
 }
 

@@ -103,6 +103,14 @@ impl SearchPath {
         SearchPath(schemas)
     }
 
+    /// With the session's temporary relations before all others, unless it says where they stand.
+    #[must_use]
+    pub fn with_temporary(&self) -> SearchPath {
+        let named = self.0.iter().any(|schema| schema == TEMPORARY_SCHEMA);
+        let first = (!named).then(|| TEMPORARY_SCHEMA.to_owned());
+        SearchPath(first.into_iter().chain(self.0.iter().cloned()).collect())
+    }
+
     /// The list that `SET search_path` takes: names separated by commas, in double quotes where they need them.
     pub fn parse(text: &str) -> Option<SearchPath> {
         let mut schemas = Vec::new();
@@ -189,6 +197,12 @@ mod tests {
         let shown = |role: &str, may: &dyn Fn(&str) -> bool| path.of_role(role, may).to_string();
         assert_eq!(shown("ada", &|_| true), "ada, a, public");
         assert_eq!(shown("a", &|schema| schema != "public"), "a");
+    }
+
+    #[test]
+    fn temporary_relations_come_first_unless_the_path_says_where() {
+        let with = |path: &str| SearchPath::parse(path).unwrap().with_temporary().to_string();
+        assert_eq!((with("a, public"), with("a, pg_temp")), ("pg_temp, a, public".to_owned(), "a, pg_temp".to_owned()));
     }
 
     #[test]

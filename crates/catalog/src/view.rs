@@ -143,7 +143,9 @@ impl ViewDef {
             return Ok(());
         }
         let name = match shown {
-            Shown::AsWritten if read.written.schema.is_none() && now.schema.as_deref() == Some(alluvia_space::PUBLIC_SCHEMA) => {
+            Shown::AsWritten
+                if read.written.schema.is_none() && now.schema.as_deref() == Some(alluvia_space::PUBLIC_SCHEMA) =>
+            {
                 quoted(&now.name)
             }
             _ => now.to_string(),
@@ -165,9 +167,11 @@ impl ViewDef {
         let keeps_name = has_its_columns && is_called_so;
         for place in &read.places {
             if place.is_sampled && !has_its_columns {
-                let message = format!("view \"{}\" draws a sample of {now}, whose columns have changed since", self.name);
-                return Err(Error::new(ErrorKind::NotSupported, message)
-                    .with_hint("make it anew with CREATE OR REPLACE VIEW"));
+                let message =
+                    format!("view \"{}\" draws a sample of {now}, whose columns have changed since", self.name);
+                return Err(
+                    Error::new(ErrorKind::NotSupported, message).with_hint("make it anew with CREATE OR REPLACE VIEW")
+                );
             }
             let text = match place.kind {
                 NameKind::Aliased => relation.clone(),

@@ -245,7 +245,10 @@ impl Catalog {
     pub(crate) fn check_reads(&self, def: &ViewDef) -> Result<()> {
         for read in &def.reads {
             let Some((name, columns)) = self.relation_now(read.relation) else {
-                return Err(conflict(format!("{}, which view '{}' reads, was dropped by another batch", read.written, def.name)));
+                return Err(conflict(format!(
+                    "{}, which view '{}' reads, was dropped by another batch",
+                    read.written, def.name
+                )));
             };
             if let Some(id) = read.used.iter().find(|id| columns.iter().all(|(known, _)| known != *id)) {
                 let column = read.columns.iter().find(|(known, _)| known == id).map_or("a column", |(_, name)| name);

@@ -119,15 +119,16 @@ impl Reading {
         let mut beside = around.to_vec();
         beside.push((Arc::clone(join.left.schema()), left.clone()));
         let right = self.visit(&join.right, &beside)?;
-        let inputs =
-            [(Arc::clone(join.left.schema()), left.clone()), (Arc::clone(join.right.schema()), right.clone())];
+        let inputs = [(Arc::clone(join.left.schema()), left.clone()), (Arc::clone(join.right.schema()), right.clone())];
         self.expressions(plan, &inputs, around)?;
         let marked = |mut origins: Origins| {
             origins.push(Vec::new());
             origins
         };
         Ok(match join.join_type {
-            JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => left.into_iter().chain(right).collect(),
+            JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => {
+                left.into_iter().chain(right).collect()
+            }
             JoinType::LeftSemi | JoinType::LeftAnti => left,
             JoinType::RightSemi | JoinType::RightAnti => right,
             JoinType::LeftMark => marked(left),

@@ -34,6 +34,7 @@ use crate::system::{Figures, QueryLog, SettingRow, StageFigures, Statements};
 use crate::table::ScanCache;
 use crate::table::waiting::waiting;
 use alluvia_catalog::TableEntry;
+use alluvia_copy::temporary::{MemoryBound, TemporaryMemory};
 use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use alluvia_functions::output_size::StatementLimits;
 use alluvia_plan::rules::{configure, register, with_rules};
@@ -56,7 +57,7 @@ use datafusion::sql::sqlparser::ast;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Statements that `alluvia.queries` remembers.
@@ -127,6 +128,8 @@ pub struct Engine {
     log_ins: LogIns,
     refusals: Refusals,
     statements: Statements,
+    /// How many temporary tables there have been.
+    temporary_made: AtomicU32,
     /// Turns of statements that change what they read, by tables.
     change_turns: [Arc<tokio::sync::Mutex<()>>; CHANGE_TURNS],
     /// Statements that take longer are logged; zero is never. Microseconds.
@@ -178,6 +181,7 @@ impl Engine {
             log_ins: LogIns::default(),
             refusals: Refusals::default(),
             statements: Statements::default(),
+            temporary_made: AtomicU32::new(0),
             change_turns: std::array::from_fn(|_| Arc::default()),
             slow_micros: AtomicU64::new(0),
             ports,
@@ -236,11 +240,26 @@ impl Engine {
 
     /// What a session may name in COPY.
     pub(crate) fn copy_places(&self, is_served: bool) -> CopyPlaces {
-        let spool = Spool::new(Arc::clone(&self.runtime.disk_manager));
+        let spool = self.spool();
         match is_served {
             true => CopyPlaces::served(&self.options.served, spool),
             false => CopyPlaces::anywhere(self.options.fetch.clone(), spool),
         }
+    }
+
+    /// Where files lie that mean nothing after the process: among what statements spill.
+    pub(crate) fn spool(&self) -> Spool {
+        Spool::new(Arc::clone(&self.runtime.disk_manager))
+    }
+
+    /// What counts the memory of a new session's temporary tables.
+    pub(crate) fn temporary_memory(&self) -> Arc<TemporaryMemory> {
+        TemporaryMemory::new(Arc::clone(&self.memory) as Arc<dyn MemoryBound>)
+    }
+
+    /// How many temporary tables there have been before the one that is made now.
+    pub(crate) fn next_temporary(&self) -> u32 {
+        self.temporary_made.fetch_add(1, Ordering::Relaxed)
     }
 
     /// How the database stands, and what was counted since it was opened.

@@ -3,8 +3,8 @@
 use crate::grammar::Grammar;
 use crate::tokens::depth::DEPTH_MAX;
 use crate::tokens::lexer;
-pub use alluvia_catalog::RelationName;
 use alluvia_catalog::{INFORMATION_SCHEMA, PG_CATALOG, SYSTEM_SCHEMA};
+pub use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
 use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};

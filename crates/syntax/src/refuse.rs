@@ -82,9 +82,6 @@ const OBJECTS: &[(&str, &str)] = &[
     ("DATABASE", "there is one database; CREATE SCHEMA makes a schema in it"),
 ];
 
-/// What to do instead of creating a table for a session.
-const TEMPORARY_HINT: &str = "create a table and drop it afterwards, or write its query in WITH name AS (SELECT ...)";
-
 /// Words between CREATE, ALTER or DROP and the kind of object, which do not name it.
 const FILLERS: &[&str] = &["OR", "REPLACE", "IF", "NOT", "EXISTS", "UNIQUE", "CONCURRENTLY", "LOCAL", "GLOBAL"];
 
@@ -103,16 +100,24 @@ pub fn statement(words: &[String]) -> Result<()> {
         return Ok(());
     }
     let Some(kind) = words[1..].iter().find(|word| !FILLERS.contains(&word.as_str())) else { return Ok(()) };
+    let is_temporary = first == "CREATE" && matches!(kind.as_str(), "TEMP" | "TEMPORARY");
+    if is_temporary && words.iter().any(|word| word == "TABLE") {
+        return Ok(());
+    }
     let makes_view = is_create_view(words);
     if TABLE_KINDS.contains(&kind.as_str()) && !makes_view {
         let error = not_supported(format!("{first} {kind} TABLE"));
         return Err(match (first.as_str(), kind.as_str()) {
-            ("CREATE", "TEMP" | "TEMPORARY") => error.with_hint(TEMPORARY_HINT),
             ("CREATE", "EXTERNAL" | "FOREIGN") => error.with_hint(FILE_HINT),
             _ => error,
         });
     }
-    if makes_view || is_role_statement(words) || kind == "TABLE" || kind == "VIEW" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+    if makes_view
+        || is_role_statement(words)
+        || kind == "TABLE"
+        || kind == "VIEW"
+        || !kind.bytes().all(|byte| byte.is_ascii_alphabetic())
+    {
         return Ok(());
     }
     if drops_none(words) || is_schema_statement(words) {
@@ -141,8 +146,7 @@ fn drops_none(words: &[String]) -> bool {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     matches!(
         words.as_slice(),
-        ["DROP", "INDEX" | "SEQUENCE", "IF", "EXISTS", ..]
-            | ["DROP", "MATERIALIZED", "VIEW", "IF", "EXISTS", ..]
+        ["DROP", "INDEX" | "SEQUENCE", "IF", "EXISTS", ..] | ["DROP", "MATERIALIZED", "VIEW", "IF", "EXISTS", ..]
     )
 }
 

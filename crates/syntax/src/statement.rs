@@ -105,7 +105,7 @@ impl Statement {
             Kind::Savepoint(_) | Kind::Release(_) => Command::Savepoint,
             Kind::RollbackTo(_) => Command::RollbackTo,
             Kind::Setting(_) => Command::Set,
-            Kind::Discard => Command::Discard,
+            Kind::Discard(Discard::All) => Command::Discard,
             Kind::Deallocate(name) => Command::Deallocate(name.clone()),
             Kind::Copy(copy) => match copy.as_ref() {
                 CopyStatement::From { source: Source::Stdin, .. } => Command::CopyIn,
@@ -301,12 +301,25 @@ pub enum Kind {
     },
     /// CLOSE of a cursor; `None` is ALL.
     CloseCursor(Option<String>),
-    /// DISCARD ALL.
-    Discard,
+    /// DISCARD.
+    Discard(Discard),
     /// DEALLOCATE; `None` is ALL.
     Deallocate(Option<String>),
     /// Understood, and refused when it is run, so that the rest of its script still runs.
     Refused(Error),
+}
+
+/// What a session forgets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Discard {
+    /// Everything.
+    All,
+    /// Plans, of which none are kept that could be wrong.
+    Plans,
+    /// The last values of sequences.
+    Sequences,
+    /// Its temporary tables.
+    Temporary,
 }
 
 impl Kind {
@@ -353,7 +366,7 @@ impl Kind {
             | Kind::Declare(_)
             | Kind::Fetch { .. }
             | Kind::CloseCursor(_)
-            | Kind::Discard
+            | Kind::Discard(_)
             | Kind::Deallocate(_)
             | Kind::AsIs { .. }
             | Kind::Refused(_) => None,

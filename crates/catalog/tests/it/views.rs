@@ -1,8 +1,8 @@
 //! Views through their versions, against a model: names, what goes with what, and the text that is planned.
 
 use alluvia_catalog::{
-    Catalog, Change, NameKind, NamePlace, Needed, RelationName, SearchPath, Shown, ViewColumn, ViewDef, ViewRead, alter,
-    check_replaced,
+    Catalog, Change, NameKind, NamePlace, Needed, RelationName, SearchPath, Shown, ViewColumn, ViewDef, ViewRead,
+    alter, check_replaced,
 };
 use alluvia_space::{Column, DataType, TableDef, TableOptions};
 use alluvia_types::{ColumnId, ErrorKind, Result, TableId, Version};
@@ -79,7 +79,10 @@ fn names_are_those_of_today_and_columns_those_of_then() {
     let other = alter::rename_column(&more, "c0", "first", |sql| Ok(sql.to_owned())).unwrap();
     catalog = alter(&catalog, other);
     let columns = "(SELECT \"first\" AS c0, c1, c2 FROM public.\"U x\") AS t";
-    assert_eq!(text(&catalog, Shown::InSchemas).replace("first AS", "\"first\" AS"), format!("SELECT c0 FROM {columns}"));
+    assert_eq!(
+        text(&catalog, Shown::InSchemas).replace("first AS", "\"first\" AS"),
+        format!("SELECT c0 FROM {columns}")
+    );
     assert_eq!(stored(&catalog), catalog);
     let path = SearchPath::default();
     assert!(catalog.view(&"v".into(), &path).is_some() && catalog.found(&"v".into(), &path).is_none());

@@ -122,8 +122,8 @@ impl Meta {
                 return Err(superfluous(command, "one argument", more));
             }
             (
-                "\\q" | "\\quit" | "\\?" | "\\help" | "\\dt" | "\\dt+" | "\\dn" | "\\dn+" | "\\stages"
-                | "\\conninfo" | "\\l" | "\\l+" | "\\list",
+                "\\q" | "\\quit" | "\\?" | "\\help" | "\\dt" | "\\dt+" | "\\dn" | "\\dn+" | "\\stages" | "\\conninfo"
+                | "\\l" | "\\l+" | "\\list",
                 more,
             ) => {
                 return Err(superfluous(command, "no argument", more));

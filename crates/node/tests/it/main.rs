@@ -40,6 +40,7 @@ mod stages;
 mod stars;
 mod statements;
 mod support;
+mod temporary;
 mod texts;
 mod times;
 mod tour;

@@ -125,7 +125,8 @@ async fn a_box_through_a_view_with_conditions_and_names_of_its_own_is_the_index_
         assert!(answers_of(&plan) >= count, "{sql}\n{plan}");
     }
     // What is kept by a text is of the definitions of then.
-    all(&session, "CREATE OR REPLACE VIEW narrow AS SELECT price AS p, town AS t FROM named WHERE country = 'Peru'").await;
+    all(&session, "CREATE OR REPLACE VIEW narrow AS SELECT price AS p, town AS t FROM named WHERE country = 'Peru'")
+        .await;
     assert_eq!(shown_rows(&session, "SELECT sum(p) FROM narrow WHERE t = 'Lima'").await, ["4"]);
     assert_eq!(shown_rows(&session, "SELECT count(*) FROM narrow").await, ["1"]);
     all(&session, "ALTER TABLE s RENAME COLUMN cents TO money; ALTER TABLE s RENAME TO sold").await;
@@ -148,7 +149,9 @@ async fn a_box_through_a_view_with_conditions_and_names_of_its_own_is_the_index_
     )
     .await;
     let before = db.engine().points_answered();
-    for (id, by_key, plain, turned) in [(1, vec!["11"], vec!["10"], vec!["20"]), (2, vec!["21"], vec!["20"], vec![]), (3, vec![], vec![], vec![])] {
+    for (id, by_key, plain, turned) in
+        [(1, vec!["11"], vec!["10"], vec!["20"]), (2, vec!["21"], vec!["20"], vec![]), (3, vec![], vec![], vec![])]
+    {
         for _ in 0..2 {
             let ask = |select: &str| format!("SELECT {select} WHERE id = {id}");
             assert_eq!(shown_rows(&session, &ask("m FROM by_key")).await, by_key);
@@ -184,8 +187,12 @@ async fn who_reads_a_view_needs_a_right_to_it_and_its_owner_to_what_it_reads() {
     let (maker, reader) = (session_of(&db, "maker"), session_of(&db, "reader"));
     // To make it nothing of what it reads need be allowed.
     all(&maker, "CREATE VIEW v AS SELECT a, b FROM t").await;
-    const ASKED: [&str; 4] =
-        ["SELECT * FROM v", "SELECT sum(b) FROM v WHERE a = 'x'", "SELECT count(*) FROM v", "SELECT 1 FROM v AS x, v AS y"];
+    const ASKED: [&str; 4] = [
+        "SELECT * FROM v",
+        "SELECT sum(b) FROM v WHERE a = 'x'",
+        "SELECT count(*) FROM v",
+        "SELECT 1 FROM v AS x, v AS y",
+    ];
     for sql in ASKED {
         refused(&maker, sql, ErrorKind::Forbidden, "table 't'").await;
         refused(&reader, sql, ErrorKind::Forbidden, "view 'v'").await;

@@ -96,7 +96,8 @@ fn named(plan: LogicalPlan, view: &ViewEntry) -> Result<LogicalPlan> {
     let names = &view.def.columns;
     let has = plan.schema().fields().len();
     if has != names.len() {
-        let message = format!("the query of view {} has {has} columns, and the view has {}", view.def.name, names.len());
+        let message =
+            format!("the query of view {} has {has} columns, and the view has {}", view.def.name, names.len());
         return Err(wrap(Error::internal(message)));
     }
     if plan.schema().fields().iter().zip(names).all(|(field, name)| *field.name() == name.name) {

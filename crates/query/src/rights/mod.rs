@@ -16,7 +16,8 @@ pub(crate) use crate::rights::words::aclitem;
 
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, READ_FILES, READ_URLS, Rights, RoleId, WRITE_FILES};
 use alluvia_catalog::{
-    Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, SearchPath, TableEntry, ViewEntry,
+    Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, SearchPath,
+    TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_ID, TableEntry, ViewEntry,
 };
 use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_space::keywords::quoted;
@@ -99,6 +100,8 @@ impl Authoriser {
             true => Arc::clone(stated),
             false => Arc::new(stated.of_role(self.current_user(), |schema| self.may_look_into(schema))),
         };
+        let has_temporary = self.catalog.tables_in(TEMPORARY_SCHEMA).next().is_some();
+        let path = if has_temporary { Arc::new(path.with_temporary()) } else { path };
         Authoriser { path, ..self }
     }
 
@@ -287,6 +290,10 @@ impl Authoriser {
 
     /// Refuses what needs a privilege on a schema. Everybody may use `public`, and make tables there who may in the database.
     pub(crate) fn schema(&self, privilege: Privilege, name: &str, id: TableId) -> Result<()> {
+        // The session's own.
+        if id == TEMPORARY_SCHEMA_ID {
+            return Ok(());
+        }
         if id == PUBLIC_SCHEMA_ID {
             return match privilege {
                 Privilege::Usage => Ok(()),
@@ -365,7 +372,13 @@ struct Named<'a> {
 
 impl Named<'_> {
     fn of_table(entry: &TableEntry) -> Named<'_> {
-        Named { kind: "table", id: entry.def.id, name: &entry.def.name, schema: &entry.def.schema, shown: entry.def.shown() }
+        Named {
+            kind: "table",
+            id: entry.def.id,
+            name: &entry.def.name,
+            schema: &entry.def.schema,
+            shown: entry.def.shown(),
+        }
     }
 
     fn of_view(view: &ViewEntry) -> Named<'_> {
@@ -428,7 +441,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Fetch { .. }
         | Kind::AsIs { .. }
         | Kind::CloseCursor(_)
-        | Kind::Discard
+        | Kind::Discard(_)
         | Kind::Deallocate(_) => Ok(()),
         Kind::Refused(_) => Ok(()),
     }

@@ -58,7 +58,9 @@ impl SamplePlanner {
         if matches!(planned, LogicalPlan::SubqueryAlias(_)) {
             let message = "TABLESAMPLE clause can only be applied to tables and materialized views";
             let error = Error::new(ErrorKind::WrongObject, message);
-            return Err(wrap(error.with_hint(format!("{named} is a view: put it behind the table that the view reads"))));
+            return Err(wrap(
+                error.with_hint(format!("{named} is a view: put it behind the table that the view reads")),
+            ));
         }
         let (scan, table) = table_of(planned).ok_or_else(|| {
             wrap(

@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) memory_limit_bytes: u64,
     /// What all queries of the database together may hold, so the most that one can be given. No session changes it.
     pub(crate) memory_limit_max_bytes: u64,
+    /// Of the session's temporary tables.
+    pub(crate) temporary_memory_bytes: u64,
     pub(crate) batch_size: usize,
     pub(crate) threads: usize,
     /// Whether transactions only read, and statements outside of one, unless they are told otherwise.
@@ -115,6 +117,7 @@ const SETTINGS: [(&str, &str); 24] = [
     ),
     ("short_path", "Whether aggregates over boxes are answered by the index, without planning: on or off."),
     ("statement_timeout", "How long a statement may run; 0 for no limit."),
+    ("temporary_memory", "Memory that the session's temporary tables may hold before they lie in files."),
     ("threads", "Threads that one query runs on."),
     ("timezone", "Time zone of the session; only UTC."),
 ];
@@ -133,6 +136,11 @@ const FRESHNESS_UNSET: &str = "default";
 const NEVER: &str = "off";
 const PROGRESS_MIN: Duration = Duration::from_millis(10);
 
+/// What memory can be set to at least, and which share of all queries' memory temporary tables of one session may hold unless
+/// it is set.
+const MEMORY_MIN_BYTES: u64 = 1 << 20;
+const TEMPORARY_SHARE: u64 = 8;
+
 /// Names that say the same.
 const SYNONYMS: [(&str, &str); 3] =
     [("target_partitions", "threads"), ("time_zone", "timezone"), ("query_memory", "memory_limit")];
@@ -147,6 +155,7 @@ impl Settings {
             idle_transaction_timeout: Duration::ZERO,
             memory_limit_bytes: memory_limit_bytes.min(memory_limit_max_bytes),
             memory_limit_max_bytes,
+            temporary_memory_bytes: (memory_limit_max_bytes / TEMPORARY_SHARE).max(MEMORY_MIN_BYTES),
             batch_size: 8192,
             threads: threads.max(1),
             default_read_only: false,
@@ -212,6 +221,22 @@ impl Settings {
                     .ok_or_else(|| wrong("a time, such as '30s' or '5min', or a number of milliseconds")),
             }
         };
+        let memory_max = self.memory_limit_max_bytes;
+        let memory = |of: &str| -> Result<u64> {
+            let bytes = parse_bytes(text).ok_or_else(|| wrong("a size, such as '512MB' or '4GB'"))?;
+            if bytes < MEMORY_MIN_BYTES {
+                return Err(wrong("at least 1MB"));
+            }
+            if bytes > memory_max {
+                // Whole megabytes, which can be read; down, so that it is taken.
+                const MB: u64 = 1 << 20;
+                let most = show_bytes(if memory_max < MB { memory_max } else { memory_max / MB * MB });
+                let message = format!("{name} cannot be {text:?}: {of} may hold {most}");
+                return Err(Error::new(ErrorKind::InvalidSetting, message)
+                    .with_hint(format!("it takes up to '{most}'; open the database with more memory to raise that")));
+            }
+            Ok(bytes)
+        };
         match name {
             "batch_size" => self.batch_size = number(1, 1 << 20)? as usize,
             "durability" => {
@@ -225,24 +250,8 @@ impl Settings {
                 let unset = text.eq_ignore_ascii_case(FRESHNESS_UNSET);
                 self.freshness = if unset { None } else { Some(parse_freshness(text)?) };
             }
-            "memory_limit" => {
-                let bytes = parse_bytes(text).ok_or_else(|| wrong("a size, such as '512MB' or '4GB'"))?;
-                if bytes < 1 << 20 {
-                    return Err(wrong("at least 1MB"));
-                }
-                if bytes > self.memory_limit_max_bytes {
-                    // Whole megabytes, which can be read; down, so that it is taken.
-                    const MB: u64 = 1 << 20;
-                    let most = self.memory_limit_max_bytes;
-                    let most = show_bytes(if most < MB { most } else { most / MB * MB });
-                    let message =
-                        format!("{name} cannot be {text:?}: all queries of this database together may hold {most}");
-                    return Err(Error::new(ErrorKind::InvalidSetting, message).with_hint(format!(
-                        "it takes up to '{most}'; open the database with more memory to raise that"
-                    )));
-                }
-                self.memory_limit_bytes = bytes;
-            }
+            "memory_limit" => self.memory_limit_bytes = memory("all queries of this database together")?,
+            "temporary_memory" => self.temporary_memory_bytes = memory("all statements of this database together")?,
             "producer" => {
                 if text.len() > 255 {
                     return Err(wrong("a name of at most 255 bytes"));
@@ -324,6 +333,7 @@ impl Settings {
             },
             "freshness" => self.freshness.map_or_else(|| FRESHNESS_UNSET.to_owned(), show_freshness),
             "memory_limit" => show_bytes(self.memory_limit_bytes),
+            "temporary_memory" => show_bytes(self.temporary_memory_bytes),
             "producer" => self.producer.clone(),
             "producer_epoch" => self.producer_epoch.to_string(),
             "producer_sequence" => self.producer_sequence.to_string(),
@@ -367,6 +377,7 @@ impl Settings {
             "durability" => self.durability = other.durability,
             "freshness" => self.freshness = other.freshness,
             "memory_limit" => self.memory_limit_bytes = other.memory_limit_bytes,
+            "temporary_memory" => self.temporary_memory_bytes = other.temporary_memory_bytes,
             "producer" => self.producer = other.producer.clone(),
             "producer_epoch" => self.producer_epoch = other.producer_epoch,
             "producer_sequence" => self.producer_sequence = other.producer_sequence,
@@ -496,6 +507,7 @@ mod tests {
             ("sample_fraction", "0.3"),
             ("short_path", "off"),
             ("statement_timeout", "90s"),
+            ("temporary_memory", "8MB"),
             ("threads", "1"),
             ("timezone", "UTC"),
         ];

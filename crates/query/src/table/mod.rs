@@ -17,6 +17,7 @@ mod reader;
 mod scan;
 mod statistics;
 mod tail;
+mod temporary;
 mod traced;
 
 #[cfg(test)]

@@ -76,6 +76,7 @@ impl Fixture {
             store: Arc::new(FixedStore { clock: Arc::new(ManualClock::default()), snapshot: Arc::clone(&snapshot) }),
             snapshot,
             used: Arc::clone(&used),
+            temporary: Default::default(),
             pending: (!self.pending.is_empty()).then(|| (self.now.id, self.pending.clone())).into_iter().collect(),
             sample_fraction: 1.0,
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),

@@ -27,8 +27,11 @@ async fn psql_shows_views() {
     let owner = texts(&client, "SELECT current_user").await.remove(0);
     for command in ["\\dv", "\\dv+"] {
         let listed = rows(&client, &asked(command, &oid)).await;
-        let names: Vec<[&str; 4]> =
-            listed.iter().map(|row| [row[0].as_str(), &row[1], &row[2], &row[3]]).filter(|row| row[0] == "public").collect();
+        let names: Vec<[&str; 4]> = listed
+            .iter()
+            .map(|row| [row[0].as_str(), &row[1], &row[2], &row[3]])
+            .filter(|row| row[0] == "public")
+            .collect();
         assert_eq!(names, [["public", "v", "view", &owner], ["public", "w", "view", &owner]], "{command}");
     }
     assert_eq!(rows(&client, &asked("\\d+ v: which", &oid)).await, [[oid.as_str(), "public", "v"]]);
@@ -36,7 +39,10 @@ async fn psql_shows_views() {
     assert_eq!((what.len(), what[0][1].as_str(), what[0][3].as_str()), (1, "v", "t"));
     let columns = rows(&client, &asked("\\d+ v: columns", &oid)).await;
     let columns: Vec<[&str; 4]> = columns.iter().map(|row| [row[0].as_str(), &row[1], &row[2], &row[3]]).collect();
-    assert_eq!(columns, [["a", "integer", "NULL", "f"], ["b", "text", "NULL", "f"], ["d", "numeric(10,2)", "NULL", "f"]]);
+    assert_eq!(
+        columns,
+        [["a", "integer", "NULL", "f"], ["b", "text", "NULL", "f"], ["d", "numeric(10,2)", "NULL", "f"]]
+    );
     assert_eq!(texts(&client, &asked("\\d+ v: query", &oid)).await, ["SELECT a, b, d FROM t WHERE a > 1;"]);
     assert!(rows(&client, &asked("\\d+ v: rules", &oid)).await.is_empty());
     let shown = rows(&client, &asked("\\sv v: what", &oid)).await;
@@ -53,7 +59,9 @@ async fn what_depends_on_what_is_told() {
     let served = serve().await;
     let client = served.client().await;
     client
-        .batch_execute("CREATE TABLE t (a INT, b TEXT); CREATE VIEW v AS SELECT a FROM t; CREATE VIEW w AS SELECT a FROM v")
+        .batch_execute(
+            "CREATE TABLE t (a INT, b TEXT); CREATE VIEW v AS SELECT a FROM t; CREATE VIEW w AS SELECT a FROM v",
+        )
         .await
         .unwrap();
     let error = client.batch_execute("DROP TABLE t").await.unwrap_err();
@@ -67,7 +75,10 @@ async fn what_depends_on_what_is_told() {
     assert_eq!(error.detail(), Some("view v depends on column a of table t\nview w depends on view v"));
     client.batch_execute("ALTER TABLE t DROP COLUMN b").await.unwrap();
     // A prepared statement of a view that is replaced.
-    client.batch_execute("CREATE TABLE u (a INT, b INT); INSERT INTO u VALUES (1, 2); CREATE VIEW x AS SELECT a FROM u").await.unwrap();
+    client
+        .batch_execute("CREATE TABLE u (a INT, b INT); INSERT INTO u VALUES (1, 2); CREATE VIEW x AS SELECT a FROM u")
+        .await
+        .unwrap();
     let statement = client.prepare("SELECT a FROM x WHERE a > $1").await.unwrap();
     assert_eq!(client.query(&statement, &[&0i32]).await.unwrap()[0].get::<_, i32>(0), 1);
     client.batch_execute("CREATE OR REPLACE VIEW x AS SELECT b AS a FROM u").await.unwrap();

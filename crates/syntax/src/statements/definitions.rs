@@ -7,7 +7,7 @@ use crate::statement::literal_text;
 use crate::statements::keys;
 use crate::statements::roles::{RoleName, owner_of};
 use crate::statements::rules::{CheckSpec, IdentitySpec, check_spec, default_sql, identity_spec, serial_type};
-use alluvia_catalog::RelationName;
+use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
 use alluvia_space::{
     CHARS_MAX, Column, ColumnType, Curve, DataType, IdentityKind, Ladder, TableDef, TableOptions, TableRules,
     dimensions,
@@ -17,8 +17,8 @@ use alluvia_values::errors::not_supported;
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{
     self, AlterColumnOperation, AlterTableOperation, CharLengthUnits, CharacterLength, ColumnDef, ColumnOption,
-    CreateTableOptions, DropBehavior, ExactNumberInfo, GeneratedAs, Query, RenameTableNameKind, SqlOption, TableConstraint,
-    TimezoneInfo,
+    CreateTableOptions, DropBehavior, ExactNumberInfo, GeneratedAs, Query, RenameTableNameKind, SqlOption,
+    TableConstraint, TimezoneInfo,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -40,6 +40,20 @@ pub struct CreateTable {
     pub with: WithOptions,
     /// The query after AS; `None` without AS.
     pub query: Option<Box<Query>>,
+    /// What becomes of the rows of a temporary table at the end of a transaction; `None` for a table that stays.
+    pub temporary: Option<OnCommit>,
+}
+
+/// What the end of a transaction does to a temporary table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnCommit {
+    /// Nothing.
+    #[default]
+    PreserveRows,
+    /// Its rows go.
+    DeleteRows,
+    /// It goes.
+    Drop,
 }
 
 /// One declared column. Without a type in CREATE TABLE t (a, b) AS.
@@ -152,6 +166,9 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         .constraints(create.constraints.clone())
         .table_options(create.table_options.clone())
         .query(create.query.clone())
+        .temporary(create.temporary)
+        .global(create.global.filter(|_| create.temporary))
+        .on_commit(create.on_commit.clone())
         .build();
     if create.or_replace {
         return Err(not_supported("CREATE OR REPLACE TABLE").with_hint("drop the table first"));
@@ -164,10 +181,8 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         (create.order_by.is_some(), "ORDER BY in CREATE TABLE"),
         (create.cluster_by.is_some() || create.clustered_by.is_some(), "CLUSTER BY"),
         (create.primary_key.is_some(), "PRIMARY KEY"),
-        (create.on_commit.is_some(), "ON COMMIT"),
         (create.comment.is_some(), "COMMENT"),
         (create.location.is_some(), "LOCATION"),
-        (create.temporary, "CREATE TEMPORARY TABLE"),
     ];
     if let Some((_, clause)) = clauses.iter().find(|(found, _)| *found) {
         let error = not_supported(clause);
@@ -182,6 +197,7 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     }
     let key = keys::key_of(&create)?;
     let name = new_table(&create.name)?;
+    let (name, temporary) = in_temporary_schema(name, temporary_of(&create)?)?;
     let checks = checks_of(&name.name, &create)?;
     let with = match create.table_options {
         CreateTableOptions::None => WithOptions::default(),
@@ -206,7 +222,36 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     } else if let Some(untyped) = columns.iter().find(|column| column.column_type.is_none()) {
         return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", untyped.name)));
     }
-    Ok(CreateTable { name, if_not_exists: create.if_not_exists, columns, key, checks, with, query: create.query })
+    let query = create.query;
+    Ok(CreateTable { name, if_not_exists: create.if_not_exists, columns, key, checks, with, query, temporary })
+}
+
+/// A temporary table stands in the session's own schema, and what is made there is one.
+fn in_temporary_schema(name: RelationName, temporary: Option<OnCommit>) -> Result<(RelationName, Option<OnCommit>)> {
+    let is_there = name.schema() == Some(TEMPORARY_SCHEMA);
+    match (temporary, name.schema()) {
+        (None, _) if is_there => Ok((name, Some(OnCommit::PreserveRows))),
+        (Some(_), Some(_)) if !is_there => {
+            let message = "cannot create temporary relation in non-temporary schema";
+            Err(Error::new(ErrorKind::InvalidDefinition, message).with_hint("leave the schema out"))
+        }
+        (Some(_), _) => Ok((RelationName::in_schema(TEMPORARY_SCHEMA, name.name), temporary)),
+        (None, _) => Ok((name, None)),
+    }
+}
+
+/// What is said of a temporary table's rows, if the table is one.
+fn temporary_of(create: &ast::CreateTable) -> Result<Option<OnCommit>> {
+    match (create.temporary, &create.on_commit) {
+        (false, None) => Ok(None),
+        (false, Some(_)) => {
+            Err(Error::new(ErrorKind::InvalidDefinition, "ON COMMIT can only be used on temporary tables")
+                .with_hint("write CREATE TEMPORARY TABLE"))
+        }
+        (true, None | Some(ast::OnCommit::PreserveRows)) => Ok(Some(OnCommit::PreserveRows)),
+        (true, Some(ast::OnCommit::DeleteRows)) => Ok(Some(OnCommit::DeleteRows)),
+        (true, Some(ast::OnCommit::Drop)) => Ok(Some(OnCommit::Drop)),
+    }
 }
 
 /// The conditions of a table, those that stand beside columns first.

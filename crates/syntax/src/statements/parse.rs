@@ -9,7 +9,7 @@ use crate::copy::statement::{CopyStatement, CopyWhat, parse_copy};
 use crate::grammar::Grammar;
 use crate::names;
 use crate::names::{relation_name, shown_table, user_table};
-use crate::statement::{FetchCount, Insert, InsertSource, Kind, SettingCommand};
+use crate::statement::{Discard, FetchCount, Insert, InsertSource, Kind, SettingCommand};
 use crate::statements::changes::{conflict_of, delete_of, inserted_returning, truncate_of, update_of};
 use crate::statements::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
@@ -350,7 +350,12 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             ast::CloseCursor::Specific { name } => Some(names::name_of(&name)),
         })),
         Tree::Deallocate { name, .. } => Ok(Kind::Deallocate(deallocate_of(&name))),
-        Tree::Discard { object_type: ast::DiscardObject::ALL } => Ok(Kind::Discard),
+        Tree::Discard { object_type } => Ok(Kind::Discard(match object_type {
+            ast::DiscardObject::ALL => Discard::All,
+            ast::DiscardObject::PLANS => Discard::Plans,
+            ast::DiscardObject::SEQUENCES => Discard::Sequences,
+            ast::DiscardObject::TEMP => Discard::Temporary,
+        })),
         // Nobody listens.
         Tree::UNLISTEN { .. } => Ok(Kind::AsIs { command: "UNLISTEN", notice: None }),
         other => {

@@ -84,7 +84,9 @@ pub(crate) fn is_create_view(words: &[String]) -> bool {
 /// A CREATE VIEW. `sql` is the whole text that the tokens are of.
 pub(crate) fn create_view(tokens: &[TokenWithSpan], sql: &str, hints: &Hints) -> Result<Kind> {
     if *hints != Hints::default() {
-        return Ok(Kind::Refused(not_supported("a hint in a view").with_hint("write it in the query that reads the view")));
+        return Ok(Kind::Refused(
+            not_supported("a hint in a view").with_hint("write it in the query that reads the view"),
+        ));
     }
     match parse_create(tokens, sql) {
         Ok(create) => Ok(Kind::CreateView(Box::new(create))),
@@ -145,8 +147,9 @@ fn parse_head(parser: &mut Parser<'_>) -> Result<Head> {
     let is_temporary = parser.parse_one_of_keywords(&[Keyword::TEMP, Keyword::TEMPORARY]).is_some();
     parser.expect_keyword(Keyword::VIEW).map_err(syntax)?;
     if parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]) {
-        return Err(Error::new(ErrorKind::Syntax, "CREATE VIEW has no IF NOT EXISTS")
-            .with_hint("write CREATE OR REPLACE VIEW"));
+        return Err(
+            Error::new(ErrorKind::Syntax, "CREATE VIEW has no IF NOT EXISTS").with_hint("write CREATE OR REPLACE VIEW")
+        );
     }
     let name = new_table(&parser.parse_object_name(false).map_err(syntax)?)?;
     let mut columns = Vec::new();
@@ -217,8 +220,7 @@ fn reads_of(mut names: Vec<Named>, sql: &str, start: usize) -> Result<Vec<(Relat
             let at = at.checked_sub(start).and_then(|at| u32::try_from(at).ok());
             at.ok_or_else(|| Error::internal(format!("{} has no place in its view", named.name)))
         };
-        let place =
-            NamePlace { start: place(from)?, end: place(to)?, kind: named.kind, is_sampled: named.is_sampled };
+        let place = NamePlace { start: place(from)?, end: place(to)?, kind: named.kind, is_sampled: named.is_sampled };
         places.push((named.name, place));
     }
     places.dedup();
@@ -241,7 +243,8 @@ pub fn query_of(sql: &str) -> Result<Box<Query>> {
 
 /// The type that a view's column was said to have; text for one that no table can have.
 pub fn type_of_column(sql_type: &str) -> DataType {
-    let parsed = Parser::new(&Grammar::for_tokens(0)).try_with_sql(sql_type).and_then(|mut parser| parser.parse_data_type());
+    let parsed =
+        Parser::new(&Grammar::for_tokens(0)).try_with_sql(sql_type).and_then(|mut parser| parser.parse_data_type());
     parsed.ok().and_then(|written| data_type_of(&written).ok()).unwrap_or(DataType::Text)
 }
 
@@ -271,7 +274,9 @@ pub(crate) fn parse_alter_view(parser: &mut Parser<'_>) -> Result<AlterView> {
     } else {
         let refused = not_supported(format!("ALTER VIEW ... {}", parser.peek_token()));
         while parser.next_token().token != Token::EOF {}
-        return Err(refused.with_hint("views can be renamed, given to another role, and replaced with CREATE OR REPLACE VIEW"));
+        return Err(
+            refused.with_hint("views can be renamed, given to another role, and replaced with CREATE OR REPLACE VIEW")
+        );
     };
     Ok(AlterView { name, if_exists, change })
 }

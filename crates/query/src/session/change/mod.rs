@@ -25,6 +25,7 @@ use crate::session::change::upsert::insert;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::sample_fraction_of;
+use crate::session::state::temporary::is_temporary;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_syntax::Hints;
@@ -98,7 +99,7 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
         run.scope.table_for(Need::Definition, table)
     });
     let entries = entries.collect::<Result<Vec<_>>>()?;
-    let is_alone = !run.state().is_open()?;
+    let is_alone = !run.state().is_open()? && !entries.iter().any(|entry| is_temporary(entry.def.id));
     let mut turn = None;
     let mut wait = FIRST_WAIT;
     for _ in 1..TRIES_MAX {

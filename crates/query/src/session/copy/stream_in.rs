@@ -9,6 +9,7 @@
 //! - In an open transaction the rows are the transaction's until COMMIT; they are in memory, and bounded. An error of
 //!   the rows, of their schema or of their table fails the transaction, as an INSERT's error does: rows, schema and
 //!   table are looked at within the statement.
+//! - A temporary table takes rows as they come, and what fails is taken back.
 //! - Rows with a producer's number are a batch of their own, outside of a transaction: COMMIT has the number of its
 //!   own.
 //! - Rows that share their values come in pieces, bounded by the size of each value written out: however often a record
@@ -18,22 +19,24 @@
 use crate::execution::blocking::blocking;
 use crate::rights::{INSERT, Need};
 use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed, submit_mixed};
-use crate::session::define::tables::{create_with, creating, schema_of_new, seed};
+use crate::session::define::tables::{create_temporary, create_with, creating, schema_of_new, seed};
 use crate::session::insert::rows::sink;
 use crate::session::rules::{completed, completed_now, rules_of};
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
+use crate::session::state::temporary::{is_temporary, temporary_id};
 use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::{submit, submit_empty};
-use alluvia_catalog::{RelationName, TableEntry};
+use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA, TableEntry};
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{Assigner, BadRow, Held, Incoming, Lacking, Wanted, infer_schema};
 use alluvia_snapshot::{Committed, NewBatch};
 use alluvia_space::{ColumnType, RowPolicy, TableDef};
-use alluvia_syntax::statements::definitions::{WithOptions, define};
+use alluvia_syntax::statements::definitions::{OnCommit, WithOptions, define};
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
 use alluvia_values::builders::TextAs;
 use alluvia_values::compact::compact;
+use alluvia_values::errors::not_supported;
 use alluvia_values::widths::pieces;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -187,6 +190,13 @@ async fn append_rows(
     let entry = run.scope.table_for(INSERT, &table)?;
     policy.check(&entry.def)?;
     check_rights(&run.scope, &entry, policy)?;
+    if is_temporary(entry.def.id) {
+        if producer.is_some() {
+            return Err(not_supported("a numbered batch of a temporary table")
+                .with_hint("nothing of the table outlasts its session: leave the number out"));
+        }
+        return append_temporary(run, &entry, policy, rows).await;
+    }
     if run.state().is_open()? {
         return append_pending(run, &entry, policy, rows).await;
     }
@@ -206,8 +216,18 @@ async fn append_rows_to_new(run: &Arc<Run>, table: &RelationName, schema: &Schem
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", table.name))
             .with_hint("append to it, choose another name, or drop the table first"));
     }
-    let id = run.engine().ingest().new_table_id();
+    let is_own = new_in == TEMPORARY_SCHEMA;
+    let id = match is_own {
+        true => temporary_id(run.engine().next_temporary()),
+        false => run.engine().ingest().new_table_id(),
+    };
     let def = define(id, (&new_in, &table.name), &columns, &WithOptions::default(), seed(run.engine(), id))?;
+    if is_own {
+        let name = RelationName::in_schema(new_in, def.name.as_str());
+        create_temporary(run, def, OnCommit::default())?;
+        let entry = run.scope.table_for(INSERT, &name)?;
+        return append_temporary(run, &entry, RowPolicy::default(), rows).await;
+    }
     if run.state().is_open()? {
         let entry = Arc::new(TableEntry::new(Arc::new(def.clone()), Version(0)));
         let (count, rows) = held_rows(run, &entry, RowPolicy::default(), rows).await?;
@@ -292,6 +312,29 @@ async fn append_pending(
     run.progress.add_rows(count);
     let passed_over = hold_mixed(run, entry, policy, rows).await?;
     Ok(Appended { rows: count.saturating_sub(passed_over), committed: None })
+}
+
+/// Rows of a temporary table, which takes them as they come: who drops this in the middle leaves what the next statement takes
+/// back.
+async fn append_temporary(
+    run: &Arc<Run>,
+    entry: &Arc<TableEntry>,
+    policy: RowPolicy,
+    mut rows: Rows<'_>,
+) -> Result<Appended> {
+    let rules = rules_of(run, entry).await?;
+    let mut matched = Matched::new(entry, policy)?;
+    let mut passed_over = 0;
+    while let Some(next) = rows.next().await {
+        for piece in pieces(&next?, Some(matched.rows))? {
+            run.token.check()?;
+            let (piece, lacking) = matched.assign(&piece)?;
+            run.progress.add_rows(piece.num_rows() as u64);
+            let piece = compact(&completed(&rules, piece, lacking).await?)?;
+            passed_over += hold_mixed(run, entry, policy, vec![piece]).await?;
+        }
+    }
+    Ok(Appended { rows: matched.rows.saturating_sub(passed_over), committed: None })
 }
 
 /// All rows, and how many: who drops this in the middle leaves the transaction as it was.

@@ -10,6 +10,7 @@ use crate::execution::blocking::blocking;
 use crate::rights::DELETE;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use crate::session::state::temporary::is_temporary;
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_copy::progress::CancelToken;
 use alluvia_snapshot::{PurgeWait, Purged};
@@ -30,7 +31,7 @@ const LOGGED_EVERY: Duration = Duration::from_secs(60);
 /// Purges a table, or all tables that the user may delete rows of.
 pub(crate) async fn purge(run: &Arc<Run>, table: Option<RelationName>) -> Result<Outcome> {
     let scope = &run.scope;
-    let entries = match table {
+    let mut entries: Vec<Arc<TableEntry>> = match table {
         Some(name) => vec![scope.table_for(DELETE, &name)?],
         None => {
             let authoriser = scope.resolver()?;
@@ -38,6 +39,8 @@ pub(crate) async fn purge(run: &Arc<Run>, table: Option<RelationName>) -> Result
             authoriser.catalog().tables().filter(may).cloned().collect()
         }
     };
+    // Nothing of a temporary table is in the database's files.
+    entries.retain(|entry| !is_temporary(entry.def.id));
     let (engine, token) = (Arc::clone(&scope.engine), run.token.clone());
     let mut waiting = Waiting::new(&engine, token, scope.id, run.settings.statement_timeout);
     let done = blocking(move || {

@@ -8,7 +8,8 @@ use crate::execution::blocking::blocking;
 use crate::rights::{Authoriser, Need, named};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::transaction::submit::submit;
+use crate::session::state::temporary::of_temporary;
+use crate::session::transaction::submit::{change, submit};
 use crate::settings::Settings;
 use alluvia_access::Verifier;
 use alluvia_catalog::rights::{
@@ -125,7 +126,10 @@ pub(crate) async fn role_statement(run: &Arc<Run>, statement: RoleStatement) -> 
 }
 
 async fn change_rights(run: &Arc<Run>, changes: Vec<RightsChange>) -> Result<()> {
-    let changes = changes.into_iter().map(|change| Change::Rights { change }).collect();
+    let changes: Vec<Change> = changes.into_iter().map(|change| Change::Rights { change }).collect();
+    if changes.iter().any(of_temporary) {
+        return change(run, changes).await;
+    }
     submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
 }
 

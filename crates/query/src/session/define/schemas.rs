@@ -12,7 +12,9 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::transaction::submit::change;
 use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange, RoleId};
-use alluvia_catalog::{Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, PUBLIC_SCHEMA_ID, SYSTEM_SCHEMA, TEMPORARY_SCHEMA};
+use alluvia_catalog::{
+    Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, PUBLIC_SCHEMA_ID, SYSTEM_SCHEMA, TEMPORARY_SCHEMA,
+};
 use alluvia_space::keywords::quoted;
 use alluvia_syntax::statements::roles::RoleName;
 use alluvia_syntax::statements::schemas::SchemaStatement;
@@ -109,9 +111,11 @@ fn drop_all(
         schemas.push(Change::DropSchema { id });
     }
     let elsewhere = catalog.dependents(&gone);
-    cascaded.extend(elsewhere.iter().map(|dependent| {
-        (format!("view {}", dependent.view.def.shown()), shown(catalog, dependent.on))
-    }));
+    cascaded.extend(
+        elsewhere
+            .iter()
+            .map(|dependent| (format!("view {}", dependent.view.def.shown()), shown(catalog, dependent.on))),
+    );
     let is_gone = |id: TableId| {
         gone.contains(&Needed::Relation(id)) || elsewhere.iter().any(|dependent| dependent.view.def.id == id)
     };

@@ -27,9 +27,8 @@ pub(crate) fn describe_table(scope: &Scope, name: &RelationName) -> Result<Outco
         return Ok(Outcome::table("DESCRIBE", &heads, rows.collect()));
     }
     if let Some(view) = scope.view(name)? {
-        let row = |column: &ViewColumn| {
-            vec![Some(column.name.clone()), Some(column.sql_type.clone()), Some(yes(true)), None]
-        };
+        let row =
+            |column: &ViewColumn| vec![Some(column.name.clone()), Some(column.sql_type.clone()), Some(yes(true)), None];
         return Ok(Outcome::table("DESCRIBE", &heads, view.def.columns.iter().map(row).collect()));
     }
     let entry = scope.table_for(Need::Definition, name)?;

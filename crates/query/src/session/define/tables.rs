@@ -11,24 +11,26 @@ use crate::rights::Need;
 use crate::session::define::dependents::{Dependents, dependents};
 use crate::session::define::roles::give;
 use crate::session::define::views::alter_as_table;
-use crate::session::insert::rows::{hold, mapping, read_all, stream_into};
+use crate::session::insert::rows::{hold, hold_query, mapping, read_all, stream_into};
 use crate::session::rules::check_definition;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{pin_newest, reference_of};
 use crate::session::select::planning::{plan, plan_later};
 use crate::session::state::scope::Scope;
+use crate::session::state::temporary::temporary_id;
 use crate::session::transaction::submit::{change, submit};
 use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange};
 use alluvia_catalog::{
-    Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TableEntry, alter,
+    Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,
+    TableEntry, alter,
 };
 use alluvia_change::conflict::key_name;
 use alluvia_snapshot::{NewBatch, RowChange};
 use alluvia_space::keywords::quoted;
 use alluvia_space::{Check, Column, ColumnType, DataType, Ladder, TableDef};
 use alluvia_syntax::statements::definitions::{
-    AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define,
+    AlterTable, CreateTable, OnCommit, TableChange, WithOptions, checked_freshness, define,
 };
 use alluvia_syntax::statements::keys::{with_key, with_on_conflict};
 use alluvia_syntax::statements::rules::{check_of, free_name, renamed, with_rules};
@@ -52,29 +54,47 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name.name))
             .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
     }
-    let id = run.engine().ingest().new_table_id();
+    let id = match create.temporary {
+        Some(_) => temporary_id(run.engine().next_temporary()),
+        None => run.engine().ingest().new_table_id(),
+    };
     let seed = seed(run.engine(), id);
+    let (with, notice) = match create.temporary {
+        Some(_) => of_temporary(create.with),
+        None => (create.with, None),
+    };
+    let told = |outcome: Outcome| notice.into_iter().fold(outcome, Outcome::with_notice);
     let Some(query) = create.query else {
         let columns = create.columns.iter().map(|column| match column.column_type {
             Some(column_type) => Ok((column.name.clone(), column_type, column.nullable)),
             None => Err(Error::internal(format!("column {} came without a type", column.name))),
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let def = define(id, name, &columns, &create.with, seed)?;
-        let def = with_key(def, &create.key, create.with.on_conflict.as_deref(), secret())?;
+        let def = define(id, name, &columns, &with, seed)?;
+        let def = with_key(def, &create.key, with.on_conflict.as_deref(), secret())?;
         let mut def = with_rules(def, &create.columns, &create.checks)?;
         name_sequences(&run.scope, &mut def);
         check_definition(run, &def).await?;
-        change(run, creating(&run.scope, def)?).await?;
-        return Ok(Outcome::done("CREATE TABLE"));
+        match create.temporary {
+            Some(on_commit) => create_temporary(run, def, on_commit)?,
+            None => change(run, creating(&run.scope, def)?).await?,
+        }
+        return Ok(told(Outcome::done("CREATE TABLE")));
     };
     let planned = plan(run, query, hints).await?;
     let names: Vec<String> = create.columns.into_iter().map(|column| column.name).collect();
     let columns = columns_of(&planned.schema(), &names)?;
-    let def = define(id, name, &columns, &create.with, seed)?;
-    let def = with_key(def, &create.key, create.with.on_conflict.as_deref(), secret())?;
+    let def = define(id, name, &columns, &with, seed)?;
+    let def = with_key(def, &create.key, with.on_conflict.as_deref(), secret())?;
     let all: Vec<usize> = (0..def.columns.len()).collect();
     let mapping = mapping(&def, &all);
+    if let Some(on_commit) = create.temporary {
+        let name = whole_name(&def);
+        create_temporary(run, def, on_commit)?;
+        let entry = run.scope.table_for(Need::Definition, &name)?;
+        let (rows, _) = hold_query(run, &planned, &entry, RowChange::Insert, &mapping, &None).await?;
+        return Ok(told(Outcome::done(format!("SELECT {rows}")).with_used(planned.used())));
+    }
     if run.state().is_open()? {
         let rows = read_all(run, &planned, &def, &mapping, &None).await?;
         let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
@@ -89,6 +109,21 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
     drop(planned);
     submit(run, batch).await?;
     Ok(Outcome::done(format!("SELECT {rows}")).with_used(used))
+}
+
+/// Adds a temporary table to the session.
+pub(crate) fn create_temporary(run: &Run, def: TableDef, on_commit: OnCommit) -> Result<()> {
+    let owner = run.scope.authoriser().role()?;
+    let version = run.engine().waiting_version();
+    run.state().temporary_to_change()?.create(def, version, owner, on_commit);
+    Ok(())
+}
+
+/// What is said of a table, as far as it means anything for a temporary one: no index is made of it. What means nothing is told.
+fn of_temporary(with: WithOptions) -> (WithOptions, Option<String>) {
+    let kept = WithOptions { on_conflict: with.on_conflict.clone(), ..WithOptions::default() };
+    let notice = (with != kept).then(|| "a temporary table has no dimensions, and its options mean nothing".to_owned());
+    (kept, notice)
 }
 
 /// Adds a new table and its rows to the open transaction.
@@ -132,7 +167,7 @@ pub(crate) fn schema_of_new(scope: &Scope, name: &RelationName) -> Result<String
     let authoriser = scope.resolver()?;
     let schema = match name.schema() {
         Some(schema) => schema,
-        None => authoriser.path().schemas().next().ok_or_else(|| {
+        None => authoriser.path().schemas().find(|schema| *schema != TEMPORARY_SCHEMA).ok_or_else(|| {
             Error::new(ErrorKind::UndefinedSchema, "no schema has been selected to create in")
                 .with_hint("name the schema: s.t, or SET search_path to one that exists")
         })?,
@@ -140,6 +175,9 @@ pub(crate) fn schema_of_new(scope: &Scope, name: &RelationName) -> Result<String
     if matches!(schema, SYSTEM_SCHEMA | PG_CATALOG | INFORMATION_SCHEMA) {
         return Err(Error::new(ErrorKind::Forbidden, format!("permission denied for schema {schema}"))
             .with_hint("it is the system's: make tables in another schema"));
+    }
+    if schema == TEMPORARY_SCHEMA {
+        return Ok(schema.to_owned());
     }
     authoriser.schema(Privilege::Create, schema, authoriser.catalog().schema(schema)?.id)?;
     Ok(schema.to_owned())
@@ -301,6 +339,10 @@ async fn set_schema(run: &Run, entry: &TableEntry, schema: &str) -> Result<Outco
     if schema == entry.def.schema {
         return Ok(done);
     }
+    if [schema.as_str(), entry.def.schema.as_str()].contains(&TEMPORARY_SCHEMA) {
+        let message = "cannot move objects into or out of temporary schemas";
+        return Err(Error::new(ErrorKind::NotSupported, message).with_hint("create the other table AS SELECT from it"));
+    }
     let authoriser = run.scope.resolver()?;
     let sequences = entry.def.rules.identities.iter().map(|identity| identity.name.as_str());
     for name in std::iter::once(entry.def.name.as_str()).chain(sequences) {
@@ -346,7 +388,7 @@ fn columns_of(schema: &SchemaRef, names: &[String]) -> Result<Vec<(String, Colum
 /// if one has come between.
 async fn add_check(run: &Arc<Run>, entry: &Arc<TableEntry>, def: TableDef, check: &Check) -> Result<Outcome> {
     refuse_broken(run, &def, check).await?;
-    let is_alone = !run.state().is_open()?;
+    let is_alone = !run.state().is_held(def.id)?;
     change(run, vec![Change::AlterTable { def: def.clone(), was: entry.changed_at }]).await?;
     if is_alone {
         run.scope.await_own_writes().await?;

@@ -5,9 +5,9 @@
 //!
 //! Invariant: of a view there is one kind of change for everything that keeps its id ([`Change::AlterView`]).
 
-use crate::execution::planning::plan_apart;
 use crate::errors::planning_error;
 use crate::errors::signatures::sql_name;
+use crate::execution::planning::plan_apart;
 use crate::namespace::Namespace;
 use crate::namespace::views::ClosedView;
 use crate::rights::Need;
@@ -23,8 +23,8 @@ use crate::session::transaction::submit::change;
 use crate::table::AlluviaTable;
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{
-    Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, ViewColumn, ViewDef, ViewEntry,
-    ViewRead, check_replaced,
+    Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, ViewColumn, ViewDef,
+    ViewEntry, ViewRead, check_replaced,
 };
 use alluvia_plan::described_types::described_schema;
 use alluvia_plan::read_columns::columns_read;
@@ -117,7 +117,8 @@ fn id_of(authoriser: &crate::rights::Authoriser, written: &RelationName) -> Resu
 }
 
 fn of_catalog() -> Error {
-    not_supported("a view of PostgreSQL's catalog").with_hint("ask the catalog itself, or make a view of the tables of schema alluvia")
+    not_supported("a view of PostgreSQL's catalog")
+        .with_hint("ask the catalog itself, or make a view of the tables of schema alluvia")
 }
 
 /// The plan of a view's query, in which other views are as tables are.
@@ -257,7 +258,8 @@ fn view_for(run: &Run, name: &RelationName, need: Need) -> Result<Option<Arc<Vie
 }
 
 fn no_view(name: &str) -> Error {
-    Error::new(ErrorKind::WrongObject, format!("\"{name}\" is not a view")).with_hint("Use DROP TABLE to remove a table, and ALTER TABLE to change it.")
+    Error::new(ErrorKind::WrongObject, format!("\"{name}\" is not a view"))
+        .with_hint("Use DROP TABLE to remove a table, and ALTER TABLE to change it.")
 }
 
 fn undefined(name: &RelationName) -> Error {
@@ -265,7 +267,8 @@ fn undefined(name: &RelationName) -> Error {
         Some(schema) => format!("{schema}.{}", name.name),
         None => name.name.clone(),
     };
-    Error::new(ErrorKind::UndefinedTable, format!("view \"{shown}\" does not exist")).with_hint("pg_views lists the views")
+    Error::new(ErrorKind::UndefinedTable, format!("view \"{shown}\" does not exist"))
+        .with_hint("pg_views lists the views")
 }
 
 /// ALTER VIEW.

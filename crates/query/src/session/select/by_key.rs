@@ -100,6 +100,8 @@ fn may_answer(run: &Run) -> bool {
     is_plain
         && run.refining.get().is_none()
         && !state.has_own_definitions()
+        // Beside temporary tables a text may mean another table.
+        && state.temporary.is_empty()
         && !matches!(state.transaction, Transaction::Failed(_))
 }
 

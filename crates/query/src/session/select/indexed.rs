@@ -69,7 +69,12 @@ impl Found {
     /// The answer of a statement.
     pub(crate) fn into_outcome(self, run: &Run, ready: Ready, hints: &Hints) -> Result<Outcome> {
         let Found { batch, by_cuboid, used, .. } = self;
-        *run.cached.lock() = cached_statement(ready, hints, by_cuboid)?.map(Arc::new);
+        // By a text others would be answered to whom it means the same; beside temporary tables it may mean another table.
+        let is_of_all = run.state().temporary.is_empty();
+        *run.cached.lock() = match is_of_all {
+            true => cached_statement(ready, hints, by_cuboid)?.map(Arc::new),
+            false => None,
+        };
         let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
         // Who takes what was reached is told that it is not what was asked for.
         let missed = used.sample().filter(|sample| !sample.holds).map(|sample| sample.to_string());

@@ -13,6 +13,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{pin, read_of, reference_of};
 use crate::session::select::planning::{Brought, catalog_query, planning_state, statement_context};
+use crate::session::state::temporary::is_temporary;
 use crate::table::AlluviaTable;
 use alluvia_snapshot::Snapshot;
 use alluvia_syntax::Hints;
@@ -36,6 +37,9 @@ pub(crate) async fn answer_by_outline(run: &Run, query: &Query, hints: &Hints) -
     let Some(entry) = read_of(&snapshot, asked.table(), &run.scope.path()).map(|read| Arc::clone(&read.entry)) else {
         return Ok(None);
     };
+    if is_temporary(entry.def.id) {
+        return Ok(None);
+    }
     let Some(filters) = asked.filters(&entry.def) else { return Ok(None) };
     let text = asked.text();
     if text.len() > OUTLINE_TEXT_BYTES_MAX {

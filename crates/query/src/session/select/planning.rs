@@ -18,6 +18,7 @@ use crate::session::select::by_key::to_be_kept;
 use crate::session::select::calls::refuse_ignored;
 use crate::session::select::pin::{pin, sample_fraction_of};
 use crate::session::select::sequences::register as register_sequences;
+use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::system::SystemContext;
 use crate::table::{IndexUse, StatementContext};
@@ -262,6 +263,11 @@ pub(crate) fn statement_context(
         }
         _ => Default::default(),
     };
+    let temporary = {
+        let mut state = run.state();
+        let ids: Vec<TableId> = snapshot.tables.keys().copied().filter(|table| is_temporary(*table)).collect();
+        ids.into_iter().filter_map(|table| Some((table, state.temporary.read(table)?))).collect()
+    };
     // What is kept between statements is of definitions that are everybody's.
     let uses_kept = !has_own_definitions;
     let used = UsedCounters::new(snapshot);
@@ -271,6 +277,7 @@ pub(crate) fn statement_context(
         store: Arc::clone(run.engine().read()),
         used: Arc::clone(&used),
         pending,
+        temporary,
         sample_fraction,
         cuboids: Arc::clone(run.engine().cuboids()),
         skipping: (run.settings.predicate_cache && uses_kept).then(|| Arc::clone(run.engine().predicates())),

@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::execution::blocking::blocking;
 use crate::rights::{Authoriser, Need, Who};
 use crate::session::state::cursors::Cursors;
+use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::session::state::{State, failed_transaction};
 use crate::settings::SettingsNow;
@@ -78,8 +79,11 @@ impl Scope {
 
     /// Where names without a schema are looked up, now.
     pub(crate) fn path(&self) -> Arc<SearchPath> {
-        let stated = Arc::clone(&self.state.lock().settings.search_path);
-        if stated.is_default() { stated } else { Arc::clone(self.authoriser().path()) }
+        let (stated, has_temporary) = {
+            let state = self.state.lock();
+            (Arc::clone(&state.settings.search_path), !state.temporary.is_empty())
+        };
+        if stated.is_default() && !has_temporary { stated } else { Arc::clone(self.authoriser().path()) }
     }
 
     /// The newest visible definition of a user table, or the open transaction's own, with near names if there is none;
@@ -104,6 +108,12 @@ impl Scope {
     pub(crate) fn view(&self, name: &RelationName) -> Result<Option<Arc<ViewEntry>>> {
         let authoriser = self.resolver()?;
         Ok(authoriser.catalog().view(name, authoriser.path()).cloned())
+    }
+
+    /// Whether a name means a temporary table of the session.
+    pub(crate) fn is_temporary(&self, name: &RelationName) -> bool {
+        let is_empty = self.state.lock().temporary.is_empty();
+        !is_empty && self.resolver().is_ok_and(|all| all.relation(name).is_ok_and(|entry| is_temporary(entry.def.id)))
     }
 
     /// Whether the session is between BEGIN and the end of its transaction.

@@ -79,7 +79,7 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
         Kind::Declare(statement) => declare(run, statement, &hints).await,
         Kind::Fetch { name, count } => fetch(run, &name, count).await,
         Kind::CloseCursor(name) => close_cursor(&scope.cursors, name.as_deref()),
-        Kind::Discard => discard(scope),
+        Kind::Discard(what) => Ok(discard(scope, what)),
         Kind::Deallocate(name) => deallocate(name.as_deref()),
         Kind::Refused(error) => Err(error),
     }
