@@ -51,6 +51,12 @@ pub enum ErrorKind {
     InvalidValue,
     /// A text is not written as values of its type are.
     InvalidText,
+    /// A text is no time or interval.
+    InvalidDatetime,
+    /// A time, or a field of one, is none that there is.
+    DatetimeRange,
+    /// An escape in JSON stands for a character that no text holds.
+    UntranslatableCharacter,
     /// Bytes are no value of their type in its binary format.
     InvalidBinary,
     /// A text is no regular expression.
@@ -153,7 +159,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 69] = [
+    pub const ALL: [ErrorKind; 72] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -174,6 +180,9 @@ impl ErrorKind {
         ErrorKind::NotGrouped,
         ErrorKind::InvalidValue,
         ErrorKind::InvalidText,
+        ErrorKind::InvalidDatetime,
+        ErrorKind::DatetimeRange,
+        ErrorKind::UntranslatableCharacter,
         ErrorKind::InvalidBinary,
         ErrorKind::InvalidPattern,
         ErrorKind::OutOfRange,
@@ -249,6 +258,9 @@ impl ErrorKind {
             NotGrouped => "42803",
             InvalidValue => "22000",
             InvalidText => "22P02",
+            InvalidDatetime => "22007",
+            DatetimeRange => "22008",
+            UntranslatableCharacter => "22P05",
             InvalidBinary => "22P03",
             InvalidPattern => "2201B",
             OutOfRange => "22003",
