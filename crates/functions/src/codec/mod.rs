@@ -81,6 +81,7 @@ const SCALARS: &[Made<ScalarUDF>] = &[
     Made::scalar::<casts::float_ranges::FloatWithin>(),
     Made::scalar::<casts::interval_input::ReadInterval>(),
     Made::scalar::<casts::text_output::Written>(),
+    Made::scalar::<casts::typed::Typed>(),
     Made::scalar::<conditional::interval_extremes::IntervalExtreme>(),
     Made::scalar::<aggregates::sum::NarrowedSum>(),
     Made::scalar::<internal::computed::Computed>(),
