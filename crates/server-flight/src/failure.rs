@@ -16,10 +16,35 @@ const MESSAGE_BYTES_MAX: usize = 2_000;
 pub(crate) fn code_of(kind: ErrorKind) -> Code {
     use ErrorKind::*;
     match kind {
-        Syntax | UndefinedColumn | AmbiguousColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition
-        | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | NoKey | DatatypeMismatch
-        | InvalidSetting | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed
-        | InvalidPattern | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways
+        Syntax
+        | UndefinedColumn
+        | AmbiguousColumn
+        | UndefinedFunction
+        | DuplicateColumn
+        | InvalidDefinition
+        | InvalidValue
+        | InvalidText
+        | InvalidDatetime
+        | DatetimeRange
+        | UntranslatableCharacter
+        | InvalidBinary
+        | NotGrouped
+        | NotNull
+        | NoKey
+        | DatatypeMismatch
+        | InvalidSetting
+        | UndefinedParameter
+        | Protocol
+        | Encoding
+        | InvalidSample
+        | InvalidSampleSeed
+        | InvalidPattern
+        | TooManyRows
+        | OutOfRange
+        | TooLong
+        | DivisionByZero
+        | CheckViolation
+        | GeneratedAlways
         | SequenceLimit => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,

@@ -12,13 +12,40 @@ use std::collections::BTreeSet;
 pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
     use ErrorKind::*;
     match kind {
-        Syntax | UndefinedColumn | AmbiguousColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition
-        | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | NoKey | DatatypeMismatch
-        | InvalidSetting | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint
-        | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern
-        | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways | SequenceLimit => {
-            StatusCode::BAD_REQUEST
-        }
+        Syntax
+        | UndefinedColumn
+        | AmbiguousColumn
+        | UndefinedFunction
+        | DuplicateColumn
+        | InvalidDefinition
+        | InvalidValue
+        | InvalidText
+        | InvalidDatetime
+        | DatetimeRange
+        | UntranslatableCharacter
+        | InvalidBinary
+        | NotGrouped
+        | NotNull
+        | NoKey
+        | DatatypeMismatch
+        | InvalidSetting
+        | Transaction
+        | FailedTransaction
+        | ReadOnlyTransaction
+        | UndefinedSavepoint
+        | UndefinedParameter
+        | Protocol
+        | Encoding
+        | InvalidSample
+        | InvalidSampleSeed
+        | InvalidPattern
+        | TooManyRows
+        | OutOfRange
+        | TooLong
+        | DivisionByZero
+        | CheckViolation
+        | GeneratedAlways
+        | SequenceLimit => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {

@@ -9,7 +9,6 @@
 
 pub mod keywords;
 
-mod data_type;
 mod definition;
 mod ladder;
 mod mend;
@@ -22,6 +21,7 @@ mod validate;
 
 pub mod codes;
 pub mod curve;
+pub mod data_type;
 pub mod dimensions;
 pub mod key;
 pub mod key_code;

@@ -39,6 +39,12 @@ pub enum ErrorKind {
     InvalidValue,
     /// A text is not written as values of its type are.
     InvalidText,
+    /// A text is no time or interval.
+    InvalidDatetime,
+    /// A time, or a field of one, is none that there is.
+    DatetimeRange,
+    /// An escape in JSON stands for a character that no text holds.
+    UntranslatableCharacter,
     /// Bytes are no value of their type in its binary format.
     InvalidBinary,
     /// A text is no regular expression.
@@ -141,7 +147,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 63] = [
+    pub const ALL: [ErrorKind; 66] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -156,6 +162,9 @@ impl ErrorKind {
         ErrorKind::NotGrouped,
         ErrorKind::InvalidValue,
         ErrorKind::InvalidText,
+        ErrorKind::InvalidDatetime,
+        ErrorKind::DatetimeRange,
+        ErrorKind::UntranslatableCharacter,
         ErrorKind::InvalidBinary,
         ErrorKind::InvalidPattern,
         ErrorKind::OutOfRange,
@@ -225,6 +234,9 @@ impl ErrorKind {
             NotGrouped => "42803",
             InvalidValue => "22000",
             InvalidText => "22P02",
+            InvalidDatetime => "22007",
+            DatetimeRange => "22008",
+            UntranslatableCharacter => "22P05",
             InvalidBinary => "22P03",
             InvalidPattern => "2201B",
             OutOfRange => "22003",

@@ -99,7 +99,7 @@ pub(crate) fn of_system() -> Vec<Relation> {
     let system = system::TABLE_NAMES.iter().enumerate().map(|(at, name)| {
         let schema = system::schema_of(name);
         let attribute = |field: &std::sync::Arc<arrow::datatypes::Field>| {
-            let known = DataType::from_arrow(field.data_type()).unwrap_or(DataType::Text);
+            let known = DataType::from_field(field).unwrap_or(DataType::Text);
             let (type_oid, modifier) = of_column(known.into());
             Attribute { name: field.name().clone(), type_oid, modifier, not_null: false, default: None, identity: None }
         };

@@ -466,10 +466,24 @@ fn is_as(token: Option<&Token>) -> bool {
 }
 
 /// The type of a column for a written one.
-fn column_type_of(written: &ast::DataType) -> Result<ColumnType> {
+pub fn column_type_of(written: &ast::DataType) -> Result<ColumnType> {
+    if let Some(chars_max) = char_length_of(written)? {
+        return Ok(ColumnType { data_type: DataType::Char, chars_max: Some(chars_max) });
+    }
     match length_of(written)? {
         Some(chars_max) => Ok(ColumnType { data_type: DataType::Text, chars_max: Some(chars_max) }),
         None => data_type_of(written).map(ColumnType::from),
+    }
+}
+
+/// The n of `CHAR(n)`, which is 1 where none is written; `None` for other types.
+pub fn char_length_of(written: &ast::DataType) -> Result<Option<u32>> {
+    use ast::DataType as Sql;
+    match written {
+        Sql::Char(None) | Sql::Character(None) => Ok(Some(1)),
+        Sql::Char(Some(length)) | Sql::Character(Some(length)) => chars_of(written, length).map(Some),
+        // `bpchar` without a length has none in PostgreSQL either, and is then a text but for its blanks.
+        _ => Ok(None),
     }
 }
 
@@ -480,10 +494,15 @@ pub fn length_of(written: &ast::DataType) -> Result<Option<u32>> {
     else {
         return Ok(None);
     };
+    chars_of(written, length).map(Some)
+}
+
+/// How many characters a type's length is.
+fn chars_of(written: &ast::DataType, length: &CharacterLength) -> Result<u32> {
     match length {
         CharacterLength::IntegerLength { length, unit: None | Some(CharLengthUnits::Characters) } => {
             match u32::try_from(*length) {
-                Ok(chars_max @ 1..=CHARS_MAX) => Ok(Some(chars_max)),
+                Ok(chars_max @ 1..=CHARS_MAX) => Ok(chars_max),
                 _ => Err(Error::new(ErrorKind::InvalidDefinition, format!("{written} has no possible length"))
                     .with_hint(format!("a length is 1 to {CHARS_MAX} characters; TEXT takes any"))),
             }
@@ -492,12 +511,11 @@ pub fn length_of(written: &ast::DataType) -> Result<Option<u32>> {
     }
 }
 
-/// Our type for a written one that has no length.
+/// Our type for a written one, whatever its length.
 pub fn data_type_of(written: &ast::DataType) -> Result<DataType> {
     use ast::DataType as Sql;
     let decimal = |info: &ExactNumberInfo| match info {
-        ExactNumberInfo::None => Err(Error::new(ErrorKind::InvalidDefinition, format!("{written} needs a precision"))
-            .with_hint("write DECIMAL(18, 2): digits in all, digits after the point; at most 38")),
+        ExactNumberInfo::None => Ok(DataType::Numeric),
         ExactNumberInfo::Precision(precision) => decimal_of(written, *precision, 0),
         ExactNumberInfo::PrecisionAndScale(precision, scale) => decimal_of(written, *precision, *scale),
     };
@@ -528,6 +546,15 @@ pub fn data_type_of(written: &ast::DataType) -> Result<DataType> {
             Ok(DataType::Text)
         }
         Sql::Bytea | Sql::Blob(None) | Sql::Bytes(None) | Sql::Varbinary(None) => Ok(DataType::Binary),
+        Sql::Uuid => Ok(DataType::Uuid),
+        Sql::JSON => Ok(DataType::Json),
+        Sql::JSONB => Ok(DataType::Jsonb),
+        Sql::Time(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Ok(DataType::Time),
+        Sql::Time(Some(_), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            Err(not_supported(written).with_hint("times hold microseconds: write TIME"))
+        }
+        Sql::Interval { fields: None, precision: None | Some(6) } => Ok(DataType::Interval),
+        Sql::Char(_) | Sql::Character(_) => char_length_of(written).map(|_| DataType::Char),
         other => Err(type_error(other)),
     }
 }
@@ -543,26 +570,20 @@ fn decimal_of(written: &ast::DataType, precision: u64, scale: i64) -> Result<Dat
 fn type_error(written: &ast::DataType) -> Error {
     use ast::DataType as Sql;
     let hint = match written {
-        Sql::Character(_) | Sql::Char(_) => "use VARCHAR(n), which neither fills up with spaces nor overlooks them",
         Sql::Nvarchar(_) => "use VARCHAR(n): all text is Unicode",
-        Sql::Varchar(_)
-        | Sql::CharacterVarying(_)
-        | Sql::CharVarying(_)
-        | Sql::String(Some(_))
-        | Sql::Uuid
-        | Sql::JSON
-        | Sql::JSONB => "use TEXT",
+        Sql::Varchar(_) | Sql::CharacterVarying(_) | Sql::CharVarying(_) | Sql::String(Some(_)) => "use TEXT",
         Sql::TinyInt(_) | Sql::TinyIntUnsigned(_) | Sql::UTinyInt => "use SMALLINT",
         Sql::IntUnsigned(_) | Sql::IntegerUnsigned(_) | Sql::Int4Unsigned(_) => "use BIGINT",
         Sql::BigIntUnsigned(_) | Sql::UBigInt | Sql::HugeInt | Sql::UInt64 => "use DECIMAL(20, 0)",
         Sql::Datetime(_) => "use TIMESTAMP",
-        Sql::Time(..) | Sql::Interval { .. } => "store it as TEXT, or as a number of seconds",
+        Sql::Time(..) => "write TIME, or TIMESTAMPTZ where the zone matters",
+        Sql::Interval { .. } => "write INTERVAL, which holds years to microseconds",
         Sql::Custom(..) if serial_type(written).is_some() => {
             "a column of a new table may be numbered; anywhere else use BIGINT"
         }
         _ => {
-            "the types are BOOLEAN, SMALLINT, INT, BIGINT, REAL, DOUBLE, DECIMAL(p, s), DATE, TIMESTAMP, TIMESTAMPTZ, \
-             TEXT, VARCHAR(n), BYTEA"
+            "the types are BOOLEAN, SMALLINT, INT, BIGINT, REAL, DOUBLE, NUMERIC, DECIMAL(p, s), DATE, TIME, TIMESTAMP, \
+             TIMESTAMPTZ, INTERVAL, TEXT, VARCHAR(n), CHAR(n), BYTEA, UUID, JSON, JSONB"
         }
     };
     not_supported(format!("type {written}")).with_hint(hint)
@@ -691,9 +712,21 @@ mod tests {
         assert!(decimal(39, 2).is_err() && decimal(5, 6).is_err() && decimal(5, -1).is_err());
         let length = CharacterLength::IntegerLength { length: 10, unit: None };
         let padded = ast::DataType::Char(Some(length));
-        assert!(data_type_of(&padded).unwrap_err().hint().is_some_and(|hint| hint.starts_with("use VARCHAR(n)")));
-        assert_eq!(column_type_of(&padded).unwrap_err().kind(), ErrorKind::NotSupported);
-        assert!(data_type_of(&ast::DataType::Numeric(ExactNumberInfo::None)).is_err());
+        let chars = |chars_max| ColumnType { data_type: DataType::Char, chars_max: Some(chars_max) };
+        assert_eq!(column_type_of(&padded).unwrap(), chars(10));
+        assert_eq!(column_type_of(&ast::DataType::Character(None)).unwrap(), chars(1));
+        assert_eq!(data_type_of(&ast::DataType::Numeric(ExactNumberInfo::None)).unwrap(), DataType::Numeric);
+        let interval = ast::DataType::Interval { fields: None, precision: None };
+        for (written, wanted) in [
+            (ast::DataType::Uuid, DataType::Uuid),
+            (ast::DataType::JSON, DataType::Json),
+            (ast::DataType::JSONB, DataType::Jsonb),
+            (ast::DataType::Time(None, TimezoneInfo::None), DataType::Time),
+            (interval, DataType::Interval),
+        ] {
+            assert_eq!(column_type_of(&written).unwrap(), ColumnType::from(wanted));
+        }
+        assert!(data_type_of(&ast::DataType::Time(None, TimezoneInfo::WithTimeZone)).is_err());
         assert_eq!(data_type_of(&ast::DataType::Float(ExactNumberInfo::None)).unwrap(), DataType::Double);
     }
 
