@@ -20,18 +20,22 @@ use crate::delegate::name_of_arguments;
 use crate::json::text::{checked, normalised};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::convert::texts_of;
-use alluvia_values::decimal::written_decimal;
 use alluvia_values::errors::wrap;
+use alluvia_values::numeric::parse_numeric;
+use alluvia_space::data_type::{EXTENSION_METADATA, chars_of};
+use alluvia_values::parse::{Bad, shown};
+use alluvia_values::time_of_day::parse_time;
+use alluvia_values::uuid::parse_uuid;
 use arrow::array::{
     Array, ArrayRef, AsArray, Decimal128Array, IntervalMonthDayNanoArray, StringViewArray, StringViewBuilder,
     Time64MicrosecondArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit,
+    DataType, Field, FieldRef, IntervalMonthDayNano, Time64MicrosecondType, TimeUnit,
 };
 use datafusion_common::utils::take_function_args;
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::{DataFusionError, Result, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -46,11 +50,13 @@ const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
 enum To {
     /// Values of a kind.
     Kind(Kind),
+    /// A CHAR of so many characters.
+    Char(Option<u32>),
     /// Texts, of what Arrow's cast would write otherwise.
     Text,
     /// A number or a truth of what JSONB says.
     Scalar(DataType),
-    /// The time of day of an interval.
+    /// The time of day of a text or an interval.
     Time,
     /// The interval from midnight to a time of day.
     Span,
@@ -67,11 +73,11 @@ pub fn planned(of: &Expr, from: &Field, to: &Field, is_tried: bool) -> Result<Op
     };
     let wanted = match (source, target) {
         _ if of_type.is_null() => return Ok(null_of(target).map(|null| Expr::Literal(null, metadata_of(target)))),
-        (_, Kind::Uuid | Kind::Json | Kind::Jsonb | Kind::Char) if source == target => return Ok(None),
+        (_, Kind::Uuid | Kind::Json | Kind::Jsonb) if source == target => return Ok(None),
         (_, Kind::Uuid | Kind::Json | Kind::Jsonb) if is_plain_text => To::Kind(target),
         (Kind::Json | Kind::Jsonb, Kind::Json | Kind::Jsonb) => To::Kind(target),
         (_, Kind::Uuid | Kind::Json | Kind::Jsonb) => return refused(),
-        (_, Kind::Char) => To::Kind(Kind::Char),
+        (_, Kind::Char) => To::Char(chars_of(to)),
         (Kind::Uuid, _) if is_text(to_type) => To::Text,
         (Kind::Numeric, _) if is_text(to_type) => To::Text,
         (Kind::Uuid, _) => return refused(),
@@ -84,6 +90,7 @@ pub fn planned(of: &Expr, from: &Field, to: &Field, is_tried: bool) -> Result<Op
         (_, Kind::Numeric) => return refused(),
         _ => match (of_type, to_type) {
             (DataType::Interval(_) | DataType::Duration(_), DataType::Time64(_)) => To::Time,
+            (of, DataType::Time64(_)) if is_text(of) => To::Time,
             (DataType::Time64(_), DataType::Interval(_)) => To::Span,
             _ => return Ok(None),
         },
@@ -91,9 +98,15 @@ pub fn planned(of: &Expr, from: &Field, to: &Field, is_tried: bool) -> Result<Op
     // What is written is known by its value, also to the index and to pruning.
     if let Some(Some(text)) = text_literal(of)
         && !is_tried
-        && let To::Kind(kind) = wanted
     {
-        return literal(text, kind).map(Some);
+        match wanted {
+            To::Kind(kind) => return literal(text, kind).map(Some),
+            To::Time => {
+                let micros = parse_time(text.as_bytes()).map_err(|bad| bad_value(text, bad, "TIME"))?;
+                return Ok(Some(Expr::Literal(ScalarValue::Time64Microsecond(Some(micros)), None)));
+            }
+            _ => {}
+        }
     }
     Ok(Some(call(of.clone(), wanted, is_tried)))
 }
@@ -102,7 +115,7 @@ pub fn planned(of: &Expr, from: &Field, to: &Field, is_tried: bool) -> Result<Op
 pub fn literal(text: &str, kind: Kind) -> Result<Expr> {
     let value = match kind {
         Kind::Uuid => {
-            let bytes = uuids::uuid_of(text).ok_or_else(|| wrap(uuids::no_uuid(text)))?;
+            let bytes = parse_uuid(text.as_bytes()).map_err(|bad| bad_value(text, bad, "UUID"))?;
             ScalarValue::FixedSizeBinary(16, Some(bytes.to_vec()))
         }
         Kind::Json => ScalarValue::Utf8View(Some(checked(text).map(|()| text.to_owned())?)),
@@ -128,28 +141,16 @@ fn call(of: Expr, to: To, is_tried: bool) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![of]))
 }
 
+/// What is wrong with a text that is to be a value of a type.
+pub(crate) fn bad_value(text: &str, bad: Bad, sql_type: &str) -> DataFusionError {
+    let error = Error::new(bad.kind(), bad.describe(&shown(text.as_bytes()), sql_type));
+    let is_no_number = bad == Bad::Digits && text.contains(['n', 'N']);
+    wrap(if is_no_number { error.with_hint("a DOUBLE has NaN and the infinities: CAST(x AS DOUBLE)") } else { error })
+}
+
 /// The unscaled NUMERIC of a text.
 pub fn numeric_of_text(text: &str) -> Result<i128> {
-    let trimmed = text.trim();
-    let unsigned = trimmed.trim_start_matches(['+', '-']);
-    if ["nan", "inf", "infinity"].iter().any(|word| unsigned.eq_ignore_ascii_case(word)) {
-        let message = format!("NUMERIC has no value {trimmed}");
-        let hint = "a DOUBLE has NaN and the infinities: CAST(x AS DOUBLE)";
-        return Err(wrap(Error::new(ErrorKind::NotSupported, message).with_hint(hint)));
-    }
-    let plain = without_exponent(trimmed).ok_or_else(|| {
-        wrap(Error::new(ErrorKind::InvalidText, format!("invalid input syntax for type numeric: \"{text}\"")))
-    })?;
-    let digits = plain_number(&plain);
-    let too_wide = || {
-        let message = format!("value {trimmed} is out of range for type numeric");
-        let hint = "NUMERIC has 22 digits before its point and 16 behind it";
-        wrap(Error::new(ErrorKind::OutOfRange, message).with_hint(hint))
-    };
-    let written = written_decimal(digits).ok_or_else(too_wide)?;
-    let more = u32::from(NUMERIC_SCALE as u8).checked_sub(written.scale.into()).ok_or_else(too_wide)?;
-    let value = written.digits.checked_mul(10_i128.pow(more)).filter(|value| is_in_range(*value));
-    value.ok_or_else(too_wide)
+    parse_numeric(text.as_bytes()).map_err(|bad| bad_value(text, bad, "NUMERIC"))
 }
 
 /// Floats by as many digits as their type has for certain, and no more than sixteen of them behind the point.
@@ -169,37 +170,6 @@ fn float_texts(floats: &ArrayRef) -> Result<StringViewArray> {
 /// Whether an unscaled NUMERIC has no more digits than there are.
 pub fn is_in_range(value: i128) -> bool {
     value.unsigned_abs() < 10_u128.pow(38)
-}
-
-/// A number with its digits where an exponent would put them; `None` of what is none.
-fn without_exponent(text: &str) -> Option<String> {
-    let (mantissa, exponent) = match text.find(['e', 'E']) {
-        Some(at) => (&text[..at], text[at + 1..].parse::<i32>().ok()?),
-        None => (text, 0),
-    };
-    let (sign, unsigned) = match mantissa.strip_prefix('-') {
-        Some(unsigned) => ("-", unsigned),
-        None => ("", mantissa.strip_prefix('+').unwrap_or(mantissa)),
-    };
-    let (whole, part) = unsigned.split_once('.').unwrap_or((unsigned, ""));
-    let is_number = !(whole.is_empty() && part.is_empty());
-    if !is_number || !whole.bytes().chain(part.bytes()).all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    if exponent == 0 {
-        return Some(format!("{sign}{}{}{part}", if whole.is_empty() { "0" } else { whole }, if part.is_empty() { "" } else { "." }));
-    }
-    // Beyond this no digit is left where NUMERIC has any, and all of them would take room.
-    let exponent = exponent.clamp(-200, 200);
-    let digits = format!("{whole}{part}");
-    let point = whole.len() as i32 + exponent;
-    Some(if point <= 0 {
-        format!("{sign}0.{}{digits}", "0".repeat(point.unsigned_abs() as usize))
-    } else if point as usize >= digits.len() {
-        format!("{sign}{digits}{}", "0".repeat(point as usize - digits.len()))
-    } else {
-        format!("{sign}{}.{}", &digits[..point as usize], &digits[point as usize..])
-    })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -224,6 +194,10 @@ impl Stateful for Typed {
                 state.data_type(of)?;
             }
             To::Time => state.byte(3),
+            To::Char(chars) => {
+                state.byte(5);
+                state.optional(chars.map(i64::from));
+            }
             To::Span => state.byte(4),
         }
         state.byte(u8::from(self.is_tried));
@@ -237,6 +211,7 @@ impl Stateful for Typed {
             2 => To::Scalar(state.data_type()?),
             3 => To::Time,
             4 => To::Span,
+            5 => To::Char(state.optional()?.and_then(|chars| u32::try_from(chars).ok())),
             other => return datafusion_common::exec_err!("{other} is no cast"),
         };
         Ok(Typed::new(to, state.flag()?))
@@ -265,13 +240,9 @@ impl Typed {
         Ok(())
     }
 
-    fn array(&self, values: &ArrayRef, from: &Field) -> Result<ArrayRef> {
+    fn array(&self, values: &ArrayRef) -> Result<ArrayRef> {
         let texts = |values: &ArrayRef| -> Result<StringViewArray> {
-            let texts = match (kind_of(from), values.data_type()) {
-                (Kind::Uuid, _) => return uuids::texts(values),
-                (_, of) if is_text(of) => Arc::clone(values),
-                _ => texts_of(values).map_err(wrap)?,
-            };
+            let texts = if is_text(values.data_type()) { Arc::clone(values) } else { texts_of(values).map_err(wrap)? };
             Ok(cast(&texts, &DataType::Utf8View)?.as_string_view().clone())
         };
         match &self.to {
@@ -294,9 +265,18 @@ impl Typed {
                 self.each(&texts, numeric_of_text, |value| out.push(value))?;
                 Ok(Arc::new(Decimal128Array::from(out).with_precision_and_scale(38, NUMERIC_SCALE)?))
             }
-            To::Kind(Kind::Char) => {
+            To::Kind(Kind::Char) | To::Char(None) => {
                 let texts = texts(values)?;
-                Ok(Arc::new(texts.iter().map(|text| text.map(|text| text.trim_end_matches(' '))).collect::<StringViewArray>()))
+                let texts = texts.iter().map(|text| text.map(|text| text.trim_end_matches(' ')));
+                Ok(Arc::new(texts.collect::<StringViewArray>()))
+            }
+            To::Char(Some(chars)) => {
+                let texts = texts(values)?;
+                let cut = |text: &str| {
+                    let end = text.char_indices().nth(*chars as usize).map_or(text.len(), |(end, _)| end);
+                    text[..end].trim_end_matches(' ').to_owned()
+                };
+                Ok(Arc::new(texts.iter().map(|text| text.map(cut)).collect::<StringViewArray>()))
             }
             To::Kind(Kind::Other) => Ok(Arc::clone(values)),
             To::Text => {
@@ -310,6 +290,13 @@ impl Typed {
                 let mut out = StringViewBuilder::with_capacity(texts.len());
                 self.each(&texts, |text| scalar_text(text, to), |text| out.append_option(text))?;
                 scalars(&(Arc::new(out.finish()) as ArrayRef), to)
+            }
+            To::Time if is_text(values.data_type()) => {
+                let texts = texts(values)?;
+                let mut out: Vec<Option<i64>> = Vec::with_capacity(texts.len());
+                let time = |text: &str| parse_time(text.as_bytes()).map_err(|bad| bad_value(text, bad, "TIME"));
+                self.each(&texts, time, |time| out.push(time))?;
+                Ok(Arc::new(Time64MicrosecondArray::from(out)))
             }
             To::Time => {
                 let spans = crate::operators::durations::differences(values)?;
@@ -342,7 +329,7 @@ fn scalar_text(text: &str, to: &DataType) -> Result<String> {
     };
     let to = super::pg_typeof::type_name(to);
     let message = format!("cannot cast jsonb {what} to type {to}");
-    Err(wrap(Error::new(ErrorKind::InvalidValue, message)))
+    Err(wrap(Error::new(ErrorKind::InvalidArgument, message)))
 }
 
 /// Texts of numbers and truth as values; an integer is the nearest.
@@ -361,16 +348,17 @@ impl ScalarUDFImpl for Typed {
             (To::Kind(Kind::Json), false) => "json_of_text",
             (To::Kind(Kind::Jsonb), false) => "jsonb_of_text",
             (To::Kind(Kind::Numeric), false) => "numeric_of_value",
-            (To::Kind(_), false) => "bpchar_of_text",
+            (To::Kind(_) | To::Char(_), false) => "bpchar_of_text",
             (To::Text, _) => "text_of_typed",
             (To::Scalar(_), false) => "scalar_of_jsonb",
-            (To::Time, _) => "time_of_interval",
+            (To::Time, false) => "time_of_value",
+            (To::Time, true) => "time_if_any",
             (To::Span, _) => "interval_of_time",
             (To::Kind(Kind::Uuid), true) => "uuid_if_any",
             (To::Kind(Kind::Json), true) => "json_if_any",
             (To::Kind(Kind::Jsonb), true) => "jsonb_if_any",
             (To::Kind(Kind::Numeric), true) => "numeric_if_any",
-            (To::Kind(_), true) => "bpchar_if_any",
+            (To::Kind(_) | To::Char(_), true) => "bpchar_if_any",
             (To::Scalar(_), true) => "scalar_of_jsonb_if_any",
         }
     }
@@ -387,7 +375,7 @@ impl ScalarUDFImpl for Typed {
         Ok(match &self.to {
             To::Kind(Kind::Uuid) => UUID,
             To::Kind(Kind::Numeric) => NUMERIC,
-            To::Kind(_) | To::Text => DataType::Utf8View,
+            To::Kind(_) | To::Char(_) | To::Text => DataType::Utf8View,
             To::Scalar(to) => to.clone(),
             To::Time => TIME,
             To::Span => SPAN,
@@ -397,6 +385,13 @@ impl ScalarUDFImpl for Typed {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         match self.to {
             To::Kind(kind) if kind != Kind::Other => Ok(field_of(kind, self.name())),
+            To::Char(chars) => {
+                let mut field = field_of(Kind::Char, self.name()).as_ref().clone();
+                if let Some(chars) = chars {
+                    field.metadata_mut().insert(EXTENSION_METADATA.to_owned(), chars.to_string());
+                }
+                Ok(Arc::new(field))
+            }
             _ => {
                 let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
                 Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, true)))
@@ -409,36 +404,9 @@ impl ScalarUDFImpl for Typed {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let from = args.arg_fields.first().map(Arc::clone);
         by_arrays(&args.args, |values| {
             let [values] = take_function_args(self.name(), values)?;
-            let from = from.unwrap_or_else(|| Arc::new(Field::new("", values.data_type().clone(), true)));
-            self.array(&values, &from)
+            self.array(&values)
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_numbers_or_too_wide() {
-        const ONE: i128 = 10_i128.pow(16);
-        for (text, value) in [
-            ("1", ONE),
-            (" -1.5 ", -3 * ONE / 2),
-            (".5", ONE / 2),
-            ("1e3", 1_000 * ONE),
-            ("12.5e-1", 5 * ONE / 4),
-            ("+0.0000000000000001", 1),
-            ("1.00000000000000000000", ONE),
-            ("9999999999999999999999", 9_999_999_999_999_999_999_999 * ONE),
-        ] {
-            assert_eq!(numeric_of_text(text).ok(), Some(value), "{text}");
-        }
-        for text in ["", "x", "1.5.5", "1e", "1e9999", "0.00000000000000001", "10000000000000000000000", "NaN"] {
-            assert!(numeric_of_text(text).is_err(), "{text}");
-        }
     }
 }

@@ -6,10 +6,11 @@
 //! - What is held of a part of the rows is a list of them, as `array_agg` has it.
 
 use super::text::normalised;
-use super::written::{Written, quote};
+use super::written::Written;
 use crate::casts::kinds::{Kind, field_of};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
+use alluvia_values::json_value::write_string;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, StringViewBuilder};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{Result, ScalarValue, exec_err};
@@ -150,9 +151,9 @@ fn object(rows: &Written, places: std::ops::Range<usize>) -> Result<String> {
             out.push_str(", ");
         }
         let Some(key) = keys.key(place) else {
-            return Err(wrap(Error::new(ErrorKind::InvalidValue, "field name must not be null")));
+            return Err(wrap(Error::new(ErrorKind::InvalidArgument, "field name must not be null")));
         };
-        quote(key, &mut out);
+        write_string(key, &mut out);
         out.push_str(" : ");
         values.write(place, &mut out);
     }

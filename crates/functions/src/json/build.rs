@@ -5,12 +5,13 @@
 //! - NULL makes NULL of `to_json` and `row_to_json`, and is `null` within others. A key of an object is not NULL.
 
 use super::text::normalised;
-use super::written::{Written, quote};
+use super::written::Written;
 use crate::casts::kinds::{Kind, field_of};
 use crate::columnar::{as_columnar, is_constant, rows_made};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::calls::JSON_ROW;
 use alluvia_values::errors::wrap;
+use alluvia_values::json_value::write_string;
 use arrow::array::{Array, ArrayRef, StringViewBuilder, StructArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion_common::{Result, ScalarValue, exec_err};
@@ -74,7 +75,7 @@ impl Building {
                         out.push_str(", ");
                     }
                     let Some(key) = pair[0].key(row) else { return Err(self.no_key(2 * at + 1)) };
-                    quote(key, &mut out);
+                    write_string(key, &mut out);
                     out.push_str(" : ");
                     pair[1].write(row, &mut out);
                 }
@@ -86,8 +87,8 @@ impl Building {
 
     fn no_key(&self, argument: usize) -> datafusion_common::DataFusionError {
         let error = match self.kind {
-            Kind::Jsonb => Error::new(ErrorKind::InvalidValue, format!("argument {argument}: key must not be null")),
-            _ => Error::new(ErrorKind::InvalidValue, format!("argument {argument} cannot be null"))
+            Kind::Jsonb => Error::new(ErrorKind::InvalidArgument, format!("argument {argument}: key must not be null")),
+            _ => Error::new(ErrorKind::InvalidArgument, format!("argument {argument} cannot be null"))
                 .with_hint("Object keys should be text."),
         };
         wrap(error)
@@ -120,7 +121,7 @@ impl ScalarUDFImpl for Building {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         if self.made == Made::Object && args.arg_fields.len() % 2 == 1 {
-            let error = Error::new(ErrorKind::InvalidValue, "argument list must have even number of elements");
+            let error = Error::new(ErrorKind::InvalidArgument, "argument list must have even number of elements");
             let what = self.name;
             return Err(wrap(error.with_hint(format!(
                 "The arguments of {what}() must consist of alternating keys and values."

@@ -83,7 +83,7 @@ impl Changed {
     }
 
     fn error(&self, message: impl Into<String>) -> DataFusionError {
-        wrap(Error::new(ErrorKind::InvalidValue, message.into()))
+        wrap(Error::new(ErrorKind::InvalidArgument, message.into()))
     }
 
     /// The value of JSONB as it is written.

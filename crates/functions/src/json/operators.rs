@@ -13,7 +13,7 @@ use crate::casts::typed::literal;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use alluvia_values::list_text::array_elements;
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::FieldRef;
 use datafusion_common::{DFSchema, Result, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};

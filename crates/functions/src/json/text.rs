@@ -1,25 +1,18 @@
 //! Texts that are to be JSON: checked, or written anew as JSONB.
 
-use super::written::quote;
-use alluvia_types::{Error, ErrorKind};
-use alluvia_values::errors::wrap;
+use crate::casts::typed::bad_value;
 use alluvia_values::json::{NotJson, elements};
-use alluvia_values::parse::shown;
-use datafusion_common::{DataFusionError, Result};
+use alluvia_values::json_value::{check_json, normalized, write_string};
+use datafusion_common::Result;
 
 /// Whether a text is one value of JSON; the error says what is wrong.
 pub(crate) fn checked(text: &str) -> Result<()> {
-    only(text.as_bytes()).map_err(|wrong| no_json(text, &wrong))
+    check_json(text.as_bytes()).map_err(|bad| bad_value(text, bad, "JSON"))
 }
 
 /// A text as JSONB.
 pub(crate) fn normalised(text: &str) -> Result<String> {
-    alluvia_values::jsonb::normalised(text).map_err(|bad| match checked(text) {
-        Err(error) => error,
-        Ok(()) => {
-            wrap(Error::new(bad.kind(), format!("{} cannot be a value of type jsonb", shown(text.as_bytes()))))
-        }
-    })
+    normalized(text.as_bytes()).map_err(|bad| bad_value(text, bad, "JSONB"))
 }
 
 /// Whether it is one value by itself, as an array of it alone would be.
@@ -35,11 +28,6 @@ pub(crate) fn only(json: &[u8]) -> std::result::Result<(), NotJson> {
     }
 }
 
-fn no_json(text: &str, NotJson { at, expected }: &NotJson) -> DataFusionError {
-    let error = Error::new(ErrorKind::InvalidText, "invalid input syntax for type json");
-    wrap(error.with_hint(format!("{}: expected {expected} at character {at}", shown(text.as_bytes()))))
-}
-
 /// An object of members that are written already, as JSONB would have them but for their order.
 pub(crate) fn object<'a>(members: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::from("{");
@@ -47,7 +35,7 @@ pub(crate) fn object<'a>(members: impl Iterator<Item = (&'a str, &'a str)>) -> S
         if at > 0 {
             out.push_str(", ");
         }
-        quote(key, &mut out);
+        write_string(key, &mut out);
         out.push_str(": ");
         out.push_str(value);
     }

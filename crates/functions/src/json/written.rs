@@ -9,6 +9,7 @@ use crate::arrays::is_list;
 use crate::casts::kinds::{Kind, kind_of, plain_number};
 use alluvia_values::convert::texts_of;
 use alluvia_values::errors::wrap;
+use alluvia_values::json_value::write_string;
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StructArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
@@ -38,7 +39,6 @@ impl Written {
             (Kind::Numeric, _) => {
                 Written::Bare(text(values)?.iter().map(|digits| digits.map(plain_number)).collect())
             }
-            (Kind::Uuid, _) => Written::Quoted(crate::casts::uuids::texts(values)?),
             (_, DataType::Dictionary(_, of)) => {
                 let plain = field.clone().with_data_type(of.as_ref().clone());
                 return Written::of(&cast(values, of)?, &plain);
@@ -83,7 +83,7 @@ impl Written {
     pub fn write(&self, row: usize, out: &mut String) {
         match self {
             Written::Bare(texts) if texts.is_valid(row) => out.push_str(texts.value(row)),
-            Written::Quoted(texts) if texts.is_valid(row) => quote(texts.value(row), out),
+            Written::Quoted(texts) if texts.is_valid(row) => write_string(texts.value(row), out),
             Written::List(lists, elements) if lists.is_valid(row) => {
                 let offsets = lists.value_offsets();
                 out.push('[');
@@ -101,7 +101,7 @@ impl Written {
                     if at > 0 {
                         out.push(',');
                     }
-                    quote(name, out);
+                    write_string(name, out);
                     out.push(':');
                     column.write(row, out);
                 }
@@ -123,27 +123,8 @@ impl Written {
 /// A text as a string of JSON.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
-    quote(text, &mut out);
+    write_string(text, &mut out);
     out
-}
-
-/// Appends a text as a string of JSON.
-pub(crate) fn quote(text: &str, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if (c as u32) < 0x20 => out.push_str(&format!("\\u{:04x}", c as u32)),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
 }
 
 #[cfg(test)]
