@@ -16,7 +16,7 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{Result, ScalarValue, exec_err};
 use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion_expr::utils::AggregateOrderSensitivity;
-use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility};
+use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature, Volatility};
 use datafusion_functions_aggregate::array_agg::array_agg_udaf;
 use std::mem::size_of;
 use std::sync::Arc;
@@ -97,6 +97,20 @@ impl AggregateUDFImpl for Gathered {
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.list.order_sensitivity()
+    }
+
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        beneficial_ordering: bool,
+    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        let list = self.list.as_ref().clone().with_beneficial_ordering(beneficial_ordering)?;
+        let Some(list) = list.map(Arc::new) else { return Ok(None) };
+        let Gathered { name, kind, is_object, .. } = *self;
+        Ok(Some(Arc::new(Gathered { list, ..Gathered::new(name, kind, is_object) })))
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::NotSupported
     }
 }
 

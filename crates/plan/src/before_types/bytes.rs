@@ -1,6 +1,7 @@
 //! Casts between text and bytes that a user wrote, casts of and to types that Arrow has none for ([`alluvia_functions::casts::typed`]), and
 //! rows that are arguments of functions of JSON.
 
+use super::json_keys;
 use crate::expressions::changed_as_written;
 use alluvia_functions::bytes::functions::shown;
 use alluvia_functions::bytes::{become_bytes, is_bytes, is_text, text_literal};
@@ -25,6 +26,7 @@ impl AnalyzerRule for WrittenBytes {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        json_keys::check(&plan)?;
         changed_as_written(plan, may_be_of_bytes, written)
     }
 }

@@ -5,6 +5,7 @@
 pub mod bytes;
 pub mod common_type;
 pub mod durations;
+mod json_keys;
 pub mod literals;
 pub mod outer_types;
 pub mod peer_frames;
