@@ -21,7 +21,7 @@ use crate::json::text::{checked, normalised};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::convert::texts_of;
 use alluvia_values::errors::wrap;
-use alluvia_values::numeric::parse_numeric;
+use alluvia_values::numeric::{numeric_of, parse_numeric};
 use alluvia_space::data_type::{EXTENSION_METADATA, chars_of};
 use alluvia_values::parse::{Bad, shown};
 use alluvia_values::time_of_day::parse_time;
@@ -32,7 +32,7 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Field, FieldRef, IntervalMonthDayNano, Time64MicrosecondType, TimeUnit,
+    DataType, Decimal128Type, DecimalType, Field, FieldRef, IntervalMonthDayNano, Time64MicrosecondType, TimeUnit,
 };
 use datafusion_common::utils::take_function_args;
 use datafusion_common::{DataFusionError, Result, ScalarValue};
@@ -153,6 +153,28 @@ pub fn numeric_of_text(text: &str) -> Result<i128> {
     parse_numeric(text.as_bytes()).map_err(|bad| bad_value(text, bad, "NUMERIC"))
 }
 
+fn is_exact(of: &DataType) -> bool {
+    of.is_integer() || matches!(of, DataType::Decimal128(..))
+}
+
+/// Integers and decimals as NUMERIC, none of which is rounded.
+fn numerics(values: &ArrayRef, is_tried: bool) -> Result<ArrayRef> {
+    let (values, scale) = match values.data_type() {
+        DataType::Decimal128(_, scale) => (Arc::clone(values), *scale),
+        _ => (cast(values, &DataType::Decimal128(38, 0))?, 0),
+    };
+    let values = values.as_primitive::<Decimal128Type>();
+    let one = |value: Option<i128>| match value.map(|value| numeric_of(value, scale)) {
+        Some(Ok(value)) => Ok(Some(value)),
+        Some(Err(bad)) if !is_tried => {
+            let digits = Decimal128Type::format_decimal(value.unwrap_or_default(), 38, scale);
+            Err(bad_value(&digits, bad, "NUMERIC"))
+        }
+        _ => Ok(None),
+    };
+    Ok(Arc::new(values.iter().map(one).collect::<Result<Decimal128Array>>()?.with_data_type(NUMERIC)))
+}
+
 /// Floats by as many digits as their type has for certain, and no more than sixteen of them behind the point.
 fn float_texts(floats: &ArrayRef) -> Result<StringViewArray> {
     let digits = if *floats.data_type() == DataType::Float64 { 14 } else { 5 };
@@ -259,6 +281,7 @@ impl Typed {
                 self.each(&texts, normalised, |text| out.append_option(text))?;
                 Ok(Arc::new(out.finish()))
             }
+            To::Kind(Kind::Numeric) if is_exact(values.data_type()) => numerics(values, self.is_tried),
             To::Kind(Kind::Numeric) => {
                 let texts = if values.data_type().is_floating() { float_texts(values)? } else { texts(values)? };
                 let mut out: Vec<Option<i128>> = Vec::with_capacity(texts.len());

@@ -91,6 +91,7 @@ const SCALARS: &[Made<ScalarUDF>] = &[
     Made::scalar::<operators::Operation<operators::decimal_quotients::Quotient>>(),
     Made::scalar::<operators::Operation<operators::floats::FloatOperator>>(),
     Made::scalar::<operators::Operation<operators::integers::OfIntegers>>(),
+    Made::scalar::<operators::Operation<operators::numerics::OfNumerics>>(),
     Made::scalar::<operators::durations::OfDuration>(),
     Made::scalar::<operators::interval_scaling::Scaled>(),
     Made::scalar::<output_size::Bounded>(),

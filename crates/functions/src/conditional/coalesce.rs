@@ -7,6 +7,7 @@
 //! type).
 //! Held by `slt/everyday.slt` (`coalesce(d, '2000-01-01')`).
 
+use crate::casts::kinds::{UUID, common_field};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion_common::Result;
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -34,7 +35,7 @@ fn is_text(of: &DataType) -> bool {
 fn read_as(types: &[DataType]) -> Option<&DataType> {
     let mut others = types.iter().filter(|of| !is_text(of) && !of.is_null());
     let first = others.next()?;
-    let is_read = matches!(first, DataType::Date32 | DataType::Timestamp(..) | DataType::Boolean | DataType::List(_));
+    let is_read = matches!(first, DataType::FixedSizeBinary(16) | DataType::Time64(_) | DataType::Date32 | DataType::Timestamp(..) | DataType::Boolean | DataType::List(_));
     (is_read && types.iter().any(is_text) && others.all(|other| other == first)).then_some(first)
 }
 
@@ -52,12 +53,19 @@ impl ScalarUDFImpl for ReadingCoalesce {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.0.inner().return_field_from_args(args)
+        let of = args.arg_fields;
+        let field = self.0.inner().return_field_from_args(args)?;
+        let kind = common_field(field.name(), field.data_type().clone(), of);
+        Ok(Arc::new(field.as_ref().clone().with_metadata(kind.metadata().clone())))
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         match read_as(arg_types) {
             Some(of) => Ok(vec![of.clone(); arg_types.len()]),
+            // NULL has no type in common with bytes of one width.
+            None if arg_types.contains(&UUID) && arg_types.iter().all(|of| *of == UUID || of.is_null()) => {
+                Ok(vec![UUID; arg_types.len()])
+            }
             None => self.0.inner().coerce_types(arg_types),
         }
     }

@@ -3,7 +3,7 @@
 use alluvia_functions::casts::kinds::{Kind, kind_of};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan};
