@@ -21,8 +21,8 @@
 use crate::aggregates::exact::accumulators::{Alone, Groups};
 use crate::aggregates::exact::sums::{self, Exact, Mean};
 use crate::aggregates::interval_avg::unit_of;
-use crate::aggregates::variance_of_one::accumulator;
 use crate::aggregates::interval_sum::{self, IntervalGroups, IntervalSum, SPAN, with_intervals};
+use crate::aggregates::variance_of_one::accumulator;
 use crate::casts::kinds::{NUMERIC, common_field, is_numeric};
 use arrow::array::{ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};

@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn zeros_behind_the_point_are_not_shown() {
-        for (digits, shown) in [("1.5000", "1.5"), ("10.00", "10"), ("100", "100"), ("-0.0100", "-0.01"), ("0.00", "0")] {
+        for (digits, shown) in [("1.5000", "1.5"), ("10.00", "10"), ("100", "100"), ("-0.0100", "-0.01"), ("0.00", "0")]
+        {
             assert_eq!(plain_number(digits), shown);
         }
     }

@@ -18,11 +18,11 @@ use crate::codec::{StateReader, StateWriter, Stateful, number_of};
 use crate::columnar::by_arrays;
 use crate::delegate::name_of_arguments;
 use crate::json::text::{checked, normalised};
+use alluvia_space::data_type::{EXTENSION_METADATA, chars_of};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::convert::texts_of;
 use alluvia_values::errors::wrap;
 use alluvia_values::numeric::{numeric_of, parse_numeric};
-use alluvia_space::data_type::{EXTENSION_METADATA, chars_of};
 use alluvia_values::parse::{Bad, shown};
 use alluvia_values::time_of_day::parse_time;
 use alluvia_values::uuid::parse_uuid;
@@ -264,7 +264,8 @@ impl Typed {
 
     fn array(&self, values: &ArrayRef) -> Result<ArrayRef> {
         let texts = |values: &ArrayRef| -> Result<StringViewArray> {
-            let texts = if is_text(values.data_type()) { Arc::clone(values) } else { texts_of(values).map_err(wrap)? };
+            let texts =
+                if is_text(values.data_type()) { Arc::clone(values) } else { texts_of(values).map_err(wrap)? };
             Ok(cast(&texts, &DataType::Utf8View)?.as_string_view().clone())
         };
         match &self.to {

@@ -3,8 +3,8 @@
 //! Invariant: `gen_random_uuid()` is another one for each row, of version 4.
 
 use super::kinds::UUID;
-use crate::delegate::delegate_scalar;
 use super::typed::bad_value;
+use crate::delegate::delegate_scalar;
 use alluvia_values::uuid::parse_uuid;
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryBuilder};
 use arrow::compute::cast;

@@ -21,9 +21,7 @@ use alluvia_values::parse::shown;
 use arrow::array::{Array, ArrayRef, AsArray, Int32Builder, StringViewBuilder};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion_common::{Result, exec_err};
-use datafusion_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use std::borrow::Cow;
 use std::sync::Arc;
 

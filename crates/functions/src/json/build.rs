@@ -123,9 +123,9 @@ impl ScalarUDFImpl for Building {
         if self.made == Made::Object && args.arg_fields.len() % 2 == 1 {
             let error = Error::new(ErrorKind::InvalidArgument, "argument list must have even number of elements");
             let what = self.name;
-            return Err(wrap(error.with_hint(format!(
-                "The arguments of {what}() must consist of alternating keys and values."
-            ))));
+            return Err(wrap(
+                error.with_hint(format!("The arguments of {what}() must consist of alternating keys and values.")),
+            ));
         }
         Ok(field_of(self.kind, self.name))
     }

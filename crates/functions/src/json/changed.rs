@@ -15,9 +15,7 @@ use alluvia_values::list_text::array_elements;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanBuilder, ListBuilder, StringViewBuilder};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion_common::{DataFusionError, Result, plan_err};
-use datafusion_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
 /// What is done.
@@ -235,15 +233,14 @@ fn path(paths: &ArrayRef, row: usize) -> Result<Vec<Option<String>>> {
         return Ok(steps.as_string_view().iter().map(|step| step.map(str::to_owned)).collect());
     }
     let text = paths.as_string_view().value(row);
-    array_elements(text).ok_or_else(|| {
-        wrap(Error::new(ErrorKind::InvalidText, format!("malformed array literal: \"{text}\"")))
-    })
+    array_elements(text)
+        .ok_or_else(|| wrap(Error::new(ErrorKind::InvalidText, format!("malformed array literal: \"{text}\""))))
 }
 
 fn step(path: &[Option<String>], at: usize) -> Result<&str> {
-    path[at].as_deref().ok_or_else(|| {
-        wrap(Error::new(ErrorKind::NotNull, format!("path element at position {} is null", at + 1)))
-    })
+    path[at]
+        .as_deref()
+        .ok_or_else(|| wrap(Error::new(ErrorKind::NotNull, format!("path element at position {} is null", at + 1))))
 }
 
 /// A step as a place in an array.

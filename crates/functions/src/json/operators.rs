@@ -93,12 +93,7 @@ impl ExprPlanner for JsonOperators {
 }
 
 /// Comparisons and `||` of two that may be JSON.
-fn beside(
-    op: BinaryOperator,
-    left: Expr,
-    right: Expr,
-    schema: &DFSchema,
-) -> Result<PlannerResult<RawBinaryExpr>> {
+fn beside(op: BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let (of_left, of_right) = (kind(&left, schema), kind(&right, schema));
     let (mut left, mut right) = (left, right);
     match (of_left, of_right) {
@@ -143,4 +138,3 @@ fn steps_of(path: &Expr) -> Option<Vec<Expr>> {
     };
     (!steps.is_empty()).then_some(steps)
 }
-

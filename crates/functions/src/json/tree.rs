@@ -260,7 +260,8 @@ mod tests {
     fn lines_and_strips_are_postgresqls() {
         let mut lines = String::new();
         Node::of(r#"{"a": [1, {"b": 2}], "c": {}}"#).unwrap().write_lines(0, &mut lines);
-        let wanted = "{\n    \"a\": [\n        1,\n        {\n            \"b\": 2\n        }\n    ],\n    \"c\": {\n    }\n}";
+        let wanted =
+            "{\n    \"a\": [\n        1,\n        {\n            \"b\": 2\n        }\n    ],\n    \"c\": {\n    }\n}";
         assert_eq!(lines, wanted);
         let stripped = Node::of(r#"{"a": null, "b": {"c": null, "d": [null]}}"#).unwrap().stripped();
         assert_eq!(stripped.write(), r#"{"b": {"d": [null]}}"#);

@@ -36,16 +36,14 @@ impl Written {
         Ok(match (kind_of(field), values.data_type()) {
             (_, DataType::Null) => Written::Nulls,
             (Kind::Json | Kind::Jsonb, _) => Written::Bare(cast(values, &DataType::Utf8View)?.as_string_view().clone()),
-            (Kind::Numeric, _) => {
-                Written::Bare(text(values)?.iter().map(|digits| digits.map(plain_number)).collect())
-            }
+            (Kind::Numeric, _) => Written::Bare(text(values)?.iter().map(|digits| digits.map(plain_number)).collect()),
             (_, DataType::Dictionary(_, of)) => {
                 let plain = field.clone().with_data_type(of.as_ref().clone());
                 return Written::of(&cast(values, of)?, &plain);
             }
-            (_, DataType::Boolean) => {
-                Written::Bare(values.as_boolean().iter().map(|is| is.map(|is| if is { "true" } else { "false" })).collect())
-            }
+            (_, DataType::Boolean) => Written::Bare(
+                values.as_boolean().iter().map(|is| is.map(|is| if is { "true" } else { "false" })).collect(),
+            ),
             (_, DataType::Float16 | DataType::Float32 | DataType::Float64) => {
                 let texts = text(values)?;
                 // Words are no numbers.

@@ -28,7 +28,8 @@ use datafusion_common::utils::take_function_args;
 use datafusion_common::{Column, ExprSchema, Result, ScalarValue, TableReference};
 use datafusion_expr::expr::{Cast, ScalarFunction, TryCast};
 use datafusion_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
 };
 use datafusion_physical_expr_common::datum::apply;
 use std::fmt::{self, Debug, Write};

@@ -54,7 +54,8 @@ impl ExprPlanner for NumericOperators {
                 Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
             }
             _ if of_left.is_floating() || of_right.is_floating() => {
-                let double = |expr: Expr, of: &DataType| if *of == NUMERIC { cast(expr, DataType::Float64) } else { expr };
+                let double =
+                    |expr: Expr, of: &DataType| if *of == NUMERIC { cast(expr, DataType::Float64) } else { expr };
                 let (left, right) = (double(left, &of_left), double(right, &of_right));
                 Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
             }
@@ -143,12 +144,19 @@ fn quotient(left: i128, right: i128) -> Option<i128> {
     let (number, divisor) = (i256::from_i128(left).checked_mul(i256::from_i128(UNIT))?, i256::from_i128(right));
     let (whole, rest) = (number.checked_div(divisor)?.to_i128()?, number.checked_rem(divisor)?.wrapping_abs());
     let is_half = rest >= divisor.wrapping_abs().wrapping_sub(rest);
-    whole.checked_add(if !is_half { 0 } else if (left < 0) == (right < 0) { 1 } else { -1 })
+    whole.checked_add(if !is_half {
+        0
+    } else if (left < 0) == (right < 0) {
+        1
+    } else {
+        -1
+    })
 }
 
 fn too_wide() -> ArrowError {
     let error = Error::new(ErrorKind::OutOfRange, "value is out of range for type numeric");
-    let hint = "NUMERIC has 22 digits before its point and 16 behind it: round what is calculated with, or cast it to DOUBLE";
+    let hint =
+        "NUMERIC has 22 digits before its point and 16 behind it: round what is calculated with, or cast it to DOUBLE";
     ArrowError::ExternalError(Box::new(error.with_hint(hint)))
 }
 

@@ -2,6 +2,7 @@
 //! rows that are arguments of functions of JSON.
 
 use super::json_keys;
+use super::kept_kinds::{kept, may_keep};
 use crate::expressions::changed_as_written;
 use alluvia_functions::bytes::functions::shown;
 use alluvia_functions::bytes::{become_bytes, is_bytes, is_text, text_literal};
@@ -38,6 +39,7 @@ fn is_list_of_bytes(data_type: &DataType) -> bool {
 fn may_be_of_bytes(expr: &Expr) -> bool {
     match expr {
         Expr::Cast(_) | Expr::TryCast(_) => true,
+        other if may_keep(other) => true,
         Expr::ScalarFunction(function) => matches!(function.name(), DECODE | JSON_ROW),
         _ => false,
     }
@@ -76,6 +78,10 @@ fn row_of_columns(function: ScalarFunction, schema: &DFSchema) -> Transformed<Ex
 fn written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if let Some(typed) = typed(&expr, schema)? {
         return Ok(Transformed::yes(typed));
+    }
+    if may_keep(&expr) {
+        let (expr, is_changed) = kept(expr, schema)?;
+        return Ok(Transformed::new_transformed(expr, is_changed));
     }
     let has = |expr: &Expr, of: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|data_type| of(&data_type));
     match expr {

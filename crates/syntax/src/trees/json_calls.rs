@@ -16,8 +16,8 @@ use crate::trees::visit::visit_mut;
 use alluvia_types::Result;
 use alluvia_values::calls::{JSON_ROW, JSON_ROWS};
 use sqlparser::ast::{
-    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
-    TableAlias, TableAliasColumnDef, TableFactor, Value, VisitorMut,
+    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query,
+    Select, TableAlias, TableAliasColumnDef, TableFactor, Value, VisitorMut,
 };
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::ControlFlow;
@@ -57,9 +57,17 @@ impl VisitorMut for Calls {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         name_items(select, is_one);
-        self.around.push(select.from.iter().flat_map(|table| {
-            std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)).filter_map(row_name)
-        }).collect());
+        self.around.push(
+            select
+                .from
+                .iter()
+                .flat_map(|table| {
+                    std::iter::once(&table.relation)
+                        .chain(table.joins.iter().map(|join| &join.relation))
+                        .filter_map(row_name)
+                })
+                .collect(),
+        );
         ControlFlow::Continue(())
     }
 
@@ -233,9 +241,9 @@ impl VisitorMut for Said {
 
 #[cfg(test)]
 mod tests {
+    use crate::Kind;
     use crate::parameters::query_of;
     use crate::script::parse;
-    use crate::Kind;
 
     fn written(sql: &str) -> String {
         match parse(sql).unwrap().remove(0).kind {
@@ -256,10 +264,7 @@ mod tests {
                 "SELECT json_object_agg(k, v ORDER BY k) AS a FROM t",
                 "SELECT json_object_agg(json_row('k', k, 'v', v) ORDER BY k) AS a FROM t",
             ),
-            (
-                "SELECT json_array_elements(x) AS a FROM t",
-                "SELECT unnest(json_array_elements_list(x)) AS a FROM t",
-            ),
+            ("SELECT json_array_elements(x) AS a FROM t", "SELECT unnest(json_array_elements_list(x)) AS a FROM t"),
             (
                 "SELECT e ->> 'a' AS a FROM jsonb_array_elements('[]') AS e",
                 "SELECT e.value ->> 'a' AS a FROM UNNEST(jsonb_array_elements_list('[]')) AS e (value)",
