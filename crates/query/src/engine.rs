@@ -40,7 +40,7 @@ use alluvia_functions::output_size::StatementLimits;
 use alluvia_plan::rules::{configure, register, with_rules};
 use alluvia_snapshot::{Admin, Ingest, Ports, Read};
 use alluvia_syntax::names::SYSTEM;
-use alluvia_syntax::statements::definitions::data_type_of;
+use alluvia_syntax::statements::planned_types::planned_type;
 use alluvia_syntax::units::show_bytes;
 use alluvia_types::{Error, Result, TableId, Version};
 use alluvia_values::errors::wrap;
@@ -532,29 +532,13 @@ fn base_config() -> SessionConfig {
     config
 }
 
-/// SQL types of ours where DataFusion's differ: timestamps are microseconds, bytes are views, and text with a length is
-/// not text without one.
+/// SQL types of ours where DataFusion's differ: timestamps are microseconds, bytes are views, text with a length is not text without one, and
+/// what Arrow has no type of its own for says in its field what it is.
 #[derive(Debug)]
 struct Types;
 
 impl TypePlanner for Types {
     fn plan_type_field(&self, sql_type: &ast::DataType) -> Result<Option<FieldRef>, DataFusionError> {
-        let ours = matches!(
-            sql_type,
-            ast::DataType::Timestamp(..)
-                | ast::DataType::Bytea
-                | ast::DataType::Text
-                | ast::DataType::Float(_)
-                | ast::DataType::Varchar(_)
-                | ast::DataType::CharacterVarying(_)
-                | ast::DataType::CharVarying(_)
-                | ast::DataType::Char(_)
-                | ast::DataType::Character(_)
-        );
-        if !ours {
-            return Ok(None);
-        }
-        let data_type = data_type_of(sql_type).map_err(wrap)?;
-        Ok(Some(Arc::new(arrow::datatypes::Field::new("", data_type.to_arrow(), true))))
+        planned_type(sql_type).map_err(wrap)
     }
 }

@@ -27,6 +27,8 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         | InvalidDatetime
         | DatetimeRange
         | UntranslatableCharacter
+        | InvalidArgument
+        | CannotCoerce
         | InvalidBinary
         | NotGrouped
         | NotNull

@@ -23,6 +23,8 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         | InvalidDatetime
         | DatetimeRange
         | UntranslatableCharacter
+        | InvalidArgument
+        | CannotCoerce
         | InvalidBinary
         | NotGrouped
         | NotNull

@@ -55,6 +55,10 @@ pub enum ErrorKind {
     InvalidDatetime,
     /// A time, or a field of one, is none that there is.
     DatetimeRange,
+    /// An argument of a function that the function does not take.
+    InvalidArgument,
+    /// A type that has no cast to another.
+    CannotCoerce,
     /// An escape in JSON stands for a character that no text holds.
     UntranslatableCharacter,
     /// Bytes are no value of their type in its binary format.
@@ -159,7 +163,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 72] = [
+    pub const ALL: [ErrorKind; 74] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -182,6 +186,8 @@ impl ErrorKind {
         ErrorKind::InvalidText,
         ErrorKind::InvalidDatetime,
         ErrorKind::DatetimeRange,
+        ErrorKind::InvalidArgument,
+        ErrorKind::CannotCoerce,
         ErrorKind::UntranslatableCharacter,
         ErrorKind::InvalidBinary,
         ErrorKind::InvalidPattern,
@@ -260,6 +266,8 @@ impl ErrorKind {
             InvalidText => "22P02",
             InvalidDatetime => "22007",
             DatetimeRange => "22008",
+            InvalidArgument => "22023",
+            CannotCoerce => "42846",
             UntranslatableCharacter => "22P05",
             InvalidBinary => "22P03",
             InvalidPattern => "2201B",

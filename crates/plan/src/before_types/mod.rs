@@ -5,11 +5,14 @@
 pub mod bytes;
 pub mod common_type;
 pub mod durations;
+mod json_keys;
+mod kept_kinds;
 pub mod literals;
 pub mod outer_types;
 pub mod peer_frames;
 pub mod reals;
 pub mod rounding;
+mod span_keys;
 pub mod timestamps;
 pub mod unknown_literals;
 mod window_lists;
