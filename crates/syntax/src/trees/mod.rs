@@ -22,6 +22,7 @@ pub(crate) mod like_any;
 pub mod like_escape;
 pub(crate) mod list_calls;
 pub mod list_literals;
+pub mod merged_columns;
 pub(crate) mod operators;
 pub(crate) mod regex_calls;
 pub mod regex_literals;
