@@ -25,6 +25,7 @@ pub mod pipelines;
 pub mod plan_check;
 pub mod planners;
 pub mod rules;
+pub mod shared_rows;
 pub mod table_functions;
 #[cfg(test)]
 mod testing;

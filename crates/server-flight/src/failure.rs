@@ -20,7 +20,7 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | NoKey | DatatypeMismatch
         | InvalidSetting | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed
         | InvalidPattern | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways
-        | SequenceLimit => Code::InvalidArgument,
+        | SequenceLimit | InvalidRecursion => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
         UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,

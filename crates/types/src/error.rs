@@ -33,6 +33,8 @@ pub enum ErrorKind {
     DuplicateColumn,
     /// A table, dimension or option is declared wrongly.
     InvalidDefinition,
+    /// A query in WITH names itself where it must not.
+    InvalidRecursion,
     /// A column is used as it is where rows are grouped by others.
     NotGrouped,
     /// A value, a file or an argument is not what it has to be.
@@ -141,7 +143,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 63] = [
+    pub const ALL: [ErrorKind; 64] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -153,6 +155,7 @@ impl ErrorKind {
         ErrorKind::DuplicateTable,
         ErrorKind::DuplicateColumn,
         ErrorKind::InvalidDefinition,
+        ErrorKind::InvalidRecursion,
         ErrorKind::NotGrouped,
         ErrorKind::InvalidValue,
         ErrorKind::InvalidText,
@@ -222,6 +225,7 @@ impl ErrorKind {
             DuplicateTable => "42P07",
             DuplicateColumn => "42701",
             InvalidDefinition => "42P16",
+            InvalidRecursion => "42P19",
             NotGrouped => "42803",
             InvalidValue => "22000",
             InvalidText => "22P02",

@@ -20,10 +20,12 @@
 mod join;
 
 use crate::execution::planning::STOP_CHECKS;
+use alluvia_plan::shared_rows::SharedRows;
 use alluvia_syntax::trees::merged_columns::{
     FromColumn, FromPart, HIDDEN, as_written, called, concerns, count_rows, counted_rows, expand, is_lateral, merges,
     merging, say_hidden, say_hidden_in_join, set_apart, sort_by_hidden, tables_of,
 };
+use alluvia_syntax::trees::named_queries::{self, is_computed_once};
 use alluvia_values::errors::wrap;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, DataFusionError, TableReference, internal_err};
@@ -44,7 +46,13 @@ type Result<T> = std::result::Result<T, DataFusionError>;
 /// A statement's logical plan.
 pub(crate) async fn statement_to_plan(state: &SessionState, tree: Tree) -> Result<LogicalPlan> {
     let mut tree = tree;
-    let is_apart = query_in(&mut tree).is_some_and(set_apart);
+    let is_apart = match query_in(&mut tree) {
+        Some(query) => {
+            named_queries::write_out(query).map_err(wrap)?;
+            set_apart(query)
+        }
+        None => false,
+    };
     let plan = state.statement_to_plan(tree).await?;
     if is_apart { Ok(plan.transform_down_with_subqueries(without_repetition)?.data) } else { Ok(plan) }
 }
@@ -110,6 +118,15 @@ impl RelationPlanner for MergedColumns {
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
         let planned = match relation {
+            TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None }
+                if is_computed_once(&alias) =>
+            {
+                let rows = TableFactor::Derived { lateral: false, subquery, alias: None, sample: None };
+                let plan = context.plan(rows)?;
+                // What depends on a row around it is computed for that row.
+                let is_alone = plan.all_out_ref_exprs().is_empty();
+                PlannedRelation::new(if is_alone { SharedRows::of(plan) } else { plan }, None)
+            }
             TableFactor::Derived { lateral: _, subquery, alias, sample: None } if concerns(&subquery) => {
                 let plan = self.select(*subquery, context)?;
                 named(plan, alias)

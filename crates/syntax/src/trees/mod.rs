@@ -23,6 +23,7 @@ pub mod like_escape;
 pub(crate) mod list_calls;
 pub mod list_literals;
 pub mod merged_columns;
+pub mod named_queries;
 pub(crate) mod operators;
 pub(crate) mod regex_calls;
 pub mod regex_literals;
