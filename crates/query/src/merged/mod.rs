@@ -48,7 +48,7 @@ pub(crate) async fn statement_to_plan(state: &SessionState, tree: Tree) -> Resul
     let mut tree = tree;
     let is_apart = match query_in(&mut tree) {
         Some(query) => {
-            named_queries::write_out(query).map_err(wrap)?;
+            named_queries::write_out(query);
             set_apart(query)
         }
         None => false,

@@ -41,25 +41,42 @@ fn computed_once() -> String {
     format!("{HIDDEN}once")
 }
 
-/// Brings queries in WITH to the form that is planned.
-pub fn write_out(query: &mut Query) -> Result<()> {
-    match visit_mut(query, &mut Named) {
+/// Puts queries of WITH RECURSIVE behind those that they name, and refuses what names itself where it must not.
+pub(crate) fn order(query: &mut Query) -> Result<()> {
+    match visit_mut(query, &mut Recursive) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
-struct Named;
+struct Recursive;
 
-impl VisitorMut for Named {
+impl VisitorMut for Recursive {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        let Some(mut with) = query.with.take() else { return ControlFlow::Continue(()) };
-        let checked = if with.recursive { in_order(&mut with) } else { Ok(()) };
-        if let Err(error) = checked {
-            return ControlFlow::Break(error);
+        match &mut query.with {
+            Some(with) if with.recursive => match in_order(with) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            },
+            _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+/// Brings queries in WITH to the form that is planned.
+pub fn write_out(query: &mut Query) {
+    let _ = visit_mut(query, &mut Named);
+}
+
+struct Named;
+
+impl VisitorMut for Named {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let Some(mut with) = query.with.take() else { return ControlFlow::Continue(()) };
         let names: Vec<String> = with.cte_tables.iter().map(|cte| name_of(&cte.alias.name)).collect();
         for (at, name) in names.iter().enumerate() {
             let itself = uses(&with.cte_tables[at].query, name);
@@ -316,18 +333,20 @@ fn wrong_side(body: &SetExpr, name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Kind;
     use crate::parameters::query_of;
     use crate::script::parse;
 
-    fn written(sql: &str) -> Result<String> {
+    fn written(sql: &str) -> String {
         let mut query = query_of(&mut parse(sql).unwrap().remove(0).kind).unwrap().clone();
-        write_out(&mut query).map(|()| query.to_string().replace(HIDDEN, ""))
+        write_out(&mut query);
+        query.to_string().replace(HIDDEN, "")
     }
 
     #[test]
     fn volatile_queries_that_are_named_twice_are_computed_once() {
         assert_eq!(
-            written("WITH q AS (SELECT random() AS r) SELECT * FROM q, q AS p").unwrap(),
+            written("WITH q AS (SELECT random() AS r) SELECT * FROM q, q AS p"),
             "WITH q AS (SELECT * FROM (SELECT random() AS r) AS \"once\") SELECT * FROM q, q AS p"
         );
         for same in [
@@ -335,14 +354,14 @@ mod tests {
             "WITH q AS (SELECT 1 AS r) SELECT * FROM q, q AS p",
             "WITH q (a, b) AS (SELECT 1, 2) SELECT * FROM q",
         ] {
-            assert_eq!(written(same).unwrap(), same);
+            assert_eq!(written(same), same);
         }
     }
 
     #[test]
     fn lists_of_names_may_be_short() {
         assert_eq!(
-            written("WITH q (a) AS (SELECT 1, 2) SELECT * FROM q").unwrap(),
+            written("WITH q (a) AS (SELECT 1, 2) SELECT * FROM q"),
             "WITH q AS (SELECT * FROM (SELECT 1, 2) AS q (a)) SELECT * FROM q"
         );
     }
@@ -350,10 +369,13 @@ mod tests {
     #[test]
     fn recursive_queries_stand_behind_those_that_they_name() {
         assert_eq!(
-            written("WITH RECURSIVE a AS (SELECT * FROM b), b AS (SELECT 1) SELECT * FROM a").unwrap(),
+            written("WITH RECURSIVE a AS (SELECT * FROM b), b AS (SELECT 1) SELECT * FROM a"),
             "WITH RECURSIVE b AS (SELECT 1), a AS (SELECT * FROM b) SELECT * FROM a"
         );
-        let refused = |sql: &str| written(sql).unwrap_err().message().to_owned();
+        let refused = |sql: &str| match parse(sql).unwrap().remove(0).kind {
+            Kind::Refused(error) => error.message().to_owned(),
+            _ => panic!("refused: {sql}"),
+        };
         let mutual = refused("WITH RECURSIVE a AS (SELECT * FROM b), b AS (SELECT * FROM a) SELECT * FROM a");
         assert!(mutual.contains("mutual recursion"), "{mutual}");
         for (term, place) in [

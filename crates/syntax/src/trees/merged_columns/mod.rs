@@ -154,7 +154,7 @@ fn operands_apart(operand: &mut SetExpr) -> bool {
     }
 }
 
-fn query_of(body: SetExpr) -> Query {
+pub(crate) fn query_of(body: SetExpr) -> Query {
     Query {
         with: None,
         body: Box::new(body),
