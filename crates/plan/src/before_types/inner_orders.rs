@@ -138,7 +138,8 @@ fn gathered(aggregate: Aggregate) -> Result<LogicalPlan> {
     };
     let Some(Lifted { plan, keys }) = lifted else {
         let input = Arc::new(ordered(Arc::unwrap_or_clone(aggregate.input), is_ordered)?);
-        return Ok(LogicalPlan::Aggregate(Aggregate { input, ..aggregate }));
+        let Aggregate { group_expr, aggr_expr, schema, .. } = aggregate;
+        return Ok(LogicalPlan::Aggregate(Aggregate::try_new_with_schema(input, group_expr, aggr_expr, schema)?));
     };
     let names = NamePreserver::new_for_projection();
     let by_keys = |expr: Expr| -> Result<Expr> {

@@ -170,7 +170,7 @@ mod tests {
             let reader = Arc::new(SharedRowsExec::new(crate::testing::coalesced(plan), Arc::default()));
             let small = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(GreedyMemoryPool::new(10_000)));
             let small = small.build_arc().expect("a runtime");
-            let task = Arc::new(context.task_ctx().as_ref().clone().with_runtime(small));
+            let task = Arc::new(TaskContext::from(&context.state()).with_runtime(small));
             let error = collect(reader, task).await.expect_err("does not fit").to_string();
             assert!(error.contains("rows of a query in WITH"), "{error}");
         });

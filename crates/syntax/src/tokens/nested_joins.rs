@@ -71,7 +71,7 @@ mod tests {
         let sql = "SELECT 1 FROM t JOIN u LEFT JOIN v ON u.k = v.k ON t.k = u.k JOIN w ON true";
         assert_eq!(written(sql).as_deref(), Some(wanted));
         for same in [
-            "SELECT 1 FROM t JOIN u ON t.k = u.k LEFT JOIN v USING (k)",
+            "SELECT 1 FROM t JOIN u ON t.k = u.k LEFT JOIN v USING(k)",
             "SELECT 1 FROM t CROSS JOIN u JOIN v ON true",
             "SELECT 1 FROM t NATURAL JOIN u LEFT JOIN v ON true",
         ] {

@@ -372,9 +372,12 @@ mod tests {
             written("WITH RECURSIVE a AS (SELECT * FROM b), b AS (SELECT 1) SELECT * FROM a"),
             "WITH RECURSIVE b AS (SELECT 1), a AS (SELECT * FROM b) SELECT * FROM a"
         );
-        let refused = |sql: &str| match parse(sql).unwrap().remove(0).kind {
-            Kind::Refused(error) => error.message().to_owned(),
-            _ => panic!("refused: {sql}"),
+        let refused = |sql: &str| match parse(sql) {
+            Err(error) => error.message().to_owned(),
+            Ok(mut statements) => match statements.remove(0).kind {
+                Kind::Refused(error) => error.message().to_owned(),
+                _ => panic!("refused: {sql}"),
+            },
         };
         let mutual = refused("WITH RECURSIVE a AS (SELECT * FROM b), b AS (SELECT * FROM a) SELECT * FROM a");
         assert!(mutual.contains("mutual recursion"), "{mutual}");

@@ -11,7 +11,7 @@
 //! For the binder: `SELECT (SELECT sum(o.k)) FROM o`, `SELECT (SELECT x FROM z WHERE z.x = max(o.k)) FROM o`.
 
 use super::merged_columns::{select_all, tables_of};
-use super::rewriting::{contains, name_items};
+use super::rewriting::contains;
 use super::sort_keys::is_aggregate;
 use super::visit::{visit, visit_mut};
 use crate::names::name_of;
@@ -81,7 +81,7 @@ fn of_query(query: &mut Query) {
     let mut change = Change { tables: &tables, scopes: Vec::new(), keys: &keys, aggregates: &aggregates };
     let Query { body, order_by, .. } = query;
     let SetExpr::Select(select) = body.as_mut() else { return };
-    name_items(select, |expr| is_aggregate(expr) || matches!(expr, Expr::Subquery(_)));
+    select.projection.iter_mut().for_each(name_item);
     let _ = visit_mut(&mut select.projection, &mut change);
     let _ = visit_mut(&mut select.having, &mut change);
     let _ = visit_mut(&mut select.qualify, &mut change);
@@ -102,6 +102,18 @@ fn of_query(query: &mut Query) {
     let _ = visit_mut(&mut select.selection, &mut plain);
     let _ = visit_mut(&mut select.qualify, &mut plain);
     let _ = visit_mut(order_by, &mut plain);
+}
+
+/// Names an item after its column, or its text.
+fn name_item(item: &mut SelectItem) {
+    let SelectItem::UnnamedExpr(expr) = item else { return };
+    let name = match &*expr {
+        Expr::Identifier(name) => name_of(name),
+        Expr::CompoundIdentifier(parts) => parts.last().map_or_else(|| expr.to_string(), name_of),
+        expr => expr.to_string(),
+    };
+    let expr = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+    *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
 }
 
 /// What a key of groups means: a number or an alias is an item of the select list.
@@ -360,7 +372,7 @@ mod tests {
             (
                 "SELECT g, (SELECT x FROM z WHERE z.x = max(o.k) AND z.g = o.g) AS s FROM o WHERE k > 1 GROUP BY g \
                  HAVING count(*) > 1 ORDER BY sum(k)",
-                "SELECT \"rows around\".\"key 0\", (SELECT x FROM z WHERE z.x = \"rows around\".\"aggregate 2\" AND \
+                "SELECT \"rows around\".\"key 0\" AS \"g\", (SELECT x FROM z WHERE z.x = \"rows around\".\"aggregate 2\" AND \
                  z.g = \"rows around\".\"key 0\") AS s FROM (SELECT g AS \"key 0\", count(*) AS \"aggregate 0\", \
                  sum(k) AS \"aggregate 1\", max(o.k) AS \"aggregate 2\" FROM o WHERE k > 1 GROUP BY g) AS \"rows around\" \
                  WHERE \"rows around\".\"aggregate 0\" > 1 ORDER BY \"rows around\".\"aggregate 1\"",

@@ -360,7 +360,7 @@ mod tests {
         for (sql, wanted) in [
             (
                 "WITH a AS (SELECT 1 AS k) SELECT k FROM a JOIN b USING (k) ORDER BY k LIMIT 1",
-                "WITH a AS (SELECT 1 AS k) SELECT * FROM (SELECT k FROM a JOIN b USING (k) ORDER BY k LIMIT 1)",
+                "WITH a AS (SELECT 1 AS k) SELECT * FROM (SELECT k FROM a JOIN b USING(k) ORDER BY k LIMIT 1)",
             ),
             (
                 "SELECT 1 UNION ALL SELECT k FROM a NATURAL JOIN b ORDER BY 1",
