@@ -41,20 +41,20 @@ impl AnalyzerRule for InnerOrders {
 
 /// Whether there is an order but for that of the statement itself.
 fn has_inner_order(plan: &LogicalPlan) -> Result<bool> {
-    let mut top = plan;
+    let (mut top, mut own) = (plan, 0);
     while let LogicalPlan::Projection(Projection { input, .. })
     | LogicalPlan::Limit(Limit { input, .. })
     | LogicalPlan::Sort(Sort { input, .. }) = top
     {
+        own += usize::from(matches!(top, LogicalPlan::Sort(_)));
         top = input;
     }
-    let mut found = false;
-    // Expressions of the nodes above may have subqueries, whose own order nobody sees.
-    top.apply_with_subqueries(|plan| {
-        found |= matches!(plan, LogicalPlan::Sort(_));
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    let mut found = 0;
+    plan.apply_with_subqueries(|plan| {
+        found += usize::from(matches!(plan, LogicalPlan::Sort(_)));
+        Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(found)
+    Ok(found > own)
 }
 
 /// A plan with its orders, whose own order is seen by what is above, or not.

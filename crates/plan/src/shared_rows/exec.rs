@@ -180,7 +180,7 @@ mod tests {
     fn readers_are_told_apart_by_their_rows() {
         let context = context();
         let plan = runtime().block_on(context.sql("SELECT 1 AS a")).expect("planned").into_unoptimized_plan();
-        let (one, other) = (SharedRows::of(plan.clone()), SharedRows::of(plan));
+        let (one, other) = (SharedRows::of(plan.clone()).unwrap(), SharedRows::of(plan).unwrap());
         assert_eq!(one, one.clone());
         assert_ne!(one, other);
     }

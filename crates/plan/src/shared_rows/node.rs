@@ -1,7 +1,7 @@
 //! What stands in a logical plan.
 
 use datafusion::common::{DFSchemaRef, Result, internal_err};
-use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
+use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, UserDefinedLogicalNodeCore};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +19,11 @@ pub struct SharedRows {
 
 impl SharedRows {
     /// The rows of a plan, for all who read a copy of this.
-    pub fn of(input: LogicalPlan) -> LogicalPlan {
+    pub fn of(input: LogicalPlan) -> Result<LogicalPlan> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        LogicalPlan::Extension(Extension { node: Arc::new(SharedRows { number, input }) })
+        let rows = LogicalPlan::Extension(Extension { node: Arc::new(SharedRows { number, input }) });
+        // DataFusion would put conditions that have no columns below, of this reader alone. It puts none below a limit.
+        LogicalPlanBuilder::from(rows).limit(0, Some(i64::MAX as usize))?.build()
     }
 
     /// What all readers of these rows have.

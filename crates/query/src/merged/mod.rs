@@ -27,6 +27,7 @@ use alluvia_syntax::trees::merged_columns::{
 };
 use alluvia_syntax::trees::named_queries::{self, is_computed_once};
 use alluvia_values::errors::wrap;
+use arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, DataFusionError, TableReference, internal_err};
 use datafusion::execution::session_state::SessionState;
@@ -39,7 +40,6 @@ use datafusion::sql::sqlparser::ast::{
 };
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, DataFusionError>;
 
@@ -95,6 +95,8 @@ struct Parts {
     /// Parts of FROM that are planned, by the names under which the rest of the statement has them.
     planned: HashMap<String, LogicalPlan>,
     merged: usize,
+    /// Whether the SELECT that is planned next is written out already.
+    is_written_out: bool,
 }
 
 /// What is known of a FROM.
@@ -117,6 +119,9 @@ impl RelationPlanner for MergedColumns {
         relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
+        if std::mem::take(&mut self.parts.lock().is_written_out) {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        }
         let planned = match relation {
             TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None }
                 if is_computed_once(&alias) =>
@@ -125,7 +130,7 @@ impl RelationPlanner for MergedColumns {
                 let plan = context.plan(rows)?;
                 // What depends on a row around it is computed for that row.
                 let is_alone = plan.all_out_ref_exprs().is_empty();
-                PlannedRelation::new(if is_alone { SharedRows::of(plan) } else { plan }, None)
+                PlannedRelation::new(if is_alone { SharedRows::of(plan)? } else { plan }, None)
             }
             TableFactor::Derived { lateral: _, subquery, alias, sample: None } if concerns(&subquery) => {
                 let plan = self.select(*subquery, context)?;
@@ -256,6 +261,7 @@ impl MergedColumns {
         say_hidden(&mut query, &from.hidden);
         count_rows(&mut query, &from.found);
         let select = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias: None, sample: None };
+        self.parts.lock().is_written_out = true;
         shown(context.plan(select)?)
     }
 
@@ -388,16 +394,18 @@ fn hidden_of(schema: &DFSchema) -> Vec<FromColumn> {
 
 /// A SELECT's columns under the names that are shown.
 fn shown(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let is_written = |name: &str| !name.contains(HIDDEN);
-    let is_shown = |(relation, field): (Option<&TableReference>, &Arc<_>)| {
-        is_written(arrow::datatypes::Field::name(field)) && relation.is_none_or(|relation| is_written(relation.table()))
+    fn is_written(name: &str) -> bool {
+        !name.contains(HIDDEN)
+    }
+    let is_shown = |relation: Option<&TableReference>, field: &FieldRef| {
+        is_written(field.name()) && relation.is_none_or(|relation| is_written(relation.table()))
     };
-    if plan.schema().iter().all(is_shown) {
+    if plan.schema().iter().all(|(relation, field)| is_shown(relation, field)) {
         return Ok(plan);
     }
     let columns = plan.schema().iter().map(|(relation, field)| {
         let column = Expr::Column(Column::from((relation, field)));
-        if is_shown((relation, field)) {
+        if is_shown(relation, field) {
             return column;
         }
         // A merged column that is of neither side has no table.
