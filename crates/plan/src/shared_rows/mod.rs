@@ -8,7 +8,7 @@
 //! DataFusion puts such a query into the plan wherever it is named, and runs it there each time.
 //!
 //! Mends apache/datafusion#10337 (in 55.2).
-//! Held by `slt/volatile_queries.slt`.
+//! Held by `slt/standard_forms.slt`.
 
 mod exec;
 mod node;

@@ -394,23 +394,16 @@ fn hidden_of(schema: &DFSchema) -> Vec<FromColumn> {
 
 /// A SELECT's columns under the names that are shown.
 fn shown(plan: LogicalPlan) -> Result<LogicalPlan> {
-    fn is_written(name: &str) -> bool {
-        !name.contains(HIDDEN)
-    }
-    let is_shown = |relation: Option<&TableReference>, field: &FieldRef| {
-        is_written(field.name()) && relation.is_none_or(|relation| is_written(relation.table()))
-    };
-    if plan.schema().iter().all(|(relation, field)| is_shown(relation, field)) {
+    let is_shown = |field: &FieldRef| !field.name().contains(HIDDEN);
+    if plan.schema().fields().iter().all(is_shown) {
         return Ok(plan);
     }
     let columns = plan.schema().iter().map(|(relation, field)| {
         let column = Expr::Column(Column::from((relation, field)));
-        if is_shown(relation, field) {
-            return column;
+        match is_shown(field) {
+            true => column,
+            false => column.alias_qualified(relation.cloned(), as_written(field.name())),
         }
-        // A merged column that is of neither side has no table.
-        let relation = relation.filter(|relation| is_written(relation.table())).cloned();
-        column.alias_qualified(relation, as_written(field.name()))
     });
     let columns: Vec<Expr> = columns.collect();
     LogicalPlanBuilder::from(plan).project(columns)?.build()

@@ -326,10 +326,19 @@ impl VisitorMut for Plain {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Subquery(query) = expr
-            && let Some(plain) = plain(query)
-        {
-            *expr = Expr::Nested(Box::new(plain));
+        match expr {
+            Expr::Subquery(query) => {
+                if let Some(plain) = plain(query) {
+                    *expr = Expr::Nested(Box::new(plain));
+                }
+            }
+            Expr::InSubquery { expr: value, subquery, negated } => {
+                if let Some(plain) = plain(subquery) {
+                    let value = std::mem::replace(value, Box::new(Expr::Value(Value::Null.into())));
+                    *expr = Expr::InList { expr: value, list: vec![plain], negated: *negated };
+                }
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }
