@@ -176,6 +176,12 @@ fn common_type(column: &Merged) -> Result<DataType> {
     if left_type == right_type {
         return Ok(left_type.clone());
     }
+    // A date is the moment at which it begins, as where an operator compares them.
+    if let (DataType::Date32, moment @ DataType::Timestamp(..)) | (moment @ DataType::Timestamp(..), DataType::Date32) =
+        (left_type, right_type)
+    {
+        return Ok(moment.clone());
+    }
     comparison_coercion(left_type, right_type).ok_or_else(|| {
         let message = format!("JOIN/USING types of column \"{}\" cannot be matched", left.name);
         wrap(Error::new(ErrorKind::DatatypeMismatch, message).with_hint("join ON with a cast"))
