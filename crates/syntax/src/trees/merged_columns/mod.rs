@@ -335,6 +335,9 @@ pub fn as_written(name: &str) -> String {
     let mut rest = name;
     while let Some((before, after)) = rest.split_once(HIDDEN) {
         written.push_str(before);
+        if before.ends_with('.') {
+            written.push('*');
+        }
         let number = after.trim_start_matches(|digit: char| digit.is_ascii_digit());
         rest = match number.strip_prefix('.') {
             Some(column) if number.len() < after.len() => column,
@@ -385,9 +388,13 @@ mod tests {
 
     #[test]
     fn names_are_shown_as_they_were_written() {
-        for (name, wanted) in
-            [("k", "k"), ("k\u{2064}", "k"), ("max(\u{2064}12.k)", "max(k)"), ("b.k\u{2064} + 1", "b.k + 1")]
-        {
+        for (name, wanted) in [
+            ("k", "k"),
+            ("k\u{2064}", "k"),
+            ("max(\u{2064}12.k)", "max(k)"),
+            ("b.k\u{2064} + 1", "b.k + 1"),
+            ("count(b.\u{2064})", "count(b.*)"),
+        ] {
             assert_eq!(as_written(name), wanted);
         }
     }
