@@ -26,6 +26,7 @@ pub mod plan_check;
 pub mod planners;
 pub mod read_columns;
 pub mod rules;
+pub mod shared_rows;
 pub mod table_functions;
 #[cfg(test)]
 mod testing;

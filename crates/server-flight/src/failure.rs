@@ -22,6 +22,7 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         | UndefinedFunction
         | DuplicateColumn
         | InvalidDefinition
+        | InvalidRecursion
         | InvalidValue
         | InvalidText
         | InvalidDatetime

@@ -18,6 +18,7 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         | UndefinedFunction
         | DuplicateColumn
         | InvalidDefinition
+        | InvalidRecursion
         | InvalidValue
         | InvalidText
         | InvalidDatetime

@@ -15,8 +15,8 @@ use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use alluvia_values::parse::shown;
 use sqlparser::ast::{
-    Cte, Expr, GroupByExpr, JoinOperator, LimitClause, ObjectName, Query, Select, SetExpr, TableAlias, TableFactor,
-    TableVersion, Value, Visitor,
+    Cte, Expr, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, ObjectName, Query, Select, SelectFlavor,
+    SetExpr, TableAlias, TableFactor, TableVersion, Value, Visitor,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -313,6 +313,11 @@ impl Visitor for Ignored {
         refuse_if(!select.sort_by.is_empty(), "SORT BY")?;
         refuse_if(!select.lateral_views.is_empty(), "LATERAL VIEW")?;
         refuse_if_hinted(select.top.is_some(), "TOP", "write LIMIT")?;
+        if select.flavor == SelectFlavor::FromFirstNoSelect {
+            return ControlFlow::Break(
+                Error::new(ErrorKind::Syntax, "FROM has no SELECT").with_hint("write SELECT * FROM the table"),
+            );
+        }
         refuse_if(select.exclude.is_some(), "EXCLUDE outside of a wildcard")?;
         refuse_if(select.value_table_mode.is_some(), "SELECT AS VALUE or AS STRUCT")?;
         refuse_if(select.select_modifiers.is_some(), "a modifier after SELECT")?;
@@ -407,6 +412,19 @@ fn alias_of(alias: Option<&TableAlias>) -> ControlFlow<Error> {
 fn join_of(join: &JoinOperator) -> ControlFlow<Error> {
     let sides = "write LEFT SEMI JOIN, or WHERE EXISTS (SELECT ...)";
     let lateral = "write JOIN LATERAL (SELECT ...) ON true";
+    if let JoinOperator::Join(JoinConstraint::None)
+    | JoinOperator::Inner(JoinConstraint::None)
+    | JoinOperator::Left(JoinConstraint::None)
+    | JoinOperator::LeftOuter(JoinConstraint::None)
+    | JoinOperator::Right(JoinConstraint::None)
+    | JoinOperator::RightOuter(JoinConstraint::None)
+    | JoinOperator::FullOuter(JoinConstraint::None) = join
+    {
+        return ControlFlow::Break(
+            Error::new(ErrorKind::Syntax, "a JOIN has neither ON nor USING")
+                .with_hint("write JOIN ... ON a condition, or CROSS JOIN for all pairs"),
+        );
+    }
     match join {
         JoinOperator::Semi(_) => refuse_if_hinted(true, "SEMI JOIN without a side", sides),
         JoinOperator::Anti(_) => {

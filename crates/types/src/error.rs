@@ -45,6 +45,8 @@ pub enum ErrorKind {
     WrongObject,
     /// What is named is not in a state to do that: a view takes no rows.
     ObjectState,
+    /// A query in WITH names itself where it must not.
+    InvalidRecursion,
     /// A column is used as it is where rows are grouped by others.
     NotGrouped,
     /// A value, a file or an argument is not what it has to be.
@@ -163,7 +165,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 74] = [
+    pub const ALL: [ErrorKind; 75] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -181,6 +183,7 @@ impl ErrorKind {
         ErrorKind::RecursiveDefinition,
         ErrorKind::WrongObject,
         ErrorKind::ObjectState,
+        ErrorKind::InvalidRecursion,
         ErrorKind::NotGrouped,
         ErrorKind::InvalidValue,
         ErrorKind::InvalidText,
@@ -261,6 +264,7 @@ impl ErrorKind {
             RecursiveDefinition => "42P17",
             WrongObject => "42809",
             ObjectState => "55000",
+            InvalidRecursion => "42P19",
             NotGrouped => "42803",
             InvalidValue => "22000",
             InvalidText => "22P02",

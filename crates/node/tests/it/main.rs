@@ -20,6 +20,7 @@ mod held_merge;
 mod identity;
 mod index_answers;
 mod kill;
+mod merged_columns;
 mod near_misses;
 mod nested;
 mod own_changes;

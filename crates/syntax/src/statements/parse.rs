@@ -21,7 +21,7 @@ use crate::statements::roles::{is_role_statement, parse_role_statement};
 use crate::statements::schemas::{is_schema_statement, parse_schema_statement, parse_set_schema, sets_schema};
 use crate::statements::views::{is_alter_view, parse_alter_view};
 use crate::tokens::hints::Hints;
-use crate::tokens::{Prepared, depth, phrases, prepare_tokens};
+use crate::tokens::{Prepared, depth, nested_joins, phrases, prepare_tokens};
 use crate::trees::value_rows::query_of_row;
 use crate::trees::{prepare, repeated_names};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
@@ -70,7 +70,7 @@ fn hint_of(message: &str) -> Option<String> {
 pub fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     let given = tokens;
     let Prepared { tokens, column_names: names, is_without_rows, overriding } = prepare_tokens(tokens);
-    let grammar = Grammar::for_tokens(tokens.len());
+    let grammar = Grammar::for_tokens(tokens.len()).nesting_joins(nested_joins::may_have(&tokens));
     let merges = is_merge(&tokens);
     let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
     let kind = match merges {

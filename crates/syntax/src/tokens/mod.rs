@@ -10,6 +10,7 @@ pub mod depth;
 pub(crate) mod hints;
 pub(crate) mod lexer;
 pub(crate) mod national;
+pub(crate) mod nested_joins;
 pub(crate) mod overriding;
 pub(crate) mod phrases;
 pub(crate) mod seeds;

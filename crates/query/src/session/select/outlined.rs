@@ -8,6 +8,7 @@
 use crate::errors::error_of;
 use crate::execution::blocking::blocking;
 use crate::execution::planning::plan_apart;
+use crate::merged::statement_to_plan;
 use crate::sample::{DrawnQuery, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, SamplePlanner};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -111,7 +112,7 @@ async fn outline(
     let options = state.config_mut().options_mut();
     *options = config.options().as_ref().clone();
     plan_apart(run.token.clone(), async move {
-        let plan = state.statement_to_plan(tree).await.map_err(|error| error_of(&error))?;
+        let plan = statement_to_plan(&state, tree).await.map_err(|error| error_of(&error))?;
         let plan = state.create_physical_plan(&plan).await.map_err(|error| error_of(&error))?;
         Ok(Outline::new(plan, config))
     })

@@ -9,6 +9,7 @@ use crate::answer::Accuracy;
 use crate::errors::{error_of, planning_error};
 use crate::execution::planning::plan_apart;
 use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS};
+use crate::merged::{MergedColumns, statement_to_plan};
 use crate::namespace::{GivenTables, Namespace};
 use crate::pg_catalog;
 use crate::point::{PointPlans, PointText};
@@ -32,6 +33,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::planner::RelationPlanner;
 use datafusion::prelude::SQLOptions;
 use datafusion::sql::parser::Statement as Tree;
 use datafusion::sql::resolve::resolve_table_references;
@@ -90,7 +92,7 @@ impl Unplanned {
         plan_apart(token, async move {
             let planning = |error| planning_error(&error, &snapshot.catalog);
             let plan = match source {
-                Source::Tree(tree) => state.statement_to_plan(*tree).await.map_err(planning)?,
+                Source::Tree(tree) => statement_to_plan(&state, *tree).await.map_err(planning)?,
                 Source::Plan(plan) => *plan,
             };
             refuse_writes(&plan)?;
@@ -213,7 +215,7 @@ pub(crate) async fn logical_plan(run: &Run, query: Query, hints: &Hints) -> Resu
         add_catalog_functions(run, &mut state, &snapshot)?;
     }
     plan_apart(run.token.clone(), async move {
-        let plan = state.statement_to_plan(tree).await;
+        let plan = statement_to_plan(&state, tree).await;
         plan.map_err(|error| planning_error(&error, &snapshot.catalog))
     })
     .await
@@ -227,7 +229,7 @@ pub(crate) async fn schema_of(run: &Run, snapshot: &Arc<Snapshot>, query: &Query
     let (state, _, _) = planner(run, snapshot, &Hints::default(), true, None)?;
     let snapshot = Arc::clone(snapshot);
     plan_apart(run.token.clone(), async move {
-        let plan = state.statement_to_plan(tree).await;
+        let plan = statement_to_plan(&state, tree).await;
         let plan = plan.map_err(|error| planning_error(&error, &snapshot.catalog))?;
         Ok(Arc::new(plan.schema().as_arrow().clone()))
     })
@@ -318,7 +320,10 @@ pub(crate) fn planning_state(
 ) -> Result<(SessionState, Arc<RuntimeEnv>)> {
     let catalog = Arc::clone(&context.snapshot.catalog);
     let (mut state, runtime) = run.engine().statement_state(&run.settings);
-    state.register_relation_planner(Arc::new(samples)).map_err(|error| error_of(&error))?;
+    let merged = Arc::new(MergedColumns::default());
+    for planner in [Arc::new(samples) as Arc<dyn RelationPlanner>, merged] {
+        state.register_relation_planner(planner).map_err(|error| error_of(&error))?;
+    }
     state.config_mut().set_extension(system_context(run, &context));
     state.config_mut().set_extension(context);
     let namespace = Namespace::new(&catalog, &run.scope.path(), &state);
