@@ -26,7 +26,7 @@ use alluvia_syntax::copy::places::is_url;
 use alluvia_syntax::copy::statement::{CopyStatement, Target};
 use alluvia_syntax::statement::Procedure;
 use alluvia_types::{Error, ErrorKind, Result, TableId, near_names};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Who a session is for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,7 +89,8 @@ fn denied(message: String) -> Error {
 impl Authoriser {
     /// Of `who`, acting as a role (empty: as itself), by the rights of these definitions.
     pub(crate) fn new(who: Who, acting: Arc<str>, catalog: Arc<Catalog>) -> Authoriser {
-        Authoriser { who, acting, catalog, path: Arc::default() }
+        static PATH: LazyLock<Arc<SearchPath>> = LazyLock::new(Arc::default);
+        Authoriser { who, acting, catalog, path: Arc::clone(&PATH) }
     }
 
     /// The same with a search path, as it is set.
@@ -200,7 +201,11 @@ impl Authoriser {
         let (rights, table) = (self.rights(), entry.def.id);
         let (name, role) = (&entry.def.name, quoted(self.current_user()));
         if need != Need::Definition && entry.def.schema != PUBLIC_SCHEMA {
-            self.schema(Privilege::Usage, &entry.def.schema, self.catalog.schema(&entry.def.schema)?.id)?;
+            // A snapshot's definition may be older than the schema's name.
+            let now = self.catalog.by_id(table).map_or(entry, Arc::as_ref);
+            if let Ok(schema) = self.catalog.schema(&now.def.schema) {
+                self.schema(Privilege::Usage, &now.def.schema, schema.id)?;
+            }
         }
         match need {
             Need::Definition => Ok(()),
