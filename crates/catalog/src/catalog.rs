@@ -716,7 +716,7 @@ impl TryFrom<Stored> for Catalog {
             }
             let is_there = catalog.by_id.contains_key(&id) || catalog.schema_name(id).is_some();
             if is_there || catalog.in_schema(schema, name).is_some() {
-                return Err(format!("two tables are named '{schema}.{name}' or have id {id}"));
+                return Err(format!("two tables of schema '{schema}' are named '{name}' or have id {id}"));
             }
             catalog.put(table.changed_at, &table.def);
         }

@@ -39,6 +39,7 @@ use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use alluvia_functions::output_size::StatementLimits;
 use alluvia_plan::rules::{configure, register, with_rules};
 use alluvia_snapshot::{Admin, Ingest, Ports, Read};
+use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_syntax::names::SYSTEM;
 use alluvia_syntax::statements::planned_types::planned_type;
 use alluvia_syntax::units::show_bytes;
@@ -266,7 +267,12 @@ impl Engine {
     pub fn figures(&self) -> Figures {
         let (info, catalog) = (self.ports.admin.info(), self.ports.read.catalog());
         let stages = self.ports.admin.stages().into_iter().filter_map(|stage| {
-            let table = catalog.by_id(stage.table)?.def.name.clone();
+            let def = &catalog.by_id(stage.table)?.def;
+            // Two schemas may have tables of one name.
+            let table = match def.schema.as_str() {
+                PUBLIC_SCHEMA => def.name.clone(),
+                schema => format!("{schema}.{}", def.name),
+            };
             let (watermark, lag) = (stage.watermark, stage.staleness);
             Some(StageFigures {
                 table,

@@ -28,7 +28,7 @@ use alluvia_syntax::copy::statement::{CopyStatement, Target};
 use alluvia_syntax::statement::Procedure;
 use alluvia_types::{Error, ErrorKind, Result, TableId, near_names};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Who a session is for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,7 +91,8 @@ fn denied(message: String) -> Error {
 impl Authoriser {
     /// Of `who`, acting as a role (empty: as itself), by the rights of these definitions.
     pub(crate) fn new(who: Who, acting: Arc<str>, catalog: Arc<Catalog>) -> Authoriser {
-        Authoriser { who, acting, catalog, path: Arc::default() }
+        static PATH: LazyLock<Arc<SearchPath>> = LazyLock::new(Arc::default);
+        Authoriser { who, acting, catalog, path: Arc::clone(&PATH) }
     }
 
     /// The same with a search path, as it is set.
@@ -205,7 +206,9 @@ impl Authoriser {
 
     /// Refuses a table for what it may not be used.
     pub(crate) fn table(&self, need: Need, entry: &TableEntry) -> Result<()> {
-        self.use_of_schema(need, &entry.def.schema)?;
+        // A snapshot's definition may be older than the schema's name.
+        let now = self.catalog.by_id(entry.def.id).map_or(entry, Arc::as_ref);
+        self.use_of_schema(need, &now.def.schema)?;
         self.relation_for(need, &Named::of_table(entry))
     }
 
@@ -261,7 +264,11 @@ impl Authoriser {
         if need == Need::Definition || schema == PUBLIC_SCHEMA {
             return Ok(());
         }
-        self.schema(Privilege::Usage, schema, self.catalog.schema(schema)?.id)
+        match self.catalog.schema(schema) {
+            Ok(entry) => self.schema(Privilege::Usage, schema, entry.id),
+            // It was renamed since the definition was looked up; its number is known by the newest alone.
+            Err(_) => Ok(()),
+        }
     }
 
     fn relation_for(&self, need: Need, named: &Named<'_>) -> Result<()> {
