@@ -7,7 +7,7 @@ use super::bound::Bound;
 use super::names::{Names, first_codes};
 use super::statement::{Aggregate, Item, Order};
 use alluvia_space::codes::calendar;
-use alluvia_space::{CalendarUnit, DataType, LevelSource};
+use alluvia_space::{CalendarUnit, LevelSource};
 use alluvia_syntax::Sureness;
 use alluvia_tree::Answer;
 use arrow::array::{

@@ -13,7 +13,6 @@ use super::group_codes;
 use super::run::{Asking, Begun, add_segments};
 use super::statement::{Aggregate, Item};
 use crate::used::SampleUsed;
-use alluvia_space::DataType;
 use alluvia_syntax::Sureness;
 use alluvia_tree::estimate::{self, Interval, Kind};
 use alluvia_tree::sample::{Estimated, Estimates, Goal, Otherwise, SampleRequest, Sampled, Source, sample};

@@ -155,7 +155,7 @@ impl Maker<'_> {
             .map(|_| {
                 let mut domain = domain(self.random);
                 domain.first = any(self.random, &[0, -1, -7]);
-                let data_type = match self.random.below(12) {
+                let data_type = match self.random.below(14) {
                     0 => DataType::Boolean,
                     1 => DataType::Int16,
                     2 => DataType::Int32,
@@ -165,7 +165,9 @@ impl Maker<'_> {
                     6 => DataType::Date,
                     7 => DataType::Timestamp,
                     8 => DataType::Binary,
-                    9 => any(self.random, &[DataType::Uuid, DataType::Time, DataType::Numeric]),
+                    9 => DataType::Uuid,
+                    10 => DataType::Time,
+                    11 => DataType::Numeric,
                     _ => DataType::Text,
                 };
                 if data_type == DataType::Boolean {

@@ -119,7 +119,7 @@ pub(crate) async fn append_stream(
     rows: Rows<'_>,
 ) -> Result<Appended> {
     let text = format!("/* rows from a program into */ {table}");
-    runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, table, None, policy, rows).await }).await
+    runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, &table, None, policy, rows).await }).await
 }
 
 /// The same, numbered by a producer. Refused in a transaction.
@@ -133,7 +133,7 @@ pub(crate) async fn append_numbered(
     let text = format!("/* numbered rows from a program into */ {table}");
     let work = |run: Arc<Run>| async move {
         check_outside(&run.scope, "a numbered batch")?;
-        append_rows(&run, table, Some(mark), policy, rows).await
+        append_rows(&run, &table, Some(mark), policy, rows).await
     };
     runner.run_for(&text, "INGEST", work).await
 }
@@ -163,7 +163,7 @@ pub(crate) async fn append_creating(
         // The table may be this session's own, and with `durability = relaxed` not visible yet.
         run.scope.await_own_writes().await?;
         match run.scope.table_for(Need::Definition, &table) {
-            Ok(_) => append_rows(&run, table.clone(), None, policy, rows).await,
+            Ok(_) => append_rows(&run, &table, None, policy, rows).await,
             // A table that is made of rows has no key.
             Err(error) if error.kind() == ErrorKind::UndefinedTable && policy != RowPolicy::default() => Err(error
                 .with_hint("what rows do by key needs a table with one: CREATE TABLE t (id BIGINT PRIMARY KEY, ...)")),

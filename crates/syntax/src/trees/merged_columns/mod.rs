@@ -35,9 +35,13 @@ pub const HIDDEN: char = '\u{2064}';
 /// How a join merges columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merging {
+    /// Both sides have the value.
     Inner,
+    /// The left side's value.
     Left,
+    /// The right side's value.
     Right,
+    /// Whichever side's value there is.
     Full,
 }
 
