@@ -29,6 +29,8 @@ pub(crate) struct Reporter {
     /// Whether notices are wanted: `client_min_messages`.
     notices: bool,
     warnings: bool,
+    /// Whether it is to be told what each query used: `report`.
+    used: bool,
     /// How often the client is told how far a statement is, and when next, by the monotonic clock.
     progress: Option<(Duration, Duration)>,
 }
@@ -53,10 +55,12 @@ impl Reporter {
         let least = session.setting_value("client_min_messages").unwrap_or_default();
         self.notices = !matches!(least.as_str(), "warning" | "error" | "fatal" | "panic");
         self.warnings = !matches!(least.as_str(), "error" | "fatal" | "panic");
+        self.used = session.setting_value("report").is_ok_and(|report| report == "notice");
     }
 
-    /// Tells what a statement has to tell, once it is over: its notices, and what it used of tables. Tools ask the catalog in many
-    /// statements that nobody wrote: of those there is nothing to tell.
+    /// Tells what a statement has to tell, once it is over: its notices, and, to who wants to know, what it used of tables. Tools ask the
+    /// catalog in many statements that nobody wrote: of those there is nothing to tell. Nobody takes an estimate for an exact answer:
+    /// what it is from is told to all.
     pub(crate) fn outcome(&self, outcome: &Outcome, out: &mut Out) {
         if !self.notices {
             return;
@@ -64,8 +68,11 @@ impl Reporter {
         for notice in outcome.notices() {
             out.notice(Severity::Notice, "00000", notice);
         }
-        if let Some(used) = outcome.used().filter(|used| used.of_tables) {
-            out.notice(Severity::Notice, "00000", &format!("used {used}"));
+        let Some(used) = outcome.used().filter(|used| used.of_tables) else { return };
+        match used.sample {
+            _ if self.used => out.notice(Severity::Notice, "00000", &format!("used {used}")),
+            Some(sample) => out.notice(Severity::Notice, "00000", &format!("values are estimates: {sample}")),
+            None => {}
         }
     }
 
