@@ -96,6 +96,8 @@ const FUNCTIONS: &[&str] = &[
     "to_regclass",
     "to_regtype",
     "to_regnamespace",
+    "to_regproc",
+    "to_regrole",
     "format_type",
     "pg_get_function_result",
     "pg_get_function_arguments",

@@ -23,6 +23,7 @@ pub mod like_escape;
 pub(crate) mod list_calls;
 pub mod list_literals;
 pub(crate) mod operators;
+pub mod qualified_wildcards;
 pub(crate) mod regex_calls;
 pub mod regex_literals;
 pub mod repeated_names;
@@ -52,12 +53,13 @@ type MayHave = fn(&[TokenWithSpan]) -> bool;
 type WriteOut = fn(&mut Query) -> Result<()>;
 
 /// The passes in their order. A pass sees what those above it have written.
-const PASSES: [(MayHave, WriteOut); 26] = [
+const PASSES: [(MayHave, WriteOut); 27] = [
     // First: whatever compares with a constant has it on the right from here on.
     (constants_right::may_have, |query| {
         constants_right::constants_right(query);
         Ok(())
     }),
+    (qualified_wildcards::may_have, qualified_wildcards::write_out),
     // Positions and names of the select list are taken before any of its expressions changes.
     (sort_keys::may_have, sort_keys::write_out),
     (group_positions::may_have, group_positions::write_out),
