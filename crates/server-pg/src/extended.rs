@@ -278,6 +278,7 @@ impl Connection {
             match self.send_rows(answer, rows_max).await? {
                 Sent::All(tag) => {
                     self.reporter.outcome(&answer.outcome, &mut self.io.out);
+                    self.reporter.query_ended(&self.session, &mut self.io.out);
                     self.io.out.complete(&tag);
                 }
                 Sent::Enough => self.io.out.plain(b's'),

@@ -31,6 +31,8 @@ pub(crate) struct Reporter {
     warnings: bool,
     /// Whether it is to be told what each query used: `report`.
     used: bool,
+    /// Whether a query runs that may set something.
+    may_set: bool,
     /// How often the client is told how far a statement is, and when next, by the monotonic clock.
     progress: Option<(Duration, Duration)>,
 }
@@ -74,6 +76,21 @@ impl Reporter {
             Some(sample) => out.notice(Severity::Notice, "00000", &format!("values are estimates: {sample}")),
             None => {}
         }
+    }
+
+    /// A query that may have set something by `set_config` is over.
+    pub(crate) fn query_ended(&mut self, session: &Session, out: &mut Out) {
+        if std::mem::take(&mut self.may_set) {
+            self.settings(session, out);
+        }
+    }
+
+    /// A query begins of this text. Long ones hold lists: nobody sets anything beside them.
+    pub(crate) fn begins(&mut self, sql: &str) {
+        const SETS: &[u8] = b"set_config";
+        const LONG_BYTES: usize = 16 << 10;
+        self.may_set |=
+            sql.len() < LONG_BYTES && sql.as_bytes().windows(SETS.len()).any(|part| part.eq_ignore_ascii_case(SETS));
     }
 
     /// A statement begins: the client is told how far it is from time to time, if it wants to be.

@@ -139,12 +139,15 @@ pub(crate) fn register(
             }),
         )?;
     }
-    add(
-        "pg_database_size",
-        vec![text()],
-        int(),
-        Arc::new(move |arguments| Ok(Arc::new(Int64Array::from_value(all, arguments[0].len())))),
-    )?;
+    // There is one database in one tablespace.
+    for name in ["pg_database_size", "pg_tablespace_size"] {
+        add(
+            name,
+            vec![text()],
+            int(),
+            Arc::new(move |arguments| Ok(Arc::new(Int64Array::from_value(all, arguments[0].len())))),
+        )?;
+    }
     add(
         "pg_size_pretty",
         vec![int()],

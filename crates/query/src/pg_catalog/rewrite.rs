@@ -16,7 +16,7 @@ use crate::rights::Authoriser;
 use crate::settings::SettingsNow;
 use alluvia_catalog::Catalog;
 use alluvia_syntax::names::name_of;
-use alluvia_syntax::statement::literal_text;
+use alluvia_syntax::statement::{literal_text, text_of};
 use alluvia_syntax::trees::rewriting::call;
 use alluvia_syntax::trees::visit::visit;
 use alluvia_syntax::trees::{list_literals, qualified_wildcards};
@@ -423,27 +423,12 @@ impl Rewrite<'_> {
             "current_setting" if fold::argument(function, 0).is_some_and(|name| is_null(uncast(name))) => {
                 Some(cast(Constant::Null.expr(), ast::DataType::Text))
             }
+            // Tools take apart in SQL what settings are. What follows from who asks, or is the database's, the session says.
             "current_setting" => {
-                let wanted = argument(0).unwrap_or_default().to_ascii_lowercase();
-                match self.settings.now.show(&wanted) {
-                    Ok(value) => Some(text_expr(&value)),
-                    Err(_) if text_argument(function, 1).is_some() => Some(Constant::Null.expr()),
-                    Err(error) => return Err(error),
-                }
-            }
-            // What may be set so is what changes nothing: its value is all that there is of it.
-            "set_config" => {
-                let (name, value) = (argument(0).unwrap_or_default(), argument(1).unwrap_or_default());
-                match crate::settings::client::canonical(&name) {
-                    Some(known) => Some(text_expr(&crate::settings::client::check(known, &value)?)),
-                    None => {
-                        return Err(Error::new(
-                            ErrorKind::NotSupported,
-                            format!("set_config of {name} is not supported"),
-                        )
-                        .with_hint("write SET name = value"));
-                    }
-                }
+                let wanted = fold::argument(function, 0).and_then(text_of).map(|name| name.to_ascii_lowercase());
+                let of_session = |name: &String| !matches!(name.as_str(), "is_superuser" | "session_authorization");
+                let known = wanted.filter(of_session).and_then(|name| self.settings.now.show(&name).ok());
+                known.map(|value| text_expr(&value))
             }
             // A text stands for a table, as for a regclass.
             "pg_relation_size" | "pg_table_size" | "pg_total_relation_size" => match fold::argument(function, 0) {

@@ -120,6 +120,18 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
                 row! { oid: 14, lanname: "sql", lanowner: ROLE_OID, lanpltrusted: true },
             ]
         },
+        // The process of a lock is the number of its session.
+        "pg_locks" => |context| {
+            let row = |grant: alluvia_locks::Grant| {
+                row! {
+                    locktype: "advisory", database: DATABASE_OID, classid: i64::from(grant.key.class),
+                    objid: i64::from(grant.key.object), objsubid: i64::from(grant.key.sub),
+                    virtualtransaction: format!("{}/0", grant.session), pid: grant.session as i64,
+                    mode: grant.mode.name(), granted: grant.is_held,
+                }
+            };
+            context.sessions.locks().grants().into_iter().map(row).collect()
+        },
         "pg_namespace" => {
             |_| SCHEMAS.iter().map(|(oid, name)| row! { oid: *oid, nspname: *name, nspowner: ROLE_OID }).collect()
         }

@@ -178,8 +178,8 @@ impl Runner {
                 Ok(outcome)
             }
             Err(error) => {
-                record.end(progress.rows(), Err(&error));
                 scope.state().fail_transaction();
+                record.end(progress.rows(), Err(&error));
                 audit_refusal(scope, text, &error).await;
                 Err(error)
             }

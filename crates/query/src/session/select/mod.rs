@@ -3,6 +3,7 @@
 //! A query is answered by the first of these that can: the index ([`indexed`]), an outline over drawn rows
 //! ([`outlined`]), a plan ([`planning`]). A point read whose plan is kept comes before all of them ([`by_key`]). [`shown_names`] asks again where a query was refused for its columns' names.
 
+pub(crate) mod advisory;
 pub(crate) mod by_key;
 pub(crate) mod calls;
 pub(crate) mod cursor;

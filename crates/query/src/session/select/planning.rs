@@ -14,10 +14,12 @@ use crate::pg_catalog;
 use crate::point::{PointPlans, PointText};
 use crate::sample::SamplePlanner;
 use crate::session::run::Run;
+use crate::session::select::advisory;
 use crate::session::select::by_key::to_be_kept;
 use crate::session::select::calls::refuse_ignored;
 use crate::session::select::pin::{pin, sample_fraction_of};
 use crate::session::select::sequences::register as register_sequences;
+use crate::session::settings::configured;
 use crate::session::state::transaction::Transaction;
 use crate::system::SystemContext;
 use crate::table::{IndexUse, StatementContext};
@@ -188,6 +190,8 @@ fn add_catalog_functions(run: &Run, state: &mut SessionState, snapshot: &Snapsho
     let admin = run.engine().admin().as_ref();
     let added = pg_catalog::register(state, &snapshot.catalog, admin, &run.scope.authoriser());
     added.map_err(|error| error_of(&error))?;
+    advisory::register(run, state)?;
+    configured::register(run, state)?;
     register_sequences(run, state)
 }
 

@@ -80,6 +80,8 @@ pub(crate) struct Outside {
     pub(crate) locals: Vec<(&'static str, Settings)>,
     /// How many cursors the session had ever declared.
     pub(crate) cursors: u64,
+    /// How many advisory locks the transaction held.
+    pub(crate) locks: usize,
 }
 
 /// Savepoints that a transaction may have. Some drivers make one before each statement and never release them.
@@ -247,15 +249,20 @@ impl OpenTransaction {
         self.savepoints.len()
     }
 
+    /// How many advisory locks it held at its last savepoint.
+    pub(crate) fn locks_saved(&self) -> usize {
+        self.savepoints.last().map_or(0, |savepoint| savepoint.outside.locks)
+    }
+
     /// SAVEPOINT. One of the same name stays, and is found again once this one is released.
-    pub(crate) fn save(&mut self, name: String, settings: Settings, cursors: u64) -> Result<()> {
+    pub(crate) fn save(&mut self, name: String, settings: Settings, cursors: u64, locks: usize) -> Result<()> {
         if self.savepoints.len() >= SAVEPOINTS_MAX {
             return Err(Error::new(ErrorKind::Busy, format!("the transaction has {SAVEPOINTS_MAX} savepoints"))
                 .with_hint("RELEASE those that are done with"));
         }
         let place = |(table, rows): (&TableId, &PendingRows)| (*table, (rows.len(), Arc::clone(&rows.entry)));
         let tables = self.tables.iter().map(place).collect();
-        let outside = Outside { settings, locals: self.locals.clone(), cursors };
+        let outside = Outside { settings, locals: self.locals.clone(), cursors, locks };
         let (definitions, bytes) = (self.definitions.len(), self.bytes);
         self.savepoints.push(Savepoint { name, tables, definitions, bytes, outside });
         Ok(())

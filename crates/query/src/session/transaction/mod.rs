@@ -12,9 +12,9 @@ pub(crate) mod submit;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::definitions::conflict;
-use crate::session::state::failed_transaction;
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::{OpenTransaction, Transaction};
+use crate::session::state::{State, failed_transaction};
 use crate::session::transaction::submit::submit_of;
 use alluvia_snapshot::Want;
 use alluvia_syntax::Kind;
@@ -128,13 +128,13 @@ pub(crate) fn abandon(scope: &Scope) {
     };
     state.settings = open.settings_before.clone();
     state.transaction = Transaction::Failed(Box::new(open.abandoned()));
+    scope.engine.sessions().locks().release_after(scope.id, 0);
 }
 
-/// SET TRANSACTION READ ONLY, READ WRITE: of the open transaction.
-pub(crate) fn set_access(scope: &Scope, access: Access) -> Result<Outcome> {
-    let mut state = scope.state.lock();
+/// SET TRANSACTION READ ONLY, READ WRITE: of the open transaction; gives what the client is told.
+pub(crate) fn set_access(state: &mut State, access: Access) -> Result<Option<&'static str>> {
     let Transaction::Open(open) = &state.transaction else {
-        return Ok(Outcome::done("SET").with_notice("SET TRANSACTION has no effect outside of a transaction"));
+        return Ok(Some("SET TRANSACTION has no effect outside of a transaction"));
     };
     // What it has read so far was asked for by who wanted nothing written.
     if access == Access::ReadWrite && open.has_run && state.settings.is_read_only() {
@@ -142,7 +142,7 @@ pub(crate) fn set_access(scope: &Scope, access: Access) -> Result<Outcome> {
             .with_hint("COMMIT or ROLLBACK, and BEGIN READ WRITE"));
     }
     state.settings.read_only = Some(access == Access::ReadOnly);
-    Ok(Outcome::done("SET"))
+    Ok(None)
 }
 
 /// Refuses what a transaction cannot hold, and, once it failed, everything but its end and the way back to a savepoint.

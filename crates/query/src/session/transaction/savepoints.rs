@@ -17,8 +17,9 @@ fn outside(command: &str) -> Error {
 pub(crate) fn savepoint(scope: &Scope, name: String) -> Result<Outcome> {
     let mut state = scope.state.lock();
     let settings = state.settings.clone();
+    let locks = scope.engine.sessions().locks().in_transaction(scope.id);
     let Transaction::Open(open) = &mut state.transaction else { return Err(outside("SAVEPOINT")) };
-    open.save(name, settings, scope.cursors.declared())?;
+    open.save(name, settings, scope.cursors.declared(), locks)?;
     Ok(Outcome::done("SAVEPOINT"))
 }
 
@@ -35,6 +36,7 @@ pub(crate) fn rollback_to(scope: &Scope, name: &str) -> Result<Outcome> {
     };
     state.settings = restored.settings;
     scope.cursors.undo_since(restored.cursors);
+    scope.engine.sessions().locks().release_after(scope.id, restored.locks);
     Ok(Outcome::done("ROLLBACK"))
 }
 
