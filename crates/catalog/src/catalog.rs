@@ -22,6 +22,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// What a comment is on.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommentOn {
+    /// A table, or whatever else has such a number.
+    Table(TableId),
+    /// A column of one.
+    Column(TableId, ColumnId),
+    /// A schema.
+    Schema(String),
+    /// The database.
+    Database,
+}
+
+impl CommentOn {
+    /// The table that it goes with.
+    fn table(&self) -> Option<TableId> {
+        match self {
+            CommentOn::Table(id) | CommentOn::Column(id, _) => Some(*id),
+            CommentOn::Schema(_) | CommentOn::Database => None,
+        }
+    }
+}
+
 /// One change of the definitions, as the log keeps it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -58,6 +82,14 @@ pub enum Change {
         column: ColumnId,
         /// The last value that is taken; `None` where the sequence begins anew.
         through: Option<i64>,
+    },
+    /// A comment comes, changes or goes. It is no change of a definition.
+    Comment {
+        /// What it is on.
+        on: CommentOn,
+        /// The comment; `None` where it goes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
     },
 }
 
@@ -106,6 +138,7 @@ pub struct Catalog {
     rights: Arc<Rights>,
     /// The last values that are taken of sequences.
     sequences: Arc<BTreeMap<(TableId, ColumnId), i64>>,
+    comments: Arc<BTreeMap<CommentOn, String>>,
 }
 
 impl Catalog {
@@ -137,6 +170,16 @@ impl Catalog {
         self.sequences.get(&(table, column)).copied()
     }
 
+    /// The comment on something.
+    pub fn comment(&self, on: &CommentOn) -> Option<&str> {
+        self.comments.get(on).map(String::as_str)
+    }
+
+    /// All comments.
+    pub fn comments(&self) -> impl Iterator<Item = (&CommentOn, &str)> {
+        self.comments.iter().map(|(on, text)| (on, text.as_str()))
+    }
+
     /// The numbered column whose sequence is called so, with its table.
     pub fn sequence(&self, name: &str) -> Option<(&Arc<TableEntry>, &Identity)> {
         self.tables().find_map(|entry| {
@@ -163,6 +206,7 @@ impl Catalog {
                     Arc::make_mut(rights).apply(change, |table| by_id.contains_key(&table))?;
                 }
                 Change::Sequence { table, column, through } => next.take(*table, *column, *through),
+                Change::Comment { on, text } => next.comment_on(on, text.as_deref())?,
             }
         }
         assert_eq!(next.by_id.len(), next.by_name.len(), "every table has one name");
@@ -190,6 +234,30 @@ impl Catalog {
         };
     }
 
+    fn comment_on(&mut self, on: &CommentOn, text: Option<&str>) -> Result<()> {
+        if on.table().is_some_and(|table| !self.by_id.contains_key(&table)) {
+            return Err(conflict("a table was dropped by another batch".to_owned()));
+        }
+        match text {
+            Some(text) => drop(Arc::make_mut(&mut self.comments).insert(on.clone(), text.to_owned())),
+            None if self.comments.contains_key(on) => drop(Arc::make_mut(&mut self.comments).remove(on)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Forgets comments on a table, or on columns that its definition has no more.
+    fn forget_comments(&mut self, table: TableId, def: Option<&TableDef>) {
+        let is_gone = |on: &CommentOn| match (on, def) {
+            (on, None) => on.table() == Some(table),
+            (CommentOn::Column(of, column), Some(def)) => *of == table && def.column_by_id(*column).is_none(),
+            (_, Some(_)) => false,
+        };
+        if self.comments.keys().any(is_gone) {
+            Arc::make_mut(&mut self.comments).retain(|on, _| !is_gone(on));
+        }
+    }
+
     /// Forgets what is taken of sequences that a table has no more.
     fn forget_sequences(&mut self, table: TableId, def: Option<&TableDef>) {
         let is_gone =
@@ -204,6 +272,7 @@ impl Catalog {
             Some(entry) => {
                 self.by_name.remove(&entry.def.name);
                 self.forget_sequences(id, None);
+                self.forget_comments(id, None);
                 if self.rights.knows_table(id) {
                     Arc::make_mut(&mut self.rights).forget_table(id);
                 }
@@ -227,6 +296,7 @@ impl Catalog {
         check_kept(&entry.def, def)?;
         self.by_name.remove(&entry.def.name);
         self.forget_sequences(def.id, Some(def));
+        self.forget_comments(def.id, Some(def));
         self.put(version, def);
         Ok(())
     }
@@ -316,6 +386,16 @@ struct Stored {
     /// Left out while nothing is taken of any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     sequences: Vec<StoredSequence>,
+    /// Left out while there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    comments: Vec<StoredComment>,
+}
+
+/// A comment.
+#[derive(Serialize, Deserialize)]
+struct StoredComment {
+    on: CommentOn,
+    text: String,
 }
 
 /// What is taken of a sequence.
@@ -339,7 +419,9 @@ impl From<Catalog> for Stored {
         let tables = catalog.by_id.values().map(stored).collect();
         let taken = catalog.sequences.iter();
         let sequences = taken.map(|(&(table, column), &through)| StoredSequence { table, column, through }).collect();
-        Stored { version: catalog.version, tables, rights: Arc::unwrap_or_clone(catalog.rights), sequences }
+        let comment = |(on, text): (&CommentOn, &str)| StoredComment { on: on.clone(), text: text.to_owned() };
+        let comments = catalog.comments().map(comment).collect();
+        Stored { version: catalog.version, tables, rights: Arc::unwrap_or_clone(catalog.rights), sequences, comments }
     }
 }
 
@@ -358,6 +440,8 @@ impl TryFrom<Stored> for Catalog {
         let taken = stored.sequences.into_iter();
         let taken = taken.map(|StoredSequence { table, column, through }| ((table, column), through)).collect();
         catalog.sequences = Arc::new(taken);
+        let comments = stored.comments.into_iter().map(|StoredComment { on, text }| (on, text));
+        catalog.comments = Arc::new(comments.collect());
         Ok(catalog)
     }
 }

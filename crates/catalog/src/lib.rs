@@ -11,5 +11,5 @@ pub mod rights;
 mod catalog;
 mod dictionary;
 
-pub use catalog::{Catalog, Change, TableEntry};
+pub use catalog::{Catalog, Change, CommentOn, TableEntry};
 pub use dictionary::{CodeSet, Dictionaries, DictionaryMark, LevelBounds, Watched};

@@ -2,7 +2,7 @@
 
 use super::definitions::list_of;
 use super::tables::is_visible;
-use super::{keys, procedures, reg, rights, types};
+use super::{comments, keys, procedures, reg, rights, types};
 use crate::rights::Authoriser;
 use alluvia_catalog::Catalog;
 use alluvia_functions::text::format::literal;
@@ -77,6 +77,7 @@ pub(crate) fn register(
         ("pg_get_function_result", procedures::result as fn(i64) -> Option<String>),
         ("pg_get_function_arguments", procedures::arguments),
         ("pg_get_function_identity_arguments", procedures::arguments),
+        ("pg_get_functiondef", procedures::definition),
     ] {
         add(name, vec![int()], text(), of_oid(Arc::new(told)))?;
     }
@@ -158,6 +159,7 @@ pub(crate) fn register(
         }),
     )?;
     rights::register(&mut add, authoriser)?;
+    comments::register(&mut add, catalog)?;
     let quotes = [
         ("quote_ident", quoted as fn(&str) -> String, None),
         ("quote_literal", literal, None),

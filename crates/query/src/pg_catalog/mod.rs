@@ -10,6 +10,7 @@
 //! Tools write these queries in PostgreSQL's full language. [`rewrite`] brings them to what is planned here: names without their
 //! schema, casts to `regclass`, operators written out, subqueries in expressions, parts that can only be empty.
 
+mod comments;
 mod constants;
 mod defaults;
 mod definitions;

@@ -11,7 +11,7 @@ use super::functions::PROCEDURE;
 use super::relations::{SCHEMAS, by_text};
 use super::tableoid::Tables;
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
-use super::{defaults, definitions, distinct, factors, facts, fold, keys, reg, rights, types, versions};
+use super::{comments, defaults, definitions, distinct, factors, facts, fold, keys, reg, rights, types, versions};
 use crate::rights::Authoriser;
 use crate::settings::SettingsNow;
 use alluvia_catalog::Catalog;
@@ -404,6 +404,20 @@ impl Rewrite<'_> {
             && let Some(kept) = defaults::expression(function)
         {
             return Ok(Some(kept));
+        }
+        if comments::gives(self.catalog, &name) {
+            // Of which kind an object is may be left out.
+            if let FunctionArguments::List(list) = &mut function.args
+                && name == "obj_description"
+                && list.args.len() == 1
+            {
+                let any = cast(Constant::Null.expr(), ast::DataType::Text);
+                list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(any)));
+            }
+            return Ok(None);
+        }
+        if name == "pg_get_functiondef" {
+            return Ok(None);
         }
         if let Some(constant) = constant(&name) {
             return Ok(Some(constant.expr()));

@@ -3,7 +3,7 @@
 use super::definitions::{self, Definition};
 use super::information;
 use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, SCHEMAS, of_system, of_users};
-use crate::pg_catalog::{defaults, keys, procedures, rights, types};
+use crate::pg_catalog::{comments, defaults, keys, procedures, rights, types};
 use crate::system::SystemContext;
 use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, near_names};
@@ -83,7 +83,8 @@ pub(crate) fn is_always_empty(schema: &str, table: &str) -> bool {
 type Rows = fn(&SystemContext) -> Vec<Row>;
 
 fn rows_of(schema: &str, table: &str) -> Option<Rows> {
-    if let Some(rows) = keys::rows_of(schema, table).or_else(|| defaults::rows_of(schema, table)) {
+    let of_parts = keys::rows_of(schema, table).or_else(|| defaults::rows_of(schema, table));
+    if let Some(rows) = of_parts.or_else(|| comments::rows_of(schema, table)) {
         return Some(rows);
     }
     if schema == INFORMATION_SCHEMA {

@@ -258,6 +258,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Merge(_)
         | Kind::DropTable { .. }
         | Kind::DropNone { .. }
+        | Kind::Idle(_)
+        | Kind::Comment(_)
         | Kind::AlterTable(_)
         | Kind::Declare(_) => Ok(()),
         // Definitions are everybody's.

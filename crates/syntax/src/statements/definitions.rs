@@ -39,6 +39,8 @@ pub struct CreateTable {
     pub with: WithOptions,
     /// The query after AS; `None` without AS.
     pub query: Option<Box<Query>>,
+    /// UNLOGGED, which says nothing here.
+    pub is_unlogged: bool,
 }
 
 /// One declared column. Without a type in CREATE TABLE t (a, b) AS.
@@ -201,7 +203,16 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     } else if let Some(untyped) = columns.iter().find(|column| column.column_type.is_none()) {
         return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", untyped.name)));
     }
-    Ok(CreateTable { name, if_not_exists: create.if_not_exists, columns, key, checks, with, query: create.query })
+    Ok(CreateTable {
+        name,
+        if_not_exists: create.if_not_exists,
+        columns,
+        key,
+        checks,
+        with,
+        query: create.query,
+        is_unlogged: false,
+    })
 }
 
 /// The conditions of a table, those that stand beside columns first.

@@ -1,6 +1,7 @@
 //! CREATE, ALTER and DROP ROLE, GRANT, REVOKE, ALTER TABLE ... OWNER TO.
 //!
-//! Names are looked up in the newest definitions, and the changes committed as a batch like any DDL. Who may:
+//! Names are looked up in the newest definitions, and the changes committed as a batch like any DDL; GRANT and REVOKE are
+//! also part of a transaction. Who may:
 //! superusers; beside them owners grant on their tables, and everybody changes their own password and settings.
 
 use crate::engine::Engine;
@@ -8,12 +9,11 @@ use crate::execution::blocking::blocking;
 use crate::rights::{Authoriser, Need, named};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::transaction::submit::submit;
+use crate::session::transaction::submit::change;
 use crate::settings::Settings;
 use alluvia_access::Verifier;
 use alluvia_catalog::rights::{BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, RightsChange, RoleId, Secret};
 use alluvia_catalog::{Change, TableEntry};
-use alluvia_snapshot::NewBatch;
 use alluvia_syntax::statement::SettingValue;
 use alluvia_syntax::statements::roles::{Grant, GrantOn, RoleName, RoleOptions, RoleStatement};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -122,8 +122,7 @@ pub(crate) async fn role_statement(run: &Arc<Run>, statement: RoleStatement) -> 
 }
 
 async fn change_rights(run: &Arc<Run>, changes: Vec<RightsChange>) -> Result<()> {
-    let changes = changes.into_iter().map(|change| Change::Rights { change }).collect();
-    submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
+    change(run, changes.into_iter().map(|change| Change::Rights { change }).collect()).await
 }
 
 /// ALTER TABLE ... OWNER TO, of a table that is the session's to change.

@@ -47,6 +47,10 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name))
             .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
     }
+    let told = |outcome: Outcome| match create.is_unlogged {
+        true => outcome.with_notice("UNLOGGED changes nothing here: the table is kept as others are"),
+        false => outcome,
+    };
     let id = run.engine().ingest().new_table_id();
     let seed = seed(run.engine(), id);
     let Some(query) = create.query else {
@@ -61,7 +65,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         name_sequences(&run.scope, &mut def);
         check_definition(run, &def).await?;
         change(run, creating(&run.scope, def)?).await?;
-        return Ok(Outcome::done("CREATE TABLE"));
+        return Ok(told(Outcome::done("CREATE TABLE")));
     };
     let planned = plan(run, query, hints).await?;
     let names: Vec<String> = create.columns.into_iter().map(|column| column.name).collect();
@@ -75,7 +79,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
         run.progress.add_rows(count as u64);
         create_with(run, def, rows).await?;
-        return Ok(Outcome::done(format!("SELECT {count}")).with_used(planned.used()));
+        return Ok(told(Outcome::done(format!("SELECT {count}")).with_used(planned.used())));
     }
     let mut batch = NewBatch { changes: creating(&run.scope, def.clone())?, ..NewBatch::default() };
     // The version is ignored for a table that the same batch creates.
@@ -83,7 +87,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
     let used = planned.used();
     drop(planned);
     submit(run, batch).await?;
-    Ok(Outcome::done(format!("SELECT {rows}")).with_used(used))
+    Ok(told(Outcome::done(format!("SELECT {rows}")).with_used(used)))
 }
 
 /// Adds a new table and its rows to the open transaction.

@@ -11,8 +11,8 @@
 
 use crate::rights::{Authoriser, Need};
 use crate::table::waiting::is_waiting;
-use alluvia_catalog::rights::Privilege;
-use alluvia_catalog::{Catalog, Change};
+use alluvia_catalog::rights::{Object, Privilege, RightsChange};
+use alluvia_catalog::{Catalog, Change, CommentOn};
 use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
@@ -130,7 +130,24 @@ impl PendingDefinitions {
                             authoriser.table(Need::Ownership, entry)?;
                         }
                     }
-                    Change::Rights { .. } | Change::Sequence { .. } => {}
+                    Change::Comment { on: CommentOn::Table(id) | CommentOn::Column(id, _), .. } => {
+                        if let Some(entry) = authoriser.catalog().by_id(*id) {
+                            authoriser.table(Need::Ownership, entry)?;
+                        }
+                    }
+                    Change::Rights { change: RightsChange::Grant { on, .. } | RightsChange::Revoke { on, .. } } => {
+                        match on {
+                            Object::Table(id) => {
+                                if let Some(entry) = authoriser.catalog().by_id(*id) {
+                                    authoriser.table(Need::Ownership, entry)?;
+                                }
+                            }
+                            Object::Database => {
+                                authoriser.superuser("change who may do what with the database")?;
+                            }
+                        }
+                    }
+                    Change::Rights { .. } | Change::Sequence { .. } | Change::Comment { .. } => {}
                 }
             }
         }

@@ -233,6 +233,7 @@ impl OpenTransaction {
                 let of_rows = self.tables.get(&def.id).map_or(0, |rows| rows.bytes_added(&def.storage_schema()));
                 of_rows.saturating_add(COLUMN_BYTES * (1 + def.columns.len() as u64))
             }
+            Change::Comment { text, .. } => COLUMN_BYTES + text.as_ref().map_or(0, String::len) as u64,
             Change::DropTable { .. } | Change::Rights { .. } | Change::Sequence { .. } => COLUMN_BYTES,
         }
     }

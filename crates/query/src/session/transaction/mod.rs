@@ -162,7 +162,7 @@ pub(crate) fn check_transaction(scope: &Scope, kind: &Kind) -> Result<()> {
         (Transaction::Open(_), Kind::AlterTable(alter)) if matches!(alter.change, TableChange::Owner(_)) => {
             refused("ALTER TABLE ... OWNER TO")
         }
-        (Transaction::Open(_), Kind::Role(_)) => refused("a change of roles or grants"),
+        (Transaction::Open(_), Kind::Role(statement)) if !statement.is_of_privileges() => refused("a change of roles"),
         (Transaction::Open(_), Kind::Call(_)) => refused("CALL"),
         (Transaction::Open(_), Kind::Discard) => refused("DISCARD ALL"),
         (Transaction::Open(_), Kind::Copy(copy)) if copy.is_in_batches() => refused("COPY with BATCH_ROWS"),
