@@ -46,7 +46,7 @@ impl Recovered {
             _ => None,
         };
         let highest_created = changes.iter().filter_map(created).max();
-        let batch = NewBatch { changes, rows, loads, producer: body.producer, key: body.key };
+        let batch = NewBatch { changes, rows, loads, producer: body.producer, key: body.key, unwritten: Vec::new() };
         Ok(Recovered { batch, changed, highest_created })
     }
 

@@ -17,7 +17,7 @@ use crate::session::select::pin::pin_newest;
 use crate::session::select::planning::{plan, plan_later};
 use crate::session::state::scope::Scope;
 use crate::session::transaction::submit::{change, submit};
-use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
+use alluvia_catalog::rights::{BOOTSTRAP, Object, RightsChange};
 use alluvia_catalog::{Change, TableEntry, alter};
 use alluvia_change::conflict::key_name;
 use alluvia_snapshot::{NewBatch, RowChange};
@@ -206,15 +206,47 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
     }
     def.validate()?;
+    let lost = lost_by_replacing(run, &entry, &def);
     let ladder = (def.options.ladder != entry.def.options.ladder).then_some(def.options.ladder);
     change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
-    let outcome = Outcome::done("ALTER TABLE");
+    let outcome = lost.into_iter().fold(Outcome::done("ALTER TABLE"), Outcome::with_notice);
     Ok(match ladder {
         Some(ladder) => outcome.with_notice(format!(
             "ladders begin at {} in what is merged from now on; merged segments keep theirs until they are merged again",
             ladder.name()
         )),
         None => outcome,
+    })
+}
+
+/// What is told where a transaction gives a table the name of another that it has dropped or renamed, and that had more
+/// than its columns and rows.
+fn lost_by_replacing(run: &Run, entry: &TableEntry, def: &TableDef) -> Option<String> {
+    if def.name == entry.def.name || !run.state().is_open().unwrap_or(false) {
+        return None;
+    }
+    let newest = run.engine().read().catalog();
+    let replaced = newest.table(&def.name).ok().filter(|replaced| replaced.def.id != def.id)?;
+    let authoriser = run.scope.authoriser();
+    let has_grants = |catalog: &alluvia_catalog::Catalog, table: TableId| {
+        catalog.rights().grants(Object::Table(table)).next().is_some()
+    };
+    let old = &replaced.def;
+    let lost = [
+        ("dimensions", def.dimensions.is_empty() && !old.dimensions.is_empty()),
+        ("measures", def.measures.is_empty() && !old.measures.is_empty()),
+        ("primary key", def.key.is_none() && old.key.is_some()),
+        ("defaults and conditions", def.rules.is_empty() && !old.rules.is_empty()),
+        ("grants", !has_grants(authoriser.catalog(), def.id) && has_grants(&newest, old.id)),
+    ];
+    let lost: Vec<&str> = lost.into_iter().filter(|(_, is_lost)| *is_lost).map(|(what, _)| what).collect();
+    (!lost.is_empty()).then(|| {
+        format!(
+            "table '{}' has no {} as the one had that it replaces: CREATE TABLE ... WITH (...) AS SELECT and GRANT give \
+             them to it",
+            def.name,
+            lost.join(", no "),
+        )
     })
 }
 

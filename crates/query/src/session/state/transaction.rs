@@ -8,6 +8,7 @@
 //!   what its client thinks.
 //! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, definitions, settings, savepoints before it, and itself.
 //! - A statement sees what those before it have changed ([`super::own_rows`]), and nothing that COMMIT would not make.
+//! - A table that it has read and drops has no row that it has not read, or its COMMIT is refused.
 //! - What waits is bounded: rows, what is known of their keys, the columns that they get when they are read, and
 //!   definitions.
 
@@ -21,7 +22,7 @@ use alluvia_snapshot::{NewBatch, NewRows, Pin};
 use alluvia_space::key_code::KeyCode;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
 use arrow::record_batch::RecordBatch;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Where a session stands.
@@ -49,6 +50,8 @@ pub(crate) struct OpenTransaction {
     /// Settings that SET LOCAL changed, with what they were.
     pub(crate) locals: Vec<(&'static str, Settings)>,
     tables: BTreeMap<TableId, PendingRows>,
+    /// The tables of which its statements have read rows.
+    read: BTreeSet<TableId>,
     definitions: PendingDefinitions,
     /// What is taken of the sequences of tables that it makes.
     sequences: BTreeMap<(TableId, ColumnId), Change>,
@@ -100,6 +103,7 @@ impl OpenTransaction {
             settings_before,
             locals: Vec::new(),
             tables: BTreeMap::new(),
+            read: BTreeSet::new(),
             definitions: PendingDefinitions::default(),
             sequences: BTreeMap::new(),
             bytes: 0,
@@ -189,6 +193,11 @@ impl OpenTransaction {
     /// Rows of the tables that the transaction has not dropped.
     fn kept(&self) -> impl Iterator<Item = (&TableId, &PendingRows)> {
         self.tables.iter().filter(|(table, _)| !self.definitions.has_dropped(**table))
+    }
+
+    /// A statement of it reads these tables.
+    pub(crate) fn has_read(&mut self, tables: &[TableId]) {
+        self.read.extend(tables);
     }
 
     /// The definitions that the transaction sees; `newest` are the newest visible ones.
@@ -322,6 +331,9 @@ impl OpenTransaction {
     pub(crate) fn into_batch(self) -> Result<(NewBatch, Vec<Definer>)> {
         let new_rows = |(table, pending): (&TableId, &PendingRows)| pending.new_rows(*table);
         let rows = self.kept().map(new_rows).collect::<Result<Vec<_>>>()?.concat();
+        // What it has read of a table that it drops is all that is left of it.
+        let dropped = self.read.iter().filter(|table| self.definitions.has_dropped(**table));
+        let unwritten = dropped.map(|table| (*table, self.version)).collect();
         let (mut changes, definers) = self.definitions.into_parts();
         let made = changes.iter().filter_map(|change| match change {
             Change::CreateTable { def } => Some(def.id),
@@ -331,7 +343,7 @@ impl OpenTransaction {
         changes.extend(
             self.sequences.into_iter().filter(|((table, _), _)| made.contains(table)).map(|(_, change)| change),
         );
-        Ok((NewBatch { changes, rows, ..NewBatch::default() }, definers))
+        Ok((NewBatch { changes, rows, unwritten, ..NewBatch::default() }, definers))
     }
 }
 
