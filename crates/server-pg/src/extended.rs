@@ -159,6 +159,7 @@ impl Connection {
             statement,
             formats: result_formats,
             // A client that was not told what the columns are takes them as they come.
+            origins: described.as_ref().map(|described| Arc::clone(&described.origins)).unwrap_or_default(),
             columns: described
                 .filter(|_| prepared.is_told.load(Ordering::Relaxed))
                 .and_then(|described| described.columns.clone()),
@@ -188,7 +189,7 @@ impl Connection {
             .collect();
         self.io.out.parameter_description(&oids);
         match &described.columns {
-            Some(columns) => self.io.out.row_description(&fields(columns, &[])),
+            Some(columns) => self.io.out.row_description(&fields(columns, &[], &described.origins)),
             None => self.io.out.plain(b'n'),
         }
         Ok(())
@@ -205,7 +206,7 @@ impl Connection {
         let fetch = self.session.parse(&format!("FETCH NEXT FROM \"{}\"", name.replace('"', "\"\"")))?.remove(0);
         let described = self.session.describe(&fetch, &[]).await?;
         match &described.columns {
-            Some(columns) => self.io.out.row_description(&fields(columns, &[])),
+            Some(columns) => self.io.out.row_description(&fields(columns, &[], &described.origins)),
             None => self.io.out.plain(b'n'),
         }
         Ok(())

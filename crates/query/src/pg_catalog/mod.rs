@@ -36,5 +36,6 @@ mod versions;
 pub(crate) use constants::{function_names, is_function};
 pub(crate) use functions::register;
 pub(crate) use parameters::compared;
+pub(crate) use relations::table_oid;
 pub(crate) use rewrite::prepare;
 pub(crate) use tables::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};

@@ -17,6 +17,7 @@ use crate::session::run::Run;
 use crate::session::select::advisory;
 use crate::session::select::by_key::to_be_kept;
 use crate::session::select::calls::refuse_ignored;
+use crate::session::select::origins::{Origins, origins};
 use crate::session::select::pin::{pin, sample_fraction_of};
 use crate::session::select::sequences::register as register_sequences;
 use crate::session::settings::configured;
@@ -46,6 +47,7 @@ use tracing::{Instrument, info_span};
 pub(crate) struct Planned {
     execution: Execution,
     used: Arc<UsedCounters>,
+    origins: Origins,
 }
 
 impl Planned {
@@ -62,6 +64,11 @@ impl Planned {
     /// What it reads.
     pub(crate) fn used(&self) -> Arc<UsedCounters> {
         Arc::clone(&self.used)
+    }
+
+    /// Which of its columns are columns of tables.
+    pub(crate) fn origins(&self) -> Origins {
+        Arc::clone(&self.origins)
     }
 }
 
@@ -97,6 +104,7 @@ impl Unplanned {
                 Source::Plan(plan) => *plan,
             };
             refuse_writes(&plan)?;
+            let origins = origins(&plan);
             let physical = state.create_physical_plan(&plan).await.map_err(planning)?;
             if let Some((text, plans)) = kept {
                 text.keep(&plan, &state, &physical.schema(), &plans);
@@ -104,7 +112,7 @@ impl Unplanned {
             let again = Again::of(plan, &state, &asked, &physical, &used);
             let physical = used.pipelines().meter(physical, &runtime.memory_pool, &KNOWN_OPERATORS);
             let task = Arc::new(TaskContext::from(&state).with_runtime(runtime));
-            Ok(Planned { execution: Execution { executor, plan: physical, task, again }, used })
+            Ok(Planned { execution: Execution { executor, plan: physical, task, again }, used, origins })
         })
         .instrument(info_span!("planning"))
         .await
