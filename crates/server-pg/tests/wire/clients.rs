@@ -84,10 +84,10 @@ async fn queries_set_settings_and_take_locks() {
     client.batch_execute("BEGIN").await.unwrap();
     let taken = client.query_one("SELECT pg_try_advisory_xact_lock(77433833903597)", &[]).await.unwrap();
     assert!(taken.get::<_, bool>(0));
-    let taken = other.query_one("SELECT pg_try_advisory_lock($1)", &[&77_433_833_903_597_i64]).await.unwrap();
+    let taken = other.query_one("SELECT pg_try_advisory_lock($1::bigint)", &[&77_433_833_903_597_i64]).await.unwrap();
     assert!(!taken.get::<_, bool>(0));
     client.batch_execute("ROLLBACK").await.unwrap();
-    other.query_one("SELECT pg_advisory_lock($1)", &[&77_433_833_903_597_i64]).await.unwrap();
+    other.query_one("SELECT pg_advisory_lock($1::bigint)", &[&77_433_833_903_597_i64]).await.unwrap();
     client.batch_execute("SET statement_timeout = '50ms'").await.unwrap();
     let error = client.batch_execute("SELECT pg_advisory_lock(77433833903597)").await.unwrap_err();
     assert_eq!(state(&error), "57014");
