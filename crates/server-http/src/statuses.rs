@@ -25,7 +25,7 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
             StatusCode::NOT_FOUND
         }
         DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject | DependentObjects | Conflict
-        | UniqueViolation | Producer | SequenceUnused => StatusCode::CONFLICT,
+        | Deadlock | UniqueViolation | Producer | SequenceUnused => StatusCode::CONFLICT,
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Inaccurate => StatusCode::UNPROCESSABLE_ENTITY,
         // What nginx says of a client that does not wait for its answer.

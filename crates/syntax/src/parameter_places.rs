@@ -40,7 +40,11 @@ const ARGUMENTS: &[(&[&str], &[usize], DataType)] = &[
     (&["sqrt", "cbrt", "exp", "ln", "log", "log10", "abs", "sign", "degrees", "radians"], &[0], DOUBLE),
     (&["sin", "cos", "tan", "asin", "acos", "atan"], &[0], DOUBLE),
     (&["date_bin"], &[0], SPAN),
-    (&["pg_advisory_lock", "pg_advisory_lock_shared", "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared"], &[0], LONG),
+    (
+        &["pg_advisory_lock", "pg_advisory_lock_shared", "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared"],
+        &[0],
+        LONG,
+    ),
     (&["pg_try_advisory_lock", "pg_try_advisory_lock_shared"], &[0], LONG),
     (&["pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared"], &[0], LONG),
     (&["pg_advisory_unlock", "pg_advisory_unlock_shared"], &[0], LONG),

@@ -103,7 +103,7 @@ pub(super) fn table_of(plan: LogicalPlan) -> Option<(TableScan, AlluviaTable)> {
 }
 
 /// The name of a function of one value that is called in FROM.
-fn scalar_called(name: &ObjectName, context: &mut dyn RelationPlannerContext) -> Option<String> {
+fn scalar_called(name: &ObjectName, context: &dyn RelationPlannerContext) -> Option<String> {
     let [part] = name.0.as_slice() else { return None };
     let name = name_of(part.as_ident()?);
     // Of these names there are functions of rows, too, which are meant in FROM.
@@ -129,7 +129,7 @@ impl RelationPlanner for SamplePlanner {
             }
             // `FROM upper('a') AS result` is a row of one value, as in PostgreSQL.
             TableFactor::Table { name, args: Some(args), alias, sample: None, .. }
-                if let Some(function) = scalar_called(name, context) =>
+                if let Some(function) = scalar_called(name, &*context) =>
             {
                 let column = match &*alias {
                     Some(alias) => alias.columns.first().map_or(&alias.name, |column| &column.name).clone(),
