@@ -1,7 +1,7 @@
 //! What unmodified clients need: columns that name their tables, functions in FROM with parameters, settings that queries set, comments.
 
 use crate::support::{rows, serve, state, texts};
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_columns_name_their_tables() {
@@ -40,7 +40,8 @@ async fn plain_columns_name_their_tables() {
 async fn functions_in_from_take_parameters() {
     let served = serve().await;
     let client = served.client().await;
-    let found = client.query_typed("select * from upper($1) as result", &[(&"abc", Type::VARCHAR)]).await.unwrap();
+    let value: &(dyn ToSql + Sync) = &"abc";
+    let found = client.query_typed("select * from upper($1) as result", &[(value, Type::VARCHAR)]).await.unwrap();
     assert_eq!((found[0].get::<_, &str>(0), found[0].columns()[0].name()), ("ABC", "result"));
     let found = client.query("SELECT * FROM current_schema()", &[]).await.unwrap();
     assert_eq!((found[0].get::<_, &str>(0), found[0].columns()[0].name()), ("public", "current_schema"));
