@@ -9,7 +9,7 @@ use super::tables::{PG_CATALOG, Row, row};
 use crate::system::SystemContext;
 use alluvia_catalog::{Catalog, CommentOn};
 use alluvia_types::ColumnId;
-use arrow::array::{Array, AsArray, StringViewArray};
+use arrow::array::{AsArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::common::Result;

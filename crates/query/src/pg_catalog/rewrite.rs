@@ -11,7 +11,7 @@ use super::functions::PROCEDURE;
 use super::relations::{SCHEMAS, by_text};
 use super::tableoid::Tables;
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
-use super::{comments, defaults, definitions, distinct, factors, facts, fold, keys, reg, rights, types, versions};
+use super::{comments, defaults, definitions, distinct, factors, facts, fold, keys, reg, rights, versions};
 use crate::rights::Authoriser;
 use crate::settings::SettingsNow;
 use alluvia_catalog::Catalog;

@@ -9,7 +9,7 @@ use crate::session::run::Run;
 use alluvia_locks::{Key, Locks, Mode, Scope};
 use alluvia_types::{Error, Result};
 use alluvia_values::errors::wrap;
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringViewArray};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
 use async_trait::async_trait;
