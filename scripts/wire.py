@@ -391,6 +391,7 @@ def with_psql(port):
     check(psql("-At", "-c", "SELECT * FROM q ORDER BY id"), "1|one|1.50\n2||\n", "psql, rows")
     check(psql("-At", "-c", "COPY q TO STDOUT (FORMAT csv)").splitlines().__len__(), 2, "psql, COPY out")
     check("NOTICE:  used version" in asked("-c", "SELECT * FROM q").stderr, True, "psql, what a query used")
+    check("NOTICE" in asked("-c", "SET report = 'off'", "-c", "SELECT * FROM q").stderr, False, "psql, what a query used, if it is not told")
     check("NOTICE" in asked("-c", "SELECT 1").stderr, False, "psql, a query of no table")
     described = silent(r"\d q")
     for words in ("Table \"public.q\"", "id     | bigint", "not null", "numeric(10,2)"):

@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("log", &["types", "storage"]),
     ("catalog", &["types", "space", "storage"]),
     ("keys", &["types", "space"]),
+    ("locks", &["types"]),
     ("tree", &["types", "space", "storage", "catalog"]),
     ("snapshot", &["types", "space", "storage", "catalog", "keys", "tree"]),
     ("commit", &["types", "space", "storage", "log", "catalog", "keys", "tree", "snapshot"]),
@@ -48,6 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "answer",
             "change",
             "copy",
+            "locks",
         ],
     ),
     (

@@ -27,6 +27,31 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// What a comment is on.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommentOn {
+    /// A table, or whatever else has such a number.
+    Table(TableId),
+    /// A column of one.
+    Column(TableId, ColumnId),
+    /// A schema, by its number.
+    Schema(TableId),
+    /// The database.
+    Database,
+}
+
+impl CommentOn {
+    /// The table, view or schema that it goes with.
+    fn table(&self) -> Option<TableId> {
+        match self {
+            CommentOn::Table(id) | CommentOn::Column(id, _) => Some(*id),
+            CommentOn::Schema(schema) => Some(*schema).filter(|schema| *schema != PUBLIC_SCHEMA_ID),
+            CommentOn::Database => None,
+        }
+    }
+}
+
 /// One change of the definitions, as the log keeps it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -99,6 +124,14 @@ pub enum Change {
         column: ColumnId,
         /// The last value that is taken; `None` where the sequence begins anew.
         through: Option<i64>,
+    },
+    /// A comment comes, changes or goes. It is no change of a definition.
+    Comment {
+        /// What it is on.
+        on: CommentOn,
+        /// The comment; `None` where it goes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
     },
 }
 
@@ -185,6 +218,7 @@ pub struct Catalog {
     rights: Arc<Rights>,
     /// The last values that are taken of sequences.
     sequences: Arc<BTreeMap<(TableId, ColumnId), i64>>,
+    comments: Arc<BTreeMap<CommentOn, String>>,
 }
 
 impl Default for Catalog {
@@ -196,6 +230,7 @@ impl Default for Catalog {
             schemas: BTreeMap::from([(PUBLIC_SCHEMA.to_owned(), SchemaEntry::new(PUBLIC_SCHEMA_ID))]),
             rights: Arc::default(),
             sequences: Arc::default(),
+            comments: Arc::default(),
         }
     }
 }
@@ -302,6 +337,16 @@ impl Catalog {
         }
     }
 
+    /// The comment on something.
+    pub fn comment(&self, on: &CommentOn) -> Option<&str> {
+        self.comments.get(on).map(String::as_str)
+    }
+
+    /// All comments.
+    pub fn comments(&self) -> impl Iterator<Item = (&CommentOn, &str)> {
+        self.comments.iter().map(|(on, text)| (on, text.as_str()))
+    }
+
     /// The definitions after the batch `version`, which makes these changes in this order.
     ///
     /// Fails, with nothing applied, when a name is taken (`DuplicateTable`) or when a table is not what the change was
@@ -328,6 +373,7 @@ impl Catalog {
                 Change::DropSchema { id } => next.drop_schema(*id)?,
                 Change::RenameSchema { id, name } => next.rename_schema(version, *id, name)?,
                 Change::Sequence { table, column, through } => next.take(*table, *column, *through),
+                Change::Comment { on, text } => next.comment_on(on, text.as_deref())?,
             }
         }
         assert_eq!(
@@ -389,6 +435,7 @@ impl Catalog {
         }
         self.schemas.remove(&name);
         self.forget_rights(id);
+        self.forget_comments(id, None);
         Ok(())
     }
 
@@ -426,6 +473,33 @@ impl Catalog {
         };
     }
 
+    fn comment_on(&mut self, on: &CommentOn, text: Option<&str>) -> Result<()> {
+        let is_there = |id: &TableId| {
+            self.by_id.contains_key(id) || self.views.contains_key(id) || self.schema_name(*id).is_some()
+        };
+        if on.table().is_some_and(|table| !is_there(&table)) {
+            return Err(conflict("what is commented was dropped by another batch".to_owned()));
+        }
+        match text {
+            Some(text) => drop(Arc::make_mut(&mut self.comments).insert(on.clone(), text.to_owned())),
+            None if self.comments.contains_key(on) => drop(Arc::make_mut(&mut self.comments).remove(on)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Forgets comments on a table, a view or a schema, or on columns that its definition has no more.
+    pub(crate) fn forget_comments(&mut self, table: TableId, def: Option<&TableDef>) {
+        let is_gone = |on: &CommentOn| match (on, def) {
+            (on, None) => on.table() == Some(table),
+            (CommentOn::Column(of, column), Some(def)) => *of == table && def.column_by_id(*column).is_none(),
+            (_, Some(_)) => false,
+        };
+        if self.comments.keys().any(is_gone) {
+            Arc::make_mut(&mut self.comments).retain(|on, _| !is_gone(on));
+        }
+    }
+
     /// Forgets what is taken of sequences that a table has no more.
     fn forget_sequences(&mut self, table: TableId, def: Option<&TableDef>) {
         let is_gone =
@@ -443,6 +517,7 @@ impl Catalog {
             Some(entry) => {
                 self.free_name(&entry.def.schema, &entry.def.name);
                 self.forget_sequences(id, None);
+                self.forget_comments(id, None);
                 self.forget_rights(id);
                 Ok(())
             }
@@ -467,6 +542,7 @@ impl Catalog {
         self.check_unread(&gone.collect::<Vec<_>>(), &entry.def.name)?;
         self.free_name(&entry.def.schema, &entry.def.name);
         self.forget_sequences(def.id, Some(def));
+        self.forget_comments(def.id, Some(def));
         self.put(version, def);
         Ok(())
     }
@@ -647,6 +723,16 @@ struct Stored {
     /// Left out while nothing is taken of any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     sequences: Vec<StoredSequence>,
+    /// Left out while there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    comments: Vec<StoredComment>,
+}
+
+/// A comment.
+#[derive(Serialize, Deserialize)]
+struct StoredComment {
+    on: CommentOn,
+    text: String,
 }
 
 /// A schema without its relations, which name it.
@@ -687,6 +773,8 @@ impl From<Catalog> for Stored {
         let schemas = schemas.map(|(name, entry)| StoredSchema { id: entry.id, name: name.clone() }).collect();
         let stored = |view: &Arc<ViewEntry>| StoredView { changed_at: view.changed_at, def: ViewDef::clone(&view.def) };
         let views = catalog.views.values().map(stored).collect();
+        let comment = |(on, text): (&CommentOn, &str)| StoredComment { on: on.clone(), text: text.to_owned() };
+        let comments = catalog.comments().map(comment).collect();
         Stored {
             version: catalog.version,
             tables,
@@ -694,6 +782,7 @@ impl From<Catalog> for Stored {
             schemas,
             rights: Arc::unwrap_or_clone(catalog.rights),
             sequences,
+            comments,
         }
     }
 }
@@ -737,6 +826,8 @@ impl TryFrom<Stored> for Catalog {
         let taken = stored.sequences.into_iter();
         let taken = taken.map(|StoredSequence { table, column, through }| ((table, column), through)).collect();
         catalog.sequences = Arc::new(taken);
+        let comments = stored.comments.into_iter().map(|StoredComment { on, text }| (on, text));
+        catalog.comments = Arc::new(comments.collect());
         Ok(catalog)
     }
 }

@@ -229,6 +229,7 @@ impl Catalog {
         Arc::make_mut(&mut self.views).remove(&id);
         self.free_name(&entry.def.schema, &entry.def.name);
         self.forget_rights(id);
+        self.forget_comments(id, None);
         Ok(())
     }
 

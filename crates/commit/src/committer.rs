@@ -289,7 +289,7 @@ impl Committer {
         // From here on the batch is in the log's buffer: nothing may fail.
         self.views.kill(version, effects.take_kills(version));
         let info = &published.info;
-        sequencer.order.accept(place, info.producer.as_ref(), info.key, info.rows);
+        sequencer.order.accept(place, info.producer.as_ref(), info.key, info.rows, &info.tables);
         sequencer.pending.push_back(published);
         Ok((Sequenced { version, duplicate: false, ticket, generation, passed_over }, Some(effects)))
     }

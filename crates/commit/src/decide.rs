@@ -8,6 +8,7 @@
 //!   which it was decided: between the two there is no other decision.
 //! - C3: what a producer numbers, or a client gives a key, is accepted once.
 //! - C4: rows come by the definition they were checked against, or not at all.
+//! - Who takes away a table that they have read takes away what they have read: rows that came since refuse them.
 
 use crate::keys::Keys;
 use alluvia_catalog::{Catalog, Change};
@@ -24,6 +25,8 @@ pub(crate) struct Head<'a> {
     pub(crate) key: Option<BatchKey>,
     /// By which definitions its rows were checked.
     pub(crate) checked: &'a [(TableId, Version)],
+    /// Tables of which no row may have been written since a version.
+    pub(crate) unwritten: &'a [(TableId, Version)],
 }
 
 /// What is decided of a batch that is not refused.
@@ -52,6 +55,8 @@ pub(crate) struct Order {
     catalog: Arc<Catalog>,
     producers: BTreeMap<String, ProducerState>,
     keys: Keys,
+    /// The last version of each table's rows, of those that were written in this process. Who has read a table is of this process, too.
+    written: BTreeMap<TableId, Version>,
 }
 
 impl Order {
@@ -63,7 +68,7 @@ impl Order {
         producers: BTreeMap<String, ProducerState>,
         keys: Keys,
     ) -> Order {
-        Order { next: through.next(), commit_micros, catalog, producers, keys }
+        Order { next: through.next(), commit_micros, catalog, producers, keys, written: BTreeMap::new() }
     }
 
     /// The last version that was given out.
@@ -105,22 +110,41 @@ impl Order {
         };
         let current = changed.as_ref().unwrap_or(&self.catalog);
         head.checked.iter().try_for_each(|&(table, at)| check_definition(current, version, table, at))?;
+        head.unwritten.iter().try_for_each(|&(table, at)| self.check_unwritten(table, at))?;
         Ok(Decision::Next(Numbered { version, commit_micros, changed }))
     }
 
-    /// What was just decided is so. `rows` are how many the batch has.
+    fn check_unwritten(&self, table: TableId, at: Version) -> Result<()> {
+        if self.written.get(&table).is_none_or(|written| *written <= at) {
+            return Ok(());
+        }
+        let name = self.catalog.by_id(table).map_or_else(String::new, |entry| entry.def.name.clone());
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "could not serialize access due to concurrent update: rows of table '{name}', which is dropped, were \
+                 written since the transaction has read it"
+            ),
+        )
+        .with_hint("run the transaction again: it then reads those rows, too"))
+    }
+
+    /// What was just decided is so. `rows` are how many the batch has, and `tables` what they are of.
     pub(crate) fn accept(
         &mut self,
         place: Numbered,
         producer: Option<&ProducerMark>,
         key: Option<BatchKey>,
         rows: u64,
+        tables: &[TableId],
     ) {
         let Numbered { version, commit_micros, changed } = place;
         assert_eq!(version, self.next, "C1: decisions are accepted in the order of versions");
         if let Some(changed) = changed {
+            self.written.retain(|table, _| changed.by_id(*table).is_some());
             self.catalog = changed;
         }
+        self.written.extend(tables.iter().map(|table| (*table, version)));
         if let Some(mark) = producer {
             let state = ProducerState { epoch: mark.epoch, sequence: mark.sequence, version };
             self.producers.insert(mark.name.clone(), state);
@@ -143,6 +167,8 @@ impl Order {
         self.catalog = catalog;
         self.producers = producers;
         self.keys.forget_above(through);
+        // When they were written before that is not known: no later than that.
+        self.written.values_mut().for_each(|written| *written = (*written).min(through));
     }
 
     /// C3: the version of the batch that a producer has sent before; `None` if it is its next one.
@@ -203,7 +229,29 @@ mod tests {
     }
 
     fn decide(order: &mut Order, mark: &ProducerMark, now: i64, admitted: Result<()>) -> Result<Decision> {
-        order.decide(Head { changes: &[], producer: Some(mark), key: None, checked: &[] }, now, admitted)
+        order.decide(
+            Head { changes: &[], producer: Some(mark), key: None, checked: &[], unwritten: &[] },
+            now,
+            admitted,
+        )
+    }
+
+    #[test]
+    fn who_takes_a_table_away_has_read_all_of_it() {
+        let mut order = order();
+        let head = |unwritten| Head { changes: &[], producer: None, key: None, checked: &[], unwritten };
+        let (one, other) = (TableId(1), TableId(2));
+        let Decision::Next(place) = order.decide(head(&[]), 60, Ok(())).unwrap() else { panic!("it is new") };
+        order.accept(place, None, None, 1, &[one]);
+        for (unwritten, is_refused) in
+            [(&[(one, Version(6))][..], true), (&[(one, Version(7))], false), (&[(other, Version(6))], false)]
+        {
+            let decided = order.decide(head(unwritten), 70, Ok(()));
+            let kind = decided.err().map(|error| error.kind());
+            assert_eq!(kind, is_refused.then_some(ErrorKind::Conflict), "{unwritten:?}");
+        }
+        order.go_back(Version(6), Arc::default(), BTreeMap::new());
+        assert!(order.decide(head(&[(one, Version(6))]), 70, Ok(())).is_ok());
     }
 
     #[test]
@@ -216,7 +264,7 @@ mod tests {
             assert_eq!((place.version, place.commit_micros), (Version(7), 50), "time does not go back");
         }
         let Decision::Next(place) = decide(&mut order, &mark(1, 1), 60, Ok(())).unwrap() else { panic!("it is new") };
-        order.accept(place, Some(&mark(1, 1)), None, 0);
+        order.accept(place, Some(&mark(1, 1)), None, 0, &[]);
         let again = decide(&mut order, &mark(1, 1), 70, Err(Error::internal("not asked")));
         assert!(matches!(again, Ok(Decision::Duplicate(Version(7)))), "what was sent before is not refused: {again:?}");
         decide(&mut order, &mark(1, 2), 70, Err(Error::internal("full"))).expect_err("what is new is");

@@ -49,8 +49,8 @@ impl Prepared {
 
     /// What is known of it without its rows.
     pub(crate) fn head(&self) -> Head<'_> {
-        let NewBatch { changes, producer, key, .. } = &self.batch;
-        Head { changes, producer: producer.as_ref(), key: *key, checked: &self.checked }
+        let NewBatch { changes, producer, key, unwritten, .. } = &self.batch;
+        Head { changes, producer: producer.as_ref(), key: *key, checked: &self.checked, unwritten }
     }
 
     /// What it is at its place. `before` are the definitions before it, `passed_over` of its rows change nothing.

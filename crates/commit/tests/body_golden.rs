@@ -217,7 +217,7 @@ fn everything() -> NewBatch {
         staging: Default::default(),
     };
     let producer = Some(ProducerMark { name: "lädt".to_owned(), epoch: 2, sequence: 41 });
-    NewBatch { changes, rows, loads: vec![load], producer, key: None }
+    NewBatch { changes, rows, loads: vec![load], producer, key: None, unwritten: Vec::new() }
 }
 
 fn path(name: &str) -> PathBuf {

@@ -2,10 +2,12 @@
 //!
 //! Invariants:
 //! - A session is listed from its making until it is dropped.
+//! - A session may hold advisory locks for as long.
 //! - A statement is shown as running from its start until its last row is taken or its stream dropped.
 
 use crate::rights::Who;
 use alluvia_copy::progress::CancelHandle;
+use alluvia_locks::Locks;
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -55,6 +57,9 @@ pub(crate) trait Standing: fmt::Debug + Send + Sync {
 
     /// The version that its transaction reads, if one is open.
     fn reads(&self) -> Option<Version>;
+
+    /// How many advisory locks of its transaction the session keeps now that a statement is over; `None` is all.
+    fn keeps_locks(&self) -> Option<usize>;
 }
 
 impl Entry {
@@ -76,6 +81,11 @@ impl Entry {
         self.standing.reads()
     }
 
+    /// How many advisory locks of its transaction the session keeps now that a statement is over; `None` is all.
+    pub(crate) fn keeps_locks(&self) -> Option<usize> {
+        self.standing.keeps_locks()
+    }
+
     /// The statement is over; a later one stays.
     pub(crate) fn ended(&self, query_id: u64) {
         let mut running = self.running.lock();
@@ -89,6 +99,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     open: Mutex<BTreeMap<u64, Arc<Entry>>>,
+    locks: Arc<Locks>,
 }
 
 /// A session's place among them; given back when it is dropped.
@@ -111,7 +122,22 @@ impl Sessions {
         let entry = Entry { id, start_micros, client: Mutex::new(client), running: Mutex::default(), cancel, standing };
         let entry = Arc::new(entry);
         self.open.lock().insert(id, Arc::clone(&entry));
+        self.locks.begin_session(id);
         Registration { sessions: Arc::clone(self), entry }
+    }
+
+    /// Their advisory locks.
+    pub(crate) fn locks(&self) -> &Arc<Locks> {
+        &self.locks
+    }
+
+    /// A statement of a session is over, and with it perhaps its transaction.
+    pub(crate) fn statement_ended(&self, entry: &Entry) {
+        if self.locks.in_transaction(entry.id) > 0
+            && let Some(kept) = entry.keeps_locks()
+        {
+            self.locks.release_after(entry.id, kept);
+        }
     }
 
     /// Those that are open, the oldest first.
@@ -140,5 +166,6 @@ impl Sessions {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.sessions.open.lock().remove(&self.entry.id);
+        self.sessions.locks.end_session(self.entry.id);
     }
 }

@@ -44,8 +44,8 @@ pub use audit::is_audit_line;
 pub use clients::Client;
 pub use errors::from_datafusion;
 pub use session::{
-    Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Described, Ingest, Ingested, IntervalKind, Outcome,
-    Prepared, Refinement, Refinements, Refining, Report, Session, TransactionStatus,
+    Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Described, Ingest, Ingested, IntervalKind, Origin,
+    Outcome, Prepared, Refinement, Refinements, Refining, Report, Session, TransactionStatus,
 };
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, SettingRow, StageFigures, StatementFigures};
 pub use used::{SampleUsed, Used, UsedCounters};

@@ -57,7 +57,7 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject | UniqueViolation => {
             Code::AlreadyExists
         }
-        Conflict => Code::Aborted,
+        Conflict | Deadlock => Code::Aborted,
         Producer | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint | DependentObjects
         | Inaccurate | SequenceUnused => Code::FailedPrecondition,
         Cancelled => Code::Cancelled,

@@ -57,7 +57,7 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement
         | UndefinedCursor => StatusCode::NOT_FOUND,
         DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject
-        | DependentObjects | Conflict | UniqueViolation | Producer | SequenceUnused | ObjectState => {
+        | DependentObjects | Conflict | Deadlock | UniqueViolation | Producer | SequenceUnused | ObjectState => {
             StatusCode::CONFLICT
         }
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,

@@ -16,7 +16,6 @@ pub(crate) struct Cancels {
 
 #[derive(Default)]
 struct Known {
-    last: u32,
     connections: HashMap<u32, (u32, CancelHandle)>,
 }
 
@@ -28,17 +27,16 @@ pub(crate) struct Registered {
 }
 
 impl Cancels {
-    /// Gives a connection its numbers.
-    pub(crate) fn register(self: &Arc<Cancels>, handle: CancelHandle) -> Registered {
+    /// Gives a connection its numbers; the first is its session's, as `pg_backend_pid` tells it.
+    pub(crate) fn register(self: &Arc<Cancels>, handle: CancelHandle, session: u64) -> Registered {
         let mut bytes = [0; 4];
         // Without random numbers nobody can cancel: the secret is one that is never compared.
         let secret = SystemRandom::new().fill(&mut bytes).ok().map(|()| u32::from_be_bytes(bytes));
         let mut known = self.known.lock();
-        known.last = known.last % (i32::MAX as u32) + 1;
-        while known.connections.contains_key(&known.last) {
-            known.last = known.last % (i32::MAX as u32) + 1;
+        let mut process = (session % i32::MAX as u64) as u32;
+        while known.connections.contains_key(&process) {
+            process = process % (i32::MAX as u32) + 1;
         }
-        let process = known.last;
         if let Some(secret) = secret {
             known.connections.insert(process, (secret, handle));
         }

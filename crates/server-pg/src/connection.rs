@@ -103,6 +103,9 @@ impl Connection {
             }
             _ => {}
         }
+        if command == Command::Query {
+            self.reporter.begins(statement.sql());
+        }
         self.begin_time();
         let session = Arc::clone(&self.session);
         let alone = alone.filter(|_| matches!(command, Command::Query)).map(str::to_owned);

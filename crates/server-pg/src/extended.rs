@@ -159,6 +159,7 @@ impl Connection {
             statement,
             formats: result_formats,
             // A client that was not told what the columns are takes them as they come.
+            origins: described.as_ref().map(|described| Arc::clone(&described.origins)).unwrap_or_default(),
             columns: described
                 .filter(|_| prepared.is_told.load(Ordering::Relaxed))
                 .and_then(|described| described.columns.clone()),
@@ -188,7 +189,7 @@ impl Connection {
             .collect();
         self.io.out.parameter_description(&oids);
         match &described.columns {
-            Some(columns) => self.io.out.row_description(&fields(columns, &[])),
+            Some(columns) => self.io.out.row_description(&fields(columns, &[], &described.origins)),
             None => self.io.out.plain(b'n'),
         }
         Ok(())
@@ -205,7 +206,7 @@ impl Connection {
         let fetch = self.session.parse(&format!("FETCH NEXT FROM \"{}\"", name.replace('"', "\"\"")))?.remove(0);
         let described = self.session.describe(&fetch, &[]).await?;
         match &described.columns {
-            Some(columns) => self.io.out.row_description(&fields(columns, &[])),
+            Some(columns) => self.io.out.row_description(&fields(columns, &[], &described.origins)),
             None => self.io.out.plain(b'n'),
         }
         Ok(())
@@ -278,6 +279,7 @@ impl Connection {
             match self.send_rows(answer, rows_max).await? {
                 Sent::All(tag) => {
                     self.reporter.outcome(&answer.outcome, &mut self.io.out);
+                    self.reporter.query_ended(&self.session, &mut self.io.out);
                     self.io.out.complete(&tag);
                 }
                 Sent::Enough => self.io.out.plain(b's'),

@@ -4,7 +4,7 @@
 use crate::bounded_map::Bounds;
 use crate::types::{Rows, changed, of_field};
 use crate::wire::Field;
-use alluvia_query::{Described, Outcome};
+use alluvia_query::{Described, Origin, Outcome};
 use alluvia_syntax::Statement;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::SchemaRef;
@@ -50,6 +50,8 @@ pub(crate) struct Portal {
     pub(crate) formats: Vec<i16>,
     /// The columns that the client knows, if it was told before the portal began.
     pub(crate) columns: Option<SchemaRef>,
+    /// Where these are from.
+    pub(crate) origins: Arc<[Option<Origin>]>,
     pub(crate) begun: Option<Answer>,
     /// Savepoints that its transaction had when it was made, but for those that were released since: it goes with the last of them.
     pub(crate) savepoints: usize,
@@ -62,7 +64,7 @@ impl Portal {
     pub(crate) fn announced(&self) -> Result<Option<Vec<Field>>> {
         let Some(columns) = &self.columns else { return Ok(None) };
         let formats = each_format(&self.formats, columns.fields().len())?;
-        Ok(Some(fields(columns, &formats)))
+        Ok(Some(fields(columns, &formats, &self.origins)))
     }
 }
 
@@ -111,7 +113,7 @@ impl Answer {
 
     /// Its columns; `None` if it gives no rows.
     pub(crate) fn fields(&self) -> Option<Vec<Field>> {
-        Some(fields(self.schema.as_ref()?, &self.formats))
+        Some(fields(self.schema.as_ref()?, &self.formats, self.outcome.origins()))
     }
 }
 
@@ -126,11 +128,13 @@ fn each_format(asked: &[i16], columns: usize) -> Result<Vec<i16>> {
 }
 
 /// Columns as they are announced.
-pub(crate) fn fields(schema: &SchemaRef, formats: &[i16]) -> Vec<Field> {
+pub(crate) fn fields(schema: &SchemaRef, formats: &[i16], origins: &[Option<Origin>]) -> Vec<Field> {
     let field = |(at, field): (usize, &Arc<arrow::datatypes::Field>)| {
         let (type_oid, type_size, type_modifier) = of_field(field);
         let format = formats.get(at).copied().unwrap_or(0);
-        Field { name: field.name().clone(), type_oid, type_size, type_modifier, format }
+        let origin = origins.get(at).copied().flatten();
+        let (table_oid, attribute) = origin.map_or((0, 0), |origin| (origin.table_oid, origin.column));
+        Field { name: field.name().clone(), table_oid, attribute, type_oid, type_size, type_modifier, format }
     };
     schema.fields().iter().enumerate().map(field).collect()
 }

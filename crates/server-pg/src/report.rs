@@ -29,6 +29,10 @@ pub(crate) struct Reporter {
     /// Whether notices are wanted: `client_min_messages`.
     notices: bool,
     warnings: bool,
+    /// Whether it is to be told what each query used: `report`.
+    used: bool,
+    /// Whether a query runs that may set something.
+    may_set: bool,
     /// How often the client is told how far a statement is, and when next, by the monotonic clock.
     progress: Option<(Duration, Duration)>,
 }
@@ -53,10 +57,12 @@ impl Reporter {
         let least = session.setting_value("client_min_messages").unwrap_or_default();
         self.notices = !matches!(least.as_str(), "warning" | "error" | "fatal" | "panic");
         self.warnings = !matches!(least.as_str(), "error" | "fatal" | "panic");
+        self.used = session.setting_value("report").is_ok_and(|report| report == "notice");
     }
 
-    /// Tells what a statement has to tell, once it is over: its notices, and what it used of tables. Tools ask the catalog in many
-    /// statements that nobody wrote: of those there is nothing to tell.
+    /// Tells what a statement has to tell, once it is over: its notices, and, to who wants to know, what it used of tables. Tools ask the
+    /// catalog in many statements that nobody wrote: of those there is nothing to tell. Nobody takes an estimate for an exact answer:
+    /// what it is from is told to all.
     pub(crate) fn outcome(&self, outcome: &Outcome, out: &mut Out) {
         if !self.notices {
             return;
@@ -64,9 +70,27 @@ impl Reporter {
         for notice in outcome.notices() {
             out.notice(Severity::Notice, "00000", notice);
         }
-        if let Some(used) = outcome.used().filter(|used| used.of_tables) {
-            out.notice(Severity::Notice, "00000", &format!("used {used}"));
+        let Some(used) = outcome.used().filter(|used| used.of_tables) else { return };
+        match used.sample {
+            _ if self.used => out.notice(Severity::Notice, "00000", &format!("used {used}")),
+            Some(sample) => out.notice(Severity::Notice, "00000", &format!("values are estimates: {sample}")),
+            None => {}
         }
+    }
+
+    /// A query that may have set something by `set_config` is over.
+    pub(crate) fn query_ended(&mut self, session: &Session, out: &mut Out) {
+        if std::mem::take(&mut self.may_set) {
+            self.settings(session, out);
+        }
+    }
+
+    /// A query begins of this text. Long ones hold lists: nobody sets anything beside them.
+    pub(crate) fn begins(&mut self, sql: &str) {
+        const SETS: &[u8] = b"set_config";
+        const LONG_BYTES: usize = 16 << 10;
+        self.may_set |=
+            sql.len() < LONG_BYTES && sql.as_bytes().windows(SETS.len()).any(|part| part.eq_ignore_ascii_case(SETS));
     }
 
     /// A statement begins: the client is told how far it is from time to time, if it wants to be.

@@ -83,6 +83,7 @@ impl Connection {
         }
         let sent = self.send_rows(&mut answer, 0).await?;
         self.reporter.outcome(&answer.outcome, &mut self.io.out);
+        self.reporter.query_ended(&self.session, &mut self.io.out);
         Ok(match sent {
             Sent::All(tag) => tag,
             Sent::Enough => answer.outcome.tag.clone(),

@@ -192,7 +192,7 @@ async fn open(io: Io, parameters: Vec<(String, String)>, peer: SocketAddr, share
     if let Access::Trust = &shared.options.access {
         session.trusted(peer.ip(), LogIn::Lasting).await;
     }
-    let registered = shared.cancels.register(session.cancel_handle());
+    let registered = shared.cancels.register(session.cancel_handle(), session.id());
     let (process, secret) = (registered.process, registered.secret);
     let mut connection = match Connection::new(io, session, Arc::clone(shared), registered) {
         Ok(connection) => connection,

@@ -8,6 +8,7 @@
 //! keyword's call, and then a function's), also when they are nested, and cannot be stopped. So the expressions that it
 //! begins are counted, and past a bound every one of them is refused; whoever parses asks [`Grammar::is_used_up`] then.
 
+use crate::chains;
 use crate::trees::visit::visit;
 use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Visitor};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -91,6 +92,32 @@ impl Grammar {
 }
 
 impl Grammar {
+    /// A chain of AND or OR that the parser stands in, if it may be a long one.
+    fn chain(&self, parser: &mut Parser, left: &Expr) -> Option<Result<Expr, ParserError>> {
+        let (op, keyword, precedence) = match &parser.peek_token_ref().token {
+            Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+                Keyword::OR => (BinaryOperator::Or, Keyword::OR, Precedence::Or),
+                Keyword::AND => (BinaryOperator::And, Keyword::AND, Precedence::And),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        if parser.peek_nth_token_ref(2 * chains::AS_READ).token == Token::EOF {
+            return None;
+        }
+        if !self.counts(left) {
+            return Some(Err(ParserError::RecursionLimitExceeded));
+        }
+        let mut operands = vec![left.clone()];
+        while parser.parse_keyword(keyword) {
+            match parser.parse_subexpr(self.prec_value(precedence)) {
+                Ok(operand) => operands.push(operand),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        chains::tree(&op, operands).map(Ok)
+    }
+
     /// `x BETWEEN SYMMETRIC a AND b`, behind its words: whether x is between a and b, or between b and a.
     fn symmetric(&self, parser: &mut Parser, left: &Expr, negated: bool) -> Result<Expr, ParserError> {
         let low = parser.parse_subexpr(self.prec_value(Precedence::Between))?;
@@ -286,6 +313,9 @@ impl Dialect for Grammar {
     /// `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`; the parser would take `b AND c` for the right side. And of
     /// `a = ANY (VALUES (1), (2))` or `a = ANY ((SELECT 1) UNION (SELECT 2))` it knows no subquery.
     fn parse_infix(&self, parser: &mut Parser, left: &Expr, _precedence: u8) -> Option<Result<Expr, ParserError>> {
+        if let Some(chain) = self.chain(parser, left) {
+            return Some(chain);
+        }
         if let Some((compare_op, keyword)) = quantifier_of_query(parser) {
             return self.quantified(parser, left, compare_op, keyword);
         }

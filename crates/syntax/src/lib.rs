@@ -15,6 +15,7 @@ pub mod units;
 
 pub mod alike;
 pub mod bounds;
+mod chains;
 pub mod grammar;
 pub mod names;
 pub mod parameter_places;

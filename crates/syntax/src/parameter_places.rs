@@ -23,6 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 const INT: DataType = DataType::Int32;
+const LONG: DataType = DataType::Int64;
+const TRUTH: DataType = DataType::Boolean;
 const DOUBLE: DataType = DataType::Float64;
 const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
@@ -38,6 +40,16 @@ const ARGUMENTS: &[(&[&str], &[usize], DataType)] = &[
     (&["sqrt", "cbrt", "exp", "ln", "log", "log10", "abs", "sign", "degrees", "radians"], &[0], DOUBLE),
     (&["sin", "cos", "tan", "asin", "acos", "atan"], &[0], DOUBLE),
     (&["date_bin"], &[0], SPAN),
+    (
+        &["pg_advisory_lock", "pg_advisory_lock_shared", "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared"],
+        &[0],
+        LONG,
+    ),
+    (&["pg_try_advisory_lock", "pg_try_advisory_lock_shared"], &[0], LONG),
+    (&["pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared"], &[0], LONG),
+    (&["pg_advisory_unlock", "pg_advisory_unlock_shared"], &[0], LONG),
+    (&["set_config"], &[2], TRUTH),
+    (&["current_setting"], &[1], TRUTH),
 ];
 
 /// What the places of a query state, by the numbers of its parameters.

@@ -5,6 +5,7 @@
 //! that is planned is [`super::bounds`]'.
 
 use crate::bounds::Bounds;
+use crate::statements::maintenance::{is_maintenance, unique_index};
 use crate::statements::roles::is_role_statement;
 use crate::statements::schemas::is_schema_statement;
 use crate::statements::views::is_create_view;
@@ -27,17 +28,12 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("REPLACE", "use INSERT ... ON CONFLICT (key) DO UPDATE SET a = excluded.a"),
     ("UPSERT", "use INSERT ... ON CONFLICT (key) DO UPDATE SET a = excluded.a"),
     ("TABLE", "write SELECT * FROM the table"),
-    ("VACUUM", "merging runs by itself; CALL alluvia.merge() hurries it"),
-    ("ANALYZE", "statistics are kept by themselves"),
     ("OPTIMIZE", "merging runs by itself; CALL alluvia.merge() hurries it"),
     ("CHECKPOINT", "CALL alluvia.flush() sorts what has arrived so far"),
-    ("CLUSTER", "rows are kept in curve order by themselves"),
-    ("REINDEX", "there are no indexes to rebuild"),
     ("USE", "there is one database; SET search_path chooses among its schemas"),
     ("ASSERT", ""),
     ("ATTACH", ""),
     ("CACHE", ""),
-    ("COMMENT", ""),
     ("DENY", ""),
     ("DETACH", ""),
     ("DO", ""),
@@ -78,7 +74,6 @@ const STATEMENTS: &[(&str, &str)] = &[
 const OBJECTS: &[(&str, &str)] = &[
     ("MATERIALIZED", "keep its rows with CREATE TABLE ... AS; CALL alluvia.pin_cuboid keeps the sums of a table"),
     ("RECURSIVE", "write WITH RECURSIVE in the query of the view"),
-    ("INDEX", "what lets a query skip rows are dimensions: CREATE TABLE ... WITH (dimensions = '...')"),
     ("DATABASE", "there is one database; CREATE SCHEMA makes a schema in it"),
 ];
 
@@ -87,7 +82,7 @@ const FILLERS: &[&str] = &["OR", "REPLACE", "IF", "NOT", "EXISTS", "UNIQUE", "CO
 
 /// Kinds of tables that are not ours.
 const TABLE_KINDS: &[&str] =
-    &["TEMP", "TEMPORARY", "UNLOGGED", "EXTERNAL", "FOREIGN", "TRANSIENT", "VOLATILE", "DYNAMIC", "ICEBERG", "VIRTUAL"];
+    &["TEMP", "TEMPORARY", "EXTERNAL", "FOREIGN", "TRANSIENT", "VOLATILE", "DYNAMIC", "ICEBERG", "VIRTUAL"];
 
 /// Refuses a statement by its leading words (upper case), if it is of a kind that is not built.
 pub fn statement(words: &[String]) -> Result<()> {
@@ -118,6 +113,12 @@ pub fn statement(words: &[String]) -> Result<()> {
         || kind == "VIEW"
         || !kind.bytes().all(|byte| byte.is_ascii_alphabetic())
     {
+        return Ok(());
+    }
+    if kind == "INDEX" && words.starts_with(&["CREATE", "UNIQUE"].map(str::to_owned)) {
+        return Err(unique_index());
+    }
+    if is_maintenance(words) || words.starts_with(&["CREATE", "UNLOGGED", "TABLE"].map(str::to_owned)) {
         return Ok(());
     }
     if drops_none(words) || is_schema_statement(words) {

@@ -283,6 +283,10 @@ pub enum Kind {
         /// What is to be dropped.
         names: Vec<RelationName>,
     },
+    /// VACUUM, ANALYZE, CLUSTER, REINDEX, CREATE INDEX.
+    Idle(Box<Idle>),
+    /// COMMENT ON.
+    Comment(Comment),
     /// What is so already: UNLISTEN, where nobody listens.
     AsIs {
         /// The command tag, such as `UNLISTEN`.
@@ -322,6 +326,57 @@ pub enum Discard {
     Temporary,
 }
 
+/// What changes nothing here, if what it names is there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Idle {
+    /// The command tag.
+    pub command: &'static str,
+    /// What it names.
+    pub tables: Vec<IdleTable>,
+    /// What the client is told.
+    pub notice: String,
+    /// Whether no transaction may hold it.
+    pub is_alone: bool,
+}
+
+/// A table that such a statement names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IdleTable {
+    /// The table.
+    pub table: RelationName,
+    /// Its columns that are named.
+    pub columns: Vec<String>,
+}
+
+/// COMMENT ON.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Comment {
+    /// What is commented.
+    pub on: Commented,
+    /// The comment; `None` takes it away.
+    pub text: Option<String>,
+}
+
+/// What a comment is on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Commented {
+    /// A table.
+    Table(RelationName),
+    /// A view.
+    View(RelationName),
+    /// A column of a table or a view.
+    Column {
+        /// The table.
+        table: RelationName,
+        /// The column.
+        column: String,
+    },
+    /// A schema.
+    Schema(String),
+    /// The database.
+    Database(String),
+}
+
 impl Kind {
     /// What a statement that writes is called; `None` for one that a transaction may hold that only reads. As in PostgreSQL, files are
     /// not the database's: COPY TO reads. Sorting and merging, and building what is kept of answers, change no answer.
@@ -336,6 +391,8 @@ impl Kind {
             Kind::CreateTable(_) => Some("CREATE TABLE"),
             Kind::DropTable { .. } => Some("DROP TABLE"),
             Kind::DropNone { command, .. } => Some(*command),
+            Kind::Idle(idle) => Some(idle.command).filter(|command| *command == "CREATE INDEX"),
+            Kind::Comment(_) => Some("COMMENT"),
             Kind::AlterTable(_) => Some("ALTER TABLE"),
             Kind::CreateView(_) => Some("CREATE VIEW"),
             Kind::DropView { .. } => Some("DROP VIEW"),

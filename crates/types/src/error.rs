@@ -119,6 +119,8 @@ pub enum ErrorKind {
     DuplicateObject,
     /// It cannot go while others depend on it.
     DependentObjects,
+    /// Sessions wait for one another's locks.
+    Deadlock,
     /// A batch was refused because what it was checked against has changed; try again.
     Conflict,
     /// The producer's epoch is over, or its sequence skips a number.
@@ -165,7 +167,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 75] = [
+    pub const ALL: [ErrorKind; 76] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -220,6 +222,7 @@ impl ErrorKind {
         ErrorKind::DuplicateCursor,
         ErrorKind::DuplicateObject,
         ErrorKind::DependentObjects,
+        ErrorKind::Deadlock,
         ErrorKind::Conflict,
         ErrorKind::Producer,
         ErrorKind::SequenceUnused,
@@ -302,6 +305,7 @@ impl ErrorKind {
             DuplicateCursor => "42P03",
             DuplicateObject => "42710",
             DependentObjects => "2BP01",
+            Deadlock => "40P01",
             Conflict => "40001",
             Producer => "55000",
             Cancelled | Timeout => "57014",

@@ -1,6 +1,6 @@
 //! Definitions through their versions: changes applied, refused, stored; columns altered.
 
-use alluvia_catalog::{Catalog, Change, SearchPath, alter};
+use alluvia_catalog::{Catalog, Change, CommentOn, PUBLIC_SCHEMA_ID, SearchPath, alter};
 use alluvia_space::{
     Check, Column, ColumnType, Curve, DataType, Identity, IdentityKind, Ladder, OnConflict, PrimaryKey, TableDef,
     TableOptions, dimensions,
@@ -383,4 +383,32 @@ proptest! {
             prop_assert_eq!(distinct.len(), files.len(), "{:?}", files);
         }
     }
+}
+
+#[test]
+fn comments_go_with_what_they_are_on_and_are_stored() {
+    let comment = |on: CommentOn, text: Option<&str>| Change::Comment { on, text: text.map(str::to_owned) };
+    let (table, column) = (CommentOn::Table(TableId(1)), CommentOn::Column(TableId(1), ColumnId(2)));
+    let changes = [
+        create(&sales()),
+        comment(table.clone(), Some("all sales")),
+        comment(column.clone(), Some("in euros")),
+        comment(CommentOn::Schema(PUBLIC_SCHEMA_ID), Some("ours")),
+        comment(CommentOn::Database, Some("one")),
+    ];
+    let one = Catalog::default().apply(Version(1), &changes).unwrap();
+    assert_eq!((one.comment(&table), one.comment(&column)), (Some("all sales"), Some("in euros")));
+    assert_eq!(one.table("sales").unwrap().changed_at, Version(1));
+    let text = serde_json::to_string(&one).unwrap();
+    assert_eq!(serde_json::from_str::<Catalog>(&text).unwrap(), one);
+    let two = one.apply(Version(2), &[comment(table.clone(), None), comment(CommentOn::Database, None)]).unwrap();
+    assert_eq!((two.comment(&table), two.comments().count()), (None, 2));
+    let without = alter::drop_column(&sales(), "note").unwrap();
+    let kept = two.apply(Version(3), &[Change::AlterTable { def: without, was: Version(1) }]).unwrap();
+    assert_eq!(kept.comment(&column), Some("in euros"));
+    let dropped = two.apply(Version(3), &[Change::DropTable { id: TableId(1) }]).unwrap();
+    assert_eq!(dropped.comments().count(), 1);
+    assert_eq!(kind(dropped.apply(Version(4), &[comment(table, Some("gone"))])), ErrorKind::Conflict);
+    let empty = Catalog::default().apply(Version(1), &[create(&sales())]).unwrap();
+    assert!(!serde_json::to_string(&empty).unwrap().contains("comments"));
 }

@@ -1,5 +1,6 @@
 //! The database as a whole, in one binary: linking DataFusion into each of these modules would double a test run.
 
+mod advisory_locks;
 mod append_stream;
 mod cancel;
 mod check;
@@ -31,6 +32,7 @@ mod predicates;
 mod progress;
 mod progressive;
 mod purge;
+mod replaced;
 mod rights;
 mod samples;
 mod schemas;

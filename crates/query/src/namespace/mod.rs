@@ -11,6 +11,7 @@ use crate::namespace::views::{ViewPlanner, WithViews};
 use crate::pg_catalog::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
 use alluvia_catalog::{Catalog, SearchPath};
 use alluvia_change::GIVEN;
+use alluvia_functions::table::{Function, functions};
 use alluvia_syntax::names::{PUBLIC, SYSTEM};
 use alluvia_syntax::sample::thin::THIN;
 use async_trait::async_trait;
@@ -20,7 +21,7 @@ use datafusion::catalog::{
 use datafusion::common::DataFusionError;
 use datafusion::execution::session_state::SessionState;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Tables that only one statement has, by their names in schema [`GIVEN`]: other statements know of no such schema.
 #[derive(Clone, Debug, Default)]
@@ -125,6 +126,15 @@ impl CatalogProvider for Namespace {
     }
 }
 
+/// Whether a function of one value has this name, which may stand in FROM.
+fn is_scalar(name: &str) -> bool {
+    static NAMES: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
+        let all = functions().unwrap_or_default().iter();
+        all.filter(|built| matches!(built.function, Function::Scalar(_))).flat_map(|built| built.names()).collect()
+    });
+    NAMES.contains(name)
+}
+
 #[derive(Debug)]
 struct WithFunctions {
     tables: Arc<dyn SchemaProvider>,
@@ -138,7 +148,7 @@ impl SchemaProvider for WithFunctions {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
-        if self.functions.contains(name) && !self.tables.table_exist(name) {
+        if (self.functions.contains(name) || is_scalar(name)) && !self.tables.table_exist(name) {
             return Ok(None);
         }
         self.tables.table(name).await

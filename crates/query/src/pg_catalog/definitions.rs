@@ -50,7 +50,7 @@ fn definition(line: &'static str) -> Option<((&'static str, &'static str), Defin
 }
 
 /// Columns that hold numbers of columns.
-pub(crate) const COLUMN_LISTS: [&str; 3] = ["indkey", "indoption", "conkey"];
+pub(crate) const COLUMN_LISTS: [&str; 4] = ["indkey", "indoption", "conkey", "confkey"];
 
 /// A list of these.
 pub(crate) fn list_of(element: DataType) -> DataType {
@@ -68,7 +68,8 @@ fn field(name: &str, sql: &str) -> Field {
         "float4" => (DataType::Float32, None),
         "float8" | "numeric" => (DataType::Float64, None),
         "timestamptz" | "time_stamp" => (DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), None),
-        // Lists of columns that tools take apart; other lists are none here.
+        // Lists of columns, and of options, that tools take apart; other lists are none here.
+        "_text" if name == "reloptions" => (list_of(DataType::Utf8View), None),
         "int2vector" | "_int2" if COLUMN_LISTS.contains(&name) => (list_of(DataType::Int16), None),
         "name" | "sql_identifier" => (DataType::Utf8View, Some("name")),
         "char" => (DataType::Utf8View, Some("char")),

@@ -1,5 +1,6 @@
 //! Parts of a query that can only be empty, because what they read always is: they need no plan.
 
+use super::comments;
 use super::constants::{Constant, number_expr};
 use super::definitions;
 use super::keys::is_of_keys;
@@ -155,6 +156,7 @@ impl Rewrite<'_> {
                         || !self.shows_keys && is_of_keys(schema, &table)
                         || self.shown.hides(schema, &table)
                         || views::hides(self.catalog, schema, &table)
+                        || comments::hides(self.catalog, schema, &table)
                 })
             }
             TableFactor::Derived { subquery, .. } => self.is_empty_query(subquery),

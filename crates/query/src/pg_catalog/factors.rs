@@ -1,13 +1,14 @@
 //! What stands in FROM and in a list of columns as PostgreSQL allows it, and planning does not.
 
-use super::rewrite::parts;
+use super::constants::{Constant, is_function, number_expr};
+use super::rewrite::{cast, parts};
 use super::tables::PG_CATALOG;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::query_of_table;
 use alluvia_syntax::trees::rewriting::call_with;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias,
-    TableAliasColumnDef, TableFactor,
+    self, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
 };
 
 /// Functions that give one value, and that tools read as tables of one row.
@@ -21,8 +22,23 @@ const OF_ROWS: [(&str, &str); 4] = [
     ("pg_show_all_settings", "pg_settings"),
 ];
 
-fn called(name: Ident) -> TableAlias {
+/// What tells the partitions of a table, of which none has any here.
+const PARTITION_TREE: &str = "pg_partition_tree";
+
+fn alias_of(name: Ident) -> TableAlias {
     TableAlias { explicit: true, name, columns: Vec::new(), at: None }
+}
+
+/// The name of a function in FROM.
+pub(super) fn called(factor: &TableFactor) -> Option<String> {
+    let (TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. }) = factor else {
+        return None;
+    };
+    match parts(name).as_slice() {
+        [name] => Some(name.clone()),
+        [schema, name] if schema == PG_CATALOG => Some(name.clone()),
+        _ => None,
+    }
 }
 
 /// Brings a function in FROM to what is planned: without a schema, its column called as its alias says.
@@ -38,7 +54,7 @@ pub(super) fn function(factor: &mut TableFactor) {
         *args = None;
         // Columns are qualified by the function's name, unless its rows have another.
         if alias.is_none() {
-            *alias = Some(called(Ident::new(function)));
+            *alias = Some(alias_of(Ident::new(function)));
         }
         return;
     }
@@ -51,7 +67,12 @@ pub(super) fn function(factor: &mut TableFactor) {
                 alias.columns.push(TableAliasColumnDef::from_name(alias.name.value.clone()));
             }
         }
-        name if OF_ONE_ROW.contains(&name) => {
+        PARTITION_TREE => {
+            if let Some(derived) = partition_tree(factor) {
+                *factor = derived;
+            }
+        }
+        name if OF_ONE_ROW.contains(&name) || is_function(name) => {
             if let Some(derived) = of_one_row(factor) {
                 *factor = derived;
             }
@@ -68,12 +89,32 @@ fn of_one_row(factor: &TableFactor) -> Option<TableFactor> {
         None => Ident::new(parts(name).pop()?),
     };
     let call = call_with(name.clone(), args.args.clone());
-    let mut subquery = query_of_table(name, &[]).ok()?;
+    let items = vec![SelectItem::ExprWithAlias { expr: call, alias: column.clone() }];
+    row_of(items, alias.clone().unwrap_or_else(|| alias_of(column)), false)
+}
+
+/// A table is its own only part: `pg_partition_tree(c.oid) AS p` as `(SELECT c.oid AS relid, ...) AS p`.
+fn partition_tree(factor: &TableFactor) -> Option<TableFactor> {
+    let TableFactor::Table { alias, args: Some(args), .. } = factor else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))] = args.args.as_slice() else { return None };
+    let null = cast(Constant::Null.expr(), ast::DataType::BigInt(None));
+    let columns = [
+        ("relid", of.clone()),
+        ("parentrelid", null),
+        ("isleaf", Constant::Truth(true).expr()),
+        ("level", number_expr(0)),
+    ];
+    let item = |(name, expr): (&str, Expr)| SelectItem::ExprWithAlias { expr, alias: Ident::new(name) };
+    let items = columns.into_iter().map(item).collect();
+    row_of(items, alias.clone().unwrap_or_else(|| alias_of(Ident::new(PARTITION_TREE))), false)
+}
+
+fn row_of(items: Vec<SelectItem>, alias: TableAlias, lateral: bool) -> Option<TableFactor> {
+    let mut subquery = query_of_table(&ObjectName::from(vec![alias.name.clone()]), &[]).ok()?;
     let SetExpr::Select(select) = subquery.body.as_mut() else { return None };
     select.from.clear();
-    select.projection = vec![SelectItem::ExprWithAlias { expr: call, alias: column.clone() }];
-    let alias = alias.clone().unwrap_or_else(|| called(column));
-    Some(TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None })
+    select.projection = items;
+    Some(TableFactor::Derived { lateral, subquery, alias: Some(alias), sample: None })
 }
 
 /// `SELECT n.oid, n.*` names a column twice, which planning refuses: the one that is written gets a number.

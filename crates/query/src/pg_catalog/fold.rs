@@ -86,7 +86,7 @@ pub(super) fn function(name: &str, function: &ast::Function) -> Result<Option<Ex
 }
 
 /// The parts of `a."B c"`.
-fn identifiers(text: &str) -> Result<Vec<String>> {
+pub(super) fn identifiers(text: &str) -> Result<Vec<String>> {
     let wrong = || Error::new(ErrorKind::InvalidValue, format!("'{text}' is not a valid identifier"));
     let mut parts = Vec::new();
     let mut rest = text.trim();

@@ -1,8 +1,8 @@
 //! Functions of the catalog that depend on what they are given. Those that do not become constants, in `rewrite`.
 
 use super::definitions::list_of;
-use super::relations::{is_visible, schema_name, text_of};
-use super::{keys, procedures, rights, types, views};
+use super::relations::is_visible;
+use super::{comments, keys, procedures, reg, rights, types, views};
 use crate::rights::Authoriser;
 use alluvia_catalog::Catalog;
 use alluvia_functions::text::format::literal;
@@ -15,13 +15,11 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Names that `rewrite` gives to casts, and to what they are of.
-pub(super) const REGCLASS: &str = "pg_catalog_regclass";
-pub(super) const REGNAMESPACE: &str = "pg_catalog_regnamespace";
+/// The name that `rewrite` gives to what a column of functions is made a number by.
 pub(super) const PROCEDURE: &str = "pg_catalog_procedure";
 
 pub(super) type Work = Arc<dyn Fn(&[ArrayRef]) -> Result<ArrayRef> + Send + Sync>;
@@ -64,20 +62,14 @@ pub(crate) fn register(
             Ok(Arc::new(StringViewArray::from_iter(oids.iter().map(|oid| oid.and_then(|oid| gives(oid))))))
         })
     };
-    let definitions = authoriser.clone();
-    // A number that stands for nothing is shown as it is, as PostgreSQL does.
-    let named = move |oid| Some(text_of(&definitions, oid).unwrap_or_else(|| oid.to_string()));
-    add(REGCLASS, vec![int()], text(), of_oid(Arc::new(named)))?;
-    let definitions = Arc::clone(catalog);
-    let named = move |oid| Some(schema_name(&definitions, oid).map_or_else(|| oid.to_string(), |name| quoted(&name)));
-    add(REGNAMESPACE, vec![int()], text(), of_oid(Arc::new(named)))?;
     add(
         PROCEDURE,
         vec![text()],
         int(),
         Arc::new(|arguments| {
             let names = cast(&arguments[0], &DataType::Utf8View)?;
-            let number = |name: Option<&str>| name.and_then(procedures::by_name);
+            // What a type or a method does not have is 0.
+            let number = |name: Option<&str>| Some(name.and_then(procedures::by_name).unwrap_or(0));
             Ok(Arc::new(Int64Array::from_iter(names.as_string_view().iter().map(number))))
         }),
     )?;
@@ -85,6 +77,7 @@ pub(crate) fn register(
         ("pg_get_function_result", procedures::result as fn(i64) -> Option<String>),
         ("pg_get_function_arguments", procedures::arguments),
         ("pg_get_function_identity_arguments", procedures::arguments),
+        ("pg_get_functiondef", procedures::definition),
     ] {
         add(name, vec![int()], text(), of_oid(Arc::new(told)))?;
     }
@@ -149,12 +142,15 @@ pub(crate) fn register(
             }),
         )?;
     }
-    add(
-        "pg_database_size",
-        vec![text()],
-        int(),
-        Arc::new(move |arguments| Ok(Arc::new(Int64Array::from_value(all, arguments[0].len())))),
-    )?;
+    // There is one database in one tablespace.
+    for name in ["pg_database_size", "pg_tablespace_size"] {
+        add(
+            name,
+            vec![text()],
+            int(),
+            Arc::new(move |arguments| Ok(Arc::new(Int64Array::from_value(all, arguments[0].len())))),
+        )?;
+    }
     add(
         "pg_size_pretty",
         vec![int()],
@@ -165,6 +161,7 @@ pub(crate) fn register(
         }),
     )?;
     rights::register(&mut add, authoriser)?;
+    comments::register(&mut add, catalog)?;
     let quotes = [
         ("quote_ident", quoted as fn(&str) -> String, None),
         ("quote_literal", literal, None),
@@ -184,6 +181,9 @@ pub(crate) fn register(
         )?;
     }
     procedures::remember(own);
+    for function in reg::functions(authoriser) {
+        state.register_udf(Arc::new(ScalarUDF::from(function)))?;
+    }
     Ok(())
 }
 

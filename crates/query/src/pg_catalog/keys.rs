@@ -4,6 +4,7 @@
 //! - A statement that asks for lists of columns (`conkey`, `indkey`) in a way that is not known here sees no keys: tools that take them
 //!   apart would fail where they see nothing now. Known are `= ANY (list)`, `IS [NOT] NULL`, `unnest`, `generate_subscripts`,
 //!   `_pg_expandarray`, and `conkey` as it is. Of other lists (`indclass`, ...) nothing is told.
+//! - What a WITH query or a derived table calls so is no list, unless it is one by its own items: `UNNEST(conkey) AS conkey`.
 //! - The numbers of indexes and constraints follow from their table's.
 
 use super::definitions::COLUMN_LISTS;
@@ -21,7 +22,7 @@ use alluvia_types::ColumnId;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Builder, ListBuilder};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Query, Select,
-    SelectItem, Visitor,
+    SelectItem, SetExpr, TableFactor, Visitor,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -85,15 +86,83 @@ pub(super) fn are_shown(query: &Query, catalog: &Catalog) -> bool {
     if !catalog.tables().any(has_any) {
         return false;
     }
-    let mut lists = Lists { named: 0, known: 0 };
+    let mut lists = Lists::default();
     let _ = visit(query, &mut lists);
     lists.named == lists.known
 }
 
 /// Counts the names of lists, and those that stand where it is known what is asked of them.
+#[derive(Default)]
 struct Lists {
     named: usize,
     known: usize,
+    /// WITH queries, and whether they give lists.
+    withs: Vec<(String, bool)>,
+    /// What stands in FROM of the SELECTs around what is visited, the innermost last: what it is called, and whether it gives lists.
+    tables: Vec<Vec<(String, bool)>>,
+}
+
+impl Lists {
+    /// Whether a column of that name can be a list: it is of a table that gives some, or nobody knows of which it is.
+    fn may_be(&self, expr: &Expr) -> bool {
+        let tables: Vec<&(String, bool)> = self.tables.iter().rev().flatten().collect();
+        may_be_of(&tables, expr)
+    }
+
+    /// What stands in FROM.
+    fn from(&self, select: &Select) -> Vec<(String, bool)> {
+        let joined = select
+            .from
+            .iter()
+            .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)));
+        joined.filter_map(|factor| self.called(factor)).collect()
+    }
+
+    /// Whether an item of a query is a list as it is.
+    fn gives(&self, body: &SetExpr) -> bool {
+        match body {
+            SetExpr::Select(select) => {
+                let from = self.from(select);
+                let tables: Vec<&(String, bool)> = from.iter().collect();
+                select.projection.iter().any(|item| match item {
+                    SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                        list_named(expr).is_some() && may_be_of(&tables, expr)
+                    }
+                    _ => tables.iter().any(|(_, gives)| *gives),
+                })
+            }
+            SetExpr::SetOperation { left, right, .. } => self.gives(left) || self.gives(right),
+            SetExpr::Query(query) => self.gives(&query.body),
+            _ => false,
+        }
+    }
+
+    fn called(&self, factor: &TableFactor) -> Option<(String, bool)> {
+        match factor {
+            TableFactor::Table { name, alias, args: None, .. } => {
+                let last = name.0.last().and_then(ObjectNamePart::as_ident).map(name_of)?;
+                let of_with = self.withs.iter().rev().find(|(with, _)| name.0.len() == 1 && *with == last);
+                let gives = of_with.is_none_or(|(_, gives)| *gives);
+                Some((alias.as_ref().map_or(last, |alias| name_of(&alias.name)), gives))
+            }
+            TableFactor::Derived { subquery, alias: Some(alias), .. } => {
+                Some((name_of(&alias.name), self.gives(&subquery.body)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether a column of that name can be a list, where these tables are.
+fn may_be_of(tables: &[&(String, bool)], expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => may_be_of(tables, inner),
+        Expr::CompoundIdentifier(path) => {
+            let table = path.iter().rev().nth(1).map(name_of);
+            tables.iter().find(|(name, _)| Some(name) == table.as_ref()).is_none_or(|(_, gives)| *gives)
+        }
+        _ => tables.is_empty() || tables.iter().any(|(_, gives)| *gives),
+    }
 }
 
 /// The list that an expression names.
@@ -115,27 +184,43 @@ fn is_of_columns(expr: &Expr) -> bool {
 impl Visitor for Lists {
     type Break = ();
 
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        for with in query.with.iter().flat_map(|with| &with.cte_tables) {
+            let gives = self.gives(&with.query.body);
+            self.withs.push((name_of(&with.alias.name), gives));
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        let tables = self.from(select);
+        self.tables.push(tables);
         for item in &select.projection {
             if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-                self.known += usize::from(list_named(expr).is_some_and(|column| column == "conkey"));
+                let is_plain = list_named(expr).is_some_and(|column| matches!(column.as_str(), "conkey" | "confkey"));
+                self.known += usize::from(is_plain && self.may_be(expr));
             }
         }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &Select) -> ControlFlow<()> {
+        self.tables.pop();
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         let known = match expr {
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
-                self.named += usize::from(list_named(expr).is_some());
+                self.named += usize::from(list_named(expr).is_some() && self.may_be(expr));
                 false
             }
-            Expr::AnyOp { right, .. } => is_of_columns(right),
-            Expr::IsNull(inner) | Expr::IsNotNull(inner) => is_of_columns(inner),
+            Expr::AnyOp { right, .. } => is_of_columns(right) && self.may_be(right),
+            Expr::IsNull(inner) | Expr::IsNotNull(inner) => is_of_columns(inner) && self.may_be(inner),
             Expr::Function(function) => {
                 let name = function.name.0.last().and_then(ObjectNamePart::as_ident).map(name_of).unwrap_or_default();
                 ["unnest", "generate_subscripts", EXPANDED].contains(&name.as_str())
-                    && argument(function, 0).is_some_and(is_of_columns)
+                    && argument(function, 0).is_some_and(|list| is_of_columns(list) && self.may_be(list))
             }
             _ => false,
         };

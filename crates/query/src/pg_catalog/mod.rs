@@ -10,6 +10,7 @@
 //! Tools write these queries in PostgreSQL's full language. [`rewrite`] brings them to what is planned here: names without their
 //! schema, casts to `regclass`, operators written out, subqueries in expressions, parts that can only be empty.
 
+mod comments;
 mod constants;
 mod defaults;
 mod definitions;
@@ -23,9 +24,11 @@ mod information;
 mod keys;
 mod parameters;
 mod procedures;
+mod reg;
 mod relations;
 mod rewrite;
 mod rights;
+mod tableoid;
 mod tables;
 mod types;
 mod versions;
@@ -34,5 +37,6 @@ mod views;
 pub(crate) use constants::{function_names, is_function};
 pub(crate) use functions::register;
 pub(crate) use parameters::compared;
+pub(crate) use relations::table_oid;
 pub(crate) use rewrite::prepare;
 pub(crate) use tables::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};

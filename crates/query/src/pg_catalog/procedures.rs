@@ -9,7 +9,7 @@
 //! - What PostgreSQL has, too, is in `pg_catalog`, as there, and psql's `\df` leaves it out unless it is asked by name; all else is in
 //!   `public`.
 
-use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
+use super::functions::PROCEDURE;
 use super::keys::{CONSTRAINT_TEXT, INDEX_TEXT, PLACES};
 use super::relations::{PG_CATALOG_OID, PUBLIC_OID, ROLE_OID};
 use super::tables::{Row, row};
@@ -78,6 +78,45 @@ pub(super) fn by_name(name: &str) -> Option<i64> {
     all().iter().find(|procedure| procedure.name == name).map(|procedure| procedure.oid)
 }
 
+/// The number of a function of a name and of arguments of these types.
+pub(super) fn by_signature(name: &str, arguments: &str) -> Option<i64> {
+    let types = |arguments: &str| -> Vec<String> {
+        let given = arguments.split(',').map(str::trim).filter(|given| !given.is_empty());
+        given
+            .map(|given| types::by_name(given).map_or_else(|| given.to_owned(), |oid| types::format(oid, None)))
+            .collect()
+    };
+    let wanted = types(arguments);
+    let mut named = all().iter().filter(|procedure| procedure.name == name);
+    named.find(|procedure| types(&procedure.shown_arguments) == wanted).map(|procedure| procedure.oid)
+}
+
+/// The name of a function.
+pub(super) fn name(oid: i64) -> Option<String> {
+    by_oid(oid).map(|procedure| procedure.name.clone())
+}
+
+/// Its name with the types of its arguments.
+pub(super) fn signature(oid: i64) -> Option<String> {
+    by_oid(oid).map(|procedure| format!("{}({})", procedure.name, procedure.shown_arguments.replace(", ", ",")))
+}
+
+/// `pg_get_functiondef`; aggregates and windows have none.
+pub(super) fn definition(oid: i64) -> Option<String> {
+    let procedure = by_oid(oid).filter(|procedure| procedure.kind == "f")?;
+    let Procedure { name, shown_arguments, shown_result, .. } = procedure;
+    let schema = if procedure.is_ours { "public" } else { "pg_catalog" };
+    let volatility = match procedure.volatility {
+        "i" => " IMMUTABLE",
+        "s" => " STABLE",
+        _ => "",
+    };
+    Some(format!(
+        "CREATE OR REPLACE FUNCTION {schema}.{name}({shown_arguments})\n RETURNS {shown_result}\n LANGUAGE internal\n\
+         {volatility} PARALLEL SAFE\nAS $function${name}$function$\n"
+    ))
+}
+
 /// `pg_get_function_result`
 pub(super) fn result(oid: i64) -> Option<String> {
     by_oid(oid).map(|procedure| procedure.shown_result.clone())
@@ -112,10 +151,10 @@ fn of(functions: &'static [Built], own: Vec<Own>) -> Vec<Procedure> {
         add(&mut all, built);
     }
     // Some names only casts are given.
-    for own in own.iter().filter(|own| {
-        ![PROCEDURE, REGCLASS, REGNAMESPACE, CONSTRAINT_TEXT, INDEX_TEXT, PLACES, VIEW_TEXT]
-            .contains(&own.name.as_str())
-    }) {
+    for own in own
+        .iter()
+        .filter(|own| ![PROCEDURE, CONSTRAINT_TEXT, INDEX_TEXT, PLACES, VIEW_TEXT].contains(&own.name.as_str()))
+    {
         let arguments = own.arguments.iter().map(type_name).collect();
         let overload = Overload { arguments, is_variadic: false, result: type_name(&own.result) };
         all.push(procedure(&own.name, "f", "s", &overload));

@@ -85,12 +85,13 @@ pub(crate) fn schemas(catalog: &Catalog) -> Vec<(i64, String, RoleId)> {
     schemas
 }
 
-/// The number of a schema of users.
+/// The number of a schema of users by its name.
 pub(crate) fn schema_oid(catalog: &Catalog, name: &str) -> i64 {
     catalog.schema(name).map_or(PUBLIC_OID, |entry| number_of_schema(entry.id))
 }
 
-fn number_of_schema(id: TableId) -> i64 {
+/// The number of a schema of users.
+pub(crate) fn number_of_schema(id: TableId) -> i64 {
     if id == PUBLIC_SCHEMA_ID { PUBLIC_OID } else { table_oid(id.0) }
 }
 

@@ -5,20 +5,21 @@
 //! - What is left out can be seen to be empty, or false, by what the catalog never holds ([`facts`](super::facts),
 //!   [`empty`](super::empty)).
 
-use super::constants::{Constant, constant, is_of_catalog, number_expr, text_expr};
+use super::constants::{Constant, constant, is_function, is_of_catalog, number_expr, text_expr};
 use super::empty::one_row;
-use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
-use super::relations::{by_text, schema_by_name};
+use super::functions::PROCEDURE;
+use super::relations::by_text;
+use super::tableoid::Tables;
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
-use super::{defaults, definitions, distinct, factors, facts, fold, keys, rights, types, versions, views};
+use super::{comments, defaults, definitions, distinct, factors, facts, fold, keys, reg, rights, versions, views};
 use crate::rights::Authoriser;
 use crate::settings::SettingsNow;
 use alluvia_catalog::Catalog;
-use alluvia_syntax::names::{name_of, written_name};
-use alluvia_syntax::statement::literal_text;
-use alluvia_syntax::trees::list_literals;
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::statement::{literal_text, text_of};
 use alluvia_syntax::trees::rewriting::call;
 use alluvia_syntax::trees::visit::visit;
+use alluvia_syntax::trees::{list_literals, qualified_wildcards};
 use alluvia_syntax::visit_mut;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -42,7 +43,8 @@ pub(crate) fn prepare(
     let has_xmin = !versions::is_named(query);
     let (shows_keys, shown) = (keys::are_shown(query, catalog), defaults::Shown::to(query, catalog));
     let settings = settings();
-    let mut rewrite = Rewrite { catalog, authoriser, settings: &settings, has_xmin, shows_keys, shown };
+    let (tables, depth) = (Tables::default(), 0);
+    let mut rewrite = Rewrite { catalog, authoriser, settings: &settings, has_xmin, shows_keys, shown, tables, depth };
     match visit_mut(query, &mut rewrite) {
         ControlFlow::Continue(()) => Ok(true),
         ControlFlow::Break(error) => Err(error),
@@ -76,6 +78,11 @@ impl Visitor for Names<'_> {
 
     fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
         self.found |= catalog_table(relation, self.catalog).is_some();
+        if self.found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        self.found |= factors::called(factor).is_some_and(|name| is_of_catalog(&name));
         if self.found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -134,12 +141,16 @@ pub(super) struct Rewrite<'a> {
     pub(super) shows_keys: bool,
     /// Which defaults and sequences are.
     pub(super) shown: defaults::Shown,
+    tables: Tables,
+    /// Queries around what is visited.
+    depth: usize,
 }
 
 impl VisitorMut for Rewrite<'_> {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        self.depth += 1;
         if self.empty_out(&mut query.body) && matches!(query.body.as_ref(), SetExpr::Select(_)) {
             query.order_by = None;
         }
@@ -147,7 +158,20 @@ impl VisitorMut for Rewrite<'_> {
         ControlFlow::Continue(())
     }
 
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        self.tables.leave();
+        // Tables of the catalog have their schema by now.
+        qualified_wildcards::qualify(select);
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        self.tables.enter(select, self.authoriser);
         factors::tell_apart(select);
         // Items keep the names that PostgreSQL gives them, whatever becomes of them.
         let mut seen: Vec<String> = Vec::new();
@@ -163,6 +187,14 @@ impl VisitorMut for Rewrite<'_> {
             seen.push(name.clone());
             let expr = std::mem::replace(expr, Constant::Null.expr());
             *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
+        }
+        // What a statement gives is shown: the name, also of what is known to be a number.
+        if self.depth == 1 {
+            for item in &mut select.projection {
+                if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                    show_name(expr);
+                }
+            }
         }
         ControlFlow::Continue(())
     }
@@ -191,6 +223,18 @@ impl VisitorMut for Rewrite<'_> {
                 let is_known = self.is_empty_query(subquery);
                 if is_known {
                     *expr = Constant::Truth(*negated).expr();
+                }
+            }
+            // `'upper'::regproc::oid`, of what would be a text by then.
+            Expr::Cast { expr: within, data_type, .. } if is_number_type(data_type) => {
+                if let Expr::Cast { expr: named, data_type: of, .. } = within.as_mut()
+                    && let Some(kind @ (reg::Kind::Procedure | reg::Kind::Signature)) =
+                        reg_type(of).and_then(|name| reg::Kind::of_type(&name))
+                {
+                    let named = std::mem::replace(named.as_mut(), Constant::Null.expr());
+                    if let Some((_, number)) = reg::number(&reg::cast_to(kind, named)) {
+                        *expr = number;
+                    }
                 }
             }
             // `CAST($1::regclass AS regclass)` is the number that the one within is.
@@ -237,30 +281,29 @@ impl Rewrite<'_> {
         if self.has_xmin && versions::is_xmin(expr, self.catalog) {
             return Ok(Some(versions::xmin(self.catalog)));
         }
+        if let Some(number) = self.tables.number(expr) {
+            return Ok(Some(number));
+        }
         Ok(match expr {
             Expr::Function(function) => return self.function(function),
             Expr::BinaryOp { left, op, right } => {
-                // `oid::regtype <> 'trigger'::regtype` compares numbers.
-                if is_number(right)
-                    && let Some(number) = type_number(left)
-                {
-                    **left = number;
-                } else if is_number(left)
-                    && let Some(number) = type_number(right)
-                {
-                    **right = number;
-                }
-                // `p.oid = t.typreceive` does, too: the catalog's functions are kept by their names.
-                if self.is_procedure(right) && is_oid(left) {
+                // `p.oid = t.typreceive` and `t.typreceive <> 0` compare numbers: the catalog's functions are kept by their names.
+                if self.is_procedure(right) && (is_oid(left) || is_number(left)) {
                     **right = procedure_number(right);
-                } else if self.is_procedure(left) && is_oid(right) {
+                } else if self.is_procedure(left) && (is_oid(right) || is_number(right)) {
                     **left = procedure_number(left);
                 }
+                // And so does `oid::regtype <> 'trigger'::regtype`.
+                reg::compare(left, op, right);
                 if let BinaryOperator::PGCustomBinaryOperator(name) = op
                     && let Some(known) = name.last().and_then(|name| operator(name))
                 {
                     *op = known;
                 }
+                None
+            }
+            Expr::InList { expr, list, .. } => {
+                reg::compare_with_list(expr, list);
                 None
             }
             Expr::Collate { expr, .. } => Some(std::mem::replace(expr.as_mut(), Constant::Null.expr())),
@@ -275,6 +318,11 @@ impl Rewrite<'_> {
                         false => Some(Constant::Null.expr()),
                     });
                 }
+                if is_number_type(data_type)
+                    && let Some((_, number)) = reg::number(inner)
+                {
+                    return Ok(Some(number));
+                }
                 let Some(name) = custom_type(data_type) else { return Ok(None) };
                 let literal = match inner.as_ref() {
                     Expr::Value(value) => match &value.value {
@@ -287,27 +335,20 @@ impl Rewrite<'_> {
                 let inner = std::mem::replace(inner.as_mut(), Constant::Null.expr());
                 Some(match (name.as_str(), literal) {
                     ("oid", _) if is_procedure => procedure_number(&inner),
-                    ("regclass", Some(text)) => {
-                        number_expr(by_text(self.authoriser, &text).ok_or_else(|| {
-                            Error::new(ErrorKind::UndefinedTable, format!("there is no table '{text}'"))
-                        })?)
+                    (name @ ("regclass" | "regtype" | "regnamespace" | "regrole"), Some(text)) => {
+                        match reg::Kind::of_type(name) {
+                            Some(kind) => number_expr(kind.number(self.authoriser, &text)?),
+                            None => inner,
+                        }
                     }
-                    ("regtype", Some(text)) => {
-                        number_expr(types::by_name(&text).ok_or_else(|| {
-                            Error::new(ErrorKind::UndefinedObject, format!("there is no type '{text}'"))
-                        })?)
+                    // A column of the catalog that holds functions has their names.
+                    ("regproc" | "regprocedure", None) if is_procedure => inner,
+                    (name @ ("regclass" | "regtype" | "regnamespace" | "regproc" | "regprocedure" | "regrole"), _) => {
+                        match reg::Kind::of_type(name) {
+                            Some(kind) => reg::cast_to(kind, inner),
+                            None => inner,
+                        }
                     }
-                    ("regnamespace", Some(text)) => number_expr(
-                        schema_oid(self.catalog, &text)
-                            .ok_or_else(|| self.catalog.undefined_schema(text.trim_matches('"')))?,
-                    ),
-                    ("regclass", None) => call(REGCLASS, vec![inner]),
-                    ("regtype", None) => call("format_type", vec![inner, Constant::Null.expr()]),
-                    ("regnamespace", None) => call(REGNAMESPACE, vec![inner]),
-                    // Functions are called by their names alone.
-                    ("regproc", Some(text)) => text_expr(text.trim_start_matches("pg_catalog.")),
-                    ("regrole", Some(text)) => text_expr(&text),
-                    ("regrole", None) => call("pg_get_userbyid", vec![inner]),
                     ("oid" | "xid", _) => cast(inner, ast::DataType::BigInt(None)),
                     ("int2", _) => cast(inner, ast::DataType::SmallInt(None)),
                     ("int4", _) => cast(inner, ast::DataType::Integer(None)),
@@ -341,6 +382,9 @@ impl Rewrite<'_> {
             }
             _ => return Ok(None),
         };
+        if is_function(&name) && !name.starts_with("quote_") {
+            reg::give_numbers(function);
+        }
         if let Some(known) = fold::function(&name, function)? {
             return Ok(Some(known));
         }
@@ -363,6 +407,20 @@ impl Rewrite<'_> {
             && let Some(kept) = defaults::expression(function)
         {
             return Ok(Some(kept));
+        }
+        if comments::gives(self.catalog, &name) {
+            // Of which kind an object is may be left out.
+            if let FunctionArguments::List(list) = &mut function.args
+                && name == "obj_description"
+                && list.args.len() == 1
+            {
+                let any = cast(Constant::Null.expr(), ast::DataType::Text);
+                list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(any)));
+            }
+            return Ok(None);
+        }
+        if name == "pg_get_functiondef" {
+            return Ok(None);
         }
         if let Some(constant) = constant(&name) {
             return Ok(Some(constant.expr()));
@@ -395,27 +453,12 @@ impl Rewrite<'_> {
             "current_setting" if fold::argument(function, 0).is_some_and(|name| is_null(uncast(name))) => {
                 Some(cast(Constant::Null.expr(), ast::DataType::Text))
             }
+            // Tools take apart in SQL what settings are. What follows from who asks, or is the database's, the session says.
             "current_setting" => {
-                let wanted = argument(0).unwrap_or_default().to_ascii_lowercase();
-                match self.settings.now.show(&wanted) {
-                    Ok(value) => Some(text_expr(&value)),
-                    Err(_) if text_argument(function, 1).is_some() => Some(Constant::Null.expr()),
-                    Err(error) => return Err(error),
-                }
-            }
-            // What may be set so is what changes nothing: its value is all that there is of it.
-            "set_config" => {
-                let (name, value) = (argument(0).unwrap_or_default(), argument(1).unwrap_or_default());
-                match crate::settings::client::canonical(&name) {
-                    Some(known) => Some(text_expr(&crate::settings::client::check(known, &value)?)),
-                    None => {
-                        return Err(Error::new(
-                            ErrorKind::NotSupported,
-                            format!("set_config of {name} is not supported"),
-                        )
-                        .with_hint("write SET name = value"));
-                    }
-                }
+                let wanted = fold::argument(function, 0).and_then(text_of).map(|name| name.to_ascii_lowercase());
+                let of_session = |name: &String| !matches!(name.as_str(), "is_superuser" | "session_authorization");
+                let known = wanted.filter(of_session).and_then(|name| self.settings.now.show(&name).ok());
+                known.map(|value| text_expr(&value))
             }
             // A text stands for a table, as for a regclass.
             "pg_relation_size" | "pg_table_size" | "pg_total_relation_size" => match fold::argument(function, 0) {
@@ -443,9 +486,11 @@ impl Rewrite<'_> {
                 }
                 None
             }
-            "to_regclass" => Some(or_null(argument(0).and_then(|text| by_text(self.authoriser, &text)))),
-            "to_regtype" => Some(or_null(argument(0).and_then(|text| types::by_name(&text)))),
-            "to_regnamespace" => Some(or_null(argument(0).and_then(|text| schema_oid(self.catalog, &text)))),
+            "to_regclass" | "to_regtype" | "to_regnamespace" | "to_regproc" | "to_regrole" => {
+                let kind = reg::Kind::of_type(name.trim_start_matches("to_"));
+                let number = kind.zip(argument(0)).and_then(|(kind, text)| kind.number(self.authoriser, &text).ok());
+                Some(or_null(number))
+            }
             _ => None,
         })
     }
@@ -456,7 +501,7 @@ fn procedure_number(named: &Expr) -> Expr {
     call(PROCEDURE, vec![named.clone()])
 }
 
-fn is_oid(expr: &Expr) -> bool {
+pub(super) fn is_oid(expr: &Expr) -> bool {
     match expr {
         Expr::Identifier(ident) => name_of(ident) == "oid",
         Expr::CompoundIdentifier(path) => path.last().is_some_and(|ident| name_of(ident) == "oid"),
@@ -468,26 +513,24 @@ fn is_number(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
 }
 
-/// What a cast to `regtype` was of, once the cast has become a call.
-fn type_number(expr: &Expr) -> Option<Expr> {
-    let Expr::Function(function) = expr else { return None };
-    let FunctionArguments::List(list) = &function.args else { return None };
-    match list.args.as_slice() {
-        [
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(of)),
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(modifier))),
-        ] if parts(&function.name) == ["format_type"] && matches!(modifier.value, Value::Null) => Some(of.clone()),
-        _ => None,
+/// Whether a type is one of whole numbers.
+fn is_number_type(data_type: &ast::DataType) -> bool {
+    use ast::DataType::{BigInt, Int, Int4, Int8, Integer};
+    matches!(data_type, BigInt(_) | Int(_) | Int4(_) | Int8(_) | Integer(_))
+        || custom_type(data_type).is_some_and(|name| matches!(name.as_str(), "oid" | "int4" | "int8"))
+}
+
+/// Shows the name that a literal stands for, where it is cast to a number of the catalog: `SELECT 'pg_class'::regclass`.
+fn show_name(expr: &mut Expr) {
+    let Expr::Cast { expr: within, data_type, .. } = &*expr else { return };
+    let Some(kind) = reg_type(data_type).and_then(|name| reg::Kind::of_type(&name)) else { return };
+    if literal_text(uncast(within)).is_some() {
+        *expr = reg::cast_to(kind, expr.clone());
     }
 }
 
 fn or_null(number: Option<i64>) -> Expr {
     number.map_or_else(|| Constant::Null.expr(), number_expr)
-}
-
-fn schema_oid(catalog: &Catalog, text: &str) -> Option<i64> {
-    let named = || schema_by_name(catalog, &written_name(text.trim()).filter(|name| name.schema.is_none())?.name);
-    text.parse().ok().or_else(named)
 }
 
 pub(super) fn cast(expr: Expr, data_type: ast::DataType) -> Expr {

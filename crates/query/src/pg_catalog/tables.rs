@@ -3,7 +3,7 @@
 use super::definitions::{self, Definition};
 use super::information;
 use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_system, of_users, schemas};
-use crate::pg_catalog::{defaults, keys, procedures, rights, types, views};
+use crate::pg_catalog::{comments, defaults, keys, procedures, rights, types, views};
 use crate::system::SystemContext;
 use alluvia_catalog::rights::RoleId;
 use alluvia_syntax::names::DATABASE_NAME;
@@ -85,7 +85,8 @@ type Rows = fn(&SystemContext) -> Vec<Row>;
 
 fn rows_of(schema: &str, table: &str) -> Option<Rows> {
     let of_others = || defaults::rows_of(schema, table).or_else(|| views::rows_of(schema, table));
-    if let Some(rows) = keys::rows_of(schema, table).or_else(of_others) {
+    let of_parts = keys::rows_of(schema, table).or_else(of_others);
+    if let Some(rows) = of_parts.or_else(|| comments::rows_of(schema, table)) {
         return Some(rows);
     }
     if schema == INFORMATION_SCHEMA {
@@ -129,6 +130,18 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
                 row
             };
             schemas(&context.snapshot.catalog).into_iter().map(schema).collect()
+        },
+        // The process of a lock is the number of its session.
+        "pg_locks" => |context| {
+            let row = |grant: alluvia_locks::Grant| {
+                row! {
+                    locktype: "advisory", database: DATABASE_OID, classid: i64::from(grant.key.class),
+                    objid: i64::from(grant.key.object), objsubid: i64::from(grant.key.sub),
+                    virtualtransaction: format!("{}/0", grant.session), pid: grant.session as i64,
+                    mode: grant.mode.name(), granted: grant.is_held,
+                }
+            };
+            context.sessions.locks().grants().into_iter().map(row).collect()
         },
         "pg_proc" => |_| procedures::rows(),
         "pg_settings" => |context| {
@@ -321,7 +334,13 @@ impl TableProvider for CatalogTable {
     }
 }
 
+/// Numbers of a lock that it does not have if it is on something else.
+const OF_OTHER_LOCKS: [&str; 4] = ["relation", "page", "tuple", "transactionid"];
+
 fn column(name: &str, data_type: &DataType, rows: &[Row]) -> ArrayRef {
+    if OF_OTHER_LOCKS.contains(&name) {
+        return new_null_array(data_type, rows.len());
+    }
     let int = |row: &Row| match row.get(name) {
         Some(Value::Int(value)) => *value,
         _ => 0,

@@ -89,7 +89,13 @@ pub(super) fn xmin(catalog: &Catalog) -> Expr {
 /// What stands for `age` of a number of that kind, which a cast or [`xmin`] has made; `None` of anything else: `age` of a time is another
 /// function.
 pub(super) fn age(of: &Expr, catalog: &Catalog) -> Option<Expr> {
-    matches!(of, Expr::Cast { data_type: DataType::BigInt(_), .. }).then(|| {
+    let is_transaction = match of {
+        Expr::Identifier(ident) => name_of(ident) == "transactionid",
+        Expr::CompoundIdentifier(path) => path.last().is_some_and(|ident| name_of(ident) == "transactionid"),
+        Expr::Cast { data_type: DataType::BigInt(_), .. } => true,
+        _ => false,
+    };
+    is_transaction.then(|| {
         let (left, right) = (Box::new(xmin(catalog)), Box::new(of.clone()));
         Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::Minus, right }))
     })

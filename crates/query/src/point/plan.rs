@@ -11,6 +11,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
 use std::sync::Arc;
 
 /// The plan of a point read.
@@ -61,6 +62,11 @@ impl PointPlan {
     /// The columns of the answer.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// For each column of the answer the place of the column, among those that are read, that it is as it is.
+    pub(crate) fn shown_places(&self) -> impl Iterator<Item = Option<usize>> {
+        self.shown.iter().map(|shown| shown.downcast_ref::<Column>().map(Column::index))
     }
 
     /// Whether a session that may hold so many bytes would plan it the same, on a table that is defined so.

@@ -433,6 +433,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::DropNone { .. }
         | Kind::DropView { .. }
         | Kind::AlterView(_)
+        | Kind::Idle(_)
+        | Kind::Comment(_)
         | Kind::AlterTable(_)
         | Kind::Declare(_) => Ok(()),
         // Definitions are everybody's.

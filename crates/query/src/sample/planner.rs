@@ -1,20 +1,22 @@
-//! Where planning meets a sample: every table factor of a statement comes by here.
+//! Where planning meets a sample: every table factor of a statement comes by here. So does a function of one value in FROM.
 
 use super::clause::{Clause, read};
 use super::outline::GapTable;
 use crate::sample::thin;
 use crate::table::{AlluviaTable, Draw, Sample, StatementContext, Unit, sql_schema};
 use alluvia_space::weight::weight;
+use alluvia_syntax::names::name_of;
 use alluvia_syntax::sample::thin::is_call;
+use alluvia_syntax::trees::rewriting::call_with;
 use alluvia_types::{Error, ErrorKind, Version};
 use alluvia_values::errors::{not_supported, wrap};
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
-use datafusion::common::{DataFusionError, TableReference};
+use datafusion::common::{DFSchema, DataFusionError, TableReference};
 use datafusion::logical_expr::logical_plan::SubqueryAlias;
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
-use datafusion::logical_expr::{LogicalPlan, TableScan, TableScanBuilder};
-use datafusion::sql::sqlparser::ast::{TableFactor, TableSampleKind};
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, TableScan, TableScanBuilder};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, TableAlias, TableFactor, TableSampleKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -108,6 +110,19 @@ pub(super) fn table_of(plan: LogicalPlan) -> Option<(TableScan, AlluviaTable)> {
     Some((scan, table))
 }
 
+/// The name of a function of one value that is called in FROM.
+fn scalar_called(name: &ObjectName, context: &dyn RelationPlannerContext) -> Option<String> {
+    let [part] = name.0.as_slice() else { return None };
+    let name = name_of(part.as_ident()?);
+    // Of these names there are functions of rows, too, which are meant in FROM.
+    if matches!(name.as_str(), "generate_series" | "range" | "unnest") {
+        return None;
+    }
+    let provider = context.context_provider();
+    let is_scalar = provider.get_function_meta(&name).is_some() || provider.get_higher_order_meta(&name).is_some();
+    is_scalar.then_some(name)
+}
+
 impl RelationPlanner for SamplePlanner {
     fn plan_relation(
         &self,
@@ -119,6 +134,21 @@ impl RelationPlanner for SamplePlanner {
             TableFactor::Table { name, args: Some(args), alias, sample: None, .. } if is_call(name) => {
                 let plan = thin::plan(args, context, &self.context, self.describes, self.leaves_gap)?;
                 PlannedRelation::new(plan, alias.take())
+            }
+            // `FROM upper('a') AS result` is a row of one value, as in PostgreSQL.
+            TableFactor::Table { name, args: Some(args), alias, sample: None, .. }
+                if let Some(function) = scalar_called(name, &*context) =>
+            {
+                let column = match &*alias {
+                    Some(alias) => alias.columns.first().map_or(&alias.name, |column| &column.name).clone(),
+                    None => Ident::with_quote('"', function),
+                };
+                let schema = DFSchema::empty();
+                let call = call_with(name.clone(), std::mem::take(&mut args.args));
+                let value = context.sql_to_expr(call, &schema)?.alias(context.normalize_ident(column.clone()));
+                let plan = LogicalPlanBuilder::empty(true).project([value])?.build()?;
+                let called = TableAlias { explicit: true, name: column, columns: Vec::new(), at: None };
+                PlannedRelation::new(plan, Some(alias.take().unwrap_or(called)))
             }
             TableFactor::Table { alias, sample, args: None, .. } if sample.is_some() => {
                 let (alias, sample) = (alias.take(), sample.take());

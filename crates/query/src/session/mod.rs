@@ -44,7 +44,7 @@ pub use prepared::Prepared;
 pub use prepared::bounded::{Answer, BOUND_OF, BOUND_SIDE};
 pub use prepared::describe::Described;
 pub use prepared::refined::{Refinements, Refining};
-pub use run::outcome::Outcome;
+pub use run::outcome::{Origin, Outcome};
 pub use run::refinement::{Bounds, IntervalKind, Refinement};
 pub use run::report::Report;
 pub use state::TransactionStatus;

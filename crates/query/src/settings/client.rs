@@ -67,6 +67,7 @@ const KNOWN: &[(&str, &str, Takes)] = &[
     ("max_identifier_length", "63", Takes::Nothing),
     ("max_index_keys", "32", Takes::Nothing),
     ("options", "", Takes::Nothing),
+    ("password_encryption", "scram-sha-256", Takes::Only(&["scram-sha-256", "on"])),
     ("plan_cache_mode", "auto", Takes::Any),
     ("row_security", "on", Takes::Any),
     ("server_encoding", "UTF8", Takes::Nothing),

@@ -63,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) error_action: Missed,
     /// How often clients of PostgreSQL's protocol are told how far a long statement is; zero is never.
     pub(crate) progress: Duration,
+    /// Whether clients of PostgreSQL's protocol are told what each query used; `None` until set: then psql is.
+    pub(crate) report: Option<bool>,
     /// Whether who shows answers shows estimates on the way to them.
     pub(crate) progressive: bool,
     /// Empty is none.
@@ -109,6 +111,10 @@ const SETTINGS: [(&str, &str); 25] = [
         "progressive",
         "Whether the command line and HTTP's events show estimates that get better until the answer: on or off.",
     ),
+    (
+        "report",
+        "Whether PostgreSQL's clients are told in a notice what each query used: notice or off; psql is unless it is set.",
+    ),
     ("role", "Role whose rights statements have; none: that which logged in."),
     ("sample_fraction", "Share of every table's rows that queries read, above 0 to 1; 1 for all."),
     (
@@ -141,6 +147,11 @@ const PROGRESS_MIN: Duration = Duration::from_millis(10);
 const MEMORY_MIN_BYTES: u64 = 1 << 20;
 const TEMPORARY_SHARE: u64 = 8;
 
+/// What `report` shows and takes where notices tell what queries used; and the client that is told unless it says otherwise, since a
+/// person reads what it prints.
+const TOLD: &str = "notice";
+const TOLD_UNASKED: &str = "psql";
+
 /// Names that say the same.
 const SYNONYMS: [(&str, &str); 3] =
     [("target_partitions", "threads"), ("time_zone", "timezone"), ("query_memory", "memory_limit")];
@@ -169,6 +180,7 @@ impl Settings {
             confidence: 0.95,
             error_action: Missed::Escalate,
             progress: Duration::ZERO,
+            report: None,
             progressive: false,
             producer: String::new(),
             producer_epoch: 1,
@@ -277,6 +289,13 @@ impl Settings {
                 self.progress = every.ok_or_else(|| wrong(takes))?;
             }
             "progressive" => self.progressive = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            "report" => {
+                self.report = match text.to_ascii_lowercase().as_str() {
+                    TOLD => Some(true),
+                    NEVER => Some(false),
+                    _ => return Err(wrong("notice or off")),
+                }
+            }
             // Whether it may be is for whoever knows the roles.
             "role" => self.role = if text.eq_ignore_ascii_case("none") { "".into() } else { text.into() },
             "sample_fraction" => self.sample_fraction = parse_fraction(text)?,
@@ -345,6 +364,8 @@ impl Settings {
             "progress" if self.progress.is_zero() => NEVER.to_owned(),
             "progress" => show_duration(self.progress),
             "progressive" => show_switch(self.progressive),
+            "report" if self.reports() => TOLD.to_owned(),
+            "report" => NEVER.to_owned(),
             "role" if self.role.is_empty() => "none".to_owned(),
             "role" => self.role.to_string(),
             "sample_fraction" => self.sample_fraction.to_string(),
@@ -387,6 +408,7 @@ impl Settings {
             "predicate_cache" => self.predicate_cache = other.predicate_cache,
             "progress" => self.progress = other.progress,
             "progressive" => self.progressive = other.progressive,
+            "report" => self.report = other.report,
             "role" => self.role = Arc::clone(&other.role),
             "sample_fraction" => self.sample_fraction = other.sample_fraction,
             SEARCH_PATH => self.search_path = Arc::clone(&other.search_path),
@@ -408,6 +430,11 @@ impl Settings {
     /// Whether a statement may only read.
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only.unwrap_or(self.default_read_only)
+    }
+
+    /// Whether clients of PostgreSQL's protocol are told what queries used.
+    pub(crate) fn reports(&self) -> bool {
+        self.report.unwrap_or_else(|| self.client.get("application_name").is_some_and(|name| name == TOLD_UNASKED))
     }
 
     /// How exact answers must be; `None` is exact.
@@ -503,6 +530,7 @@ mod tests {
             ("producer_sequence", "17"),
             ("progress", "250ms"),
             ("progressive", "on"),
+            ("report", "notice"),
             ("role", "reader"),
             ("sample_fraction", "0.3"),
             ("short_path", "off"),
@@ -523,12 +551,25 @@ mod tests {
             settings.set(name, &SettingValue::Default, &defaults).unwrap();
         }
         assert_eq!(settings, defaults);
-        // What is shown of an unset one can be set, and leaves it unset.
-        for name in Settings::names() {
+        // What is shown of an unset one can be set, and leaves it unset; but for what goes by who asks.
+        for name in Settings::names().filter(|name| *name != "report") {
             let shown = settings.show(name).unwrap();
             settings.set(name, &text(&shown), &defaults).unwrap();
         }
         assert_eq!(settings, defaults);
+    }
+
+    #[test]
+    fn psql_is_told_what_queries_used_unless_it_says_otherwise() {
+        let defaults = Settings::new(1 << 30, 1 << 30, 2);
+        let mut settings = defaults.clone();
+        assert_eq!(settings.show("report").unwrap(), "off");
+        settings.set("application_name", &text("psql"), &defaults).unwrap();
+        assert_eq!(settings.show("report").unwrap(), "notice");
+        settings.set("report", &text("OFF"), &defaults).unwrap();
+        assert_eq!(settings.show("report").unwrap(), "off");
+        settings.set("report", &SettingValue::Default, &defaults).unwrap();
+        assert_eq!(settings.show("report").unwrap(), "notice");
     }
 
     #[test]
@@ -561,6 +602,7 @@ mod tests {
             ("progress", "0"),
             ("progress", "9ms"),
             ("progress", "often"),
+            ("report", "on"),
             ("sample_fraction", "0"),
             ("sample_fraction", "1.5"),
             ("sample_fraction", "NaN"),

@@ -36,6 +36,9 @@ impl Severity {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Field {
     pub(crate) name: String,
+    /// The number of the table that it is a column of, and its place there; zeros of what is computed.
+    pub(crate) table_oid: u32,
+    pub(crate) attribute: i16,
     pub(crate) type_oid: u32,
     pub(crate) type_size: i16,
     pub(crate) type_modifier: i32,
@@ -99,9 +102,8 @@ impl Out {
             out.put_u16(fields.len() as u16);
             for field in fields {
                 put_text(out, &field.name);
-                // Of no table that could be named by number.
-                out.put_u32(0);
-                out.put_u16(0);
+                out.put_u32(field.table_oid);
+                out.put_i16(field.attribute);
                 out.put_u32(field.type_oid);
                 out.put_i16(field.type_size);
                 out.put_i32(field.type_modifier);

@@ -38,6 +38,8 @@ async fn what_was_used_is_told_of_tables_alone() {
     client.batch_execute("INSERT INTO sales VALUES (1, 'fr')").await.unwrap();
     let oid = texts(&client, "SELECT 'sales'::regclass::oid").await.remove(0);
     let mut raw = RawClient::start(&served).await;
+    raw.send(b'Q', b"SET report = 'notice'\0").await;
+    raw.until_ready().await;
     let mut notices = async |sql: &str| {
         raw.send(b'Q', &[sql.as_bytes(), b"\0"].concat()).await;
         let messages = raw.until_ready().await;

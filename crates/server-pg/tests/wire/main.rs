@@ -2,6 +2,7 @@
 
 mod access;
 mod catalog;
+mod clients;
 mod copy;
 #[path = "../../../access/tests/support/descriptors.rs"]
 mod descriptors;

@@ -108,6 +108,9 @@ pub struct NewBatch {
     pub producer: Option<ProducerMark>,
     /// The client's key for this batch: another one with the same key is not applied for seven days.
     pub key: Option<BatchKey>,
+    /// Tables of which no row may have been written since a version: else the batch is refused. A transaction has read
+    /// them at that version, and takes them away.
+    pub unwritten: Vec<(TableId, Version)>,
 }
 
 /// What became of a batch.

@@ -98,7 +98,7 @@ mod tests {
         for (sql, word) in [
             ("COPY t FROM 'https://me:pw@h.org/a.csv?key=secret'", "https://h.org/a.csv"),
             ("COPY alluvia.tables FROM STDIN", "system table"),
-            ("VACUUM t", "VACUUM"),
+            ("REFRESH t", "REFRESH"),
         ] {
             let error = here(sql).unwrap_err();
             assert!(error.message().contains(word) && !error.to_string().contains("secret"), "{sql}: {error}");

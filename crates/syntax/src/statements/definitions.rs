@@ -42,6 +42,8 @@ pub struct CreateTable {
     pub query: Option<Box<Query>>,
     /// What becomes of the rows of a temporary table at the end of a transaction; `None` for a table that stays.
     pub temporary: Option<OnCommit>,
+    /// UNLOGGED, which says nothing here.
+    pub is_unlogged: bool,
 }
 
 /// What the end of a transaction does to a temporary table.
@@ -223,7 +225,17 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", untyped.name)));
     }
     let query = create.query;
-    Ok(CreateTable { name, if_not_exists: create.if_not_exists, columns, key, checks, with, query, temporary })
+    Ok(CreateTable {
+        name,
+        if_not_exists: create.if_not_exists,
+        columns,
+        key,
+        checks,
+        with,
+        query,
+        temporary,
+        is_unlogged: false,
+    })
 }
 
 /// A temporary table stands in the session's own schema, and what is made there is one.

@@ -3,9 +3,11 @@
 pub(crate) mod assignments;
 pub mod changes;
 pub(crate) mod commands;
+pub(crate) mod comments;
 pub(crate) mod cuboid_name;
 pub mod definitions;
 pub mod keys;
+pub(crate) mod maintenance;
 pub mod merge;
 pub mod parse;
 pub mod plain_insert;

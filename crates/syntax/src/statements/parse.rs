@@ -15,7 +15,9 @@ use crate::statements::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
     transaction_access,
 };
+use crate::statements::comments::parse_comment;
 use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
+use crate::statements::maintenance::{is_maintenance, parse_maintenance};
 use crate::statements::merge::{is_merge, parse_merge};
 use crate::statements::roles::{is_role_statement, parse_role_statement};
 use crate::statements::schemas::{is_schema_statement, parse_schema_statement, parse_set_schema, sets_schema};
@@ -69,7 +71,7 @@ fn hint_of(message: &str) -> Option<String> {
 /// One statement. `Err` is a syntax error; what is not built is `Ok(Kind::Refused)`.
 pub fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     let given = tokens;
-    let Prepared { tokens, column_names: names, is_without_rows, overriding } = prepare_tokens(tokens);
+    let Prepared { tokens, column_names: names, is_without_rows, overriding, is_unlogged } = prepare_tokens(tokens);
     let grammar = Grammar::for_tokens(tokens.len()).nesting_joins(nested_joins::may_have(&tokens));
     let merges = is_merge(&tokens);
     let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
@@ -96,6 +98,7 @@ pub fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
         return Ok(Kind::Refused(error));
     }
     if let Kind::CreateTable(create) = &mut kind {
+        create.is_unlogged = is_unlogged;
         create.columns.extend(names.into_iter().map(ColumnSpec::named));
         if let Some(query) = create.query.as_mut().filter(|_| is_without_rows) {
             phrases::without_rows(query);
@@ -150,10 +153,15 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
             {
                 Kind::Role(Box::new(parse_role_statement(parser)?))
             }
-            Keyword::CREATE | Keyword::ALTER | Keyword::DROP if is_schema_statement(&two_words(parser)) => {
+            Keyword::CREATE | Keyword::ALTER | Keyword::DROP if is_schema_statement(&first_words(parser, 2)) => {
                 Kind::Schema(Box::new(parse_schema_statement(parser)?))
             }
             Keyword::ALTER if sets_schema(parser) => Kind::AlterTable(parse_set_schema(parser)?),
+            Keyword::COMMENT => {
+                parser.next_token();
+                Kind::Comment(parse_comment(parser)?)
+            }
+            _ if is_maintenance(&first_words(parser, 5)) => parse_maintenance(parser)?,
             _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
         },
         _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
@@ -165,16 +173,16 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
 }
 
 fn starts_role_statement(parser: &Parser<'_>) -> bool {
-    is_role_statement(&two_words(parser))
+    is_role_statement(&first_words(parser, 2))
 }
 
-/// The first words of a statement, in upper case.
-fn two_words(parser: &Parser<'_>) -> Vec<String> {
+/// So many words that come next, upper case.
+fn first_words(parser: &Parser<'_>, count: usize) -> Vec<String> {
     let word = |at: usize| match parser.peek_nth_token(at).token {
         Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
         _ => None,
     };
-    (0..2).map_while(word).collect()
+    (0..count).map_while(word).collect()
 }
 
 /// EXPLAIN [ANALYZE] [VERBOSE] [FORMAT f] query, or EXPLAIN (option, ...) query. Parsed here because the parser's own

@@ -6,12 +6,14 @@
 //! Invariants:
 //! - The estimate is never below the depth of operators, prefixes, brackets, types, CASE and set operations: every operator of a
 //!   chain counts, because `a + b + c` becomes a tree as deep as the chain is long. Commas end a chain, so lists of any
-//!   length are free; so do the words that begin a clause.
+//!   length are free; so do the words that begin a clause. Chains of AND and of OR are no deeper than [`crate::chains`] makes
+//!   them, up to a length; what stands between them is theirs alone.
 //! - No text gets below it by using a clause's word as a name: a word where an operand or a name belongs (`1 + by + when`,
 //!   `t.from`, `AS end`) ends nothing. What CASE holds has a level of its own, so that its words end only its own chains.
 //! - A subquery in FROM under `p` parentheses is parsed up to `p` times, as the parser tries what they may mean: the
 //!   product over all that are open is bounded, too. (What else the parser tries twice is bounded by [`crate::grammar`].)
 
+use crate::chains::{AS_READ, LONGEST};
 use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -25,8 +27,15 @@ const PARSES_MAX: usize = 4096;
 /// One open bracket or CASE.
 struct Level {
     is_case: bool,
-    /// Operators since the last comma or clause.
+    /// Operators since the last comma, clause, AND or OR, and the most that there were between two of these.
     chain: usize,
+    longest: usize,
+    /// ANDs since the last OR, the most that count, and ORs, since the last comma or clause.
+    ands: usize,
+    most_ands: usize,
+    ors: usize,
+    /// BETWEENs whose AND is still to come.
+    betweens: usize,
     /// Set operations and joins so far.
     structure: usize,
     /// How often the parser may read what stands here.
@@ -51,6 +60,22 @@ enum Before {
     Other,
 }
 
+impl Level {
+    fn new(is_case: bool, parses: usize, then: Before) -> Level {
+        Level { is_case, chain: 0, longest: 0, ands: 0, most_ands: 0, ors: 0, betweens: 0, structure: 0, parses, then }
+    }
+
+    /// The depth of its operators.
+    fn operators(&self) -> usize {
+        logical(self.ors) + self.most_ands.max(logical(self.ands)) + self.longest.max(self.chain)
+    }
+}
+
+/// How deep a chain of so many ANDs, or of so many ORs, is.
+fn logical(operators: usize) -> usize {
+    operators.min(AS_READ) + operators.saturating_sub(LONGEST)
+}
+
 /// The open levels, innermost last, and their summed depth.
 struct Levels {
     outer: Vec<Level>,
@@ -60,14 +85,14 @@ struct Levels {
 
 impl Levels {
     fn open(&mut self, is_case: bool, then: Before) {
-        let inner = Level { is_case, chain: 0, structure: 0, parses: self.top.parses, then };
+        let inner = Level::new(is_case, self.top.parses, then);
         self.outer.push(std::mem::replace(&mut self.top, inner));
         self.depth += 1;
     }
 
     fn close(&mut self) -> Before {
         let Some(outer) = self.outer.pop() else { return Before::Other };
-        self.depth -= 1 + self.top.chain + self.top.structure;
+        self.depth -= 1 + self.top.operators() + self.top.structure;
         std::mem::replace(&mut self.top, outer).then
     }
 
@@ -83,9 +108,43 @@ impl Levels {
         self.close()
     }
 
+    fn change(&mut self, change: impl FnOnce(&mut Level)) {
+        self.depth -= self.top.operators();
+        change(&mut self.top);
+        self.depth += self.top.operators();
+    }
+
     fn operator(&mut self) {
-        self.top.chain += 1;
-        self.depth += 1;
+        self.change(|level| level.chain += 1);
+    }
+
+    fn between(&mut self) {
+        self.change(|level| {
+            level.chain += 1;
+            level.betweens += 1;
+        });
+    }
+
+    /// AND: of a BETWEEN that waits for it, or else of a chain.
+    fn and(&mut self) {
+        self.change(|level| match level.betweens.checked_sub(1) {
+            Some(betweens) => {
+                level.betweens = betweens;
+                level.chain += 1;
+            }
+            None => {
+                level.ands += 1;
+                level.longest = level.longest.max(std::mem::take(&mut level.chain));
+            }
+        });
+    }
+
+    fn or(&mut self) {
+        self.change(|level| {
+            level.ors += 1;
+            level.most_ands = level.most_ands.max(logical(std::mem::take(&mut level.ands)));
+            level.longest = level.longest.max(std::mem::take(&mut level.chain));
+        });
     }
 
     fn part(&mut self) {
@@ -94,13 +153,16 @@ impl Levels {
     }
 
     fn end_chain(&mut self) {
-        self.depth -= std::mem::take(&mut self.top.chain);
+        self.change(|level| {
+            (level.chain, level.longest, level.ands, level.most_ands, level.ors) = (0, 0, 0, 0, 0);
+            level.betweens = 0;
+        });
     }
 }
 
 /// The estimated depth of one statement, or an error that says where a bound is passed.
 pub fn check(tokens: &[TokenWithSpan]) -> Result<usize> {
-    let base = Level { is_case: false, chain: 0, structure: 0, parses: 1, then: Before::Other };
+    let base = Level::new(false, 1, Before::Other);
     let mut levels = Levels { outer: Vec::new(), top: base, depth: 1 };
     let mut deepest = 1;
     let mut before = Before::Other;
@@ -176,9 +238,19 @@ fn word(keyword: Keyword, before: Before, parentheses: usize, levels: &mut Level
         {
             levels.end_chain();
         }
-        Keyword::AND
-        | Keyword::OR
-        | Keyword::XOR
+        Keyword::AND | Keyword::OR => {
+            if keyword == Keyword::AND {
+                levels.and()
+            } else {
+                levels.or()
+            }
+            return Before::Operator;
+        }
+        Keyword::BETWEEN => {
+            levels.between();
+            return Before::Operator;
+        }
+        Keyword::XOR
         | Keyword::NOT
         | Keyword::IS
         | Keyword::IN
@@ -189,7 +261,6 @@ fn word(keyword: Keyword, before: Before, parentheses: usize, levels: &mut Level
         | Keyword::SIMILAR
         | Keyword::MATCH
         | Keyword::MEMBER
-        | Keyword::BETWEEN
         | Keyword::OVERLAPS
         | Keyword::DIV
         | Keyword::COLLATE
@@ -273,7 +344,8 @@ mod tests {
             chain("CASE WHEN by THEN $1 END", " + "),
             chain("by", " + "),
             chain("t.when", " + "),
-            chain("as", " AND "),
+            chain("1 BETWEEN 1 AND 1", " = "),
+            format!("SELECT 1{}", " BETWEEN 1 AND 1".repeat(DEPTH_MAX)),
             chain("sum(a) OVER by", " + "),
             chain("by", " AT TIME ZONE "),
             chain("by", " SIMILAR TO "),
@@ -294,6 +366,19 @@ mod tests {
         ] {
             assert!(depth(&sql).is_err(), "{}...", sql.chars().take(80).collect::<String>());
         }
+    }
+
+    #[test]
+    fn chains_of_and_and_or_are_no_depth_up_to_a_length() {
+        let chain = |link: &str, by: &str, count: usize| format!("SELECT {}", vec![link; count].join(by));
+        for by in [" AND ", " OR "] {
+            assert!(depth(&chain("a = $1", by, 3_000)).unwrap() < 80);
+            assert!(depth(&chain("a = $1", by, LONGEST + DEPTH_MAX)).is_err());
+        }
+        assert!(depth(&chain("a = $1 AND b BETWEEN 1 AND 2", " OR ", 2_000)).unwrap() < 80);
+        // What is deep between them is deep.
+        let deep = vec!["1"; DEPTH_MAX].join(" + ");
+        assert!(depth(&format!("SELECT {deep} = 1 OR {deep} = 1 OR {deep} = 2")).is_err());
     }
 
     #[test]

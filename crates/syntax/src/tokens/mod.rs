@@ -47,16 +47,19 @@ pub(crate) struct Prepared {
     pub is_without_rows: bool,
     /// What an INSERT says of values for numbered columns.
     pub overriding: Option<Overriding>,
+    /// Whether CREATE UNLOGGED TABLE was said.
+    pub is_unlogged: bool,
 }
 
 /// The passes in their order: what stands for a whole clause is taken out before words are looked at by themselves.
 pub(crate) fn prepare_tokens(tokens: &[TokenWithSpan]) -> Prepared {
     let (mut tokens, column_names) = column_names::without_column_names(tokens);
+    let is_unlogged = phrases::take_unlogged(&mut tokens);
     national::as_texts(&mut tokens);
     unreserved_words::release(&mut tokens);
     seeds::sign(&mut tokens);
     let is_without_rows = phrases::shorten(&mut tokens);
     overriding::order_options(&mut tokens);
     let overriding = overriding::take(&mut tokens);
-    Prepared { tokens, column_names, is_without_rows, overriding }
+    Prepared { tokens, column_names, is_without_rows, overriding, is_unlogged }
 }

@@ -233,6 +233,21 @@ impl Phrases<'_> {
     }
 }
 
+/// Takes UNLOGGED out of CREATE UNLOGGED TABLE; gives whether it was there.
+pub(crate) fn take_unlogged(tokens: &mut Vec<TokenWithSpan>) -> bool {
+    let mut meaning = tokens.iter().enumerate().filter(|(_, token)| !matches!(token.token, Token::Whitespace(_)));
+    let is_word = |token: Option<(usize, &TokenWithSpan)>, wanted: &str| match token {
+        Some((at, TokenWithSpan { token: Token::Word(word), .. })) => {
+            (word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted)).then_some(at)
+        }
+        _ => None,
+    };
+    let first = is_word(meaning.next(), "CREATE");
+    let second = first.and_then(|_| is_word(meaning.next(), "UNLOGGED"));
+    let found = second.filter(|_| is_word(meaning.next(), "TABLE").is_some());
+    found.map(|at| tokens.remove(at)).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use crate::Kind;

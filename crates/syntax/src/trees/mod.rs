@@ -29,6 +29,7 @@ pub mod merged_columns;
 pub mod named_queries;
 pub(crate) mod operators;
 pub(crate) mod outer_aggregates;
+pub mod qualified_wildcards;
 pub(crate) mod regex_calls;
 pub mod regex_literals;
 pub(crate) mod relations;
@@ -59,12 +60,13 @@ type MayHave = fn(&[TokenWithSpan]) -> bool;
 type WriteOut = fn(&mut Query) -> Result<()>;
 
 /// The passes in their order. A pass sees what those above it have written.
-const PASSES: [(MayHave, WriteOut); 30] = [
+const PASSES: [(MayHave, WriteOut); 31] = [
     // First: whatever compares with a constant has it on the right from here on.
     (constants_right::may_have, |query| {
         constants_right::constants_right(query);
         Ok(())
     }),
+    (qualified_wildcards::may_have, qualified_wildcards::write_out),
     // Positions and names of the select list are taken before any of its expressions changes.
     (sort_keys::may_have, sort_keys::write_out),
     (group_positions::may_have, group_positions::write_out),

@@ -5,6 +5,7 @@
 //!   transaction's.
 //! - Who may change what is asked before anything is changed, and of tables again at COMMIT.
 
+pub(crate) mod comments;
 pub(crate) mod cuboids;
 pub(crate) mod dependents;
 pub(crate) mod procedures;

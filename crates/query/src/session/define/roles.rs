@@ -1,6 +1,7 @@
 //! CREATE, ALTER and DROP ROLE, GRANT, REVOKE, ALTER TABLE ... OWNER TO.
 //!
-//! Names are looked up in the newest definitions, and the changes committed as a batch like any DDL. Who may:
+//! Names are looked up in the newest definitions, and the changes committed as a batch like any DDL; GRANT and REVOKE are
+//! also part of a transaction. Who may:
 //! superusers; beside them owners grant on their tables, and everybody changes their own password and settings.
 
 use crate::engine::Engine;

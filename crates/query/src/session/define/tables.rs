@@ -20,7 +20,7 @@ use crate::session::select::planning::{plan, plan_later};
 use crate::session::state::scope::Scope;
 use crate::session::state::temporary::temporary_id;
 use crate::session::transaction::submit::{change, submit};
-use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange};
+use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, RightsChange};
 use alluvia_catalog::{
     Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,
     TableEntry, alter,
@@ -55,6 +55,10 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name.name))
             .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
     }
+    let told = |outcome: Outcome| match create.is_unlogged {
+        true => outcome.with_notice("UNLOGGED changes nothing here: the table is kept as others are"),
+        false => outcome,
+    };
     let id = match create.temporary {
         Some(_) => temporary_id(run.engine().next_temporary()),
         None => run.engine().ingest().new_table_id(),
@@ -101,7 +105,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
         run.progress.add_rows(count as u64);
         create_with(run, def, rows).await?;
-        return Ok(Outcome::done(format!("SELECT {count}")).with_used(planned.used()));
+        return Ok(told(Outcome::done(format!("SELECT {count}")).with_used(planned.used())));
     }
     let mut batch = NewBatch { changes: creating(&run.scope, def.clone())?, ..NewBatch::default() };
     // The version is ignored for a table that the same batch creates.
@@ -109,7 +113,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
     let used = planned.used();
     drop(planned);
     submit(run, batch).await?;
-    Ok(Outcome::done(format!("SELECT {rows}")).with_used(used))
+    Ok(told(Outcome::done(format!("SELECT {rows}")).with_used(used)))
 }
 
 /// Adds a temporary table to the session.
@@ -308,11 +312,13 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
     }
     def.validate()?;
     let with = without_columns(run, &entry.def, &def, cascades)?;
+    let lost = lost_by_replacing(run, &entry, &def);
     let ladder = (def.options.ladder != entry.def.options.ladder).then_some(def.options.ladder);
     let mut changes = with.changes;
     changes.push(Change::AlterTable { def, was: entry.changed_at });
     change(run, changes).await?;
-    let outcome = with.notices.into_iter().fold(Outcome::done("ALTER TABLE"), Outcome::with_notice);
+    let notices = with.notices.into_iter().chain(lost);
+    let outcome = notices.fold(Outcome::done("ALTER TABLE"), Outcome::with_notice);
     Ok(match ladder {
         Some(ladder) => outcome.with_notice(format!(
             "ladders begin at {} in what is merged from now on; merged segments keep theirs until they are merged again",
@@ -355,6 +361,36 @@ async fn set_schema(run: &Run, entry: &TableEntry, schema: &str) -> Result<Outco
     let def = TableDef { schema, ..TableDef::clone(&entry.def) };
     change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
     Ok(done)
+}
+
+/// What is told where a transaction gives a table the name of another that it has dropped or renamed, and that had more
+/// than its columns and rows.
+fn lost_by_replacing(run: &Run, entry: &TableEntry, def: &TableDef) -> Option<String> {
+    if def.name == entry.def.name || entry.def.schema == TEMPORARY_SCHEMA || !run.state().is_open().unwrap_or(false) {
+        return None;
+    }
+    let newest = run.engine().read().catalog();
+    let named = RelationName::in_schema(def.schema.as_str(), def.name.as_str());
+    let replaced = newest.found(&named, &SearchPath::default()).filter(|replaced| replaced.def.id != def.id)?;
+    let authoriser = run.scope.authoriser();
+    let has_grants = |catalog: &Catalog, table: TableId| catalog.rights().grants(Object::Table(table)).next().is_some();
+    let old = &replaced.def;
+    let lost = [
+        ("dimensions", def.dimensions.is_empty() && !old.dimensions.is_empty()),
+        ("measures", def.measures.is_empty() && !old.measures.is_empty()),
+        ("primary key", def.key.is_none() && old.key.is_some()),
+        ("defaults and conditions", def.rules.is_empty() && !old.rules.is_empty()),
+        ("grants", !has_grants(authoriser.catalog(), def.id) && has_grants(&newest, old.id)),
+    ];
+    let lost: Vec<&str> = lost.into_iter().filter(|(_, is_lost)| *is_lost).map(|(what, _)| what).collect();
+    (!lost.is_empty()).then(|| {
+        format!(
+            "table '{}' has no {} as the one had that it replaces: CREATE TABLE ... WITH (...) AS SELECT and GRANT give \
+             them to it",
+            def.name,
+            lost.join(", no "),
+        )
+    })
 }
 
 /// Columns for the result of a query.

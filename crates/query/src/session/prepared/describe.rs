@@ -24,7 +24,9 @@ use crate::session::define::show::{describe_table, show_create, show_tables};
 use crate::session::insert::targets;
 use crate::session::run::Run;
 use crate::session::run::described_plan::DescribedPlan;
+use crate::session::run::outcome::Origin;
 use crate::session::run::runner::Runner;
+use crate::session::select::origins::origins;
 use crate::session::select::shown_names::{PlannedColumns, columns_of, plan_by_distinct_names};
 use crate::session::settings::setting;
 use alluvia_catalog::RelationName;
@@ -50,6 +52,8 @@ pub struct Described {
     pub parameters: Vec<DataType>,
     /// The columns of the rows, for a statement that gives any.
     pub columns: Option<SchemaRef>,
+    /// Where these are from; empty where nobody knows.
+    pub origins: Arc<[Option<Origin>]>,
 }
 
 /// The types of a statement's parameters, and its columns.
@@ -96,7 +100,8 @@ async fn describe_here(
                 }
                 columns => columns?,
             };
-            return Ok((Described { parameters, columns: Some(schema) }, plan));
+            let origins = plan.as_ref().map(origins).unwrap_or_default();
+            return Ok((Described { parameters, columns: Some(schema), origins }, plan));
         }
         Kind::Explain { .. } => text(&["plan_type", "plan"]),
         Kind::Fetch { name, .. } => Some(scope.cursors.schema(&name)?),
@@ -113,7 +118,7 @@ async fn describe_here(
         Kind::Merge(merge) => returned_columns(run, merge.returning, &bound.hints).await?,
         _ => None,
     };
-    Ok((Described { parameters, columns }, None))
+    Ok((Described { parameters, columns, origins: Arc::default() }, None))
 }
 
 /// The columns of RETURNING, if there is one.

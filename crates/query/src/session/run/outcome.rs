@@ -21,6 +21,16 @@ pub struct Outcome {
     pub rows: Option<SendableRecordBatchStream>,
     notices: Vec<String>,
     used: Option<Arc<UsedCounters>>,
+    origins: Arc<[Option<Origin>]>,
+}
+
+/// Where a column of an answer is from, if it is a table's as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The number of its table in `pg_class`.
+    pub table_oid: u32,
+    /// Its place among the table's columns, from 1 on.
+    pub column: i16,
 }
 
 impl fmt::Debug for Outcome {
@@ -32,12 +42,12 @@ impl fmt::Debug for Outcome {
 impl Outcome {
     /// A statement that returns no rows.
     pub(crate) fn done(tag: impl Into<String>) -> Outcome {
-        Outcome { tag: tag.into(), rows: None, notices: Vec::new(), used: None }
+        Outcome { tag: tag.into(), rows: None, notices: Vec::new(), used: None, origins: Arc::default() }
     }
 
     /// A query.
     pub(crate) fn rows(tag: impl Into<String>, rows: SendableRecordBatchStream) -> Outcome {
-        Outcome { tag: tag.into(), rows: Some(rows), notices: Vec::new(), used: None }
+        Outcome { tag: tag.into(), rows: Some(rows), notices: Vec::new(), used: None, origins: Arc::default() }
     }
 
     /// A few rows of text.
@@ -82,6 +92,15 @@ impl Outcome {
     pub(crate) fn with_notice(mut self, notice: impl Into<String>) -> Outcome {
         self.notices.push(notice.into());
         self
+    }
+
+    pub(crate) fn with_origins(self, origins: Arc<[Option<Origin>]>) -> Outcome {
+        Outcome { origins, ..self }
+    }
+
+    /// Where its columns are from; empty where nobody knows.
+    pub fn origins(&self) -> &[Option<Origin>] {
+        &self.origins
     }
 
     /// What counts what is read.

@@ -115,6 +115,7 @@ impl Record {
             tracing::warn!(session, user, seconds, rows, error, sql = now.sql, "a slow statement");
         }
         self.session.ended(self.id);
+        self.engine.sessions().statement_ended(&self.session);
         self.engine.statements().ended(self.kind, duration, result);
         self.engine.queries().end(self.id, duration, rows, result);
     }

@@ -11,6 +11,7 @@ use crate::execution::blocking::blocking;
 use crate::point::{PointPlan, PointText, key_names};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use crate::session::select::origins::origin;
 use crate::session::select::pin::{named, pin, read_of, reference_of};
 use crate::session::select::simple_views::view_by_key;
 use crate::session::state::scope::Scope;
@@ -88,7 +89,10 @@ impl PointRead {
         run.engine().point_plans().count();
         let rows = futures::stream::iter((batch.num_rows() > 0).then_some(Ok(batch)));
         let rows = RecordBatchStreamAdapter::new(Arc::clone(plan.schema()), rows);
-        Ok(Some(Outcome::rows("SELECT", Box::pin(rows)).with_used(used)))
+        let (table, columns) = (plan.entry().def.id.0, plan.columns());
+        let places = plan.shown_places().map(|at| columns.get(at?).and_then(|place| origin(table, *place)));
+        let outcome = Outcome::rows("SELECT", Box::pin(rows)).with_used(used);
+        Ok(Some(outcome.with_origins(places.collect())))
     }
 }
 

@@ -3,11 +3,13 @@
 //! A query is answered by the first of these that can: the index ([`indexed`]), an outline over drawn rows
 //! ([`outlined`]), a plan ([`planning`]). A point read whose plan is kept comes before all of them ([`by_key`]). [`shown_names`] asks again where a query was refused for its columns' names.
 
+pub(crate) mod advisory;
 pub(crate) mod by_key;
 pub(crate) mod calls;
 pub(crate) mod cursor;
 pub(crate) mod explain;
 pub(crate) mod indexed;
+pub(crate) mod origins;
 pub(crate) mod outlined;
 pub(crate) mod pin;
 pub(crate) mod planning;
@@ -45,5 +47,5 @@ pub(crate) async fn query_at_once(run: &Run, query: &Query, hints: &Hints) -> Re
     }
     let tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))));
     let planned = plan_tree(run, tree, hints, accuracy_of(run)).await?;
-    Ok(Outcome::rows("SELECT", planned.execute()?).with_used(planned.used()))
+    Ok(Outcome::rows("SELECT", planned.execute()?).with_used(planned.used()).with_origins(planned.origins()))
 }

@@ -89,7 +89,11 @@ fn pin_as_fresh(
         run.state().add_own_definitions(&mut snapshot, &tables)?;
         // Between the two looks at the definitions a table may have come or gone.
         if tables_of(references, &snapshot.catalog, authoriser.path()) == tables {
-            run.state().has_read(snapshot.version);
+            let mut state = run.state();
+            state.has_read(snapshot.version);
+            if let Transaction::Open(open) = &mut state.transaction {
+                open.has_read(&tables);
+            }
             return Ok(snapshot);
         }
         catalog = Arc::clone(&snapshot.catalog);

@@ -15,10 +15,13 @@ use crate::pg_catalog;
 use crate::point::{PointPlans, PointText};
 use crate::sample::SamplePlanner;
 use crate::session::run::Run;
+use crate::session::select::advisory;
 use crate::session::select::by_key::to_be_kept;
 use crate::session::select::calls::refuse_ignored;
+use crate::session::select::origins::{Origins, origins};
 use crate::session::select::pin::{pin, sample_fraction_of};
 use crate::session::select::sequences::register as register_sequences;
+use crate::session::settings::configured;
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::system::SystemContext;
@@ -45,6 +48,7 @@ use tracing::{Instrument, info_span};
 pub(crate) struct Planned {
     execution: Execution,
     used: Arc<UsedCounters>,
+    origins: Origins,
 }
 
 impl Planned {
@@ -61,6 +65,11 @@ impl Planned {
     /// What it reads.
     pub(crate) fn used(&self) -> Arc<UsedCounters> {
         Arc::clone(&self.used)
+    }
+
+    /// Which of its columns are columns of tables.
+    pub(crate) fn origins(&self) -> Origins {
+        Arc::clone(&self.origins)
     }
 }
 
@@ -96,6 +105,7 @@ impl Unplanned {
                 Source::Plan(plan) => *plan,
             };
             refuse_writes(&plan)?;
+            let origins = origins(&plan);
             let physical = state.create_physical_plan(&plan).await.map_err(planning)?;
             if let Some((text, plans)) = kept {
                 text.keep(&plan, &state, &physical.schema(), &plans);
@@ -103,7 +113,7 @@ impl Unplanned {
             let again = Again::of(plan, &state, &asked, &physical, &used);
             let physical = used.pipelines().meter(physical, &runtime.memory_pool, &KNOWN_OPERATORS);
             let task = Arc::new(TaskContext::from(&state).with_runtime(runtime));
-            Ok(Planned { execution: Execution { executor, plan: physical, task, again }, used })
+            Ok(Planned { execution: Execution { executor, plan: physical, task, again }, used, origins })
         })
         .instrument(info_span!("planning"))
         .await
@@ -183,6 +193,8 @@ fn add_catalog_functions(run: &Run, state: &mut SessionState, snapshot: &Snapsho
     let admin = run.engine().admin().as_ref();
     let added = pg_catalog::register(state, &snapshot.catalog, admin, &run.scope.authoriser());
     added.map_err(|error| error_of(&error))?;
+    advisory::register(run, state)?;
+    configured::register(run, state)?;
     register_sequences(run, state)
 }
 

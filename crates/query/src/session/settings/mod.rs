@@ -4,7 +4,12 @@
 //! - A setting is checked before it is taken; what is refused changes nothing.
 //! - RESET goes back to what the session began with.
 
+pub(crate) mod configured;
+
+use crate::engine::Engine;
+use crate::rights::Authoriser;
 use crate::session::run::outcome::Outcome;
+use crate::session::state::State;
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::set_access;
@@ -12,6 +17,7 @@ use crate::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings};
 use alluvia_syntax::statement::{Access, Discard, SettingCommand, SettingValue};
 use alluvia_syntax::units::parse_switch;
 use alluvia_types::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// What `freshness` is to an open transaction.
@@ -26,7 +32,7 @@ fn not_reset() -> Error {
 pub(crate) fn setting(scope: &Scope, command: SettingCommand) -> Result<Outcome> {
     match command {
         SettingCommand::Show(name) => {
-            let rows = shown(scope, &name)?;
+            let rows = shown_of(&scope.engine, &scope.state, &name)?;
             Ok(Outcome::table("SHOW", &[rows.0.as_str()], vec![vec![Some(rows.1)]]))
         }
         SettingCommand::ShowAll => {
@@ -35,50 +41,13 @@ pub(crate) fn setting(scope: &Scope, command: SettingCommand) -> Result<Outcome>
             let rows = rows.into_iter().map(|row| vec![Some(row.name), Some(row.value), Some(row.description)]);
             Ok(Outcome::table("SHOW", &["name", "setting", "description"], rows.collect()))
         }
-        SettingCommand::Set { name, value, .. } if name == READ_ONLY => {
-            let SettingValue::Text(text) = &value else { return Err(not_reset()) };
-            let access = match parse_switch(text.trim()) {
-                Some(true) => Access::ReadOnly,
-                Some(false) => Access::ReadWrite,
-                None => {
-                    return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be {text:?}"))
-                        .with_hint("it takes on or off"));
-                }
-            };
-            set_access(scope, access)
-        }
         SettingCommand::Set { name, value, local } => {
-            check_role(scope, &name, &value)?;
-            let mut state = scope.state.lock();
-            let name = Settings::canonical(&name)?;
-            let is_pinned = name == "freshness" && matches!(state.transaction, Transaction::Open(_));
-            if is_pinned && local {
-                return Err(Error::new(
-                    ErrorKind::NotSupported,
-                    "SET LOCAL freshness inside a transaction is not supported",
-                )
-                .with_hint(PINNED));
-            }
-            let mut changed = state.settings.clone();
-            changed.set(name, &value, &state.defaults)?;
-            let before = std::mem::replace(&mut state.settings, changed);
-            let Transaction::Open(open) = &mut state.transaction else {
-                return Ok(match local {
-                    true => {
-                        state.settings = before;
-                        Outcome::done("SET").with_notice("SET LOCAL has no effect outside of a transaction")
-                    }
-                    false => Outcome::done("SET"),
-                });
-            };
-            let known = open.locals.iter().position(|(other, _)| *other == name);
-            match (local, known) {
-                (true, None) => open.locals.push((name, before)),
-                (false, Some(known)) => drop(open.locals.remove(known)),
-                _ => {}
-            }
+            let Assigned { notice, .. } = assign(&scope.engine, &scope.state, &name, &value, local)?;
             let outcome = Outcome::done("SET");
-            Ok(if is_pinned { outcome.with_notice(PINNED) } else { outcome })
+            Ok(match notice {
+                Some(notice) => outcome.with_notice(notice),
+                None => outcome,
+            })
         }
         SettingCommand::Reset(name) if name == READ_ONLY => Err(not_reset()),
         SettingCommand::Reset(name) => {
@@ -96,7 +65,13 @@ pub(crate) fn setting(scope: &Scope, command: SettingCommand) -> Result<Outcome>
             let (name, value) = (DEFAULT_READ_ONLY.to_owned(), SettingValue::Text(value.to_owned()));
             setting(scope, SettingCommand::Set { name, value, local: false })
         }
-        SettingCommand::Modes { access: Some(access), of_session: false } => set_access(scope, access),
+        SettingCommand::Modes { access: Some(access), of_session: false } => {
+            let outcome = Outcome::done("SET");
+            Ok(match set_access(&mut scope.state.lock(), access)? {
+                Some(notice) => outcome.with_notice(notice),
+                None => outcome,
+            })
+        }
         SettingCommand::ResetAll => {
             let mut state = scope.state.lock();
             // As in PostgreSQL, the role stays, and what the open transaction is.
@@ -108,24 +83,90 @@ pub(crate) fn setting(scope: &Scope, command: SettingCommand) -> Result<Outcome>
     }
 }
 
+/// What became of a setting.
+pub(crate) struct Assigned {
+    /// Its value, as SHOW prints it.
+    shown: String,
+    /// What the client is told.
+    notice: Option<&'static str>,
+}
+
+/// SET, and SET LOCAL.
+pub(crate) fn assign(
+    engine: &Engine,
+    state: &Mutex<State>,
+    name: &str,
+    value: &SettingValue,
+    local: bool,
+) -> Result<Assigned> {
+    if name == READ_ONLY {
+        let SettingValue::Text(text) = value else { return Err(not_reset()) };
+        let access = match parse_switch(text.trim()) {
+            Some(true) => Access::ReadOnly,
+            Some(false) => Access::ReadWrite,
+            None => {
+                return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be {text:?}"))
+                    .with_hint("it takes on or off"));
+            }
+        };
+        let mut state = state.lock();
+        let notice = set_access(&mut state, access)?;
+        return Ok(Assigned { shown: state.settings.show(name)?, notice });
+    }
+    check_role(engine, state, name, value)?;
+    let mut state = state.lock();
+    let name = Settings::canonical(name)?;
+    let is_pinned = name == "freshness" && matches!(state.transaction, Transaction::Open(_));
+    if is_pinned && local {
+        return Err(Error::new(ErrorKind::NotSupported, "SET LOCAL freshness inside a transaction is not supported")
+            .with_hint(PINNED));
+    }
+    let mut changed = state.settings.clone();
+    changed.set(name, value, &state.defaults)?;
+    let shown = changed.show(name)?;
+    let before = std::mem::replace(&mut state.settings, changed);
+    let Transaction::Open(open) = &mut state.transaction else {
+        let notice = local.then_some("SET LOCAL has no effect outside of a transaction");
+        if local {
+            state.settings = before;
+        }
+        return Ok(Assigned { shown, notice });
+    };
+    let known = open.locals.iter().position(|(other, _)| *other == name);
+    match (local, known) {
+        (true, None) => open.locals.push((name, before)),
+        (false, Some(known)) => drop(open.locals.remove(known)),
+        _ => {}
+    }
+    Ok(Assigned { shown, notice: is_pinned.then_some(PINNED) })
+}
+
 /// Refuses to act as a role that the session is not in.
-fn check_role(scope: &Scope, name: &str, value: &SettingValue) -> Result<()> {
+fn check_role(engine: &Engine, state: &Mutex<State>, name: &str, value: &SettingValue) -> Result<()> {
     match value {
         SettingValue::Text(role) if name.eq_ignore_ascii_case("role") => {
-            scope.authoriser().acting_as(role.trim()).role().map(|_| ())
+            authoriser_of(engine, state).acting_as(role.trim()).role().map(|_| ())
         }
         _ => Ok(()),
     }
 }
 
+/// What the session may, now.
+fn authoriser_of(engine: &Engine, state: &Mutex<State>) -> Authoriser {
+    let newest = engine.read().catalog();
+    let mut state = state.lock();
+    let catalog = state.definitions(&newest).unwrap_or(newest);
+    state.authoriser(catalog)
+}
+
 /// What SHOW gives for a setting.
 pub(crate) fn value(scope: &Scope, name: &str) -> Result<String> {
-    Ok(shown(scope, name)?.1)
+    Ok(shown_of(&scope.engine, &scope.state, name)?.1)
 }
 
 /// Sets a setting as the session begins: RESET goes back to this value.
 pub(crate) fn start_with(scope: &Scope, name: &str, value: &str) -> Result<()> {
-    check_role(scope, name, &SettingValue::Text(value.to_owned()))?;
+    check_role(&scope.engine, &scope.state, name, &SettingValue::Text(value.to_owned()))?;
     let mut state = scope.state.lock();
     let mut changed = state.settings.clone();
     changed.set(&name.to_ascii_lowercase(), &SettingValue::Text(value.to_owned()), &state.defaults)?;
@@ -139,6 +180,7 @@ pub(crate) fn start_with(scope: &Scope, name: &str, value: &str) -> Result<()> {
 pub(crate) fn discard(scope: &Scope, what: Discard) -> Outcome {
     if what == Discard::All {
         scope.cursors.clear();
+        scope.engine.sessions().locks().unlock_all(scope.id);
     }
     let mut state = scope.state.lock();
     if what == Discard::All {
@@ -160,20 +202,20 @@ pub(crate) fn discard(scope: &Scope, what: Discard) -> Outcome {
 }
 
 /// A setting's canonical name and value; the database's own can be shown too.
-fn shown(scope: &Scope, name: &str) -> Result<(String, String)> {
+pub(crate) fn shown_of(engine: &Engine, state: &Mutex<State>, name: &str) -> Result<(String, String)> {
     let known = Settings::canonical(name);
     match known {
         // What follows from who the session is for.
         Ok(canonical @ "is_superuser") => {
-            let shown = if scope.authoriser().is_superuser() { "on" } else { "off" };
+            let shown = if authoriser_of(engine, state).is_superuser() { "on" } else { "off" };
             Ok((canonical.to_owned(), shown.to_owned()))
         }
         Ok(canonical @ "session_authorization") => {
-            Ok((canonical.to_owned(), scope.authoriser().session_user().to_owned()))
+            Ok((canonical.to_owned(), authoriser_of(engine, state).session_user().to_owned()))
         }
-        Ok(canonical) => Ok((canonical.to_owned(), scope.state.lock().settings.show(canonical)?)),
+        Ok(canonical) => Ok((canonical.to_owned(), state.lock().settings.show(canonical)?)),
         Err(error) => {
-            let database = scope.engine.database_settings().into_iter().find(|row| row.name == name);
+            let database = engine.database_settings().into_iter().find(|row| row.name == name);
             database.map(|row| (row.name, row.value)).ok_or(error)
         }
     }

@@ -11,8 +11,8 @@
 
 use crate::rights::{Authoriser, Need};
 use crate::table::waiting::is_waiting;
-use alluvia_catalog::rights::Privilege;
-use alluvia_catalog::{Catalog, Change};
+use alluvia_catalog::rights::{Object, Privilege, RightsChange};
+use alluvia_catalog::{Catalog, Change, CommentOn};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
@@ -158,7 +158,22 @@ impl PendingDefinitions {
                         authoriser.database(Privilege::Create)?;
                         check_own_schema(&authoriser, *id)?;
                     }
-                    Change::Rights { .. } | Change::Sequence { .. } => {}
+                    Change::Comment { on: CommentOn::Table(id) | CommentOn::Column(id, _), .. } => {
+                        check_own_relation(&authoriser, *id)?;
+                    }
+                    Change::Comment { on: CommentOn::Schema(id), .. } => check_own_schema(&authoriser, *id)?,
+                    Change::Rights { change: RightsChange::Grant { on, .. } | RightsChange::Revoke { on, .. } } => {
+                        match on {
+                            Object::Table(id) => {
+                                check_own_relation(&authoriser, *id)?;
+                                check_own_schema(&authoriser, *id)?;
+                            }
+                            Object::Database => {
+                                authoriser.superuser("change who may do what with the database")?;
+                            }
+                        }
+                    }
+                    Change::Rights { .. } | Change::Sequence { .. } | Change::Comment { .. } => {}
                 }
             }
         }
@@ -185,6 +200,14 @@ fn check_schema(authoriser: &Authoriser, schema: &str) -> Result<()> {
     match authoriser.catalog().schema(schema) {
         Ok(entry) => authoriser.schema(Privilege::Create, schema, entry.id),
         Err(_) => Ok(()),
+    }
+}
+
+fn check_own_relation(authoriser: &Authoriser, id: TableId) -> Result<()> {
+    match (authoriser.catalog().by_id(id), authoriser.catalog().view_by_id(id)) {
+        (Some(entry), _) => authoriser.table(Need::Ownership, entry),
+        (_, Some(view)) => authoriser.view(Need::Ownership, view),
+        (None, None) => Ok(()),
     }
 }
 

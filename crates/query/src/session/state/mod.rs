@@ -271,6 +271,14 @@ impl Standing for Mutex<State> {
             Transaction::Open(open) | Transaction::Failed(open) => Some(open.version),
         }
     }
+
+    fn keeps_locks(&self) -> Option<usize> {
+        match &self.lock().transaction {
+            Transaction::None => Some(0),
+            Transaction::Open(_) => None,
+            Transaction::Failed(failed) => Some(failed.locks_saved()),
+        }
+    }
 }
 
 /// What a statement is told while the transaction has failed.

@@ -8,6 +8,7 @@
 //!   what its client thinks.
 //! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, definitions, settings, savepoints before it, and itself.
 //! - A statement sees what those before it have changed ([`super::own_rows`]), and nothing that COMMIT would not make.
+//! - A table that it has read and drops has no row that it has not read, or its COMMIT is refused.
 //! - What waits is bounded: rows, what is known of their keys, the columns that they get when they are read, and
 //!   definitions.
 
@@ -21,7 +22,7 @@ use alluvia_snapshot::{NewBatch, NewRows, Pin};
 use alluvia_space::key_code::KeyCode;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
 use arrow::record_batch::RecordBatch;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Where a session stands.
@@ -49,6 +50,8 @@ pub(crate) struct OpenTransaction {
     /// Settings that SET LOCAL changed, with what they were.
     pub(crate) locals: Vec<(&'static str, Settings)>,
     tables: BTreeMap<TableId, PendingRows>,
+    /// The tables of which its statements have read rows.
+    read: BTreeSet<TableId>,
     definitions: PendingDefinitions,
     /// What is taken of the sequences of tables that it makes.
     sequences: BTreeMap<(TableId, ColumnId), Change>,
@@ -71,6 +74,19 @@ struct Savepoint {
     outside: Outside,
 }
 
+/// What a savepoint finds beside the transaction's changes.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// As [`Outside::settings`].
+    pub(crate) settings: Settings,
+    /// As [`Outside::cursors`].
+    pub(crate) cursors: u64,
+    /// As [`Outside::temporary`].
+    pub(crate) temporary: usize,
+    /// As [`Outside::locks`].
+    pub(crate) locks: usize,
+}
+
 /// What a savepoint restores beside rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Outside {
@@ -82,6 +98,8 @@ pub(crate) struct Outside {
     pub(crate) cursors: u64,
     /// How many changes of temporary tables there were.
     pub(crate) temporary: usize,
+    /// How many advisory locks the transaction held.
+    pub(crate) locks: usize,
 }
 
 /// Savepoints that a transaction may have. Some drivers make one before each statement and never release them.
@@ -100,6 +118,7 @@ impl OpenTransaction {
             settings_before,
             locals: Vec::new(),
             tables: BTreeMap::new(),
+            read: BTreeSet::new(),
             definitions: PendingDefinitions::default(),
             sequences: BTreeMap::new(),
             bytes: 0,
@@ -191,6 +210,11 @@ impl OpenTransaction {
         self.tables.iter().filter(|(table, _)| !self.definitions.has_dropped(**table))
     }
 
+    /// A statement of it reads these tables.
+    pub(crate) fn has_read(&mut self, tables: &[TableId]) {
+        self.read.extend(tables);
+    }
+
     /// The definitions that the transaction sees; `newest` are the newest visible ones.
     pub(crate) fn definitions(&mut self, newest: &Arc<Catalog>) -> Result<Arc<Catalog>> {
         self.definitions.over(newest)
@@ -243,6 +267,7 @@ impl OpenTransaction {
             | Change::RenameSchema { .. }
             | Change::Rights { .. }
             | Change::Sequence { .. } => COLUMN_BYTES,
+            Change::Comment { text, .. } => COLUMN_BYTES + text.as_ref().map_or(0, String::len) as u64,
         }
     }
 
@@ -258,15 +283,21 @@ impl OpenTransaction {
         self.savepoints.len()
     }
 
+    /// How many advisory locks it held at its last savepoint.
+    pub(crate) fn locks_saved(&self) -> usize {
+        self.savepoints.last().map_or(0, |savepoint| savepoint.outside.locks)
+    }
+
     /// SAVEPOINT. One of the same name stays, and is found again once this one is released.
-    pub(crate) fn save(&mut self, name: String, settings: Settings, cursors: u64, temporary: usize) -> Result<()> {
+    pub(crate) fn save(&mut self, name: String, found: Found) -> Result<()> {
         if self.savepoints.len() >= SAVEPOINTS_MAX {
             return Err(Error::new(ErrorKind::Busy, format!("the transaction has {SAVEPOINTS_MAX} savepoints"))
                 .with_hint("RELEASE those that are done with"));
         }
         let place = |(table, rows): (&TableId, &PendingRows)| (*table, (rows.len(), Arc::clone(&rows.entry)));
         let tables = self.tables.iter().map(place).collect();
-        let outside = Outside { settings, locals: self.locals.clone(), cursors, temporary };
+        let Found { settings, cursors, temporary, locks } = found;
+        let outside = Outside { settings, locals: self.locals.clone(), cursors, temporary, locks };
         let (definitions, bytes) = (self.definitions.len(), self.bytes);
         self.savepoints.push(Savepoint { name, tables, definitions, bytes, outside });
         Ok(())
@@ -330,6 +361,9 @@ impl OpenTransaction {
     pub(crate) fn into_batch(self) -> Result<(NewBatch, Vec<Definer>)> {
         let new_rows = |(table, pending): (&TableId, &PendingRows)| pending.new_rows(*table);
         let rows = self.kept().map(new_rows).collect::<Result<Vec<_>>>()?.concat();
+        // What it has read of a table that it drops is all that is left of it.
+        let dropped = self.read.iter().filter(|table| self.definitions.has_dropped(**table));
+        let unwritten = dropped.map(|table| (*table, self.version)).collect();
         let (mut changes, definers) = self.definitions.into_parts();
         let made = changes.iter().filter_map(|change| match change {
             Change::CreateTable { def } => Some(def.id),
@@ -339,7 +373,7 @@ impl OpenTransaction {
         changes.extend(
             self.sequences.into_iter().filter(|((table, _), _)| made.contains(table)).map(|(_, change)| change),
         );
-        Ok((NewBatch { changes, rows, ..NewBatch::default() }, definers))
+        Ok((NewBatch { changes, rows, unwritten, ..NewBatch::default() }, definers))
     }
 }
 

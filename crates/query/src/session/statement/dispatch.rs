@@ -5,6 +5,7 @@
 use crate::rights::of_statement;
 use crate::session::change::{Change, change};
 use crate::session::copy::copy;
+use crate::session::define::comments::{comment, idle};
 use crate::session::define::procedures::call;
 use crate::session::define::roles::role_statement;
 use crate::session::define::schemas::schema_statement;
@@ -54,6 +55,8 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
         Kind::DropView { names, if_exists, cascade } => drop_views(run, names, if_exists, cascade).await,
         Kind::AlterView(alter) => alter_view(run, alter).await,
         Kind::DropNone { command, names } => drop_none(scope, command, &names),
+        Kind::Idle(statement) => idle(scope, &statement),
+        Kind::Comment(statement) => comment(run, statement).await,
         Kind::AsIs { command, notice } => {
             let done = Outcome::done(command);
             Ok(match notice {

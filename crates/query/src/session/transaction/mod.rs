@@ -13,9 +13,9 @@ pub(crate) mod temporary;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::definitions::conflict;
-use crate::session::state::failed_transaction;
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::{OpenTransaction, Transaction};
+use crate::session::state::{State, failed_transaction};
 use crate::session::transaction::submit::submit_of;
 use alluvia_snapshot::Want;
 use alluvia_syntax::Kind;
@@ -141,13 +141,13 @@ pub(crate) fn abandon(scope: &Scope) {
     state.settings = open.settings_before.clone();
     state.temporary.take_back(0);
     state.transaction = Transaction::Failed(Box::new(open.abandoned()));
+    scope.engine.sessions().locks().release_after(scope.id, 0);
 }
 
-/// SET TRANSACTION READ ONLY, READ WRITE: of the open transaction.
-pub(crate) fn set_access(scope: &Scope, access: Access) -> Result<Outcome> {
-    let mut state = scope.state.lock();
+/// SET TRANSACTION READ ONLY, READ WRITE: of the open transaction; gives what the client is told.
+pub(crate) fn set_access(state: &mut State, access: Access) -> Result<Option<&'static str>> {
     let Transaction::Open(open) = &state.transaction else {
-        return Ok(Outcome::done("SET").with_notice("SET TRANSACTION has no effect outside of a transaction"));
+        return Ok(Some("SET TRANSACTION has no effect outside of a transaction"));
     };
     // What it has read so far was asked for by who wanted nothing written.
     if access == Access::ReadWrite && open.has_run && state.settings.is_read_only() {
@@ -155,7 +155,7 @@ pub(crate) fn set_access(scope: &Scope, access: Access) -> Result<Outcome> {
             .with_hint("COMMIT or ROLLBACK, and BEGIN READ WRITE"));
     }
     state.settings.read_only = Some(access == Access::ReadOnly);
-    Ok(Outcome::done("SET"))
+    Ok(None)
 }
 
 /// Refuses what a transaction cannot hold, and, once it failed, everything but its end and the way back to a savepoint.
@@ -182,7 +182,7 @@ pub(crate) fn check_transaction(scope: &Scope, kind: &Kind) -> Result<()> {
         (Transaction::Open(_), Kind::Schema(schema)) if matches!(**schema, SchemaStatement::Owner { .. }) => {
             refused("ALTER SCHEMA ... OWNER TO")
         }
-        (Transaction::Open(_), Kind::Role(_)) => refused("a change of roles or grants"),
+        (Transaction::Open(_), Kind::Role(statement)) if !statement.is_of_privileges() => refused("a change of roles"),
         (Transaction::Open(_), Kind::Call(_)) => refused("CALL"),
         (Transaction::Open(_), Kind::Discard(Discard::All)) => refused("DISCARD ALL"),
         (Transaction::Open(_), Kind::Copy(copy)) if copy.is_in_batches() => refused("COPY with BATCH_ROWS"),

@@ -5,7 +5,7 @@
 
 use crate::session::run::outcome::Outcome;
 use crate::session::state::scope::Scope;
-use crate::session::state::transaction::Transaction;
+use crate::session::state::transaction::{Found, Transaction};
 use alluvia_types::{Error, ErrorKind, Result};
 
 fn outside(command: &str) -> Error {
@@ -18,7 +18,8 @@ pub(crate) fn savepoint(scope: &Scope, name: String) -> Result<Outcome> {
     let mut state = scope.state.lock();
     let (settings, temporary) = (state.settings.clone(), state.temporary.mark());
     let Transaction::Open(open) = &mut state.transaction else { return Err(outside("SAVEPOINT")) };
-    open.save(name, settings, scope.cursors.declared(), temporary)?;
+    let locks = scope.engine.sessions().locks().in_transaction(scope.id);
+    open.save(name, Found { settings, cursors: scope.cursors.declared(), temporary, locks })?;
     Ok(Outcome::done("SAVEPOINT"))
 }
 
@@ -36,6 +37,7 @@ pub(crate) fn rollback_to(scope: &Scope, name: &str) -> Result<Outcome> {
     state.temporary.take_back(restored.temporary);
     state.settings = restored.settings;
     scope.cursors.undo_since(restored.cursors);
+    scope.engine.sessions().locks().release_after(scope.id, restored.locks);
     Ok(Outcome::done("ROLLBACK"))
 }
 

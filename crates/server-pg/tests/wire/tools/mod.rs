@@ -13,11 +13,13 @@ use crate::support::{Served, rows, serve, texts};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
+pub(crate) const ADBC: &str = include_str!("adbc.txt");
 const DATAGRIP: &str = include_str!("datagrip.txt");
 const DBEAVER: &str = include_str!("dbeaver.txt");
 const DBT: &str = include_str!("dbt.txt");
 const GRAFANA: &str = include_str!("grafana.txt");
 const METABASE: &str = include_str!("metabase.txt");
+const OTHERS: &str = include_str!("others.txt");
 const NPGSQL: &str = include_str!("npgsql.txt");
 const PGADMIN: &str = include_str!("pgadmin.txt");
 pub(crate) const PGCLI: &str = include_str!("pgcli.txt");
@@ -26,8 +28,10 @@ const SQLALCHEMY: &str = include_str!("sqlalchemy.txt");
 const SUPERSET: &str = include_str!("superset.txt");
 const TABLEAU: &str = include_str!("tableau.txt");
 
-const ALL: [&str; 12] =
-    [DATAGRIP, DBEAVER, DBT, GRAFANA, METABASE, NPGSQL, PGADMIN, PGCLI, POWER_BI, SQLALCHEMY, SUPERSET, TABLEAU];
+const ALL: [&str; 14] = [
+    ADBC, OTHERS, DATAGRIP, DBEAVER, DBT, GRAFANA, METABASE, NPGSQL, PGADMIN, PGCLI, POWER_BI, SQLALCHEMY, SUPERSET,
+    TABLEAU,
+];
 
 /// The tables that tools find: one with a column of each type, one whose name wants quotes, and one to draw.
 const TABLES: &str = "
@@ -82,7 +86,7 @@ pub(crate) fn with(file: &'static str, text: &str) -> Vec<&'static str> {
 }
 
 /// The statement for a purpose.
-fn statement_for(file: &'static str, purpose: &str) -> &'static str {
+pub(crate) fn statement_for(file: &'static str, purpose: &str) -> &'static str {
     let is_it = |sql: &&str| {
         let told = sql.strip_prefix("-- FOR ").map(|rest| rest.split(['\n', ':']).next().unwrap());
         told == Some(purpose)

@@ -105,6 +105,11 @@ pub enum RoleStatement {
 }
 
 impl RoleStatement {
+    /// Whether it is GRANT or REVOKE of privileges, which transactions hold.
+    pub fn is_of_privileges(&self) -> bool {
+        matches!(self, RoleStatement::Grant { .. } | RoleStatement::Revoke { .. })
+    }
+
     /// What it is called.
     pub fn command(&self) -> &'static str {
         match self {
