@@ -95,7 +95,12 @@ impl SearchPath {
     pub fn of_role(&self, role: &str, may: impl Fn(&str) -> bool) -> SearchPath {
         let mut schemas: Vec<String> = Vec::with_capacity(self.0.len());
         for schema in &self.0 {
-            let schema = if schema == OWN_SCHEMA { role } else { schema };
+            let schema = match schema.as_str() {
+                // The system's schemas are nobody's, whatever a role is called.
+                OWN_SCHEMA if [SYSTEM_SCHEMA, PG_CATALOG, INFORMATION_SCHEMA].contains(&role) => continue,
+                OWN_SCHEMA => role,
+                schema => schema,
+            };
             if may(schema) && !schemas.iter().any(|known| known == schema) {
                 schemas.push(schema.to_owned());
             }
@@ -196,6 +201,7 @@ mod tests {
         let path = SearchPath::parse("\"$user\", a, public, a").unwrap();
         let shown = |role: &str, may: &dyn Fn(&str) -> bool| path.of_role(role, may).to_string();
         assert_eq!(shown("ada", &|_| true), "ada, a, public");
+        assert_eq!(shown("alluvia", &|_| true), "a, public");
         assert_eq!(shown("a", &|schema| schema != "public"), "a");
     }
 
