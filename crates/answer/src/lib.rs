@@ -33,6 +33,7 @@ mod refine;
 mod run;
 mod sampled;
 mod schemas;
+mod simple_views;
 mod statement;
 mod tail;
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub use refine::{Refined, Refining, may_refine, refine};
 pub use run::{Asking, run};
 pub use sampled::{Accuracy, Bounded, Missed, run_within};
 pub use schemas::{SchemaKey, Schemas};
+pub use simple_views::{simple_views, view_by_key};
 pub use statement::{Aggregate, Condition, Group, Item, Literal, NamedView, Statement, Test, Values};
 pub use units::Cut;
 pub use verify::{Held, Verified, verify};

@@ -195,3 +195,102 @@ impl Test {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recognise;
+    use alluvia_catalog::ViewDef;
+    use alluvia_syntax::{Kind, parse};
+    use alluvia_types::{TableId, Version};
+    use std::sync::Arc;
+
+    fn query(sql: &str) -> Box<Query> {
+        match parse(sql).expect("parses").remove(0).kind {
+            Kind::Query(query) => query,
+            other => panic!("{sql}: {other:?}"),
+        }
+    }
+
+    fn view(sql: &str, names: &[&str]) -> Option<SimpleView> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let columns = |_: &RelationName| Some(["a", "b", "c"].map(str::to_owned).to_vec());
+        SimpleView::of(&query(sql), &names, &columns)
+    }
+
+    fn entry() -> ViewEntry {
+        let def = ViewDef {
+            id: TableId(7),
+            schema: "public".to_owned(),
+            name: "v".to_owned(),
+            columns: Vec::new(),
+            sql: String::new(),
+            reads: Vec::new(),
+        };
+        ViewEntry { def: Arc::new(def), changed_at: Version(3) }
+    }
+
+    #[test]
+    fn a_statement_over_a_view_is_one_over_its_table() {
+        for (of, names, asked, same) in [
+            (
+                "SELECT * FROM public.t",
+                vec!["a", "b", "c"],
+                "SELECT sum(b) FROM v WHERE a = 'x'",
+                "SELECT sum(b) FROM public.t WHERE a = 'x'",
+            ),
+            (
+                "SELECT b AS x, t.a AS y FROM public.t WHERE c > 5",
+                vec!["x", "y"],
+                "SELECT y, max(x), count(*) FROM v AS w WHERE w.y LIKE 'l%' OR x = 1 GROUP BY y",
+                "SELECT a, max(b), count(*) FROM public.t WHERE c > 5 AND (a LIKE 'l%' OR b = 1) GROUP BY a",
+            ),
+            (
+                "SELECT u FROM (SELECT a AS u, b FROM public.t) AS t WHERE b = 2",
+                vec!["k"],
+                "SELECT count(k) FROM v",
+                "SELECT count(a) FROM public.t WHERE b = 2",
+            ),
+        ] {
+            let simple = view(of, &names).expect("is simple");
+            let asked = recognise(&query(asked)).expect("is recognised");
+            let through = asked.through(&entry(), &simple).expect("can be asked of the table");
+            let wanted = recognise(&query(same)).expect("is recognised");
+            assert_eq!(
+                Statement { view: None, aliases: Vec::new(), ..through.clone() },
+                Statement { aliases: Vec::new(), ..wanted }
+            );
+            let named = through.view.expect("names a view");
+            assert_eq!((named.name, named.defined), (RelationName::bare("v"), vec![(TableId(7), Version(3))]));
+        }
+        let simple = view("SELECT a AS x, a AS y FROM t", &["x", "y"]).expect("is simple");
+        let asked = |sql: &str| recognise(&query(sql)).expect("is recognised").through(&entry(), &simple);
+        assert!(asked("SELECT x, count(*) FROM v GROUP BY x").is_some());
+        assert!(asked("SELECT x, y, count(*) FROM v GROUP BY x, y").is_none(), "groups are one");
+        assert!(asked("SELECT count(*) FROM v WHERE z = 1").is_none(), "has no such column");
+    }
+
+    #[test]
+    fn any_other_view_is_the_planner_s() {
+        for sql in [
+            "SELECT a + 1 AS a FROM t",
+            "SELECT a FROM t GROUP BY a",
+            "SELECT DISTINCT a FROM t",
+            "SELECT a FROM t LIMIT 5",
+            "SELECT a FROM t ORDER BY a",
+            "SELECT t.a FROM t, u",
+            "SELECT a FROM t TABLESAMPLE BERNOULLI (1)",
+            "SELECT a FROM t UNION ALL SELECT a FROM t",
+            "WITH t AS (SELECT 1 AS a) SELECT a FROM t",
+            "SELECT a FROM t WHERE random() < 0.5",
+        ] {
+            assert_eq!(view(sql, &["a"]), None, "{sql}");
+        }
+        let keyed = |sql: &str, names: &[&str]| view(sql, names).expect("is simple").leaves("a");
+        assert!(keyed("SELECT a, b FROM t WHERE c > 1", &["a", "b"]));
+        assert!(!keyed("SELECT a, b FROM t WHERE a > 1", &["a", "b"]));
+        assert!(!keyed("SELECT b AS a, a AS b FROM t", &["a", "b"]));
+        assert!(!keyed("SELECT a, a AS b FROM t", &["a", "b"]));
+        assert!(!keyed("SELECT b FROM t", &["b"]));
+    }
+}

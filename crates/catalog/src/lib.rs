@@ -6,6 +6,7 @@
 //! - A code that anything durable names is durable in its table's [`Dictionaries`] before, and means the same for ever.
 
 pub mod alter;
+pub mod dependents;
 pub mod rights;
 
 mod catalog;

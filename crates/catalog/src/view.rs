@@ -226,10 +226,24 @@ pub fn check_replaced(old: &[ViewColumn], new: &[ViewColumn]) -> Result<()> {
             return refuse(format!(
                 "cannot change data type of view column \"{}\" from {} to {}",
                 old.name,
-                old.sql_type.to_lowercase(),
-                new.sql_type.to_lowercase()
+                postgresql_name(&old.sql_type),
+                postgresql_name(&new.sql_type)
             ));
         }
     }
     Ok(())
+}
+
+/// What PostgreSQL calls a type.
+fn postgresql_name(sql_type: &str) -> String {
+    let (name, arguments) = sql_type.split_at(sql_type.find('(').unwrap_or(sql_type.len()));
+    let known = match name {
+        "INT" => "integer",
+        "DOUBLE" => "double precision",
+        "DECIMAL" => "numeric",
+        "VARCHAR" => "character varying",
+        "TIMESTAMP" => "timestamp without time zone",
+        other => return format!("{}{arguments}", other.to_lowercase()),
+    };
+    format!("{known}{}", arguments.replace(", ", ","))
 }

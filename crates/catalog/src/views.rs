@@ -57,6 +57,11 @@ impl Catalog {
         self.views.get(&id)
     }
 
+    /// Whether there is any view.
+    pub fn has_views(&self) -> bool {
+        !self.views.is_empty()
+    }
+
     /// All views, in the order of their schemas' names and their own.
     pub fn views(&self) -> impl Iterator<Item = &Arc<ViewEntry>> {
         self.relation_ids().filter_map(|id| self.views.get(&id))

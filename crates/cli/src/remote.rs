@@ -94,6 +94,10 @@ pub fn told(error: &tokio_postgres::Error) -> Error {
     };
     let kind = ErrorKind::ALL.into_iter().find(|kind| kind.sqlstate() == said.code().code());
     let told = Error::new(kind.unwrap_or(ErrorKind::Internal), said.message());
+    let told = match said.detail() {
+        Some(detail) => told.with_detail(detail),
+        None => told,
+    };
     match said.hint() {
         Some(hint) => told.with_hint(hint),
         None => told,

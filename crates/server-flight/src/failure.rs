@@ -49,7 +49,9 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         | CheckViolation
         | GeneratedAlways
         | SequenceLimit
-        | ReservedName => Code::InvalidArgument,
+        | ReservedName
+        | RecursiveDefinition
+        | WrongObject => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
         UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement
@@ -59,7 +61,7 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         }
         Conflict | Deadlock => Code::Aborted,
         Producer | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint | DependentObjects
-        | Inaccurate | SequenceUnused => Code::FailedPrecondition,
+        | Inaccurate | SequenceUnused | ObjectState => Code::FailedPrecondition,
         Cancelled => Code::Cancelled,
         Timeout => Code::DeadlineExceeded,
         NotSupported => Code::Unimplemented,

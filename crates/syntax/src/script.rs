@@ -85,7 +85,8 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
         let end = tokens.last().map_or(sql.len(), |last| offsets.at(last.span.end));
         each(&sql[whole..end]);
         let hints = hints::read(tokens)?;
-        let parameters = parameters::count(tokens)?;
+        // A view has none, and says so itself.
+        let parameters = if views::is_create_view(&words) { 0 } else { parameters::count(tokens)? };
         let kind = with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&words) {
             // Its text is kept, for which it takes more than tokens.
             Ok(()) if views::is_create_view(&words) => views::create_view(tokens, sql, &hints),

@@ -127,6 +127,8 @@ pub enum ErrorKind {
     Producer,
     /// A sequence has given the session no value yet.
     SequenceUnused,
+    /// What is named is not in a state to do that: a view takes no rows.
+    ObjectState,
     /// The user cancelled the statement.
     Cancelled,
     /// `statement_timeout` ran out.
@@ -226,6 +228,7 @@ impl ErrorKind {
         ErrorKind::Conflict,
         ErrorKind::Producer,
         ErrorKind::SequenceUnused,
+        ErrorKind::ObjectState,
         ErrorKind::Cancelled,
         ErrorKind::Timeout,
         ErrorKind::OutOfMemory,
@@ -289,7 +292,7 @@ impl ErrorKind {
             CheckViolation => "23514",
             GeneratedAlways => "428C9",
             SequenceLimit => "2200H",
-            SequenceUnused => "55000",
+            SequenceUnused | ObjectState => "55000",
             DatatypeMismatch => "42804",
             NotSupported => "0A000",
             InvalidSetting => "22023",

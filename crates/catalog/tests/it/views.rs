@@ -100,7 +100,7 @@ fn what_replaces_a_view_has_its_columns_first() {
         (vec![column("x", "INT"), column("b", "TEXT")], "cannot change name of view column \"a\" to \"x\""),
         (
             vec![column("a", "BIGINT"), column("b", "TEXT")],
-            "cannot change data type of view column \"a\" from int to bigint",
+            "cannot change data type of view column \"a\" from integer to bigint",
         ),
     ] {
         let error = check_replaced(&old, &new).unwrap_err();

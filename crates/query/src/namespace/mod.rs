@@ -66,7 +66,7 @@ impl Namespace {
     /// The names of `catalog` along a path, and of the functions that `state` knows.
     pub(crate) fn new(catalog: &Arc<Catalog>, path: &Arc<SearchPath>, state: &SessionState) -> Namespace {
         let functions = state.table_functions().keys().cloned().chain([THIN.to_owned()]).collect();
-        let views = catalog.views().next().map(|_| Arc::new(ViewPlanner::new(catalog, state)));
+        let views = catalog.has_views().then(|| Arc::new(ViewPlanner::new(catalog, state)));
         Namespace::with_views(catalog, path, Arc::new(functions), views)
     }
 

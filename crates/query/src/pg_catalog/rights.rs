@@ -363,7 +363,7 @@ fn on_table(authoriser: &Authoriser, who: RoleId, table: &str, privileges: &str)
         let is_audit = by_text(authoriser, "alluvia.audit") == Some(oid);
         return Some(any(privileges, false, |one| one == "SELECT" && (!is_audit || rights.is_superuser(who))));
     };
-    catalog.by_id(id)?;
+    catalog.relation_now(id)?;
     let has = |one: &str| Privilege::named(one).is_some_and(|privilege| rights.may(who, privilege, Object::Table(id)));
     Some(any(privileges, rights.owns(who, id), has))
 }

@@ -71,7 +71,7 @@ pub(super) fn definition(name: &str, function: &Function, authoriser: &Authorise
 
 /// Whether a table has rows of views and nothing else, and there is no view.
 pub(super) fn hides(catalog: &Catalog, schema: &str, table: &str) -> bool {
-    schema == PG_CATALOG && TABLES.contains(&table) && catalog.views().next().is_none()
+    schema == PG_CATALOG && TABLES.contains(&table) && !catalog.has_views()
 }
 
 /// The rows of a table that views are rows of.

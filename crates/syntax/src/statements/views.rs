@@ -280,3 +280,122 @@ pub(crate) fn parse_alter_view(parser: &mut Parser<'_>) -> Result<AlterView> {
     };
     Ok(AlterView { name, if_exists, change })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::parse;
+    use crate::script::tests::one;
+
+    fn created(sql: &str) -> CreateView {
+        match one(sql).kind {
+            Kind::CreateView(create) => *create,
+            other => panic!("{sql}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_view_keeps_its_query_as_it_is_written_and_where_names_are() {
+        for (sql, name, columns, text) in [
+            ("CREATE VIEW v AS SELECT a FROM t", "v", vec![], "SELECT a FROM t"),
+            (
+                "create or replace view S.\"V\" (A, \"b C\") as (select 1, 2 from t) ; ",
+                "s.\"V\"",
+                vec!["a", "b C"],
+                "(select 1, 2 from t)",
+            ),
+            (
+                "CREATE VIEW v AS WITH x AS (SELECT 'é' AS a) SELECT a FROM x, t -- end",
+                "v",
+                vec![],
+                "WITH x AS (SELECT 'é' AS a) SELECT a FROM x, t",
+            ),
+            ("CREATE VIEW v AS VALUES (1)", "v", vec![], "VALUES (1)"),
+        ] {
+            let create = created(sql);
+            assert_eq!(
+                (create.name.to_string().as_str(), create.columns),
+                (name, columns.iter().map(|name| (*name).to_owned()).collect())
+            );
+            assert_eq!(create.sql, text);
+            for (read, places) in &create.reads {
+                assert_eq!(read.name, "t");
+                assert_eq!(
+                    places.iter().map(|place| &text[place.start as usize..place.end as usize]).collect::<Vec<_>>(),
+                    ["t"]
+                );
+            }
+        }
+        let script =
+            parse("SELECT 'é';\nCREATE VIEW v AS SELECT s.t.a, é.b\nFROM s.t, \"T x\" AS é; SELECT 1").unwrap();
+        let Kind::CreateView(create) = &script[1].kind else { panic!("a view") };
+        let found: Vec<(String, Vec<&str>)> = create
+            .reads
+            .iter()
+            .map(|(name, places)| {
+                let text = |place: &NamePlace| &create.sql[place.start as usize..place.end as usize];
+                (name.to_string(), places.iter().map(text).collect())
+            })
+            .collect();
+        assert_eq!(found, [("\"T x\"".to_owned(), vec!["\"T x\""]), ("s.t".to_owned(), vec!["s.t", "s.t"])]);
+        assert!(create.is_temporary || !created("CREATE TEMP VIEW v AS SELECT 1").name.name.is_empty());
+        assert!(created("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1").is_temporary);
+    }
+
+    #[test]
+    fn what_a_view_cannot_have_is_refused_by_name() {
+        for (sql, kind) in [
+            ("CREATE VIEW v AS SELECT a FROM t WITH CHECK OPTION", ErrorKind::NotSupported),
+            ("CREATE VIEW v AS SELECT a FROM t WITH CASCADED CHECK OPTION", ErrorKind::NotSupported),
+            ("CREATE VIEW v WITH (security_barrier) AS SELECT 1", ErrorKind::NotSupported),
+            ("CREATE VIEW v AS SELECT $1", ErrorKind::UndefinedParameter),
+            ("CREATE VIEW v AS SELECT a INTO b FROM t", ErrorKind::NotSupported),
+            ("CREATE VIEW v AS SELECT * FROM thin(t, max_rows => 1)", ErrorKind::NotSupported),
+            ("CREATE VIEW v AS SELECT /*+ freshness('5s') */ 1", ErrorKind::NotSupported),
+            ("CREATE RECURSIVE VIEW v (a) AS SELECT 1", ErrorKind::NotSupported),
+            ("CREATE MATERIALIZED VIEW v AS SELECT 1", ErrorKind::NotSupported),
+            ("ALTER VIEW v ALTER COLUMN a SET DEFAULT 1", ErrorKind::NotSupported),
+        ] {
+            let Kind::Refused(error) = one(sql).kind else { panic!("{sql}") };
+            assert_eq!(error.kind(), kind, "{sql}: {error}");
+        }
+        for sql in [
+            "CREATE VIEW v",
+            "CREATE VIEW v AS",
+            "CREATE VIEW v AS SELECT 1 2 3",
+            "CREATE VIEW IF NOT EXISTS v AS SELECT 1",
+            "CREATE VIEW v (a b) AS SELECT 1",
+            "CREATE VIEW v AS DROP TABLE t",
+        ] {
+            assert_eq!(parse(sql).unwrap_err().kind(), ErrorKind::Syntax, "{sql}");
+        }
+    }
+
+    #[test]
+    fn views_are_altered_and_dropped() {
+        let altered = |sql: &str| match one(sql).kind {
+            Kind::AlterView(alter) => alter,
+            other => panic!("{sql}: {other:?}"),
+        };
+        let alter = altered("ALTER VIEW IF EXISTS s.v RENAME COLUMN a TO \"B\"");
+        let change = ViewChange::RenameColumn { from: "a".to_owned(), to: "B".to_owned() };
+        assert_eq!(alter, AlterView { name: RelationName::in_schema("s", "v"), if_exists: true, change });
+        assert_eq!(altered("ALTER VIEW v RENAME TO w").change, ViewChange::Rename("w".to_owned()));
+        assert_eq!(
+            altered("ALTER VIEW v RENAME a TO b").change,
+            ViewChange::RenameColumn { from: "a".to_owned(), to: "b".to_owned() }
+        );
+        assert_eq!(altered("ALTER VIEW v SET SCHEMA s").change, ViewChange::SetSchema("s".to_owned()));
+        assert!(matches!(altered("ALTER VIEW v OWNER TO r").change, ViewChange::Owner(_)));
+        for (sql, if_exists, cascade) in [
+            ("DROP VIEW a, s.b", false, false),
+            ("DROP VIEW IF EXISTS a, s.b RESTRICT", true, false),
+            ("DROP VIEW a, s.b CASCADE", false, true),
+        ] {
+            let Kind::DropView { names, if_exists: exists, cascade: cascades } = one(sql).kind else { panic!("{sql}") };
+            assert_eq!((names.len(), exists, cascades), (2, if_exists, cascade));
+        }
+        assert_eq!(type_of_column("DECIMAL(10, 2)"), DataType::Decimal { precision: 10, scale: 2 });
+        assert_eq!(type_of_column("a struct"), DataType::Text);
+    }
+}

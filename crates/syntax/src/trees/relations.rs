@@ -3,7 +3,7 @@
 //! Invariant: a name that a WITH around it defines is no relation's.
 
 use super::visit::visit;
-use crate::names::{name_of, user_table};
+use crate::names::{name_of, relation_name};
 use alluvia_catalog::{NameKind, RelationName};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
@@ -130,7 +130,7 @@ impl Visitor for Names {
         if written.len() == 1 && self.around.iter().any(|around| around.defines(&name_of(first))) {
             return ControlFlow::Continue(());
         }
-        let named = match user_table(name) {
+        let named = match relation_name(name) {
             Ok(named) => named,
             Err(error) => return ControlFlow::Break(error),
         };

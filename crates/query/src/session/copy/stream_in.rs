@@ -187,7 +187,7 @@ async fn append_rows(
     run.scope.check_writable("INSERT")?;
     // The table may be this session's own, and with `durability = relaxed` not visible yet.
     run.scope.await_own_writes().await?;
-    let entry = run.scope.table_for(INSERT, &table)?;
+    let entry = run.scope.table_for(INSERT, table)?;
     policy.check(&entry.def)?;
     check_rights(&run.scope, &entry, policy)?;
     if is_temporary(entry.def.id) {

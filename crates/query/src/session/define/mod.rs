@@ -7,7 +7,6 @@
 
 pub(crate) mod comments;
 pub(crate) mod cuboids;
-pub(crate) mod dependents;
 pub(crate) mod procedures;
 pub(crate) mod purge;
 pub(crate) mod roles;

@@ -6,11 +6,11 @@
 //! - Schema `public` stays, under its name; the system's own schemas are nobody's to change.
 
 use crate::rights::Authoriser;
-use crate::session::define::dependents::shown;
 use crate::session::define::roles::role_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::transaction::submit::change;
+use alluvia_catalog::dependents::shown;
 use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange, RoleId};
 use alluvia_catalog::{
     Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, PUBLIC_SCHEMA_ID, SYSTEM_SCHEMA, TEMPORARY_SCHEMA,

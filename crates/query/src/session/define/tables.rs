@@ -8,7 +8,6 @@ use crate::engine::Engine;
 use crate::errors::from_datafusion;
 use crate::errors::signatures::sql_name;
 use crate::rights::Need;
-use crate::session::define::dependents::{Dependents, dependents};
 use crate::session::define::roles::give;
 use crate::session::define::views::alter_as_table;
 use crate::session::insert::rows::{hold, hold_query, mapping, read_all, stream_into};
@@ -20,6 +19,7 @@ use crate::session::select::planning::{plan, plan_later};
 use crate::session::state::scope::Scope;
 use crate::session::state::temporary::temporary_id;
 use crate::session::transaction::submit::{change, submit};
+use alluvia_catalog::dependents::{Dependents, dependents};
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, RightsChange};
 use alluvia_catalog::{
     Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,

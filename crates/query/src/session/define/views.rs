@@ -11,7 +11,6 @@ use crate::execution::planning::plan_apart;
 use crate::namespace::Namespace;
 use crate::namespace::views::ClosedView;
 use crate::rights::Need;
-use crate::session::define::dependents::dependents;
 use crate::session::define::roles::give;
 use crate::session::define::tables::{missing_schema, schema_of_new};
 use crate::session::run::Run;
@@ -21,6 +20,7 @@ use crate::session::select::planning::{Brought, catalog_query, planner};
 use crate::session::select::shown_names::{either, instead};
 use crate::session::transaction::submit::change;
 use crate::table::AlluviaTable;
+use alluvia_catalog::dependents::dependents;
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{
     Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, ViewColumn, ViewDef,

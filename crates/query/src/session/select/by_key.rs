@@ -5,6 +5,7 @@
 //!   and what is read is counted.
 //! - Nothing is answered so of a table while the open transaction has changed rows of it, nor while it has definitions of its own.
 
+use crate::answer::view_by_key;
 use crate::by_key::NamedKeys;
 use crate::errors::error_of;
 use crate::execution::blocking::blocking;
@@ -13,7 +14,6 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::origins::origin;
 use crate::session::select::pin::{named, pin, read_of, reference_of};
-use crate::session::select::simple_views::view_by_key;
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;

@@ -7,6 +7,7 @@
 
 use crate::answer::{
     Asking, Bound, CachedStatement, SchemaKey, Statement, bind_at, recognise, run as find_exactly, run_within,
+    simple_views,
 };
 use crate::engine::Engine;
 use crate::execution::blocking::blocking;
@@ -14,7 +15,6 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{own_freshness, pin, read_of, reference_of, sample_fraction_of};
 use crate::session::select::planning::schema_of;
-use crate::session::select::simple_views::simple_views;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
 use alluvia_catalog::Dictionaries;

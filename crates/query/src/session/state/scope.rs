@@ -89,8 +89,10 @@ impl Scope {
     /// The newest visible definition of a user table, or the open transaction's own, with near names if there is none;
     /// refused if the session may not use it for this.
     pub(crate) fn table_for(&self, need: Need, name: &RelationName) -> Result<Arc<TableEntry>> {
-        self.refuse_view(need, name)?;
         let authoriser = self.resolver()?;
+        if let Some(view) = authoriser.catalog().view(name, authoriser.path()) {
+            return Err(no_table(need, &view.def.name));
+        }
         let entry = authoriser.relation(name)?;
         authoriser.table(need, entry)?;
         Ok(Arc::clone(entry))

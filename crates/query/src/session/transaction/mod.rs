@@ -24,6 +24,7 @@ use alluvia_syntax::names::user_table;
 use alluvia_syntax::statement::{Access, Discard};
 use alluvia_syntax::statements::definitions::TableChange;
 use alluvia_syntax::statements::schemas::SchemaStatement;
+use alluvia_syntax::statements::views::ViewChange;
 use alluvia_types::{Error, ErrorKind, Freshness, Result};
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,6 +179,9 @@ pub(crate) fn check_transaction(scope: &Scope, kind: &Kind) -> Result<()> {
         (Transaction::Failed(_), _) => Err(failed_transaction()),
         (Transaction::Open(_), Kind::AlterTable(alter)) if matches!(alter.change, TableChange::Owner(_)) => {
             refused("ALTER TABLE ... OWNER TO")
+        }
+        (Transaction::Open(_), Kind::AlterView(alter)) if matches!(alter.change, ViewChange::Owner(_)) => {
+            refused("ALTER VIEW ... OWNER TO")
         }
         (Transaction::Open(_), Kind::Schema(schema)) if matches!(**schema, SchemaStatement::Owner { .. }) => {
             refused("ALTER SCHEMA ... OWNER TO")

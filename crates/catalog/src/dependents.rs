@@ -3,20 +3,20 @@
 //! Invariant: nothing that a view needs goes without it. Without CASCADE it does not go at all (2BP01), and what else would have to go is told; with it
 //! the views go before what they need, and are told, too.
 
-use alluvia_catalog::{Catalog, Change, Dependent, Needed};
+use crate::{Catalog, Change, Dependent, Needed};
 use alluvia_types::{Error, ErrorKind, Result};
 
 /// The views that go with what is dropped, as changes in their order, and what the client is told.
-#[derive(Default)]
-pub(crate) struct Dependents {
+#[derive(Debug, Default)]
+pub struct Dependents {
     /// To be made before the drop itself.
-    pub(crate) changes: Vec<Change>,
+    pub changes: Vec<Change>,
     /// One for each view.
-    pub(crate) notices: Vec<String>,
+    pub notices: Vec<String>,
 }
 
 /// What goes with `gone`, which is called `what` if it is one thing; refused without `cascade`, if there is anything.
-pub(crate) fn dependents(catalog: &Catalog, gone: &[Needed], what: &str, cascade: bool) -> Result<Dependents> {
+pub fn dependents(catalog: &Catalog, gone: &[Needed], what: &str, cascade: bool) -> Result<Dependents> {
     let found = catalog.dependents(gone);
     if found.is_empty() {
         return Ok(Dependents::default());
@@ -43,7 +43,7 @@ fn needed(catalog: &Catalog, gone: &[Needed], what: &str, found: &[Dependent]) -
 }
 
 /// What something that is needed is called.
-pub(crate) fn shown(catalog: &Catalog, needed: Needed) -> String {
+pub fn shown(catalog: &Catalog, needed: Needed) -> String {
     match needed {
         Needed::Relation(id) => match (catalog.by_id(id), catalog.view_by_id(id)) {
             (Some(entry), _) => format!("table {}", entry.def.shown()),

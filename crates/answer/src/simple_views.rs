@@ -1,9 +1,10 @@
 //! Views of one table, whose columns are columns of it: what the short ways answer without planning what a view is.
 //!
 //! Invariant: what was understood through views holds as long as each of them is defined as it was
-//! ([`NamedView::holds`](alluvia_answer::NamedView::holds)); whoever keeps anything asks.
+//! ([`NamedView::holds`]); whoever keeps anything asks.
 
-use crate::answer::{NamedView, SimpleView};
+use super::statement::NamedView;
+use super::view::SimpleView;
 use alluvia_catalog::{Catalog, RelationName, SearchPath, Shown, ViewEntry};
 use alluvia_syntax::statements::views::query_of;
 use alluvia_types::Result;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 /// The views between a name and the table below, from above; none if the name is a table's. `None` where one of them is more than a view of one
 /// relation's columns.
-pub(crate) fn simple_views(
+pub fn simple_views(
     catalog: &Catalog,
     path: &SearchPath,
     name: &RelationName,
@@ -33,7 +34,7 @@ pub(crate) fn simple_views(
 }
 
 /// The view of a name whose rows a key of these columns finds as it finds the table's: it has them under their names, and does not look at them.
-pub(crate) fn view_by_key(
+pub fn view_by_key(
     catalog: &Catalog,
     path: &SearchPath,
     name: &RelationName,
