@@ -15,7 +15,7 @@
 //! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log
 //! unreadable.
 
-use crate::name::{RelationName, SearchPath, TEMPORARY_SCHEMA};
+use crate::name::{RelationName, SearchPath, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_SHOWN};
 use crate::rights::{Rights, RightsChange, RoleId};
 use crate::view::{ViewDef, ViewEntry};
 use crate::views::Needed;
@@ -256,6 +256,7 @@ impl Catalog {
 
     /// The id of the table or the view of that name in a schema.
     pub fn id_in_schema(&self, schema: &str, name: &str) -> Option<TableId> {
+        let schema = if schema == TEMPORARY_SCHEMA_SHOWN { TEMPORARY_SCHEMA } else { schema };
         self.schemas.get(schema)?.relations.get(name).copied()
     }
 

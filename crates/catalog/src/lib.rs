@@ -17,6 +17,8 @@ mod views;
 
 pub use catalog::{Catalog, Change, CommentOn, PUBLIC_SCHEMA_ID, SchemaEntry, TEMPORARY_SCHEMA_ID, TableEntry};
 pub use dictionary::{CodeSet, Dictionaries, DictionaryMark, LevelBounds, Watched};
-pub use name::{INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA};
+pub use name::{
+    INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_SHOWN,
+};
 pub use view::{NameKind, NamePlace, Shown, ViewColumn, ViewDef, ViewEntry, ViewRead, check_replaced};
 pub use views::{Dependent, Needed};

@@ -18,6 +18,8 @@ pub const PG_CATALOG: &str = "pg_catalog";
 pub const INFORMATION_SCHEMA: &str = "information_schema";
 /// The schema of a session's temporary relations, which is looked through before all others unless the path names it.
 pub const TEMPORARY_SCHEMA: &str = "pg_temp";
+/// What catalogs call it: PostgreSQL numbers them, and nobody sees another's.
+pub const TEMPORARY_SCHEMA_SHOWN: &str = "pg_temp_1";
 /// On a path: the schema that is called like the role whose rights hold.
 const OWN_SCHEMA: &str = "$user";
 

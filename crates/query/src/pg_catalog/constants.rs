@@ -10,7 +10,7 @@ const CONSTANTS: &[(&[&str], Constant)] = &[
     (&["pg_tablespace_location"], Constant::Text("")),
     (&["version"], Constant::Version),
     (&["pg_char_to_encoding"], Constant::Number("6")),
-    (&["pg_my_temp_schema", "txid_current", "pg_trigger_depth"], Constant::Number("0")),
+    (&["txid_current", "pg_trigger_depth"], Constant::Number("0")),
     (
         &[
             "has_function_privilege",
@@ -90,6 +90,7 @@ const FUNCTIONS: &[&str] = &[
     "pg_has_role",
     "current_schema",
     "current_schemas",
+    "pg_my_temp_schema",
     "current_setting",
     "set_config",
     "pg_backend_pid",

@@ -32,9 +32,14 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
             let row = |relation: Relation| {
                 let is_table = relation.kind == "r";
                 let is_updatable = is_table && relation.is_of_user();
+                let table_type = match is_table {
+                    true if relation.is_temporary() => "LOCAL TEMPORARY",
+                    true => "BASE TABLE",
+                    false => "VIEW",
+                };
                 row! {
                     table_catalog: DATABASE_NAME, table_schema: relation.schema.1, table_name: relation.name,
-                    table_type: if is_table { "BASE TABLE" } else { "VIEW" },
+                    table_type: table_type,
                     is_insertable_into: if is_updatable { "YES" } else { "NO" }, is_typed: "NO",
                 }
             };

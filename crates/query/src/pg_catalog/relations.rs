@@ -6,7 +6,9 @@ use super::types::{by_name, of_column};
 use crate::rights::Authoriser;
 use crate::system;
 use alluvia_catalog::rights::{BOOTSTRAP, RoleId};
-use alluvia_catalog::{Catalog, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA};
+use alluvia_catalog::{
+    Catalog, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_SHOWN,
+};
 use alluvia_space::keywords::quoted;
 use alluvia_space::{DataType, Identity};
 use alluvia_syntax::names::written_name;
@@ -71,6 +73,11 @@ impl Relation {
     pub(crate) fn is_of_user(&self) -> bool {
         self.oid >= FIRST_TABLE_OID
     }
+
+    /// Whether it is the session's own.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.schema.1 == TEMPORARY_SCHEMA_SHOWN
+    }
 }
 
 /// All schemas, by number, name and owner.
@@ -79,7 +86,7 @@ pub(crate) fn schemas(catalog: &Catalog) -> Vec<(i64, String, RoleId)> {
     let of_system = of_system.map(|(oid, name)| (*oid, (*name).to_owned(), BOOTSTRAP));
     let of_users = catalog
         .schemas()
-        .map(|(name, entry)| (number_of_schema(entry.id), name.to_owned(), catalog.rights().owner(entry.id)));
+        .map(|(name, entry)| (number_of_schema(entry.id), shown_schema(name), catalog.rights().owner(entry.id)));
     let mut schemas: Vec<_> = of_system.chain(of_users).collect();
     schemas.sort_unstable();
     schemas
@@ -90,6 +97,15 @@ pub(crate) fn schema_oid(catalog: &Catalog, name: &str) -> i64 {
     catalog.schema(name).map_or(PUBLIC_OID, |entry| number_of_schema(entry.id))
 }
 
+/// The number of the session's schema of temporary tables; 0 if it has none.
+pub(crate) fn temporary_schema_oid(catalog: &Catalog) -> i64 {
+    catalog.schema(TEMPORARY_SCHEMA).map_or(0, |entry| number_of_schema(entry.id))
+}
+
+fn shown_schema(name: &str) -> String {
+    if name == TEMPORARY_SCHEMA { TEMPORARY_SCHEMA_SHOWN.to_owned() } else { name.to_owned() }
+}
+
 /// The number of a schema of users.
 pub(crate) fn number_of_schema(id: TableId) -> i64 {
     if id == PUBLIC_SCHEMA_ID { PUBLIC_OID } else { table_oid(id.0) }
@@ -97,6 +113,9 @@ pub(crate) fn number_of_schema(id: TableId) -> i64 {
 
 /// The number of any schema.
 pub(crate) fn schema_by_name(catalog: &Catalog, name: &str) -> Option<i64> {
+    if name == TEMPORARY_SCHEMA_SHOWN {
+        return Some(temporary_schema_oid(catalog)).filter(|oid| *oid != 0);
+    }
     let of_system = || SCHEMAS.iter().find(|(_, known)| *known == name).map(|(oid, _)| *oid);
     catalog.schema(name).ok().map(|entry| number_of_schema(entry.id)).or_else(of_system)
 }
@@ -105,7 +124,7 @@ pub(crate) fn schema_by_name(catalog: &Catalog, name: &str) -> Option<i64> {
 pub(crate) fn schema_name(catalog: &Catalog, oid: i64) -> Option<String> {
     let of_system = || SCHEMAS.iter().find(|(known, _)| *known == oid).map(|(_, name)| (*name).to_owned());
     let mut of_users = catalog.schemas().filter(|(_, entry)| number_of_schema(entry.id) == oid);
-    of_users.next().map(|(name, _)| name.to_owned()).or_else(of_system)
+    of_users.next().map(|(name, _)| shown_schema(name)).or_else(of_system)
 }
 
 /// The number of a user's table.
@@ -130,7 +149,7 @@ pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, i64>) -> Vec<Relat
         Relation {
             oid: table_oid(entry.def.id.0),
             name: entry.def.name.clone(),
-            schema: (schema_oid(catalog, &entry.def.schema), entry.def.schema.clone()),
+            schema: (schema_oid(catalog, &entry.def.schema), shown_schema(&entry.def.schema)),
             kind: "r",
             columns: entry.def.columns.iter().map(attribute).collect(),
             rows: rows.get(&entry.def.id.0).copied().unwrap_or(0),

@@ -8,13 +8,13 @@
 use super::constants::{Constant, constant, is_function, is_of_catalog, number_expr, text_expr};
 use super::empty::one_row;
 use super::functions::PROCEDURE;
-use super::relations::by_text;
+use super::relations::{by_text, temporary_schema_oid};
 use super::tableoid::Tables;
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
 use super::{comments, defaults, definitions, distinct, factors, facts, fold, keys, reg, rights, versions, views};
 use crate::rights::Authoriser;
 use crate::settings::SettingsNow;
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_SHOWN};
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::statement::{literal_text, text_of};
 use alluvia_syntax::trees::rewriting::call;
@@ -431,16 +431,23 @@ impl Rewrite<'_> {
                 Some(of) if fold::argument(function, 1).is_none() => versions::age(of, self.catalog),
                 _ => None,
             },
-            "current_schema" => Some(match self.authoriser.path().schemas().next() {
-                Some(schema) => text_expr(schema),
-                None => cast(Constant::Null.expr(), ast::DataType::Text),
-            }),
+            "pg_my_temp_schema" => Some(number_expr(temporary_schema_oid(self.catalog))),
+            "current_schema" => {
+                Some(match self.authoriser.path().schemas().find(|schema| *schema != TEMPORARY_SCHEMA) {
+                    Some(schema) => text_expr(schema),
+                    None => cast(Constant::Null.expr(), ast::DataType::Text),
+                })
+            }
             "current_schemas" => {
                 let path = self.authoriser.path();
                 let implicit = argument(0).is_some_and(|text| text.eq_ignore_ascii_case("true"))
                     && path.schemas().all(|schema| schema != PG_CATALOG);
-                let implicit = implicit.then_some(PG_CATALOG);
-                let elem: Vec<Expr> = implicit.into_iter().chain(path.schemas()).map(text_expr).collect();
+                let is_asked = argument(0).is_some_and(|text| text.eq_ignore_ascii_case("true"));
+                let temporary = path.schemas().find(|schema| *schema == TEMPORARY_SCHEMA).filter(|_| is_asked);
+                let implicit =
+                    temporary.map(|_| TEMPORARY_SCHEMA_SHOWN).into_iter().chain(implicit.then_some(PG_CATALOG));
+                let stated = path.schemas().filter(|schema| *schema != TEMPORARY_SCHEMA);
+                let elem: Vec<Expr> = implicit.chain(stated).map(text_expr).collect();
                 if elem.is_empty() {
                     let texts =
                         ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(Box::new(ast::DataType::Text), None));

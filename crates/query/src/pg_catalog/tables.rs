@@ -207,9 +207,10 @@ fn classes(context: &SystemContext) -> Vec<Row> {
     let class = |relation: Relation| {
         let of_heap = if relation.kind == "r" { 2 } else { 0 };
         let acl = rights::table_acl(context, &relation);
+        let persistence = if relation.is_temporary() { "t" } else { "p" };
         let mut row = row! {
             oid: relation.oid, relname: relation.name, relnamespace: relation.schema.0, relowner: relation.owner, relam: of_heap,
-            relfilenode: relation.oid, reltuples: relation.rows, relkind: relation.kind, relpersistence: "p",
+            relfilenode: relation.oid, reltuples: relation.rows, relkind: relation.kind, relpersistence: persistence,
             relnatts: relation.columns.len() as i64, relispopulated: true, relreplident: "n", relhasindex: relation.has_key,
             relchecks: relation.checks, relhasrules: relation.kind == "v",
         };
