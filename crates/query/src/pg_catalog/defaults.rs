@@ -5,7 +5,7 @@
 //! - A statement that asks for the sequence of a column that it names by an expression (SQLAlchemy) sees no sequences: such
 //!   names are not looked up while it runs, and what is made of them is no function here.
 
-use super::relations::{schema_oid, table_oid};
+use super::relations::{persistence_in, schema_oid, shown_schema, table_oid};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, Row, row};
 use crate::rights::Authoriser;
 use crate::system::SystemContext;
@@ -173,7 +173,7 @@ pub(super) fn classes(context: &SystemContext) -> Vec<Row> {
         row! {
             oid: oid, relname: identity.name.clone(), relnamespace: schema_oid(catalog, &entry.def.schema),
             relowner: i64::from(catalog.rights().owner(entry.def.id).0), relfilenode: oid, relkind: "S",
-            relpersistence: "p", relnatts: 3_i64, relispopulated: true, relreplident: "n", reltuples: 1_i64,
+            relpersistence: persistence_in(&entry.def.schema), relnatts: 3_i64, relispopulated: true, relreplident: "n", reltuples: 1_i64,
         }
     };
     sequences(catalog).map(row).collect()
@@ -221,7 +221,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
             let catalog = &context.snapshot.catalog;
             let row = |(entry, column, identity, _): (&Arc<TableEntry>, &Column, &Identity, i64)| {
                 row! {
-                    schemaname: entry.def.schema.clone(), sequencename: identity.name.clone(),
+                    schemaname: shown_schema(&entry.def.schema), sequencename: identity.name.clone(),
                     sequenceowner: super::rights::name(context, catalog.rights().owner(entry.def.id).0.into()),
                     data_type: type_of(column).1, start_value: identity.start, min_value: identity.minimum,
                     max_value: identity.maximum, increment_by: identity.increment, cycle: false,
@@ -234,7 +234,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
         _ => |context| {
             let row = |(entry, column, identity, _): (&Arc<TableEntry>, &Column, &Identity, i64)| {
                 row! {
-                    sequence_catalog: DATABASE_NAME, sequence_schema: entry.def.schema.clone(), sequence_name: identity.name.clone(),
+                    sequence_catalog: DATABASE_NAME, sequence_schema: shown_schema(&entry.def.schema), sequence_name: identity.name.clone(),
                     data_type: type_of(column).1, numeric_precision_radix: 2_i64, numeric_scale: 0_i64,
                     start_value: identity.start.to_string(), minimum_value: identity.minimum.to_string(),
                     maximum_value: identity.maximum.to_string(), increment: identity.increment.to_string(),

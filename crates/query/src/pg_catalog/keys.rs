@@ -8,7 +8,7 @@
 //! - The numbers of indexes and constraints follow from their table's.
 
 use super::definitions::COLUMN_LISTS;
-use super::relations::{schema_oid, table_oid};
+use super::relations::{persistence_in, schema_oid, shown_schema, table_oid};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, Row, row};
 use crate::system::SystemContext;
 use alluvia_catalog::{Catalog, TableEntry};
@@ -364,7 +364,7 @@ pub(super) fn classes(context: &SystemContext) -> Vec<Row> {
         row! {
             oid: index_oid(entry), relname: key_name(&entry.def), relnamespace: schema_oid(&context.snapshot.catalog, &entry.def.schema),
             relowner: i64::from(context.snapshot.catalog.rights().owner(entry.def.id).0), relfilenode: index_oid(entry),
-            relkind: "i", relpersistence: "p", relnatts: key_columns(entry).len() as i64, relispopulated: true,
+            relkind: "i", relpersistence: persistence_in(&entry.def.schema), relnatts: key_columns(entry).len() as i64, relispopulated: true,
             relreplident: "n", reltuples: super::relations::ROWS_UNTOLD,
         }
     };
@@ -410,7 +410,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
             let catalog = &context.snapshot.catalog;
             let row = |entry: &Arc<TableEntry>| {
                 row! {
-                    schemaname: entry.def.schema.clone(), tablename: entry.def.name.clone(), indexname: key_name(&entry.def),
+                    schemaname: shown_schema(&entry.def.schema), tablename: entry.def.name.clone(), indexname: key_name(&entry.def),
                     indexdef: index_text(catalog, index_oid(entry), 0).unwrap_or_default(),
                 }
             };
@@ -434,7 +434,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
         "check_constraints" => |context| {
             let row = |(entry, check, _): (&Arc<TableEntry>, &Check, i64)| {
                 row! {
-                    constraint_catalog: DATABASE_NAME, constraint_schema: entry.def.schema.clone(), constraint_name: check.name.clone(),
+                    constraint_catalog: DATABASE_NAME, constraint_schema: shown_schema(&entry.def.schema), constraint_name: check.name.clone(),
                     check_clause: check.sql.clone(),
                 }
             };
@@ -449,8 +449,8 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
 /// A constraint and its table, as the standard's views name them.
 fn named(entry: &TableEntry, name: &str) -> Row {
     row! {
-        constraint_catalog: DATABASE_NAME, constraint_schema: entry.def.schema.clone(), constraint_name: name,
-        table_catalog: DATABASE_NAME, table_schema: entry.def.schema.clone(), table_name: entry.def.name.clone(),
+        constraint_catalog: DATABASE_NAME, constraint_schema: shown_schema(&entry.def.schema), constraint_name: name,
+        table_catalog: DATABASE_NAME, table_schema: shown_schema(&entry.def.schema), table_name: entry.def.name.clone(),
     }
 }
 

@@ -102,7 +102,13 @@ pub(crate) fn temporary_schema_oid(catalog: &Catalog) -> i64 {
     catalog.schema(TEMPORARY_SCHEMA).map_or(0, |entry| number_of_schema(entry.id))
 }
 
-fn shown_schema(name: &str) -> String {
+/// How long what is in a schema lasts: `t` for as long as the session, `p` for longer.
+pub(crate) fn persistence_in(schema: &str) -> &'static str {
+    if schema == TEMPORARY_SCHEMA { "t" } else { "p" }
+}
+
+/// What catalogs call a schema of users.
+pub(crate) fn shown_schema(name: &str) -> String {
     if name == TEMPORARY_SCHEMA { TEMPORARY_SCHEMA_SHOWN.to_owned() } else { name.to_owned() }
 }
 

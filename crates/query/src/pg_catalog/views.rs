@@ -3,7 +3,7 @@
 //! Invariant: where there is no view, `pg_rewrite` and `pg_depend` are empty, and known to be: tools join them to everything.
 
 use super::constants::number_expr;
-use super::relations::{Attribute, Relation, by_text, schema_oid, table_oid};
+use super::relations::{Attribute, Relation, by_text, schema_oid, shown_schema, table_oid};
 use super::tables::{PG_CATALOG, Row, row};
 use super::types;
 use crate::rights::Authoriser;
@@ -35,7 +35,7 @@ pub(super) fn relation(catalog: &Catalog, view: &ViewEntry) -> Relation {
     Relation {
         oid: table_oid(view.def.id.0),
         name: view.def.name.clone(),
-        schema: (schema_oid(catalog, &view.def.schema), view.def.schema.clone()),
+        schema: (schema_oid(catalog, &view.def.schema), shown_schema(&view.def.schema)),
         kind: "v",
         columns: view.def.columns.iter().map(attribute).collect(),
         rows: 0,
