@@ -153,6 +153,9 @@ pub const PUBLIC_SCHEMA_ID: TableId = TableId(0);
 /// The number of a session's schema `pg_temp`, which nothing else has.
 pub const TEMPORARY_SCHEMA_ID: TableId = TableId((1 << 30) - 1);
 
+/// How many numbers behind that one there are for what is in such schemas.
+pub const TEMPORARY_IDS: u32 = 90_000;
+
 /// A schema at some version: its number, and the relations that are in it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SchemaEntry {

@@ -51,7 +51,7 @@ fn table(sql: &str) -> TableDef {
         (column.name, column.column_type.expect("a type"), column.nullable)
     };
     let columns: Vec<_> = create.columns.into_iter().map(column).collect();
-    let def = define(TableId(1 << 30), &create.name, &columns, &create.with, 0).unwrap();
+    let def = define(TableId(1 << 30), ("pg_temp", create.name.name.as_str()), &columns, &create.with, 0).unwrap();
     with_key(def, &create.key, create.with.on_conflict.as_deref(), [1, 2]).unwrap()
 }
 

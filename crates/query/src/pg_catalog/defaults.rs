@@ -5,7 +5,7 @@
 //! - A statement that asks for the sequence of a column that it names by an expression (SQLAlchemy) sees no sequences: such
 //!   names are not looked up while it runs, and what is made of them is no function here.
 
-use super::relations::{persistence_in, schema_oid, shown_schema, table_oid};
+use super::relations::{number_of, persistence_in, schema_oid, shown_schema, table_oid};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, Row, row};
 use crate::rights::Authoriser;
 use crate::system::SystemContext;
@@ -147,7 +147,7 @@ fn sequences(catalog: &Catalog) -> impl Iterator<Item = (&Arc<TableEntry>, &Colu
     catalog.tables().flat_map(|entry| {
         let identities = entry.def.rules.identities.iter().enumerate();
         identities.filter_map(move |(at, identity)| {
-            let oid = FIRST_SEQUENCE_OID + i64::from(entry.def.id.0) * SEQUENCES_MAX + at as i64;
+            let oid = FIRST_SEQUENCE_OID + number_of(entry.def.id.0) * SEQUENCES_MAX + at as i64;
             Some((entry, entry.def.column_by_id(identity.column)?, identity, oid))
         })
     })
@@ -200,7 +200,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
                     let Some(sql) = default_of(&entry.def, column) else { continue };
                     let number = at as i64 + 1;
                     rows.push(row! {
-                        oid: FIRST_DEFAULT_OID + i64::from(entry.def.id.0) * DEFAULTS_MAX + number,
+                        oid: FIRST_DEFAULT_OID + number_of(entry.def.id.0) * DEFAULTS_MAX + number,
                         adrelid: table_oid(entry.def.id.0), adnum: number, adbin: sql,
                     });
                 }

@@ -8,7 +8,7 @@
 //! - The numbers of indexes and constraints follow from their table's.
 
 use super::definitions::COLUMN_LISTS;
-use super::relations::{persistence_in, schema_oid, shown_schema, table_oid};
+use super::relations::{number_of, persistence_in, schema_oid, shown_schema, table_oid};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, Row, row};
 use crate::system::SystemContext;
 use alluvia_catalog::{Catalog, TableEntry};
@@ -324,7 +324,7 @@ fn checks(catalog: &Catalog) -> impl Iterator<Item = (&Arc<TableEntry>, &Check, 
     catalog.tables().flat_map(|entry| {
         let numbered = entry.def.rules.checks.iter().enumerate();
         numbered.map(move |(at, check)| {
-            (entry, check, FIRST_CHECK_OID + i64::from(entry.def.id.0) * CHECKS_MAX + at as i64)
+            (entry, check, FIRST_CHECK_OID + number_of(entry.def.id.0) * CHECKS_MAX + at as i64)
         })
     })
 }
@@ -351,11 +351,11 @@ fn key_columns(entry: &TableEntry) -> Vec<String> {
 }
 
 fn index_oid(entry: &TableEntry) -> i64 {
-    FIRST_INDEX_OID + i64::from(entry.def.id.0)
+    FIRST_INDEX_OID + number_of(entry.def.id.0)
 }
 
 fn constraint_oid(entry: &TableEntry) -> i64 {
-    FIRST_CONSTRAINT_OID + i64::from(entry.def.id.0)
+    FIRST_CONSTRAINT_OID + number_of(entry.def.id.0)
 }
 
 /// Rows of `pg_class` for indexes.

@@ -7,7 +7,8 @@ use crate::rights::Authoriser;
 use crate::system;
 use alluvia_catalog::rights::{BOOTSTRAP, RoleId};
 use alluvia_catalog::{
-    Catalog, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_SHOWN,
+    Catalog, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, TEMPORARY_IDS, TEMPORARY_SCHEMA,
+    TEMPORARY_SCHEMA_ID, TEMPORARY_SCHEMA_SHOWN,
 };
 use alluvia_space::keywords::quoted;
 use alluvia_space::{DataType, Identity};
@@ -26,6 +27,8 @@ pub(crate) const ROLE_OID: i64 = 10;
 pub(crate) const DATABASE_OID: i64 = 5;
 /// Users' tables are numbered from here, by their ids.
 const FIRST_TABLE_OID: i64 = 16_384;
+/// A session's own relations are numbered from here, after their schema.
+const FIRST_OWN_NUMBER: i64 = 300_000;
 /// System tables are numbered from here.
 const FIRST_SYSTEM_OID: i64 = 16_100;
 
@@ -135,7 +138,23 @@ pub(crate) fn schema_name(catalog: &Catalog, oid: i64) -> Option<String> {
 
 /// The number of a user's table.
 pub(crate) fn table_oid(id: u32) -> i64 {
-    FIRST_TABLE_OID + i64::from(id)
+    FIRST_TABLE_OID + number_of(id)
+}
+
+/// By which number catalogs know an id: those of a session's own stand far above, and would leave no room behind.
+pub(crate) fn number_of(id: u32) -> i64 {
+    match id.checked_sub(TEMPORARY_SCHEMA_ID.0) {
+        Some(own) => FIRST_OWN_NUMBER + i64::from(own),
+        None => i64::from(id),
+    }
+}
+
+/// The id that has such a number.
+pub(crate) fn id_of_number(number: i64) -> Option<u32> {
+    match u32::try_from(number - FIRST_OWN_NUMBER) {
+        Ok(own) if own <= TEMPORARY_IDS => Some(TEMPORARY_SCHEMA_ID.0 + own),
+        _ => u32::try_from(number).ok(),
+    }
 }
 
 /// Users' tables; `rows` has how many rows each has.
@@ -243,7 +262,7 @@ fn in_schema(catalog: &Catalog, schema: &str, name: &str) -> Option<i64> {
 
 /// The table or the view of this number.
 fn user_relation(catalog: &Catalog, oid: i64) -> Option<RelationName> {
-    let id = u32::try_from(oid - FIRST_TABLE_OID).ok()?;
+    let id = id_of_number(oid - FIRST_TABLE_OID)?;
     catalog.relation_now(TableId(id)).map(|(name, _)| name)
 }
 

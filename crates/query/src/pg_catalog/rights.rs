@@ -4,7 +4,7 @@
 
 use super::constants::text_expr;
 use super::functions::{Work, ints};
-use super::relations::{DATABASE_OID, Relation, by_text, schema_by_name, schema_name, table_oid};
+use super::relations::{DATABASE_OID, Relation, by_text, id_of_number, schema_by_name, schema_name, table_oid};
 use super::rewrite::{cast, parts};
 use super::tables::{Row, row};
 use crate::pg_catalog::tables;
@@ -135,7 +135,7 @@ fn acl(rights: &Rights, on: Object, owner: RoleId, all: Privileges) -> String {
 }
 
 fn table_id(oid: i64) -> Option<TableId> {
-    let id = TableId(u32::try_from(oid - table_oid(0)).ok()?);
+    let id = TableId(id_of_number(oid - table_oid(0))?);
     (oid >= table_oid(0)).then_some(id)
 }
 

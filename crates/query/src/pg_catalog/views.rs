@@ -3,7 +3,7 @@
 //! Invariant: where there is no view, `pg_rewrite` and `pg_depend` are empty, and known to be: tools join them to everything.
 
 use super::constants::number_expr;
-use super::relations::{Attribute, Relation, by_text, schema_oid, shown_schema, table_oid};
+use super::relations::{Attribute, Relation, by_text, id_of_number, number_of, schema_oid, shown_schema, table_oid};
 use super::tables::{PG_CATALOG, Row, row};
 use super::types;
 use crate::rights::Authoriser;
@@ -46,7 +46,7 @@ pub(super) fn relation(catalog: &Catalog, view: &ViewEntry) -> Relation {
 }
 
 fn by_oid(catalog: &Catalog, oid: i64) -> Option<&ViewEntry> {
-    let id = u32::try_from(oid - table_oid(0)).ok()?;
+    let id = id_of_number(oid - table_oid(0))?;
     catalog.view_by_id(TableId(id)).map(|view| view.as_ref())
 }
 
@@ -84,7 +84,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
 }
 
 fn rule_oid(view: &ViewEntry) -> i64 {
-    FIRST_RULE_OID + i64::from(view.def.id.0)
+    FIRST_RULE_OID + number_of(view.def.id.0)
 }
 
 fn rules(context: &SystemContext) -> Vec<Row> {

@@ -24,7 +24,7 @@ use crate::session::insert::rows::sink;
 use crate::session::rules::{completed, completed_now, rules_of};
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
-use crate::session::state::temporary::{is_temporary, temporary_id};
+use crate::session::state::temporary::is_temporary;
 use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::{submit, submit_empty};
 use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA, TableEntry};
@@ -218,7 +218,7 @@ async fn append_rows_to_new(run: &Arc<Run>, table: &RelationName, schema: &Schem
     }
     let is_own = new_in == TEMPORARY_SCHEMA;
     let id = match is_own {
-        true => temporary_id(run.engine().next_temporary()),
+        true => run.new_temporary_id(),
         false => run.engine().ingest().new_table_id(),
     };
     let def = define(id, (&new_in, &table.name), &columns, &WithOptions::default(), seed(run.engine(), id))?;

@@ -17,7 +17,6 @@ use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{pin_newest, reference_of};
 use crate::session::select::planning::{plan, plan_later};
 use crate::session::state::scope::Scope;
-use crate::session::state::temporary::temporary_id;
 use crate::session::transaction::submit::{change, submit};
 use alluvia_catalog::dependents::{Dependents, dependents};
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, RightsChange};
@@ -60,7 +59,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         false => outcome,
     };
     let id = match create.temporary {
-        Some(_) => temporary_id(run.engine().next_temporary()),
+        Some(_) => run.new_temporary_id(),
         None => run.engine().ingest().new_table_id(),
     };
     let seed = seed(run.engine(), id);

@@ -18,13 +18,14 @@ use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::pin;
 use crate::session::select::planning::{Brought, catalog_query, planner};
 use crate::session::select::shown_names::{either, instead};
+use crate::session::state::temporary::is_temporary as is_session_own;
 use crate::session::transaction::submit::change;
 use crate::table::AlluviaTable;
 use alluvia_catalog::dependents::dependents;
 use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{
-    Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, ViewColumn, ViewDef,
-    ViewEntry, ViewRead, check_replaced,
+    Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, TEMPORARY_SCHEMA, ViewColumn,
+    ViewDef, ViewEntry, ViewRead, check_replaced,
 };
 use alluvia_plan::described_types::described_schema;
 use alluvia_plan::read_columns::columns_read;
@@ -47,14 +48,25 @@ use std::sync::Arc;
 /// CREATE [OR REPLACE] VIEW.
 pub(crate) async fn create_view(run: &Arc<Run>, create: CreateView) -> Result<Outcome> {
     let CreateView { name, or_replace, is_temporary, columns: names, sql, query, reads } = create;
-    if is_temporary {
-        return Err(not_supported("CREATE TEMPORARY VIEW")
-            .with_hint("create a view and drop it afterwards, or write its query in WITH name AS (SELECT ...)"));
-    }
-    let done = Outcome::done("CREATE VIEW");
-    let schema = schema_of_new(&run.scope, &name)?;
+    let mut done = Outcome::done("CREATE VIEW");
     let authoriser = run.scope.resolver()?;
     let catalog = Arc::clone(authoriser.catalog());
+    let mut bound = Vec::with_capacity(reads.len());
+    for (written, places) in reads {
+        if let Some(id) = id_of(&authoriser, &written)? {
+            let (_, columns) = catalog.relation_now(id).ok_or_else(|| Error::internal("a relation has no columns"))?;
+            bound.push(ViewRead { written, relation: id, columns, used: Vec::new(), places });
+        }
+    }
+    let reads_temporary = bound.iter().any(|read| is_session_own(read.relation));
+    if reads_temporary && !is_temporary {
+        done = done.with_notice(format!("view \"{}\" will be a temporary view", name.name));
+    }
+    let schema = match is_temporary || reads_temporary {
+        true => temporary_schema(&name)?,
+        false => schema_of_new(&run.scope, &name)?,
+    };
+    let is_own = schema == TEMPORARY_SCHEMA;
     let replaced = match catalog.id_in_schema(&schema, &name.name) {
         None => None,
         Some(_) if !or_replace => {
@@ -69,20 +81,17 @@ pub(crate) async fn create_view(run: &Arc<Run>, create: CreateView) -> Result<Ou
     if let Some(view) = &replaced {
         authoriser.view(Need::Ownership, view)?;
     }
-    let mut bound = Vec::with_capacity(reads.len());
-    for (written, places) in reads {
-        if let Some(id) = id_of(&authoriser, &written)? {
-            let (_, columns) = catalog.relation_now(id).ok_or_else(|| Error::internal("a relation has no columns"))?;
-            bound.push(ViewRead { written, relation: id, columns, used: Vec::new(), places });
-        }
-    }
     let plan = plan_of(run, *query, &catalog).await?;
     let columns = columns_of(&plan, &names)?;
     let used = used_columns(&plan)?;
     for read in &mut bound {
         read.used = used.get(&read.relation).into_iter().flatten().copied().collect();
     }
-    let id = replaced.as_ref().map_or_else(|| run.engine().ingest().new_table_id(), |view| view.def.id);
+    let new_id = || match is_own {
+        true => run.new_temporary_id(),
+        false => run.engine().ingest().new_table_id(),
+    };
+    let id = replaced.as_ref().map_or_else(new_id, |view| view.def.id);
     let def = ViewDef { id, schema, name: name.name, columns, sql, reads: bound };
     catalog.check_view(&def)?;
     let mut changes = Vec::new();
@@ -101,6 +110,17 @@ pub(crate) async fn create_view(run: &Arc<Run>, create: CreateView) -> Result<Ou
     }
     change(run, changes).await?;
     Ok(done)
+}
+
+/// The session's own schema, for a view that may have no other.
+fn temporary_schema(name: &RelationName) -> Result<String> {
+    match name.schema() {
+        None | Some(TEMPORARY_SCHEMA) => Ok(TEMPORARY_SCHEMA.to_owned()),
+        Some(_) => {
+            let message = "cannot create temporary relation in non-temporary schema";
+            Err(Error::new(ErrorKind::InvalidDefinition, message).with_hint("leave the schema out"))
+        }
+    }
 }
 
 /// What a name in a view's query means; `None` for a system table, which has no id and stays what it is.
@@ -314,6 +334,10 @@ async fn altered(run: &Arc<Run>, view: &ViewEntry, alter: ViewChange, tag: &'sta
         ViewChange::Owner(owner) => return give(run, view.def.id, &owner, tag).await,
         ViewChange::Rename(name) => def.name = name,
         ViewChange::SetSchema(schema) => {
+            if [schema.as_str(), def.schema.as_str()].contains(&TEMPORARY_SCHEMA) {
+                let message = "cannot move objects into or out of temporary schemas";
+                return Err(Error::new(ErrorKind::NotSupported, message));
+            }
             def.schema = schema_of_new(&run.scope, &RelationName::in_schema(schema.as_str(), def.name.as_str()))?;
         }
         ViewChange::RenameColumn { from, to } => {

@@ -26,7 +26,7 @@ use crate::session::state::scope::Scope;
 use crate::settings::Settings;
 use alluvia_copy::progress::{CancelToken, Progress};
 use alluvia_snapshot::Snapshot;
-use alluvia_types::Version;
+use alluvia_types::{TableId, Version};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
 
@@ -99,6 +99,11 @@ impl Run {
     /// not wait for its own.
     pub(crate) fn unpin(&self) {
         *self.pinned.lock() = None;
+    }
+
+    /// A number for a temporary table or view of the session.
+    pub(crate) fn new_temporary_id(&self) -> TableId {
+        self.state().temporary.new_id(|| self.engine().next_temporary())
     }
 
     /// The statement as what changes definitions.

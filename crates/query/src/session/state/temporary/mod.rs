@@ -1,4 +1,4 @@
-//! The session's temporary tables: their definitions, over whatever the database has, and their rows.
+//! The session's temporary tables and views: their definitions, over whatever the database has, and rows of tables.
 //!
 //! Invariants:
 //! - Nobody but the session knows of them: no batch, no log and no file of the database has anything of them.
@@ -13,8 +13,10 @@ mod overlay;
 
 use crate::engine::sequences::SharedBlock;
 use crate::session::state::temporary::overlay::Overlay;
-use alluvia_catalog::rights::{Object, RightsChange, RoleId};
-use alluvia_catalog::{Catalog, Change as Definition, TableEntry};
+use alluvia_catalog::rights::{BOOTSTRAP, Object, RightsChange, RoleId};
+use alluvia_catalog::{
+    Catalog, Change as Definition, TEMPORARY_IDS, TEMPORARY_SCHEMA_ID, TableEntry, ViewDef, ViewEntry,
+};
 use alluvia_copy::temporary::{Coming, Spilled, Spilling, TemporaryMemory, TemporaryRead, TemporaryRows, Undo};
 use alluvia_space::TableDef;
 use alluvia_space::key_code::KeyCode;
@@ -25,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The numbers of temporary tables begin here: no other table gets so far.
-const FIRST_ID: u32 = 1 << 30;
+const FIRST_ID: u32 = TEMPORARY_SCHEMA_ID.0 + 1;
 
 /// Whether a table is a session's own.
 pub(crate) fn is_temporary(table: TableId) -> bool {
@@ -36,7 +38,8 @@ pub(crate) fn is_temporary(table: TableId) -> bool {
 pub(crate) fn of_temporary(change: &Definition) -> bool {
     match change {
         Definition::CreateTable { def } | Definition::AlterTable { def, .. } => is_temporary(def.id),
-        Definition::DropTable { id } => is_temporary(*id),
+        Definition::CreateView { def } | Definition::AlterView { def, .. } => is_temporary(def.id),
+        Definition::DropTable { id } | Definition::DropView { id } => is_temporary(*id),
         Definition::Rights { change: RightsChange::Own { table, .. } } => is_temporary(*table),
         Definition::Rights { change: RightsChange::Grant { on, .. } | RightsChange::Revoke { on, .. } } => {
             matches!(on, Object::Table(table) if is_temporary(*table))
@@ -45,16 +48,12 @@ pub(crate) fn of_temporary(change: &Definition) -> bool {
     }
 }
 
-/// The number of a temporary table, the so manieth of the database since it was opened.
-pub(crate) fn temporary_id(number: u32) -> TableId {
-    TableId(FIRST_ID + number % FIRST_ID)
-}
-
 /// The temporary tables of one session.
 #[derive(Debug)]
 pub(crate) struct Temporary {
     memory: Arc<TemporaryMemory>,
     tables: BTreeMap<TableId, TemporaryTable>,
+    views: BTreeMap<TableId, TemporaryView>,
     changes: Vec<Change>,
     /// Where changes were counted last: what lies behind may be taken back by itself.
     marked: usize,
@@ -73,9 +72,18 @@ struct TemporaryTable {
     changed: u64,
 }
 
+/// A temporary view.
+#[derive(Clone, Debug)]
+pub(crate) struct TemporaryView {
+    entry: Arc<ViewEntry>,
+    owner: RoleId,
+}
+
 /// What takes back a change.
 #[derive(Debug)]
 enum Change {
+    /// A view, as it was; `None` if it was not there.
+    View(TableId, Option<TemporaryView>),
     Created(TableId),
     Dropped(Box<TemporaryTable>),
     Altered(TableId, Arc<TableEntry>, RoleId),
@@ -88,12 +96,29 @@ pub(crate) type Inherited = BTreeMap<TableId, u64>;
 impl Temporary {
     /// None yet.
     pub(crate) fn new(memory: Arc<TemporaryMemory>) -> Temporary {
-        Temporary { memory, tables: BTreeMap::new(), changes: Vec::new(), marked: 0, overlay: Overlay::default() }
+        Temporary {
+            memory,
+            tables: BTreeMap::new(),
+            views: BTreeMap::new(),
+            changes: Vec::new(),
+            marked: 0,
+            overlay: Overlay::default(),
+        }
     }
 
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.tables.is_empty()
+        self.tables.is_empty() && self.views.is_empty()
+    }
+
+    /// A number that none of them has; `next` counts those of all sessions, which come round again.
+    pub(crate) fn new_id(&self, mut next: impl FnMut() -> u32) -> TableId {
+        loop {
+            let id = TableId(FIRST_ID + next() % TEMPORARY_IDS);
+            if !self.tables.contains_key(&id) && !self.views.contains_key(&id) {
+                return id;
+            }
+        }
     }
 
     /// What counts their memory.
@@ -103,10 +128,12 @@ impl Temporary {
 
     /// The definitions that the session sees over these.
     pub(crate) fn over(&mut self, beneath: &Arc<Catalog>) -> Arc<Catalog> {
-        if self.tables.is_empty() {
+        if self.is_empty() {
             return Arc::clone(beneath);
         }
-        self.overlay.over(beneath, self.tables.values().map(|table| (&table.entry, table.owner)))
+        let tables = self.tables.values().map(|table| (&table.entry, table.owner));
+        let views = self.views.values().map(|view| (&view.entry, view.owner));
+        self.overlay.over(beneath, tables, views)
     }
 
     /// The rows that there are now of one of them.
@@ -138,15 +165,39 @@ impl Temporary {
         match change {
             Definition::AlterTable { def, .. } => self.alter(def.id, Some(def), version, None),
             Definition::DropTable { id } => self.drop_table(id),
-            Definition::Rights { change: RightsChange::Own { table, owner } } => {
-                self.alter(table, None, version, Some(owner))
+            Definition::CreateView { def } | Definition::AlterView { def, .. } => {
+                self.put_view(Arc::new(def), version);
+                Ok(())
             }
+            Definition::DropView { id } => {
+                let was = self.views.remove(&id).ok_or_else(gone)?;
+                self.note(Change::View(id, Some(was)));
+                Ok(())
+            }
+            Definition::Rights { change: RightsChange::Own { table, owner } } => match self.views.get_mut(&table) {
+                None => self.alter(table, None, version, Some(owner)),
+                Some(view) => {
+                    let was = view.clone();
+                    view.owner = owner;
+                    self.note(Change::View(table, Some(was)));
+                    Ok(())
+                }
+            },
             Definition::Rights { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "GRANT and REVOKE on a temporary table are not supported")
                     .with_hint("nobody but its session sees it: leave them out"))
             }
             _ => Err(Error::internal("a temporary table is made without saying how long its rows stay")),
         }
+    }
+
+    /// CREATE VIEW, and whatever gives one another definition.
+    fn put_view(&mut self, def: Arc<ViewDef>, version: Version) {
+        let was = self.views.remove(&def.id);
+        let (id, owner) = (def.id, was.as_ref().map_or(BOOTSTRAP, |view| view.owner));
+        let entry = Arc::new(ViewEntry { def, changed_at: version });
+        self.views.insert(id, TemporaryView { entry, owner });
+        self.note(Change::View(id, was));
     }
 
     /// ALTER TABLE: another definition, or another owner.
@@ -201,7 +252,7 @@ impl Temporary {
     }
 
     fn note(&mut self, change: Change) {
-        if let Change::Created(_) | Change::Dropped(_) | Change::Altered(..) = change {
+        if !matches!(change, Change::Rows(..)) {
             self.overlay.forget();
         }
         let (Change::Created(id) | Change::Altered(id, ..) | Change::Rows(id, _)) = &change else {
@@ -240,6 +291,8 @@ impl Temporary {
                     }
                     continue;
                 }
+                Change::View(id, Some(was)) => drop(self.views.insert(id, was)),
+                Change::View(id, None) => drop(self.views.remove(&id)),
                 Change::Created(id) => drop(self.tables.remove(&id)),
                 Change::Dropped(table) => drop(self.tables.insert(table.entry.def.id, *table)),
                 Change::Altered(id, entry, owner) => {
@@ -268,6 +321,7 @@ impl Temporary {
         let before = self.tables.len();
         self.tables.retain(|_, table| table.on_commit != OnCommit::Drop);
         if self.tables.len() != before {
+            self.drop_views_of_nothing();
             self.overlay.forget();
         }
         for table in self.tables.values_mut().filter(|table| table.on_commit == OnCommit::DeleteRows) {
@@ -285,8 +339,24 @@ impl Temporary {
         }
     }
 
+    /// Views go whose tables are gone, and those that read them.
+    fn drop_views_of_nothing(&mut self) {
+        loop {
+            let (tables, before) = (&self.tables, self.views.len());
+            let known: BTreeSet<TableId> = self.views.keys().copied().collect();
+            let is_there = |id: TableId| !is_temporary(id) || tables.contains_key(&id) || known.contains(&id);
+            self.views.retain(|_, view| view.entry.def.reads.iter().all(|read| is_there(read.relation)));
+            if self.views.len() == before {
+                return;
+            }
+        }
+    }
+
     /// DISCARD TEMP: all of them go; ROLLBACK brings them back.
     pub(crate) fn drop_all(&mut self) {
+        for (id, view) in std::mem::take(&mut self.views) {
+            self.note(Change::View(id, Some(view)));
+        }
         for (_, table) in std::mem::take(&mut self.tables) {
             self.note(Change::Dropped(Box::new(table)));
         }
@@ -294,6 +364,7 @@ impl Temporary {
 
     fn forget_all(&mut self) {
         self.tables.clear();
+        self.views.clear();
         self.changes.clear();
         self.marked = 0;
         self.overlay.forget();
@@ -316,9 +387,9 @@ impl Temporary {
     }
 
     /// The tables as they are now, for a sibling of the session.
-    pub(crate) fn fork(&self) -> (BTreeMap<TableId, ForkedTable>, Inherited) {
-        let forked = self.tables.iter().map(|(id, table)| (*id, ForkedTable(table.fork(&self.memory))));
-        (forked.collect(), self.inherited())
+    pub(crate) fn fork(&self) -> (Forked, Inherited) {
+        let tables = self.tables.iter().map(|(id, table)| (*id, table.fork(&self.memory))).collect();
+        (Forked { tables, views: self.views.clone() }, self.inherited())
     }
 
     fn inherited(&self) -> Inherited {
@@ -326,29 +397,34 @@ impl Temporary {
     }
 
     /// Begins with another session's tables.
-    pub(crate) fn begin_with(&mut self, tables: BTreeMap<TableId, ForkedTable>) {
+    pub(crate) fn begin_with(&mut self, forked: Forked) {
         self.forget_all();
-        self.tables = tables.into_iter().map(|(id, ForkedTable(table))| (id, table)).collect();
+        (self.tables, self.views) = (forked.tables, forked.views);
     }
 
     /// Takes over what a sibling, which has these tables now, has changed since it got them.
-    pub(crate) fn follow(&mut self, theirs: BTreeMap<TableId, ForkedTable>, now: &Inherited, inherited: &Inherited) {
-        let dropped = inherited.keys().filter(|id| !theirs.contains_key(*id));
+    pub(crate) fn follow(&mut self, theirs: Forked, now: &Inherited, inherited: &Inherited) {
+        let dropped = inherited.keys().filter(|id| !theirs.tables.contains_key(*id));
         dropped.for_each(|id| drop(self.tables.remove(id)));
-        for (id, ForkedTable(table)) in theirs {
+        for (id, table) in theirs.tables {
             if inherited.get(&id) != now.get(&id) {
                 self.tables.insert(id, table);
             }
         }
+        self.views = theirs.views;
+        self.drop_views_of_nothing();
         self.changes.clear();
         self.marked = 0;
         self.overlay.forget();
     }
 }
 
-/// A table of one session on its way to another.
+/// What one session has, on its way to another.
 #[derive(Debug)]
-pub(crate) struct ForkedTable(TemporaryTable);
+pub(crate) struct Forked {
+    tables: BTreeMap<TableId, TemporaryTable>,
+    views: BTreeMap<TableId, TemporaryView>,
+}
 
 impl TemporaryTable {
     fn fork(&self, memory: &Arc<TemporaryMemory>) -> TemporaryTable {

@@ -2,7 +2,7 @@
 
 use crate::table::waiting::waiting;
 use alluvia_catalog::rights::RoleId;
-use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_catalog::{Catalog, TableEntry, ViewEntry};
 use std::sync::Arc;
 
 /// Versions of what a session sees stand apart from those of definitions that wait.
@@ -23,11 +23,12 @@ impl Overlay {
         self.seen = None;
     }
 
-    /// The definitions with these tables and their owners.
+    /// The definitions with these tables and views, and their owners.
     pub(super) fn over<'a>(
         &mut self,
         beneath: &Arc<Catalog>,
         tables: impl Iterator<Item = (&'a Arc<TableEntry>, RoleId)>,
+        views: impl Iterator<Item = (&'a Arc<ViewEntry>, RoleId)>,
     ) -> Arc<Catalog> {
         if let Some((known, seen)) = &self.seen
             && Arc::ptr_eq(known, beneath)
@@ -35,7 +36,7 @@ impl Overlay {
             return Arc::clone(seen);
         }
         self.made += 1;
-        let seen = Arc::new(beneath.with_temporary(waiting(FIRST_VERSION | self.made), tables));
+        let seen = Arc::new(beneath.with_temporary(waiting(FIRST_VERSION | self.made), tables, views));
         self.seen = Some((Arc::clone(beneath), Arc::clone(&seen)));
         seen
     }
