@@ -180,3 +180,29 @@ def test_columns_of_mixed_values(db):
     assert {p for (p,) in db.sql("SELECT p FROM y")} == {D(2**53 + 1), D("0.50")}
     with pytest.raises(alluvia.ProgrammingError, match="column w: .*do not go together"):
         db.ingest("x", [{"w": True}, {"w": 1}])
+
+
+def test_types_that_others_know_as_objects(db):
+    db.sql("CREATE TABLE o (u UUID, j JSON, b JSONB, t TIME, i INTERVAL, n NUMERIC, c CHAR(4))")
+    identity = uuid.UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11")
+    row = (identity, {"b": [1, None]}, {"a": 1.5}, dt.time(1, 2, 3, 4), dt.timedelta(days=1, seconds=2), D("1.5"), "ab")
+    db.ingest("o", [dict(zip("ujbtinc", row, strict=True))])
+    assert db.sql("SELECT * FROM o").fetchall() == [(*row[:-1], "ab  ")]
+    db.sql("INSERT INTO o (u, t, n) VALUES (?, ?, ?)", [identity, dt.time(1, 2, 3, 4), D("2.25")])
+    assert db.sql("SELECT u, j, t, n, c FROM o WHERE n = 2.25").fetchall() == [(identity, None, dt.time(1, 2, 3, 4), D("2.25"), None)]
+    assert [column[1] for column in db.sql("SELECT * FROM o").columns] == ["UUID", "JSON", "JSONB", "TIME", "INTERVAL", "NUMERIC", "CHAR(4)"]
+    db.sql("INSERT INTO o (t) VALUES ('24:00')")
+    with pytest.raises(alluvia.DataError, match="column t: the time 24:00:00"):
+        db.sql("SELECT t FROM o WHERE u IS NULL").fetchall()
+
+
+def test_lists_structs_and_maps_are_json(db):
+    import pyarrow as pa
+
+    table = pa.table({
+        "l": pa.array([[1, 2], None, []], pa.list_(pa.int64())), "s": pa.array([{"a": 1}, None, {"a": None}]),
+        "m": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())), "u": pa.array([2**64 - 1, None, 0], pa.uint64()),
+    })
+    db.ingest("nested", table, create=True)
+    assert db.sql("SELECT l, s, m, u FROM nested").fetchall() == [
+        ([1, 2], {"a": 1}, {"k": 1}, D(2**64 - 1)), (None, None, None, None), ([], {"a": None}, {}, D(0))]

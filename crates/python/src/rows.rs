@@ -14,8 +14,8 @@ use crate::row_reader::RowReader;
 use crate::to_python;
 use crate::waiting::{Look, droppable, look_of, until_look};
 use alluvia_query::{Bounds, Outcome};
+use alluvia_space::data_type::chars_of;
 use alluvia_types::{Error, Result};
-use alluvia_values::sql_type::sql_type_of;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -376,7 +376,10 @@ impl Rows {
 /// Type names as SQL writes them; types that no column can have as Arrow does.
 fn sql_name(field: &Field) -> String {
     match alluvia_space::DataType::from_field(field) {
-        Some(_) => sql_type_of(field),
+        Some(known) => match chars_of(field) {
+            Some(chars) => format!("CHAR({chars})"),
+            None => known.sql_name(),
+        },
         None => field.data_type().to_string(),
     }
 }

@@ -5,9 +5,8 @@
 
 use crate::errors::OrRaise;
 use alluvia_space::DataType as StoredType;
+use alluvia_space::data_type::chars_of;
 use alluvia_types::{Error, ErrorKind};
-use alluvia_values::numeric::write_numeric;
-use alluvia_values::text::TextColumn;
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StructArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
@@ -34,16 +33,19 @@ pub(crate) fn of_field<'py>(py: Python<'py>, array: &ArrayRef, field: &Field) ->
             let texts = values(py, array, field.name())?;
             texts.into_iter().map(|text| if text.is_none() { Ok(text) } else { read.call1((text,)) }).collect()
         }
-        Some(StoredType::Char | StoredType::Decimal { .. }) => {
-            let column = TextColumn::of_field(array, field).or_raise(py)?;
-            let is_text = StoredType::from_field(field) == Some(StoredType::Char);
+        Some(StoredType::Char) => {
+            let chars = chars_of(field).unwrap_or(0) as usize;
+            let texts = values(py, array, field.name())?;
+            let padded = |text: Bound<'py, PyAny>| match text.cast::<PyString>() {
+                Ok(text) => Ok(PyString::new(py, &format!("{:chars$}", text.to_str()?)).into_any()),
+                Err(_) => Ok(py.None().into_bound(py)),
+            };
+            texts.into_iter().map(padded).collect()
+        }
+        // Of as many digits as NUMERIC, and with its zeros.
+        Some(StoredType::Decimal { .. }) if StoredType::from_arrow(array.data_type()) == Some(StoredType::Numeric) => {
             let class = DECIMAL.import(py, "decimal", "Decimal")?;
-            each(py, array, |row| {
-                let mut text = Vec::new();
-                column.write(row, &mut text).or_raise(py)?;
-                let text = PyString::new(py, &String::from_utf8_lossy(&text));
-                if is_text { Ok(text.into_any()) } else { class.call1((text,)) }
-            })
+            each(py, array, |row| class.call1((array.as_primitive::<Decimal128Type>().value_as_string(row),)))
         }
         _ => values(py, array, field.name()),
     }
@@ -88,10 +90,8 @@ pub(crate) fn values<'py>(py: Python<'py>, array: &ArrayRef, column: &str) -> Py
         DataType::Decimal128(..) if StoredType::from_arrow(array.data_type()) == Some(StoredType::Numeric) => {
             let class = DECIMAL.import(py, "decimal", "Decimal")?;
             each(py, array, |row| {
-                let mut text = String::new();
-                // A String takes every text.
-                let _ = write_numeric(&mut text, array.as_primitive::<Decimal128Type>().value(row));
-                class.call1((text,))
+                let text = array.as_primitive::<Decimal128Type>().value_as_string(row);
+                class.call1((text.trim_end_matches('0').trim_end_matches('.'),))
             })
         }
         DataType::Decimal128(..) => decimals!(Decimal128Type),

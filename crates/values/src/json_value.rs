@@ -139,11 +139,12 @@ fn ordered<'a>(mut members: Vec<(Cow<'a, str>, Tree<'a>)>) -> Vec<(Cow<'a, str>,
 /// A number as NUMERIC shows it: without an exponent, and with as many digits behind the point as are written.
 fn number(text: &str) -> Result<Cow<'_, str>, Bad> {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
+    let has_exponent = digits.contains(['e', 'E']);
     let (mantissa, exponent) = digits.split_once(['e', 'E']).unwrap_or((digits, "0"));
     let exponent: i64 = exponent.parse().map_err(|_| Bad::Range)?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let is_zero = mantissa.bytes().all(|byte| matches!(byte, b'0' | b'.'));
-    if exponent == 0 && !(is_zero && sign == "-") {
+    if !has_exponent && !(is_zero && sign == "-") {
         let fits = whole.len() as i64 <= DIGITS_MAX && fraction.len() as i64 <= SCALE_MAX;
         return if fits { Ok(Cow::Borrowed(text)) } else { Err(Bad::Range) };
     }

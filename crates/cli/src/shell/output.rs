@@ -9,6 +9,7 @@ use crate::note;
 use alluvia_copy::ResultWriter;
 use alluvia_syntax::copy::options::{CopyOptions, Direction, Format as OutputFormat};
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::text::value_text;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatchOptions, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -222,6 +223,11 @@ pub fn texts(name: &str, column: &ArrayRef) -> Result<Vec<Option<String>>> {
     }
     if let Some(texts) = byte_texts(column) {
         return Ok(texts);
+    }
+    // UUIDs, times of day, NUMERIC: as PostgreSQL has them.
+    if let DataType::FixedSizeBinary(16) | DataType::Time64(_) | DataType::Decimal128(38, 16) = column.data_type() {
+        let text = |row: usize| column.is_valid(row).then(|| value_text(column.as_ref(), row)).transpose();
+        return (0..column.len()).map(text).collect();
     }
     let unshown = |error: ArrowError| {
         Error::new(ErrorKind::InvalidValue, format!("a value of column {name} cannot be shown: {error}"))
