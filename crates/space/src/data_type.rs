@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - `from_field(to_field(t)) == t` for every type: types that share an Arrow type (JSON, JSONB, CHAR(n) and TEXT; NUMERIC and
-//!   DECIMAL) are told apart by the field's extension name. Where that is lost, `from_arrow` gives the type whose values look
-//!   the same.
+//!   DECIMAL(38, 16)) are told apart by the field's extension name. Where that is lost, `from_arrow` gives the type whose values look
+//!   the same: text, and of decimals of these digits NUMERIC, as sums of them come.
 //! - `from_arrow` is the type that *holds* values of an Arrow type in a plan; casting to it may still refuse single values
 //!   (an unsigned 64-bit number past `BIGINT`). `from_foreign` is the one for data that comes from elsewhere: no number of
 //!   theirs is too large for it, and what has fields or elements is JSON.
@@ -23,6 +23,8 @@ pub const JSON_EXTENSION: &str = "arrow.json";
 pub const JSONB_EXTENSION: &str = "alluvia.jsonb";
 /// The extension name of NUMERIC without precision.
 pub const NUMERIC_EXTENSION: &str = "alluvia.numeric";
+/// The extension name of a DECIMAL that has the digits of a NUMERIC.
+pub const DECIMAL_EXTENSION: &str = "alluvia.decimal";
 /// The extension name of CHAR(n).
 pub const CHAR_EXTENSION: &str = "alluvia.bpchar";
 /// Digits of a NUMERIC without precision.
@@ -68,6 +70,7 @@ impl DataType {
             DataType::Jsonb => Some(JSONB_EXTENSION),
             DataType::Numeric => Some(NUMERIC_EXTENSION),
             DataType::Char => Some(CHAR_EXTENSION),
+            DataType::Decimal { precision: NUMERIC_PRECISION, scale: NUMERIC_SCALE } => Some(DECIMAL_EXTENSION),
             _ => None,
         }
     }
@@ -89,7 +92,9 @@ impl DataType {
             (Some(JSON_EXTENSION), DataType::Text) => DataType::Json,
             (Some(JSONB_EXTENSION), DataType::Text) => DataType::Jsonb,
             (Some(CHAR_EXTENSION), DataType::Text) => DataType::Char,
-            (Some(NUMERIC_EXTENSION), DataType::Decimal { scale: NUMERIC_SCALE, .. }) => DataType::Numeric,
+            (Some(DECIMAL_EXTENSION), DataType::Numeric) => {
+                DataType::Decimal { precision: NUMERIC_PRECISION, scale: NUMERIC_SCALE }
+            }
             (_, plain) => plain,
         })
     }
@@ -130,6 +135,8 @@ impl DataType {
             ArrowType::UInt32 | ArrowType::Int64 | ArrowType::UInt64 => DataType::Int64,
             ArrowType::Float16 | ArrowType::Float32 => DataType::Real,
             ArrowType::Float64 => DataType::Double,
+            // What sums and extremes of them come as, too.
+            ArrowType::Decimal128(NUMERIC_PRECISION, scale) if *scale == NUMERIC_SCALE as i8 => DataType::Numeric,
             ArrowType::Decimal32(precision, scale)
             | ArrowType::Decimal64(precision, scale)
             | ArrowType::Decimal128(precision, scale)
@@ -293,7 +300,8 @@ mod tests {
             assert_eq!(DataType::from_arrow(&data_type.to_arrow()), Some(data_type));
             assert_eq!(DataType::from_field(&data_type.to_field("a", true)), Some(data_type));
         }
-        for data_type in [DataType::Json, DataType::Jsonb, DataType::Numeric, DataType::Char] {
+        let same_digits = DataType::Decimal { precision: NUMERIC_PRECISION, scale: NUMERIC_SCALE };
+        for data_type in [DataType::Json, DataType::Jsonb, DataType::Numeric, DataType::Char, same_digits] {
             let field = data_type.to_field("a", true);
             assert_eq!(DataType::from_field(&field), Some(data_type));
             assert_eq!(DataType::from_foreign(&field), Some(data_type));

@@ -5,7 +5,8 @@
 
 use crate::parse::{Bad, parse_decimal};
 use alluvia_space::data_type::{NUMERIC_PRECISION, NUMERIC_SCALE};
-use arrow::datatypes::{Decimal128Type, DecimalType};
+use arrow::array::{Array, AsArray, Decimal128Array};
+use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float32Type, Float64Type};
 use std::fmt::{Result as Written, Write};
 
 /// The unit of the last digit.
@@ -52,6 +53,28 @@ pub fn numeric_of(unscaled: i128, scale: i8) -> Result<i128, Bad> {
         (_, None) => None,
     };
     value.filter(|value| -limit < *value && *value < limit).ok_or(Bad::Digits)
+}
+
+/// What PostgreSQL makes NUMERICs of floats: the fifteen digits that a double is sure of, and six of a single one; `None` of other arrays. `bad` gets the
+/// rows that are none.
+pub fn of_floats(array: &dyn Array, bad: &mut Vec<(usize, Bad)>) -> Option<Decimal128Array> {
+    let texts: Vec<Option<String>> = match array.data_type() {
+        DataType::Float64 => {
+            let floats = array.as_primitive::<Float64Type>();
+            floats.iter().map(|value| value.map(|value| format!("{value:.14e}"))).collect()
+        }
+        DataType::Float32 => {
+            let floats = array.as_primitive::<Float32Type>();
+            floats.iter().map(|value| value.map(|value| format!("{value:.5e}"))).collect()
+        }
+        _ => return None,
+    };
+    let numbers = texts.iter().enumerate().map(|(row, text)| {
+        let read = parse_numeric(text.as_ref()?.as_bytes());
+        read.map_err(|why| bad.push((row, why))).ok()
+    });
+    let numbers: Decimal128Array = numbers.collect();
+    Some(numbers.with_data_type(DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE as i8)))
 }
 
 /// The number without the zeros at its end.

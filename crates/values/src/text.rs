@@ -52,7 +52,7 @@ impl<'a> TextColumn<'a> {
     /// Prepares a column of a field: as [`TextColumn::new`], but that the field's extension is looked at.
     pub fn of_field(array: &'a dyn Array, field: &Field) -> Result<TextColumn<'a>> {
         let form = match StoredType::from_field(field) {
-            Some(StoredType::Numeric) => array.as_primitive_opt::<Decimal128Type>().map(Form::Numeric),
+            Some(StoredType::Decimal { .. }) => return TextColumn::plain(array),
             Some(StoredType::Char) => match chars_of(field) {
                 Some(chars) => cast(array, &DataType::Utf8View)
                     .ok()
@@ -97,6 +97,18 @@ impl<'a> TextColumn<'a> {
             }
             _ => {}
         }
+        if StoredType::from_arrow(array.data_type()) == Some(StoredType::Numeric)
+            && let Some(values) = array.as_primitive_opt::<Decimal128Type>()
+        {
+            return Ok(TextColumn { form: Form::Numeric(values) });
+        }
+        TextColumn::plain(array)
+    }
+
+    /// As Arrow writes it, for what it writes as PostgreSQL does.
+    fn plain(array: &'a dyn Array) -> Result<TextColumn<'a>> {
+        let unwritable =
+            |error| Error::new(ErrorKind::NotSupported, format!("cannot write {} as text: {error}", array.data_type()));
         let options = FormatOptions::new().with_display_error(false);
         let formatter = ArrayFormatter::try_new(array, &options).map_err(unwritable)?;
         if matches!(array.data_type(), DataType::Float32 | DataType::Float64) {

@@ -34,7 +34,7 @@ use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
 use arrow::datatypes::{Schema, SchemaRef};
 use csv::infer_csv;
 use json::infer_json;
-use schemas::{from_schemas, held_of_file};
+use schemas::from_schemas;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 
@@ -197,7 +197,7 @@ pub(crate) fn infer_from(samples: &[Sampled<'_>], format: Format, options: &Copy
         Format::JsonLines => infer_json(samples, options)?,
         Format::Parquet | Format::Arrow => {
             let schemas = samples.iter().map(|sample| Ok((sample.name(), schema_of(sample, format, options)?)));
-            from_schemas(&schemas.collect::<Result<Vec<(String, SchemaRef)>>>()?, held_of_file, options)?
+            from_schemas(&schemas.collect::<Result<Vec<(String, SchemaRef)>>>()?, options)?
         }
         Format::Text | Format::Binary => {
             return Err(Error::new(ErrorKind::NotSupported, "no table can be inferred from PostgreSQL's own formats")
@@ -238,11 +238,10 @@ fn sample_of(sampled: &Sampled<'_>, options: &CopyOptions, cut: Cut) -> Result<V
     Ok(sample)
 }
 
-/// The table that would hold rows of a schema that a program has; errors name `source`. Unsigned numbers are BIGINT: they are mostly ranks
-/// and counts.
+/// The table that would hold rows of a schema that a program has; errors name `source`.
 pub fn infer_schema(schema: &Schema, source: &str) -> Result<Inferred> {
     let rows = [(source.to_owned(), Arc::new(schema.clone()))];
-    from_schemas(&rows, DataType::from_arrow, &CopyOptions::default())
+    from_schemas(&rows, &CopyOptions::default())
 }
 
 /// Names in lower case, if they stay distinct.

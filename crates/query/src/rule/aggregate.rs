@@ -116,9 +116,9 @@ fn item_of(expr: &Expr, source: &Source, def: &TableDef) -> Option<Item> {
         (Function::Sum, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
             matches!(widened, None | Some(ArrowType::Int64 | ArrowType::Float64)) || widened == Some(&WIDE)
         }
-        (Function::Sum, DataType::Decimal { .. }) => widened.is_none(),
+        (Function::Sum, DataType::Decimal { .. } | DataType::Numeric) => widened.is_none(),
         // Decimals are averaged as decimals, by rules of the planner's.
-        (_, DataType::Decimal { .. }) => false,
+        (_, DataType::Decimal { .. } | DataType::Numeric) => false,
         _ => matches!(widened, None | Some(ArrowType::Float64)),
     };
     is_right.then_some(Item::Aggregate(function, Some(name)))

@@ -9,6 +9,7 @@ mod by_key;
 mod columns;
 mod context;
 mod draw;
+mod intervals;
 mod metrics;
 mod parts;
 mod provider;

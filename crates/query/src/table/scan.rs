@@ -19,6 +19,7 @@
 use super::columns::{Projected, unused_name};
 use super::context::StatementContext;
 use super::draw::{Behind, Draw, Part, Sample, Unit, identified, lighter, share, weight_of};
+use super::intervals::decoded;
 use super::metrics::{count, describe};
 use super::parts::{ChosenSegment, LightRows, live_rows, spread};
 use super::reader::SegmentReaderFactory;
@@ -432,7 +433,8 @@ impl Scan<'_> {
             .build();
         let behind = self.projected.indices.len();
         let watch = observer.map(|observer| Watch { observer, segment: behind, number: behind + 1 });
-        plans.push(self.sift(DataSourceExec::from_data_source(config), &sieve, watch, fixed)?);
+        let source = decoded(DataSourceExec::from_data_source(config), &self.projected)?;
+        plans.push(self.sift(source, &sieve, watch, fixed)?);
         Ok(())
     }
 

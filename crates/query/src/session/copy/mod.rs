@@ -46,8 +46,7 @@ use std::sync::Arc;
 /// The columns of a table, which are everybody's to know.
 pub(crate) fn table_schema(scope: &Scope, table: &str) -> Result<Schema> {
     let entry = scope.table_for(Need::Definition, table)?;
-    let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
-    Ok(Schema::new(entry.def.columns.iter().map(field).collect::<Vec<_>>()))
+    Ok(Schema::new(entry.def.columns.iter().map(Column::to_field).collect::<Vec<_>>()))
 }
 
 /// The columns that the fields of a COPY FROM go to, in their order.
@@ -62,12 +61,11 @@ pub(crate) fn copied_columns(scope: &Scope, statement: &Statement) -> Result<Vec
     let entry = scope.table_for(INSERT, &user_table(table)?)?;
     options.policy.check(&entry.def)?;
     check_rights(scope, &entry, options.policy)?;
-    let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
     if columns.is_empty() {
-        return Ok(entry.def.columns.iter().map(field).collect());
+        return Ok(entry.def.columns.iter().map(Column::to_field).collect());
     }
     let named = |name: String| match entry.def.column(&name) {
-        Ok(column) => Ok(field(column)),
+        Ok(column) => Ok(column.to_field()),
         // What each row does is no column of the table.
         Err(_) if name == OP_COLUMN && entry.def.key.is_some() => Ok(Field::new(name, DataType::Utf8View, true)),
         Err(error) => Err(error),

@@ -18,7 +18,7 @@ pub(crate) fn describe_table(scope: &Scope, name: &TableName) -> Result<Outcome>
     if name.schema == SYSTEM {
         let schema = system_schema(&name.table)?;
         let rows = schema.fields().iter().map(|field| {
-            let data_type = DataType::from_arrow(field.data_type())
+            let data_type = DataType::from_field(field)
                 .map_or_else(|| field.data_type().to_string(), |data_type| data_type.sql_name());
             vec![Some(field.name().clone()), Some(data_type), Some(yes(field.is_nullable())), None]
         });

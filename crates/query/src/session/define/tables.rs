@@ -21,6 +21,7 @@ use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
 use alluvia_catalog::{Change, TableEntry, alter};
 use alluvia_change::conflict::key_name;
 use alluvia_snapshot::{NewBatch, RowChange};
+use alluvia_space::data_type::chars_of;
 use alluvia_space::keywords::quoted;
 use alluvia_space::{Check, ColumnType, DataType, Ladder, TableDef};
 use alluvia_syntax::statements::definitions::{
@@ -228,8 +229,9 @@ fn columns_of(schema: &SchemaRef, names: &[String]) -> Result<Vec<(String, Colum
             ArrowType::Dictionary(_, values) => values.as_ref(),
             other => other,
         };
-        match DataType::from_arrow(arrow) {
-            Some(data_type) => Ok((name, ColumnType::from(data_type), true)),
+        let plain = field.as_ref().clone().with_data_type(arrow.clone());
+        match DataType::from_field(&plain) {
+            Some(data_type) => Ok((name, ColumnType { data_type, chars_max: chars_of(&plain) }, true)),
             None => Err(Error::new(
                 ErrorKind::DatatypeMismatch,
                 format!("column {name} of the query is {}, which a table cannot hold", sql_name(arrow)),
