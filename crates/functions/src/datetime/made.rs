@@ -133,14 +133,13 @@ impl ScalarUDFImpl for Made {
             }
             let third = cast(&third, &DataType::Float64)?;
             let seconds = third.as_primitive::<Float64Type>().iter();
-            let time = |((hour, minute), second): ((Option<i64>, Option<i64>), Option<f64>)| {
-                match (hour, minute, second) {
+            let time =
+                |((hour, minute), second): ((Option<i64>, Option<i64>), Option<f64>)| match (hour, minute, second) {
                     (Some(hour), Some(minute), Some(second)) => {
                         time_of(hour, minute, second).map(Some).ok_or_else(|| no_time(hour, minute, second))
                     }
                     _ => Ok(None),
-                }
-            };
+                };
             Ok(Arc::new(pairs.zip(seconds).map(time).collect::<Result<Time64MicrosecondArray>>()?))
         })
     }

@@ -96,9 +96,10 @@ impl ScalarUDFImpl for Divisors {
             let pairs = whole(&left)?;
             let pairs = pairs.iter().zip(whole(&right)?.iter().collect::<Vec<_>>());
             let each = |(a, b): (Option<i64>, Option<i64>)| match a.zip(b) {
-                Some((a, b)) => self.one(a, b, limit).map(Some).ok_or_else(|| {
-                    wrap(Error::new(ErrorKind::OutOfRange, format!("{name} out of range")))
-                }),
+                Some((a, b)) => self
+                    .one(a, b, limit)
+                    .map(Some)
+                    .ok_or_else(|| wrap(Error::new(ErrorKind::OutOfRange, format!("{name} out of range")))),
                 None => Ok(None),
             };
             let made: ArrayRef = Arc::new(pairs.map(each).collect::<Result<Int64Array>>()?);

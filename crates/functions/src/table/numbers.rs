@@ -2,8 +2,8 @@
 
 use super::entry::{Entry, Output};
 use crate::rounding::divisors::Divisors;
-use crate::rounding::scales::{Digits, Scales};
 use crate::rounding::floor_ceil::{FloorCeil, Towards};
+use crate::rounding::scales::{Digits, Scales};
 use crate::rounding::sign::Sign;
 
 pub(super) const ENTRIES: &[Entry] = &[

@@ -10,8 +10,8 @@ use super::rewriting::{call, call_of, rewrite};
 use crate::names::name_of;
 use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function, Ident, ObjectName, Query,
-    TimezoneInfo, UnaryOperator, Value,
+    BinaryOperator, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArguments, Ident,
+    ObjectName, Query, TimezoneInfo, UnaryOperator, Value,
 };
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -46,7 +46,8 @@ const FIELDS: [(&str, DateTimeField); 7] = [
 /// Whether a statement of these tokens may have one.
 pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
     let others = RENAMED.iter().map(|(name, _)| *name).chain(FIELDS.iter().map(|(name, _)| *name));
-    let names: Vec<&str> = others.chain(["mod", "time_bucket", "date", "count_if", "num_nulls", "num_nonnulls", "to_hex"]).collect();
+    let names: Vec<&str> =
+        others.chain(["mod", "time_bucket", "date", "count_if", "num_nulls", "num_nonnulls", "to_hex"]).collect();
     let is_sign = |token: &Token| matches!(token, Token::PGSquareRoot | Token::PGCubeRoot | Token::AtSign);
     if tokens.iter().any(|token| is_sign(&token.token)) {
         return true;
@@ -101,7 +102,7 @@ fn spelt(expr: &Expr) -> Option<Expr> {
     if let Expr::Identifier(ident) = expr {
         let is = |word: &str| ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case(word);
         if is(LOCAL_TIME) {
-            return Some(cast(&call("current_time", Vec::new()), DataType::Time(None, TimezoneInfo::None)));
+            return Some(local_time());
         }
         return is(SCHEMA).then(|| call(SCHEMA, Vec::new()));
     }
@@ -115,6 +116,9 @@ fn spelt(expr: &Expr) -> Option<Expr> {
         return Some(call(name, vec![(**expr).clone()]));
     }
     let Expr::Function(function) = expr else { return None };
+    if matches!(function.args, FunctionArguments::None) && function.name.to_string().eq_ignore_ascii_case(LOCAL_TIME) {
+        return Some(local_time());
+    }
     if let Some(name) = renamed(function) {
         let name = ObjectName::from(vec![Ident::new(name)]);
         return Some(Expr::Function(Function { name, ..function.clone() }));
@@ -150,6 +154,10 @@ fn spelt(expr: &Expr) -> Option<Expr> {
         }
         _ => None,
     }
+}
+
+fn local_time() -> Expr {
+    cast(&call("current_time", Vec::new()), DataType::Time(None, TimezoneInfo::None))
 }
 
 fn cast(of: &Expr, data_type: DataType) -> Expr {

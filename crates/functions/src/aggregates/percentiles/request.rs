@@ -1,8 +1,8 @@
 //! What is asked of values, and its answer for lists of them.
 
 use super::between::{Between, of_any};
-use alluvia_values::nan::one_nan;
 use crate::operators::durations::length_of;
+use alluvia_values::nan::one_nan;
 use arrow::array::{
     Array, ArrayRef, AsArray, DynComparator, Float32Array, Float64Array, ListArray, PrimitiveArray, UInt64Array,
     make_comparator,
