@@ -3,6 +3,7 @@
 pub mod date_part;
 pub mod date_trunc;
 pub mod generate_series;
+pub mod made;
 pub mod now;
 pub mod timestamp_functions;
 pub mod timezone;

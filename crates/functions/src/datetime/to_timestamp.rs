@@ -185,6 +185,8 @@ fn read(text: &str, form: &[Item<'_>]) -> std::result::Result<Read, String> {
 fn date_of(parsed: &Parsed) -> std::result::Result<NaiveDate, String> {
     let no_such = || "there is no such date".to_owned();
     let year = year_of(parsed.year(), parsed.year_div_100(), parsed.year_mod_100());
+    // A year below zero is so many before Christ: there is no year 0.
+    let year = year.map(|year| if year < 0 { year + 1 } else { year });
     if let (Some(year), Some(day)) = (year, parsed.ordinal()) {
         return NaiveDate::from_yo_opt(year, day).ok_or_else(no_such);
     }

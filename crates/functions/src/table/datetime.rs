@@ -3,6 +3,7 @@
 use super::entry::{Entry, Output};
 use crate::datetime::date_part::DatePart;
 use crate::datetime::date_trunc::Truncated;
+use crate::datetime::made::Made;
 use crate::datetime::now::Now;
 use crate::datetime::timestamp_functions::{TimestampFunction, TimestampOperation};
 use crate::datetime::timezone::TimeZoned;
@@ -80,12 +81,14 @@ pub(super) const ENTRIES: &[Entry] = &[
     .overloads(&["justify_interval(interval) -> interval"])
     .doc("The interval with hours as days and days as months, all parts of which have one sign.")
     .example("justify_interval(INTERVAL '1 mon -1 hour')", "29 days 23:00:00"),
-    Entry::datafusion("make_date", Output::Small)
+    Entry::scalar("make_date", Output::Small, || Made::date().into())
         .postgresql(&["make_date"])
-        .doc("The date of a year, a month and a day.")
+        .overloads(&["make_date(bigint, bigint, bigint) -> date"])
+        .doc("The date of a year, a month and a day; a year below zero is so many before Christ.")
         .example("make_date(2026, 1, 2)", "2026-01-02"),
-    Entry::datafusion("make_time", Output::Small)
+    Entry::scalar("make_time", Output::Small, || Made::time().into())
         .postgresql(&["make_time"])
+        .overloads(&["make_time(bigint, bigint, double precision) -> time"])
         .doc("The time of day of an hour, a minute and seconds.")
         .example("make_time(13, 23, 1)", "13:23:01"),
     Entry::scalar("make_timestamp", Output::Small, || TimestampFunction::new(TimestampOperation::MakeTimestamp).into())

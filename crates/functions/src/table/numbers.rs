@@ -1,7 +1,9 @@
 //! Functions of numbers.
 
 use super::entry::{Entry, Output};
+use crate::rounding::divisors::Divisors;
 use crate::rounding::floor_ceil::{FloorCeil, Towards};
+use crate::rounding::scales::{Digits, Scales};
 use crate::rounding::sign::Sign;
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -28,14 +30,29 @@ pub(super) const ENTRIES: &[Entry] = &[
         .postgresql(&["trunc"])
         .doc("The number without its fraction, or without the digits behind a count of decimal places.")
         .example("trunc(-1.9)", "-1"),
-    Entry::datafusion("gcd", Output::Small)
+    Entry::scalar("gcd", Output::Small, || Divisors::gcd().into())
         .postgresql(&["gcd"])
-        .overloads(&["gcd(bigint, bigint) -> bigint"])
+        .overloads(&["gcd(integer, integer) -> integer", "gcd(bigint, bigint) -> bigint"])
         .doc("The greatest common divisor of two whole numbers.")
         .example("gcd(12, 18)", "6"),
-    Entry::datafusion("lcm", Output::Small)
+    Entry::scalar("scale", Output::Small, || Scales::new(Digits::Scale).into())
+        .postgresql(&["scale"])
+        .overloads(&["scale(numeric) -> integer"])
+        .doc("The digits behind the point: of a DECIMAL those of its type, of a NUMERIC those that are shown.")
+        .example("scale(1.5::decimal(10, 2))", "2"),
+    Entry::scalar("min_scale", Output::Small, || Scales::new(Digits::Least).into())
+        .postgresql(&["min_scale"])
+        .overloads(&["min_scale(numeric) -> integer"])
+        .doc("The digits behind the point without zeros at the end.")
+        .example("min_scale(1.5::decimal(10, 2))", "1"),
+    Entry::scalar("trim_scale", Output::Small, || Scales::new(Digits::Trimmed).into())
+        .postgresql(&["trim_scale"])
+        .overloads(&["trim_scale(numeric) -> numeric"])
+        .doc("The number without zeros at the end of its digits behind the point.")
+        .example("trim_scale(1.5::decimal(10, 2))::text", "1.5"),
+    Entry::scalar("lcm", Output::Small, || Divisors::lcm().into())
         .postgresql(&["lcm"])
-        .overloads(&["lcm(bigint, bigint) -> bigint"])
+        .overloads(&["lcm(integer, integer) -> integer", "lcm(bigint, bigint) -> bigint"])
         .doc("The least common multiple of two whole numbers.")
         .example("lcm(4, 6)", "12"),
     Entry::datafusion("factorial", Output::Small)

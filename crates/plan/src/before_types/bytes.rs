@@ -6,9 +6,10 @@ use super::kept_kinds::{kept, may_keep};
 use crate::expressions::changed_as_written;
 use alluvia_functions::bytes::functions::shown;
 use alluvia_functions::bytes::{become_bytes, is_bytes, is_text, text_literal};
-use alluvia_functions::casts::typed::planned;
+use alluvia_functions::casts::kinds::{Kind, kind_of};
+use alluvia_functions::casts::typed::{literal, planned};
 use alluvia_values::calls::JSON_ROW;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result};
@@ -96,6 +97,10 @@ fn written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         {
             Ok(Transformed::yes(shown(*of, field.data_type().clone())))
         }
+        Expr::Cast(Cast { expr: mut of, field }) if kind_of_elements(&field) != Kind::Other => {
+            let is_changed = read_kinds(&mut of, kind_of_elements(&field))?;
+            Ok(Transformed::new_transformed(Expr::Cast(Cast { expr: of, field }), is_changed))
+        }
         Expr::Cast(Cast { expr: mut of, field }) if is_list_of_bytes(field.data_type()) => {
             let is_changed = read_elements(&mut of)?;
             let list = Expr::Cast(Cast { expr: of, field });
@@ -113,6 +118,36 @@ fn written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// What a list is of, where its type does not tell.
+fn kind_of_elements(list: &Field) -> Kind {
+    match list.data_type() {
+        DataType::List(element) => kind_of(element),
+        _ => Kind::Other,
+    }
+}
+
+/// Reads the literals of a list that is written out as values of a kind, for which Arrow has no cast.
+fn read_kinds(list: &mut Expr, kind: Kind) -> Result<bool> {
+    let mut is_changed = false;
+    if let Expr::ScalarFunction(list) = list
+        && list.name() == "make_array"
+    {
+        for element in &mut list.args {
+            let read = match (text_literal(element), kind.sql_type()) {
+                (Some(Some(text)), _) => literal(text, kind)?,
+                (Some(None), Some(of)) => Expr::Literal(ScalarValue::try_from(&of.to_arrow())?, None),
+                _ if matches!(element, Expr::Literal(ScalarValue::Null, _)) && kind == Kind::Uuid => {
+                    Expr::Literal(ScalarValue::FixedSizeBinary(16, None), None)
+                }
+                _ => continue,
+            };
+            *element = read;
+            is_changed = true;
+        }
+    }
+    Ok(is_changed)
 }
 
 /// Reads the literals of a list that is written out, and says whether there are any.

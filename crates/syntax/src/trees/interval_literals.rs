@@ -1,6 +1,6 @@
 //! Texts of intervals that planning does not read, or reads otherwise, become months, days and microseconds: clock
 //! times (`'1 day 02:00:00'`), ISO 8601 (`'P1DT2H'`), a sign by itself, `ago`, years with months (`'1-2'`) and numbers
-//! without a unit.
+//! without a unit. The digits that `interval(2)` asks for are rounded to.
 //!
 //! Invariant: what is changed means what PostgreSQL reads there; every other text stays as it is, for planning to read or to refuse.
 //!
@@ -9,6 +9,7 @@
 
 use super::visit::visit_mut;
 use alluvia_types::Result;
+use alluvia_values::interval::interval_of;
 use alluvia_values::interval_units::in_units;
 use sqlparser::ast::{DataType, Expr, Interval, Query, TypedString, Value, VisitorMut};
 use sqlparser::keywords::Keyword;
@@ -32,6 +33,7 @@ impl VisitorMut for Texts {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        round(expr);
         let text = match expr {
             Expr::Interval(Interval { value, leading_field: None, .. }) => literal(value),
             Expr::Cast { expr, data_type: DataType::Interval { .. }, .. } => literal(expr),
@@ -47,6 +49,25 @@ impl VisitorMut for Texts {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// `interval(2) '1.567 seconds'` has two digits behind the seconds.
+fn round(expr: &mut Expr) {
+    let (text, data_type) = match expr {
+        Expr::Cast { expr, data_type, .. } => (literal(expr), data_type),
+        Expr::TypedString(TypedString { data_type, value, .. }) => (text_of(&mut value.value), data_type),
+        _ => return,
+    };
+    let DataType::Interval { fields: None, precision: precision @ Some(_) } = data_type else { return };
+    let digits = u32::try_from(precision.unwrap_or_default()).unwrap_or(6);
+    let Some((text, (months, days, nanos))) = text.and_then(|text| interval_of(text).map(|of| (text, of))) else {
+        return;
+    };
+    let unit = 10_i64.pow(6_u32.saturating_sub(digits));
+    let micros = nanos / 1_000;
+    let rounded = (micros + micros.signum() * (unit / 2)) / unit * unit;
+    *text = format!("{months} months {days} days {rounded} microseconds");
+    *precision = None;
 }
 
 fn literal(expr: &mut Expr) -> Option<&mut String> {

@@ -1,5 +1,5 @@
-//! Other spellings of what planning knows: `mod(a, b)`, `date(x)`, `to_hex(-5)`, `year(x)`, `ceiling(x)`, `count_if(x)`, `num_nulls(a, b, ...)`, `|/ x`, `@ x`,
-//! `current_schema` without parentheses.
+//! Other spellings of what planning knows: `mod(a, b)`, `time_bucket('1 hour', t)`, `date(x)`, `to_hex(-5)`, `year(x)`, `ceiling(x)`, `count_if(x)`, `num_nulls(a, b, ...)`, `|/ x`, `@ x`,
+//! `current_schema` without parentheses, `localtime`.
 //!
 //! Invariants:
 //! - Only calls that have nothing but their arguments are brought to an expression; with more in them they are left to planning,
@@ -10,13 +10,15 @@ use super::rewriting::{call, call_of, rewrite};
 use crate::names::name_of;
 use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function, Ident, ObjectName, Query,
-    UnaryOperator, Value,
+    BinaryOperator, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArguments, Ident,
+    ObjectName, Query, TimezoneInfo, UnaryOperator, Value,
 };
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// What is called without parentheses, too.
 const SCHEMA: &str = "current_schema";
+/// The time of day without a zone.
+const LOCAL_TIME: &str = "localtime";
 /// Functions by other names, as the function is called.
 const RENAMED: [(&str, &str); 6] = [
     ("approx_count_distinct", "approx_distinct"),
@@ -44,13 +46,14 @@ const FIELDS: [(&str, DateTimeField); 7] = [
 /// Whether a statement of these tokens may have one.
 pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
     let others = RENAMED.iter().map(|(name, _)| *name).chain(FIELDS.iter().map(|(name, _)| *name));
-    let names: Vec<&str> = others.chain(["mod", "date", "count_if", "num_nulls", "num_nonnulls", "to_hex"]).collect();
+    let names: Vec<&str> =
+        others.chain(["mod", "time_bucket", "date", "count_if", "num_nulls", "num_nonnulls", "to_hex"]).collect();
     let is_sign = |token: &Token| matches!(token, Token::PGSquareRoot | Token::PGCubeRoot | Token::AtSign);
     if tokens.iter().any(|token| is_sign(&token.token)) {
         return true;
     }
     let is_one = |word: &str| names.iter().any(|name| word.eq_ignore_ascii_case(name));
-    let is_bare = |word: &str| word.eq_ignore_ascii_case(SCHEMA);
+    let is_bare = |word: &str| word.eq_ignore_ascii_case(SCHEMA) || word.eq_ignore_ascii_case(LOCAL_TIME);
     if tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if is_bare(&word.value))) {
         return true;
     }
@@ -97,8 +100,11 @@ fn is_count_of_nulls(name: &str) -> bool {
 
 fn spelt(expr: &Expr) -> Option<Expr> {
     if let Expr::Identifier(ident) = expr {
-        let is_schema = ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case(SCHEMA);
-        return is_schema.then(|| call(SCHEMA, Vec::new()));
+        let is = |word: &str| ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case(word);
+        if is(LOCAL_TIME) {
+            return Some(local_time());
+        }
+        return is(SCHEMA).then(|| call(SCHEMA, Vec::new()));
     }
     if let Expr::UnaryOp { op, expr } = expr {
         let name = match op {
@@ -110,6 +116,9 @@ fn spelt(expr: &Expr) -> Option<Expr> {
         return Some(call(name, vec![(**expr).clone()]));
     }
     let Expr::Function(function) = expr else { return None };
+    if matches!(function.args, FunctionArguments::None) && function.name.to_string().eq_ignore_ascii_case(LOCAL_TIME) {
+        return Some(local_time());
+    }
     if let Some(name) = renamed(function) {
         let name = ObjectName::from(vec![Ident::new(name)]);
         return Some(Expr::Function(Function { name, ..function.clone() }));
@@ -130,6 +139,12 @@ fn spelt(expr: &Expr) -> Option<Expr> {
         (name, _) if is_count_of_nulls(name) && arguments.len() > ARGUMENTS_MAX => None,
         ("num_nulls", [_, ..]) => Some(counted(&arguments, |of| Expr::IsNull(Box::new(of)))),
         ("num_nonnulls", [_, ..]) => Some(counted(&arguments, |of| Expr::IsNotNull(Box::new(of)))),
+        // TimescaleDB's, whose width may be a text.
+        ("time_bucket", [width, rest @ ..]) if !rest.is_empty() => {
+            let interval = DataType::Interval { fields: None, precision: None };
+            let rest = rest.iter().map(|argument| (*argument).clone());
+            Some(call("date_bin", std::iter::once(cast(width, interval)).chain(rest).collect()))
+        }
         ("date", [of]) => Some(cast(of, DataType::Date)),
         // Of an INT there are other digits than of a BIGINT, which planning takes every number for that is written.
         ("to_hex", [of]) if is_int(of) => Some(call("to_hex", vec![cast(of, DataType::Integer(None))])),
@@ -139,6 +154,10 @@ fn spelt(expr: &Expr) -> Option<Expr> {
         }
         _ => None,
     }
+}
+
+fn local_time() -> Expr {
+    cast(&call("current_time", Vec::new()), DataType::Time(None, TimezoneInfo::None))
 }
 
 fn cast(of: &Expr, data_type: DataType) -> Expr {

@@ -5,7 +5,7 @@
 //!   `SELECT (SELECT max(a) FROM t) + 1 AS column1`. Columns are called as those of VALUES are.
 //! - VALUES that are all of an INSERT's query are left alone: what is computed there is asked for by itself (`session::computed`).
 //!
-//! - A literal in a column that another row casts to UUID, JSON, JSONB, NUMERIC or CHAR(n) is cast as that one.
+//! - A literal in a column that another row casts to UUID, JSON, JSONB, NUMERIC, CHAR(n) or TIME is cast as that one.
 //!
 //! DataFusion 55.2 computes VALUES while it plans, when no subquery has run.
 //!
@@ -64,7 +64,9 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
     let casts = || {
         let is_cast = |token: &Token| match token {
             Token::DoubleColon => true,
-            Token::Word(word) => matches!(word.keyword, Keyword::CAST | Keyword::UUID | Keyword::JSON | Keyword::JSONB),
+            Token::Word(word) => {
+                matches!(word.keyword, Keyword::CAST | Keyword::UUID | Keyword::JSON | Keyword::JSONB | Keyword::TIME)
+            }
             _ => false,
         };
         tokens.iter().any(|token| is_cast(&token.token))
@@ -112,7 +114,7 @@ impl VisitorMut for Rows {
 /// nothing is said of its type beside one of which there is.
 fn typed(values: &mut Values) {
     let is_told = |of: &DataType| {
-        let is_told = |field: FieldRef| !field.metadata().is_empty();
+        let is_told = |field: FieldRef| !field.metadata().is_empty() || matches!(of, DataType::Time(..));
         planned_type(of).is_ok_and(|field| field.is_some_and(is_told))
     };
     let columns = values.rows.first().map_or(0, |row| row.content.len());

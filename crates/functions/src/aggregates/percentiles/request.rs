@@ -1,10 +1,14 @@
 //! What is asked of values, and its answer for lists of them.
 
 use super::between::{Between, of_any};
+use crate::operators::durations::length_of;
 use alluvia_values::nan::one_nan;
-use arrow::array::{Array, ArrayRef, AsArray, Float32Array, Float64Array, ListArray, PrimitiveArray, UInt64Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, DynComparator, Float32Array, Float64Array, ListArray, PrimitiveArray, UInt64Array,
+    make_comparator,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::{SortOptions, cast, partition, sort_to_indices, take};
+use arrow::compute::{SortOptions, cast, take};
 use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Int64Type, IntervalMonthDayNanoType};
 use datafusion_common::{Result, exec_err};
 use std::ops::Range;
@@ -103,12 +107,13 @@ impl PercentileRequest {
 
     fn among(&self, fractions: &Fractions, lists: &ListArray) -> Result<ArrayRef> {
         let values = one_of_each(lists.values());
+        let compare = compared(&values)?;
         let mut answers = Vec::with_capacity(lists.len());
         let mut has_values = Vec::with_capacity(lists.len());
         for row in 0..lists.len() {
             let places = places(lists, row);
             has_values.push(!places.is_empty());
-            let order = self.order(&values, &places)?;
+            let order = self.order(&compare, places);
             let one = |fraction: f64| {
                 let at = ((fraction * order.len() as f64).ceil() as usize).clamp(1, order.len().max(1)) - 1;
                 Ok(order[at])
@@ -120,27 +125,40 @@ impl PercentileRequest {
 
     fn mode(&self, lists: &ListArray) -> Result<ArrayRef> {
         let values = one_of_each(lists.values());
+        let compare = compared(&values)?;
         let mut answers: Vec<Option<u64>> = Vec::with_capacity(lists.len());
         for row in 0..lists.len() {
-            let order = self.order(&values, &places(lists, row))?;
-            let ordered = take(&values, &UInt64Array::from(order.clone()), None)?;
-            let mut best: Option<Range<usize>> = None;
-            for equal in partition(&[ordered])?.ranges() {
-                if best.as_ref().is_none_or(|best| equal.len() > best.len()) {
+            let order = self.order(&compare, places(lists, row));
+            let is_equal = |one: &u64, other: &u64| compare(*one as usize, *other as usize).is_eq();
+            let mut best: Option<&[u64]> = None;
+            for equal in order.chunk_by(is_equal) {
+                if best.is_none_or(|best| equal.len() > best.len()) {
                     best = Some(equal);
                 }
             }
-            answers.push(best.and_then(|best| order.get(best.start).copied()));
+            answers.push(best.and_then(|best| best.first().copied()));
         }
         Ok(take(&values, &UInt64Array::from(answers), None)?)
     }
 
-    /// Places of values in their order.
-    fn order(&self, values: &ArrayRef, places: &Range<usize>) -> Result<Vec<u64>> {
-        let options = SortOptions { descending: self.is_descending, nulls_first: false };
-        let order = sort_to_indices(&values.slice(places.start, places.len()), Some(options), None)?;
-        Ok(order.values().iter().map(|&at| places.start as u64 + u64::from(at)).collect())
+    /// Places of values in their order; equal ones as they come.
+    fn order(&self, compare: &DynComparator, places: Range<usize>) -> Vec<u64> {
+        let mut order: Vec<u64> = (places.start as u64..places.end as u64).collect();
+        order.sort_by(|one, other| {
+            let order = compare(*one as usize, *other as usize);
+            if self.is_descending { order.reverse() } else { order }
+        });
+        order
     }
+}
+
+/// What compares two of all values, made once: of texts whoever takes a part of them takes all of their buffers.
+fn compared(values: &ArrayRef) -> Result<DynComparator> {
+    if let Some(spans) = values.as_primitive_opt::<IntervalMonthDayNanoType>() {
+        let lengths: Vec<i128> = spans.values().iter().map(|span| length_of(*span)).collect();
+        return Ok(Box::new(move |one, other| lengths[one].cmp(&lengths[other])));
+    }
+    Ok(make_comparator(values, values, SortOptions::default())?)
 }
 
 /// Where the values of a list are.
