@@ -78,19 +78,22 @@ impl VisitorMut for Named {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let Some(mut with) = query.with.take() else { return ControlFlow::Continue(()) };
         let names: Vec<String> = with.cte_tables.iter().map(|cte| name_of(&cte.alias.name)).collect();
+        // How often each is planned: as often as it is named by what is planned. Those that name it stand behind it.
+        let mut times: Vec<usize> = names.iter().map(|name| uses(&*query, name)).collect();
+        for at in (0..names.len()).rev() {
+            for before in 0..at {
+                let named = uses(&with.cte_tables[at].query, &names[before]);
+                times[before] = times[before].saturating_add(named.saturating_mul(times[at]));
+            }
+        }
         for (at, name) in names.iter().enumerate() {
-            let itself = uses(&with.cte_tables[at].query, name);
-            if with.recursive && itself > 0 {
+            let cte = &mut with.cte_tables[at];
+            if with.recursive && uses(&cte.query, name) > 0 {
                 continue;
             }
-            short_list(&mut with.cte_tables[at]);
-            if calls_volatile(&with.cte_tables[at].query) {
-                let of_others = with.cte_tables.iter().enumerate().filter(|(other, _)| *other != at);
-                let of_others: usize = of_others.map(|(_, cte)| uses(&cte.query, name)).sum();
-                if of_others + uses(&*query, name) > 1 {
-                    let alias = plain_alias(Ident::with_quote('"', computed_once()));
-                    put_apart(&mut with.cte_tables[at], alias);
-                }
+            short_list(cte);
+            if times[at] > 1 && calls_volatile(&cte.query) {
+                put_apart(cte, plain_alias(Ident::with_quote('"', computed_once())));
             }
         }
         query.with = Some(with);
@@ -349,7 +352,12 @@ mod tests {
             written("WITH q AS (SELECT random() AS r) SELECT * FROM q, q AS p"),
             "WITH q AS (SELECT * FROM (SELECT random() AS r) AS \"once\") SELECT * FROM q, q AS p"
         );
+        assert_eq!(
+            written("WITH q AS (SELECT random() AS r), p AS (SELECT r FROM q) SELECT * FROM p, p AS o"),
+            "WITH q AS (SELECT * FROM (SELECT random() AS r) AS \"once\"), p AS (SELECT r FROM q) SELECT * FROM p, p AS o"
+        );
         for same in [
+            "WITH q AS (SELECT random() AS r), p AS (SELECT r FROM q) SELECT * FROM p",
             "WITH q AS (SELECT random() AS r) SELECT * FROM q",
             "WITH q AS (SELECT 1 AS r) SELECT * FROM q, q AS p",
             "WITH q (a, b) AS (SELECT 1, 2) SELECT * FROM q",

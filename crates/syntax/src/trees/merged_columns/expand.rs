@@ -150,3 +150,49 @@ fn excluded(options: &WildcardAdditionalOptions) -> Result<Vec<String>> {
     }
     Ok(excluded)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::query_of;
+    use crate::script::parse;
+    use sqlparser::ast::SetExpr;
+
+    fn column(relation: &str, name: &str) -> FromColumn {
+        FromColumn { relation: vec![relation.to_owned()], name: name.to_owned() }
+    }
+
+    /// The items of `a LEFT JOIN b USING (k)`, where `a` is (x, k) and `b` is (k, y).
+    fn items(items: &str) -> Result<String> {
+        let sql = format!("SELECT {items} FROM a LEFT JOIN b USING (k)");
+        let mut query = query_of(&mut parse(&sql).unwrap().remove(0).kind).unwrap().clone();
+        let SetExpr::Select(select) = query.body.as_mut() else { panic!("a SELECT") };
+        let parts = [("a", "k"), ("a", "x"), ("b", "y")].map(|(table, name)| FromPart::Column(column(table, name)));
+        let declared = [("a", "x"), ("a", "k"), ("b", "k"), ("b", "y")].map(|(table, name)| column(table, name));
+        expand(select, &parts, &declared, &[column("b", "k")])?;
+        let items: Vec<String> = select.projection.iter().map(SelectItem::to_string).collect();
+        Ok(items.join(", ").replace('"', "").replace(HIDDEN, "'"))
+    }
+
+    #[test]
+    fn wildcards_are_their_columns() {
+        for (written, wanted) in [
+            ("*", "a.k, a.x, b.y"),
+            ("b.*, a.*, 1", "b.k', b.y, a.x, a.k, 1"),
+            ("* EXCLUDE (x)", "a.k, b.y"),
+            ("* EXCLUDE k REPLACE (x + 1 AS x)", "x + 1 AS x, b.y"),
+            ("c.*", "c.*"),
+        ] {
+            assert_eq!(items(written).unwrap(), wanted);
+        }
+        for (written, told) in [
+            ("* REPLACE (1 AS nosuch)", "\"nosuch\" in REPLACE does not exist"),
+            ("* EXCLUDE (z)", "\"z\" in EXCLUDE does not exist"),
+            ("* EXCLUDE (x) REPLACE (1 AS x)", "more than once"),
+            ("* EXCLUDE (x, k, y)", "is empty"),
+        ] {
+            let error = items(written).unwrap_err();
+            assert!(error.message().contains(told), "{error}");
+        }
+    }
+}

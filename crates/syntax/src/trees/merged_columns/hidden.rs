@@ -100,3 +100,37 @@ pub fn sort_by_hidden(query: &mut Query, hidden: &[FromColumn]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::query_of;
+    use crate::script::parse;
+
+    fn written(sql: &str) -> String {
+        let mut query = query_of(&mut parse(sql).unwrap().remove(0).kind).unwrap().clone();
+        let hidden = [FromColumn { relation: vec!["s".to_owned(), "b".to_owned()], name: "k".to_owned() }];
+        sort_by_hidden(&mut query, &hidden);
+        say_hidden(&mut query, &hidden);
+        query.to_string().replace(HIDDEN, "'")
+    }
+
+    #[test]
+    fn hidden_columns_are_said_where_they_are_meant() {
+        for (sql, wanted) in [
+            ("SELECT k, B.k, s.b.k, b.y, a.k FROM f", "SELECT k, B.\"k'\", s.b.\"k'\", b.y, a.k FROM f"),
+            ("SELECT b.k FROM f ORDER BY k", "SELECT b.\"k'\" FROM f ORDER BY b.\"k'\""),
+            ("SELECT b.k, 1 AS k FROM f ORDER BY k", "SELECT b.\"k'\", 1 AS k FROM f ORDER BY k"),
+            (
+                "SELECT 1 FROM f WHERE EXISTS (SELECT 1 FROM z WHERE z.k = b.k)",
+                "SELECT 1 FROM f WHERE EXISTS (SELECT 1 FROM z WHERE z.k = b.\"k'\")",
+            ),
+            (
+                "SELECT 1 FROM f WHERE EXISTS (SELECT 1 FROM z AS b WHERE b.k = 1)",
+                "SELECT 1 FROM f WHERE EXISTS (SELECT 1 FROM z AS b WHERE b.k = 1)",
+            ),
+        ] {
+            assert_eq!(written(sql), wanted);
+        }
+    }
+}
