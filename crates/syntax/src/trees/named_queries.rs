@@ -78,25 +78,49 @@ impl VisitorMut for Named {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let Some(mut with) = query.with.take() else { return ControlFlow::Continue(()) };
         let names: Vec<String> = with.cte_tables.iter().map(|cte| name_of(&cte.alias.name)).collect();
-        // How often each is planned: as often as it is named by what is planned. Those that name it stand behind it.
-        let mut times: Vec<usize> = names.iter().map(|name| uses(&*query, name)).collect();
-        for at in (0..names.len()).rev() {
-            for before in 0..at {
-                let named = uses(&with.cte_tables[at].query, &names[before]);
-                times[before] = times[before].saturating_add(named.saturating_mul(times[at]));
-            }
-        }
+        let volatile: Vec<bool> = with.cte_tables.iter().map(|cte| calls_volatile(&cte.query)).collect();
+        let times = if volatile.contains(&true) { times(&with, &names, &*query) } else { vec![0; names.len()] };
         for (at, name) in names.iter().enumerate() {
             let cte = &mut with.cte_tables[at];
             if with.recursive && uses(&cte.query, name) > 0 {
                 continue;
             }
             short_list(cte);
-            if times[at] > 1 && calls_volatile(&cte.query) {
+            if volatile[at] && times[at] > 1 {
                 put_apart(cte, plain_alias(Ident::with_quote('"', computed_once())));
             }
         }
         query.with = Some(with);
+        ControlFlow::Continue(())
+    }
+}
+
+/// How often each query is planned: as often as it is named by what is planned. Those that name it stand behind it.
+fn times(with: &With, names: &[String], query: &Query) -> Vec<usize> {
+    let mut times: Vec<usize> = names.iter().map(|name| uses(query, name)).collect();
+    for (at, cte) in with.cte_tables.iter().enumerate().rev() {
+        let mut all = Relations(HashMap::new());
+        let _ = visit(&cte.query, &mut all);
+        for before in 0..at {
+            let named = all.0.get(&names[before]).copied().unwrap_or(0);
+            times[before] = times[before].saturating_add(named.saturating_mul(times[at]));
+        }
+    }
+    times
+}
+
+/// Counts relations by their names.
+struct Relations(HashMap<String, usize>);
+
+impl Visitor for Relations {
+    type Break = ();
+
+    fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<()> {
+        if let [part] = name.0.as_slice()
+            && let Some(ident) = part.as_ident()
+        {
+            *self.0.entry(name_of(ident)).or_insert(0) += 1;
+        }
         ControlFlow::Continue(())
     }
 }
