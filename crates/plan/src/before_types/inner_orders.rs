@@ -184,6 +184,13 @@ fn lifted(plan: &LogicalPlan) -> Result<Option<Lifted>> {
             let plan = ordered(sort.input.as_ref().clone(), false)?;
             Ok(Some(Lifted { plan, keys: sort.expr.clone() }))
         }
+        // It takes the first rows of the order, and they keep it.
+        LogicalPlan::Limit(limit) => {
+            let Some(Lifted { plan, keys }) = lifted(&limit.input)? else { return Ok(None) };
+            let sorted = LogicalPlan::Sort(Sort { expr: keys.clone(), input: Arc::new(plan), fetch: None });
+            let plan = LogicalPlan::Limit(Limit { input: Arc::new(sorted), ..limit.clone() });
+            Ok(Some(Lifted { plan, keys }))
+        }
         LogicalPlan::Filter(filter) => {
             let Some(Lifted { plan, keys }) = lifted(&filter.input)? else { return Ok(None) };
             let plan = LogicalPlan::Filter(Filter::try_new(filter.predicate.clone(), Arc::new(plan))?);
