@@ -81,10 +81,10 @@ fn joined(left: &Rows, right: &Rows, kind: Kind, names: &[String]) -> Rows {
         all.own_rows.push([own(left, of_left), own(right, of_right)].concat());
     };
     let mut met = vec![false; right.rows.len()];
-    for l in 0..left.rows.len() {
+    for (l, left_row) in left.rows.iter().enumerate() {
         let mut is_met = false;
-        for r in 0..right.rows.len() {
-            let equal = |(a, b): &(usize, usize)| left.rows[l][*a].is_some() && left.rows[l][*a] == right.rows[r][*b];
+        for (r, right_row) in right.rows.iter().enumerate() {
+            let equal = |(a, b): &(usize, usize)| left_row[*a].is_some() && left_row[*a] == right_row[*b];
             if pairs.iter().all(equal) {
                 add(Some(l), Some(r));
                 is_met = true;

@@ -79,7 +79,7 @@ impl VisitorMut for Named {
         let Some(mut with) = query.with.take() else { return ControlFlow::Continue(()) };
         let names: Vec<String> = with.cte_tables.iter().map(|cte| name_of(&cte.alias.name)).collect();
         let volatile: Vec<bool> = with.cte_tables.iter().map(|cte| calls_volatile(&cte.query)).collect();
-        let times = if volatile.contains(&true) { times(&with, &names, &*query) } else { vec![0; names.len()] };
+        let times = if volatile.contains(&true) { times(&with, &names, query) } else { vec![0; names.len()] };
         for (at, name) in names.iter().enumerate() {
             let cte = &mut with.cte_tables[at];
             if with.recursive && uses(&cte.query, name) > 0 {
@@ -101,9 +101,10 @@ fn times(with: &With, names: &[String], query: &Query) -> Vec<usize> {
     for (at, cte) in with.cte_tables.iter().enumerate().rev() {
         let mut all = Relations(HashMap::new());
         let _ = visit(&cte.query, &mut all);
-        for before in 0..at {
-            let named = all.0.get(&names[before]).copied().unwrap_or(0);
-            times[before] = times[before].saturating_add(named.saturating_mul(times[at]));
+        let own = times[at];
+        for (before, name) in times.iter_mut().zip(names).take(at) {
+            let named = all.0.get(name).copied().unwrap_or(0);
+            *before = before.saturating_add(named.saturating_mul(own));
         }
     }
     times

@@ -33,6 +33,7 @@ impl FromColumn {
 /// A part of what `*` means.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FromPart {
+    /// One column.
     Column(FromColumn),
     /// All columns of a table that is planned with the SELECT.
     Table(String),

@@ -35,9 +35,13 @@ pub const HIDDEN: char = '\u{2064}';
 /// How a join merges columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merging {
+    /// To one of both sides', which are the same.
     Inner,
+    /// To the left side's.
     Left,
+    /// To the right side's.
     Right,
+    /// To the one that is not NULL.
     Full,
 }
 
