@@ -66,6 +66,22 @@ def test_other_sources(trips):
     assert trips.sql("SELECT count(*), count(price) FROM trips").fetchone() == (12_000, 6_000)
 
 
+def test_tables_of_other_schemas(trips):
+    trips.sql("CREATE SCHEMA other")
+    rows = [{"id": 1}, {"id": 2}]
+    assert trips.ingest("trips", rows, schema="other", create=True).rows == 2
+    assert trips.ingest("other.trips", rows).rows == 2
+    assert trips.sql("SELECT count(*) FROM other.trips").fetchone() == (4,)
+    assert totals(trips)[0] == 0
+    with trips.session() as session:
+        session.sql("SET search_path = other")
+        assert session.ingest("trips", rows).rows == 2
+        assert session.sql("SELECT count(*) FROM trips").fetchone() == (6,)
+    with pytest.raises(alluvia.Error) as refused:
+        trips.ingest("trips", rows, schema="nowhere")
+    assert refused.value.sqlstate == "42P01"
+
+
 def test_columns_by_name(trips):
     trips.ingest("trips", [{"KIND": "car", "Id": 1}, {"id": 2, "KIND": None}][:1])
     trips.ingest("trips", pa.table({"price": [1.5], "ID": pa.array([2], pa.uint8())}))

@@ -288,7 +288,7 @@ async fn dates_are_joined_and_cut_to_units_as_moments_are() {
 }
 
 /// Small tables whose keys come once: NULL among them, some that no sale has, and not all that sales have; attributes may be NULL.
-async fn unique_tables(session: &Session) {
+pub(crate) async fn unique_tables(session: &Session) {
     for sql in [
         "CREATE TABLE stores (city TEXT, region TEXT, size INT, opened DATE)",
         "INSERT INTO stores VALUES ('Lima', 'south', 1, '2020-01-01'), ('Paris', 'north', 2, '2021-01-01'), ('Old Town', NULL, 3, NULL), \

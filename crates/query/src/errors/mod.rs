@@ -12,10 +12,11 @@ mod names;
 mod operands;
 
 use crate::errors::signatures::{missing_form, with_sql_types};
+use crate::namespace::tables::ALONG_PATH;
 use crate::pg_catalog;
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, RelationName, SearchPath};
 use alluvia_functions::table as functions;
-use alluvia_syntax::names::{PUBLIC, SYSTEM, unknown_schema};
+use alluvia_syntax::names::SYSTEM;
 use alluvia_syntax::trees::merged_columns::{self, HIDDEN};
 use alluvia_types::{Error, ErrorKind, near_names};
 pub(crate) use alluvia_values::errors::{clean, exhausted, not_supported, spill_io_error, user_error};
@@ -53,11 +54,14 @@ fn as_written(error: Error) -> Error {
 /// `name` is whole: `alluvia.public.t`.
 fn unknown_table(name: &str, catalog: &Catalog) -> Error {
     match name.split('.').collect::<Vec<_>>().as_slice() {
-        [_, schema, _] if *schema != PUBLIC && *schema != SYSTEM => unknown_schema(schema),
-        [.., table] => match catalog.table(table) {
-            Err(error) => error,
-            Ok(_) => Error::new(ErrorKind::UndefinedTable, format!("there is no table '{name}'")),
-        },
+        [_, schema, table] if *schema != ALONG_PATH && *schema != SYSTEM => {
+            let named = RelationName::in_schema(*schema, *table);
+            match catalog.relation(&named, &SearchPath::default()) {
+                Err(error) => error,
+                Ok(_) => Error::new(ErrorKind::UndefinedTable, format!("there is no table '{named}'")),
+            }
+        }
+        [.., table] => Error::new(ErrorKind::UndefinedTable, format!("there is no table '{table}'")),
         [] => Error::new(ErrorKind::UndefinedTable, format!("there is no table '{name}'")),
     }
 }

@@ -57,6 +57,13 @@ async fn rows_are_created_appended_and_are_one_batch_each() {
     assert_eq!(ingest(&mut client, command("t", APPEND), vec![rows(200_000, 10)]).await.unwrap(), 10);
     assert_eq!(ingest(&mut client, command("t", BOTH), vec![rows(200_010, 10)]).await.unwrap(), 10);
     assert_eq!(ingest(&mut client, command("u", BOTH), vec![rows(0, 10)]).await.unwrap(), 10);
+    // In a schema of its own there is another one of that name.
+    served.sql("CREATE SCHEMA s").await;
+    let in_schema = |mode| CommandStatementIngest { schema: Some("s".to_owned()), ..command("t", mode) };
+    assert_eq!(ingest(&mut client, in_schema(CREATE), vec![rows(0, 3)]).await.unwrap(), 3);
+    assert_eq!(ingest(&mut client, in_schema(BOTH), vec![rows(3, 4)]).await.unwrap(), 4);
+    assert_eq!(ingest(&mut client, in_schema(APPEND), vec![rows(7, 1)]).await.unwrap(), 1);
+    assert!(text(&mut client, "SELECT count(*) AS n FROM s.t").await.contains("| 8 |"));
     let found = text(&mut client, "SELECT count(*) AS n, sum(a) AS s, count(DISTINCT b) AS d FROM t").await;
     let count: i64 = 200_020;
     assert!(found.contains(&format!("| {count} | {} | 5 |", count * (count - 1) / 2)), "{found}");
@@ -75,7 +82,7 @@ async fn what_is_not_supported_or_does_not_fit_is_refused_by_name() {
         (command("t", CREATE), few(), Code::AlreadyExists, "'t' already exists"),
         (command("nowhere", APPEND), few(), Code::NotFound, "nowhere"),
         (command("t", REPLACE), few(), Code::Unimplemented, "replacing a table"),
-        (CommandStatementIngest { temporary: true, ..command("t", APPEND) }, few(), Code::Unimplemented, "temporary"),
+        (CommandStatementIngest { temporary: true, ..command("t", APPEND) }, few(), Code::NotFound, "pg_temp.t"),
         (command("t", APPEND), vec![named("c")], Code::InvalidArgument, "c"),
         (command("", APPEND), few(), Code::InvalidArgument, "no table"),
         (

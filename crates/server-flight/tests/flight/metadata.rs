@@ -60,6 +60,19 @@ async fn catalogs_schemas_and_types_are_listed() {
     let info = client.get_db_schemas(CommandGetDbSchemas::default()).await.unwrap();
     let found = table(&[listed(&mut client, info).await]);
     assert!(found.contains("| public") && found.matches("| alluvia").count() == 3, "{found}");
+    served.sql("CREATE SCHEMA shop; CREATE TABLE shop.sales (d DATE)").await;
+    let of_shop = CommandGetDbSchemas { db_schema_filter_pattern: Some("sh%".to_owned()), ..Default::default() };
+    let info = client.get_db_schemas(of_shop).await.unwrap();
+    assert_eq!(listed(&mut client, info).await.num_rows(), 1);
+    let of_shop = CommandGetTables {
+        db_schema_filter_pattern: Some("shop".to_owned()),
+        include_schema: true,
+        ..CommandGetTables::default()
+    };
+    let info = client.get_tables(of_shop).await.unwrap();
+    let rows = listed(&mut client, info).await;
+    let found = table(&[rows.project(&[1, 2, 3]).unwrap()]);
+    assert!(found.contains("| shop           | sales      | TABLE"), "{found}");
     let info = client.get_table_types().await.unwrap();
     assert_eq!(listed(&mut client, info).await.num_rows(), 2);
     let info = client.get_xdbc_type_info(CommandGetXdbcTypeInfo::default()).await.unwrap();

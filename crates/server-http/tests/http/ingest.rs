@@ -85,6 +85,15 @@ async fn every_format_and_packing_brings_the_same_rows() {
     // Nothing, as a body, is no batch.
     let nothing = served.ask("POST", "/ingest/t").header("content-type", "text/csv").send().await;
     assert_eq!(nothing.json(), json!({"rows": 0, "version": null, "duplicate": false}));
+    // A table in a schema is named with it.
+    for sql in ["CREATE SCHEMA s", "CREATE TABLE s.t (a INT)"] {
+        assert_eq!(served.query(sql).await.status, 200);
+    }
+    for path in ["/ingest/s.t", "/ingest/t?search_path=s"] {
+        let taken = served.ask("POST", path).header("content-type", "text/csv").body("a\n7\n").send().await;
+        assert_eq!(taken.status, 200, "{path}: {}", taken.text());
+    }
+    assert_eq!(served.rows("SELECT a, count(*) AS n FROM s.t GROUP BY a").await, json!([{"a": 7, "n": 2}]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,5 +15,7 @@ mod raw_messages;
 mod resource_limits;
 mod simple;
 mod support;
+mod temporary;
 mod tools;
 mod untyped;
+mod views;

@@ -121,13 +121,25 @@ async fn settings_come_from_the_connection_and_from_set() {
     }
     for (sql, expected) in [
         ("SET client_encoding = 'LATIN1'", "22023"),
-        ("SET search_path = elsewhere", "22023"),
         ("SET nothing = 1", "22023"),
         ("SHOW nothing", "22023"),
         ("SET server_version = '9'", "22023"),
     ] {
         assert_eq!(state(&client.batch_execute(sql).await.unwrap_err()), expected, "{sql}");
     }
+    // Names are looked up along the path that the connection, or else its role, begins with.
+    for sql in ["CREATE SCHEMA s", "CREATE TABLE s.of_s (a INT)", "INSERT INTO s.of_s VALUES (1), (2)"] {
+        client.batch_execute(sql).await.unwrap();
+    }
+    let mut along = served.config();
+    along.options("-c search_path=s,public");
+    let along = served.client_with(&along).await.unwrap();
+    assert_eq!(texts(&along, "SHOW search_path").await, ["s, public"]);
+    assert_eq!(texts(&along, "SELECT count(*) FROM of_s").await, ["2"]);
+    assert_eq!(texts(&along, "SELECT current_schema()").await, ["s"]);
+    let listed = "SELECT n.nspname AS \"Name\", pg_catalog.pg_get_userbyid(n.nspowner) AS \"Owner\" FROM \
+                  pg_catalog.pg_namespace n WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 1";
+    assert_eq!(texts(&client, listed).await, ["alluvia", "public", "s"]);
     let mut wrong = served.config();
     wrong.options("-c nothing=1");
     assert_eq!(state(&served.client_with(&wrong).await.err().unwrap()), "22023");

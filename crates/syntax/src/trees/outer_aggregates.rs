@@ -18,7 +18,7 @@ use crate::names::name_of;
 use alluvia_types::Result;
 use sqlparser::ast::{
     Expr, GroupByExpr, Ident, LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor,
-    Value, Visit, Visitor, VisitorMut,
+    Value, Visitor, VisitorMut,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};

@@ -19,17 +19,16 @@ use crate::session::select::by_key::to_be_kept;
 use crate::session::select::calls::refuse_ignored;
 use crate::session::select::pin::{pin, sample_fraction_of};
 use crate::session::select::sequences::register as register_sequences;
+use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::system::SystemContext;
 use crate::table::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_copy::progress::CancelToken;
 use alluvia_snapshot::Snapshot;
-use alluvia_syntax::names::SYSTEM;
 use alluvia_syntax::{Hints, rewrite_sureness};
 use alluvia_types::{Error, ErrorKind, Result, TableId};
 use arrow::datatypes::SchemaRef;
-use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -159,15 +158,9 @@ pub(crate) async fn plan_given(
 ) -> Result<Planned> {
     let mut unplanned = plan_later(run, query, snapshot, &Hints::default())?;
     let state = &mut unplanned.state;
-    let namespace = Namespace::new(&snapshot.catalog, state).and(given);
-    state.register_catalog_list(catalog_list(namespace));
+    let namespace = Namespace::new(&snapshot.catalog, &run.scope.path(), state).and(given);
+    state.register_catalog_list(namespace.into_list());
     unplanned.plan().await
-}
-
-fn catalog_list(namespace: Namespace) -> Arc<dyn CatalogProviderList> {
-    let catalogs = MemoryCatalogProviderList::new();
-    catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(namespace));
-    Arc::new(catalogs)
 }
 
 fn unplanned(
@@ -244,7 +237,7 @@ pub(crate) async fn schema_of(run: &Run, snapshot: &Arc<Snapshot>, query: &Query
 }
 
 /// What plans a statement on a snapshot; where `describes`, for its types alone.
-fn planner(
+pub(crate) fn planner(
     run: &Run,
     snapshot: &Arc<Snapshot>,
     hints: &Hints,
@@ -272,6 +265,11 @@ pub(crate) fn statement_context(
         }
         _ => Default::default(),
     };
+    let temporary = {
+        let mut state = run.state();
+        let ids: Vec<TableId> = snapshot.tables.keys().copied().filter(|table| is_temporary(*table)).collect();
+        ids.into_iter().filter_map(|table| Some((table, state.temporary.read(table)?))).collect()
+    };
     // What is kept between statements is of definitions that are everybody's.
     let uses_kept = !has_own_definitions;
     let used = UsedCounters::new(snapshot);
@@ -281,6 +279,7 @@ pub(crate) fn statement_context(
         store: Arc::clone(run.engine().read()),
         used: Arc::clone(&used),
         pending,
+        temporary,
         sample_fraction,
         cuboids: Arc::clone(run.engine().cuboids()),
         skipping: (run.settings.predicate_cache && uses_kept).then(|| Arc::clone(run.engine().predicates())),
@@ -327,8 +326,8 @@ pub(crate) fn planning_state(
     }
     state.config_mut().set_extension(system_context(run, &context));
     state.config_mut().set_extension(context);
-    let namespace = Namespace::new(&catalog, &state);
-    state.register_catalog_list(catalog_list(namespace));
+    let namespace = Namespace::new(&catalog, &run.scope.path(), &state);
+    state.register_catalog_list(namespace.into_list());
     Ok((state, runtime))
 }
 

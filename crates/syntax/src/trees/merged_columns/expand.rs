@@ -145,7 +145,7 @@ fn excluded(options: &WildcardAdditionalOptions) -> Result<Vec<String>> {
         let ident = ident.ok_or_else(|| not_supported(format!("EXCLUDE of {name}, a name with a table's,")))?;
         excluded.push(name_of(ident));
     }
-    for except in &options.opt_except {
+    if let Some(except) = &options.opt_except {
         excluded.push(name_of(&except.first_element));
         excluded.extend(except.additional_elements.iter().map(name_of));
     }

@@ -35,13 +35,13 @@ pub const HIDDEN: char = '\u{2064}';
 /// How a join merges columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merging {
-    /// To one of both sides', which are the same.
+    /// Both sides have the value.
     Inner,
-    /// To the left side's.
+    /// The left side's value.
     Left,
-    /// To the right side's.
+    /// The right side's value.
     Right,
-    /// To the one that is not NULL.
+    /// Whichever side's value there is.
     Full,
 }
 
