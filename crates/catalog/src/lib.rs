@@ -15,7 +15,9 @@ mod name;
 mod view;
 mod views;
 
-pub use catalog::{Catalog, Change, CommentOn, PUBLIC_SCHEMA_ID, SchemaEntry, TEMPORARY_IDS, TEMPORARY_SCHEMA_ID, TableEntry};
+pub use catalog::{
+    Catalog, Change, CommentOn, PUBLIC_SCHEMA_ID, SchemaEntry, TEMPORARY_IDS, TEMPORARY_SCHEMA_ID, TableEntry,
+};
 pub use dictionary::{CodeSet, Dictionaries, DictionaryMark, LevelBounds, Watched};
 pub use name::{
     INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_SHOWN,
