@@ -67,7 +67,7 @@ impl Locks {
     /// A lock, as soon as it is free.
     pub fn lock(self: &Arc<Self>, session: u64, key: Key, mode: Mode, scope: Scope) -> Waiting {
         let request = Request { session, key, mode, scope };
-        Waiting { locks: Arc::clone(self), request, place: Place::New }
+        Waiting { locks: Arc::clone(self), request, place: WaitState::New }
     }
 
     /// Gives a session's lock back; whether it held it.
@@ -126,7 +126,7 @@ fn over() -> Error {
 
 /// Where who waits stands.
 #[derive(Debug)]
-enum Place {
+enum WaitState {
     New,
     /// In the line, under this number.
     Queued(u64),
@@ -139,7 +139,7 @@ enum Place {
 pub struct Waiting {
     locks: Arc<Locks>,
     request: Request,
-    place: Place,
+    place: WaitState,
 }
 
 impl Future for Waiting {
@@ -149,29 +149,29 @@ impl Future for Waiting {
         let this = &mut *self;
         let mut state = this.locks.state.lock();
         let number = match this.place {
-            Place::Over => return Poll::Ready(Err(Error::internal("a lock was waited for twice"))),
-            Place::Queued(number) => number,
-            Place::New => {
+            WaitState::Over => return Poll::Ready(Err(Error::internal("a lock was waited for twice"))),
+            WaitState::Queued(number) => number,
+            WaitState::New => {
                 let tried = state.table.request(this.request);
                 this.locks.busy.store(state.table.sessions_busy(), Ordering::Release);
                 match tried {
                     Ok(Tried::Granted) => {
-                        this.place = Place::Over;
+                        this.place = WaitState::Over;
                         return Poll::Ready(Ok(()));
                     }
                     Ok(Tried::Queued(number)) => {
-                        this.place = Place::Queued(number);
+                        this.place = WaitState::Queued(number);
                         number
                     }
                     Ok(Tried::Taken) => {
                         return Poll::Ready(Err(Error::internal("a request was not put into the line")));
                     }
                     Ok(Tried::Deadlock(chain)) => {
-                        this.place = Place::Over;
+                        this.place = WaitState::Over;
                         return Poll::Ready(Err(deadlock(this.request, &chain)));
                     }
                     Err(()) => {
-                        this.place = Place::Over;
+                        this.place = WaitState::Over;
                         return Poll::Ready(Err(over()));
                     }
                 }
@@ -183,14 +183,14 @@ impl Future for Waiting {
         }
         state.wakers.remove(&number);
         drop(state);
-        this.place = Place::Over;
+        this.place = WaitState::Over;
         Poll::Ready(Ok(()))
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let Place::Queued(number) = self.place else { return };
+        let WaitState::Queued(number) = self.place else { return };
         let request = self.request;
         self.locks.change(|state| {
             state.wakers.remove(&number);

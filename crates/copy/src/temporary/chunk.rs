@@ -15,22 +15,22 @@ pub const TEMPORARY_VERSION: Version = Version(u64::MAX);
 
 /// Where a row is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Place {
+pub struct RowPlace {
     /// The number of its chunk.
     pub(super) chunk: u32,
     /// Its place there.
     pub(super) row: u32,
 }
 
-impl Place {
+impl RowPlace {
     /// As one number, which is the row's ordinal to statements.
     pub fn ordinal(self) -> u64 {
         u64::from(self.chunk) << 32 | u64::from(self.row)
     }
 
     /// Of such a number.
-    pub fn of_ordinal(ordinal: u64) -> Place {
-        Place { chunk: (ordinal >> 32) as u32, row: ordinal as u32 }
+    pub fn of_ordinal(ordinal: u64) -> RowPlace {
+        RowPlace { chunk: (ordinal >> 32) as u32, row: ordinal as u32 }
     }
 }
 

@@ -21,7 +21,7 @@ mod spill;
 #[cfg(test)]
 mod tests;
 
-pub use chunk::{Place, TEMPORARY_VERSION};
+pub use chunk::{RowPlace, TEMPORARY_VERSION};
 pub use memory::{MemoryBound, TemporaryMemory};
 pub use read::{Batches, Part, TemporaryRead};
 pub use rows::{TemporaryRows, Undo};

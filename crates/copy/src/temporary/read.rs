@@ -1,6 +1,6 @@
 //! The rows of a temporary table, as whoever reads finds them.
 
-use crate::temporary::chunk::{Chunk, Data, Place, TEMPORARY_VERSION, misfit};
+use crate::temporary::chunk::{Chunk, Data, RowPlace, TEMPORARY_VERSION, misfit};
 use crate::temporary::file::{ChunkFile, OpenFile};
 use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_types::{Error, Result};
@@ -144,7 +144,7 @@ impl Batches {
 
 /// With what rows are known by.
 fn identified(chunk: &Chunk, rows: &RecordBatch) -> Result<RecordBatch> {
-    let first = Place { chunk: chunk.number, row: 0 }.ordinal();
+    let first = RowPlace { chunk: chunk.number, row: 0 }.ordinal();
     let schema = rows.schema();
     let hidden =
         [Field::new(VERSION_COLUMN, DataType::UInt64, true), Field::new(ORDINAL_COLUMN, DataType::UInt64, false)];

@@ -1,6 +1,6 @@
 //! The rows of one temporary table.
 
-use crate::temporary::chunk::{Chunk, Data, InMemory, Place, TEMPORARY_VERSION, misfit};
+use crate::temporary::chunk::{Chunk, Data, InMemory, RowPlace, TEMPORARY_VERSION, misfit};
 use crate::temporary::memory::{Taken, TemporaryMemory};
 use crate::temporary::read::TemporaryRead;
 use crate::temporary::spill::{Coming, Spilled, Spilling, keys_bytes};
@@ -28,7 +28,7 @@ pub struct TemporaryRows {
     chunks: Vec<Chunk>,
     next: u32,
     /// Where the row of each key is, in a table that has one.
-    keys: HashMap<KeyCode, Place>,
+    keys: HashMap<KeyCode, RowPlace>,
     keys_taken: Taken,
     /// Chunks from this number on were taken back, and their keys are still known.
     taken_back: Option<u32>,
@@ -42,7 +42,7 @@ pub struct Undo {
     /// Chunks that have come, by their numbers.
     came: Range<u32>,
     /// Rows that have died, and their keys where they have such.
-    killed: Vec<Place>,
+    killed: Vec<RowPlace>,
     codes: Vec<KeyCode>,
     /// All rows that were there.
     cleared: Option<Box<Cleared>>,
@@ -53,7 +53,7 @@ pub struct Undo {
 #[derive(Debug)]
 struct Cleared {
     chunks: Vec<Chunk>,
-    keys: HashMap<KeyCode, Place>,
+    keys: HashMap<KeyCode, RowPlace>,
     keys_taken: Taken,
 }
 
@@ -147,7 +147,7 @@ impl TemporaryRows {
             self.chunks.push(Chunk { number, rows, data, dead: None });
             undo.came.end = self.next;
             for (row, code) in (0..rows as u32).zip(codes.by_ref()) {
-                if let Some(gone) = self.keys.insert(code, Place { chunk: number, row }) {
+                if let Some(gone) = self.keys.insert(code, RowPlace { chunk: number, row }) {
                     self.kill(gone, &mut undo);
                     undo.codes.push(code);
                 }
@@ -177,7 +177,7 @@ impl TemporaryRows {
         self.read = None;
         let mut undo = Undo::nothing();
         for (version, ordinal) in identities_of(rows)? {
-            let place = Place::of_ordinal(ordinal);
+            let place = RowPlace::of_ordinal(ordinal);
             let is_there = version == TEMPORARY_VERSION && self.chunk(place).is_some();
             if !is_there {
                 return Err(Error::internal("a row of a temporary table that goes is not among its rows"));
@@ -198,12 +198,12 @@ impl TemporaryRows {
         Undo { cleared: Some(Box::new(cleared)), ..Undo::nothing() }
     }
 
-    fn chunk(&mut self, place: Place) -> Option<&mut Chunk> {
+    fn chunk(&mut self, place: RowPlace) -> Option<&mut Chunk> {
         let at = self.chunks.binary_search_by_key(&place.chunk, |chunk| chunk.number).ok()?;
         self.chunks.get_mut(at).filter(|chunk| (place.row as usize) < chunk.rows)
     }
 
-    fn kill(&mut self, place: Place, undo: &mut Undo) {
+    fn kill(&mut self, place: RowPlace, undo: &mut Undo) {
         if self.chunk(place).is_some_and(|chunk| chunk.kill(place.row)) {
             undo.killed.push(place);
         }
@@ -211,7 +211,7 @@ impl TemporaryRows {
 
     /// What it takes to take it back counts as long as it is kept.
     fn counted(&self, mut undo: Undo) -> Undo {
-        let bytes = undo.killed.len() * size_of::<Place>() + undo.codes.len() * size_of::<KeyCode>();
+        let bytes = undo.killed.len() * size_of::<RowPlace>() + undo.codes.len() * size_of::<KeyCode>();
         if bytes > 0 {
             undo._taken = Some(self.memory.take(bytes as u64));
         }
@@ -310,7 +310,7 @@ impl TemporaryRows {
         let codes = self.coder.as_ref().map(|coder| coder.codes(&batch)).transpose()?.unwrap_or_default();
         self.read = None;
         for (row, code) in (0..).zip(codes) {
-            self.keys.insert(code, Place { chunk: number, row });
+            self.keys.insert(code, RowPlace { chunk: number, row });
         }
         let (rows, taken) = (batch.num_rows(), self.memory.take(batch.get_array_memory_size() as u64));
         let data = Data::Memory(Arc::new(InMemory { batch, taken }));
@@ -331,7 +331,7 @@ impl TemporaryRows {
     pub fn spilled(&mut self, spilled: Spilled) {
         self.read = None;
         for (number, data, file) in spilled.moved {
-            if let Some(chunk) = self.chunk(Place { chunk: number, row: 0 })
+            if let Some(chunk) = self.chunk(RowPlace { chunk: number, row: 0 })
                 && matches!(&chunk.data, Data::Memory(known) if Arc::ptr_eq(known, &data))
             {
                 chunk.data = file;
