@@ -43,8 +43,6 @@ pub enum ErrorKind {
     RecursiveDefinition,
     /// What is named is of another kind than the statement is for: DROP TABLE of a view.
     WrongObject,
-    /// What is named is not in a state to do that: a view takes no rows.
-    ObjectState,
     /// A query in WITH names itself where it must not.
     InvalidRecursion,
     /// A column is used as it is where rows are grouped by others.
@@ -186,7 +184,6 @@ impl ErrorKind {
         ErrorKind::InvalidDefinition,
         ErrorKind::RecursiveDefinition,
         ErrorKind::WrongObject,
-        ErrorKind::ObjectState,
         ErrorKind::InvalidRecursion,
         ErrorKind::NotGrouped,
         ErrorKind::InvalidValue,
@@ -269,7 +266,6 @@ impl ErrorKind {
             InvalidDefinition => "42P16",
             RecursiveDefinition => "42P17",
             WrongObject => "42809",
-            ObjectState => "55000",
             InvalidRecursion => "42P19",
             NotGrouped => "42803",
             InvalidValue => "22000",
