@@ -6,6 +6,7 @@
 //! - The columns are the view's, by its names.
 //! - Nothing is scanned that was not pinned: `session::select::pin` has asked for the rights, and pinned the tables.
 
+use crate::merged::statement_to_plan;
 use crate::namespace::Namespace;
 use alluvia_catalog::{Catalog, RelationName, SearchPath, Shown, ViewEntry};
 use alluvia_syntax::statements::views::query_of;
@@ -69,11 +70,11 @@ impl ViewPlanner {
         let path = Arc::new(SearchPath::default());
         let namespace = Namespace::with_views(&self.catalog, &path, Arc::clone(functions), Some(views));
         state.register_catalog_list(namespace.into_list());
-        let plan = match state.statement_to_plan(tree_of(query.as_ref().clone())).await {
+        let plan = match statement_to_plan(&state, tree_of(query.as_ref().clone())).await {
             Ok(plan) => plan,
             // Columns of one name have other names in the view.
             Err(error) => match told_apart(&query) {
-                Some(query) => state.statement_to_plan(tree_of(query)).await.map_err(|_| error)?,
+                Some(query) => statement_to_plan(&state, tree_of(query)).await.map_err(|_| error)?,
                 None => return Err(error),
             },
         };

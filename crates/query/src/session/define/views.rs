@@ -8,6 +8,7 @@
 use crate::errors::planning_error;
 use crate::errors::signatures::sql_name;
 use crate::execution::planning::plan_apart;
+use crate::merged::statement_to_plan;
 use crate::namespace::Namespace;
 use crate::namespace::views::ClosedView;
 use crate::rights::Need;
@@ -178,7 +179,7 @@ async fn planned(run: &Run, query: Query, snapshot: &Arc<Snapshot>) -> Result<Lo
     state.register_catalog_list(namespace.into_list());
     let (tree, snapshot) = (tree_of(query), Arc::clone(snapshot));
     plan_apart(run.token.clone(), async move {
-        let plan = state.statement_to_plan(tree).await;
+        let plan = statement_to_plan(&state, tree).await;
         plan.map_err(|error| planning_error(&error, &snapshot.catalog))
     })
     .await
