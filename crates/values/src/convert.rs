@@ -8,6 +8,7 @@ use crate::display;
 use crate::errors::internal;
 use crate::parse::{Bad, DAY_MICROS, DAYS, MICROS};
 use crate::text::TextColumn;
+use crate::time_zone::Zone;
 use alluvia_space::{Column, DataType};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{
@@ -187,6 +188,11 @@ fn parse_each(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Re
 /// What PostgreSQL's casts to text write of each value. Of all but floats and intervals that is what COPY writes; files keep the `.0` of
 /// whole floats, by which `alluvia load` knows the column's type.
 pub fn texts_of(array: &ArrayRef) -> Result<ArrayRef> {
+    texts_in_zone(array, &Zone::utc())
+}
+
+/// The same for a reader in a time zone.
+pub fn texts_in_zone(array: &ArrayRef, reader: &Zone) -> Result<ArrayRef> {
     const SPAN: ArrowType = ArrowType::Interval(IntervalUnit::MonthDayNano);
     match array.data_type() {
         ArrowType::Float64 => each(array.as_primitive::<Float64Type>(), display::write_double),
@@ -201,7 +207,7 @@ pub fn texts_of(array: &ArrayRef) -> Result<ArrayRef> {
             let spans = cast(array, &ArrowType::Duration(TimeUnit::Microsecond)).map_err(internal)?;
             each(spans.as_primitive::<DurationMicrosecondType>(), display::write_difference)
         }
-        _ => as_copied(array),
+        _ => as_copied(array, reader),
     }
 }
 
@@ -225,8 +231,8 @@ fn each<T: ArrowPrimitiveType>(
 }
 
 /// What COPY writes for each value.
-fn as_copied(array: &ArrayRef) -> Result<ArrayRef> {
-    let column = TextColumn::new(array)?;
+fn as_copied(array: &ArrayRef, reader: &Zone) -> Result<ArrayRef> {
+    let column = TextColumn::in_zone(array, reader)?;
     let mut builder = StringViewBuilder::with_capacity(array.len());
     let mut value = Vec::new();
     for row in 0..array.len() {

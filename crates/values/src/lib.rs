@@ -25,5 +25,6 @@ pub mod regex;
 pub mod sql_type;
 pub mod templates;
 pub mod text;
+pub mod time_zone;
 pub mod varchar;
 pub mod widths;

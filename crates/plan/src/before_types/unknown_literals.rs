@@ -160,7 +160,7 @@ fn in_place_of(column: Expr, value: ScalarValue) -> Expr {
 /// What a text is as a value of this type. A decimal has as many digits as are written.
 fn read(text: &str, wanted: &DataType) -> Result<ScalarValue> {
     let value = match wanted {
-        DataType::Boolean => match value_of(text, wanted)? {
+        DataType::Boolean => match value_of(text, wanted, None)? {
             Some(value) => return Ok(value),
             None => Err(Bad::Form),
         },
