@@ -23,7 +23,11 @@ pub(crate) fn write_header(out: &mut Vec<u8>, schema: &Schema, dialect: &Dialect
 
 /// Appends all rows of `batch`.
 pub fn write_rows(out: &mut Vec<u8>, batch: &RecordBatch, dialect: &Dialect) -> Result<()> {
-    let columns = batch.columns().iter().map(|array| TextColumn::new(array)).collect::<Result<Vec<TextColumn>>>()?;
+    let columns = batch
+        .columns()
+        .iter()
+        .map(|array| TextColumn::in_zone(array, &dialect.time_zone))
+        .collect::<Result<Vec<TextColumn>>>()?;
     let nulls: Vec<_> = batch.columns().iter().map(|array| array.logical_nulls()).collect();
     let mut value = Vec::new();
     for row in 0..batch.num_rows() {

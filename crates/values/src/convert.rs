@@ -97,6 +97,17 @@ pub fn check_types(from: &Field, to: &Column) -> Result<()> {
 
 /// One column in the storage type of `to`; `bad` gets the rows whose value does not fit, ascending, and NULL stands there.
 pub fn convert(array: &ArrayRef, to: DataType, text: TextAs, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+    convert_in_zone(array, to, text, &Zone::utc(), bad)
+}
+
+/// The same in a session of a time zone, which moments become times in and are made of times in.
+pub fn convert_in_zone(
+    array: &ArrayRef,
+    to: DataType,
+    text: TextAs,
+    zone: &Zone,
+    bad: &mut Vec<(usize, Bad)>,
+) -> Result<ArrayRef> {
     let target = to.to_arrow();
     if *array.data_type() == target {
         return Ok(match to {
@@ -115,17 +126,19 @@ pub fn convert(array: &ArrayRef, to: DataType, text: TextAs, bad: &mut Vec<(usiz
         ArrowType::Dictionary(_, values) if family(values) == Family::Text && to == DataType::Text => {
             return cast(array, &target).map_err(internal);
         }
-        ArrowType::Dictionary(_, values) => return convert(&cast(array, values).map_err(internal)?, to, text, bad),
+        ArrowType::Dictionary(_, values) => {
+            return convert_in_zone(&cast(array, values).map_err(internal)?, to, text, zone, bad);
+        }
         ArrowType::RunEndEncoded(_, values) => {
-            return convert(&cast(array, values.data_type()).map_err(internal)?, to, text, bad);
+            return convert_in_zone(&cast(array, values.data_type()).map_err(internal)?, to, text, zone, bad);
         }
         _ => {}
     }
     match (family(array.data_type()), to) {
         (Family::Null, _) => Ok(new_null_array(&target, array.len())),
         (Family::Text, DataType::Text) | (Family::Bytes, DataType::Binary) => cast(array, &target).map_err(internal),
-        (Family::Text | Family::Bytes, _) => parse_each(array, to, bad),
-        (_, DataType::Text) => texts_of(array),
+        (Family::Text | Family::Bytes, _) => parse_each(array, to, zone, bad),
+        (_, DataType::Text) => texts_in_zone(array, zone),
         (Family::Float, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
             let doubles = cast(array, &ArrowType::Float64).map_err(internal)?;
             let rounded: Float64Array = doubles.as_primitive::<Float64Type>().unary(f64::round_ties_even);
@@ -139,7 +152,7 @@ pub fn convert(array: &ArrayRef, to: DataType, text: TextAs, bad: &mut Vec<(usiz
             let doubles = cast(array, &ArrowType::Float64).map_err(internal)?;
             Ok(narrow(doubles.as_primitive(), bad))
         }
-        (Family::Date | Family::Timestamp, _) => times(array, to, bad),
+        (Family::Date | Family::Timestamp, _) => times(array, to, zone, bad),
         _ => safe_cast(array, &target, bad),
     }
 }
@@ -169,9 +182,9 @@ fn narrow(doubles: &Float64Array, bad: &mut Vec<(usize, Bad)>) -> ArrayRef {
     Arc::new(out)
 }
 
-fn parse_each(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+fn parse_each(array: &ArrayRef, to: DataType, zone: &Zone, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
     let bytes = cast(array, &ArrowType::BinaryView).map_err(internal)?;
-    let mut builder = ColumnBuilder::new(to, TextAs::Plain, bytes.len());
+    let mut builder = ColumnBuilder::new(to, TextAs::Plain, bytes.len()).in_zone(zone);
     for (row, value) in bytes.as_binary_view().iter().enumerate() {
         match value.map(|value| builder.append(value)) {
             Some(Ok(())) => {}
@@ -247,8 +260,8 @@ fn as_copied(array: &ArrayRef, reader: &Zone) -> Result<ArrayRef> {
     Ok(Arc::new(builder.finish()))
 }
 
-/// Dates and timestamps of any unit, through microseconds since 1970 in UTC.
-fn times(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+/// Dates and timestamps of any unit, through microseconds since 1970.
+fn times(array: &ArrayRef, to: DataType, zone: &Zone, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
     let numbers = cast(array, &ArrowType::Int64).map_err(internal)?;
     let numbers: &Int64Array = numbers.as_primitive();
     let (multiply, divide) = match array.data_type() {
@@ -258,8 +271,14 @@ fn times(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Result<
         ArrowType::Timestamp(TimeUnit::Nanosecond, _) => (1, 1_000),
         _ => (1, 1),
     };
+    let is_moment = matches!(array.data_type(), ArrowType::Timestamp(_, Some(_)));
+    let in_zone = |micros: i64| match (is_moment, to == DataType::TimestampTz) {
+        (false, true) if !zone.is_utc() => zone.moment_of(micros),
+        (true, false) if !zone.is_utc() => zone.shown_at(micros),
+        _ => Some(micros),
+    };
     let to_micros = |value: i64| {
-        let micros = value.checked_mul(multiply).map(|value| value.div_euclid(divide));
+        let micros = value.checked_mul(multiply).map(|value| value.div_euclid(divide)).and_then(in_zone);
         micros.filter(|micros| MICROS.contains(micros))
     };
     let micros: PrimitiveArray<Int64Type> = numbers.unary_opt(to_micros);

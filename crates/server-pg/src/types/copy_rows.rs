@@ -5,6 +5,7 @@ use crate::types::encode::{Column, Rows};
 use crate::types::{numeric, of_parameter, oid};
 use crate::wire::Out;
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::time_zone::Zone;
 use arrow::datatypes::{DataType, Schema};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -304,7 +305,7 @@ fn put_as_text(type_oid: u32, mut value: Bytes, out: &mut BytesMut) -> Result<()
         oid::DATE => put_date(out, i64::from(value.get_i32()) + i64::from(EPOCH_DAYS)),
         oid::TIMESTAMP | oid::TIMESTAMPTZ => {
             let micros = value.get_i64().checked_add(EPOCH_MICROS).ok_or_else(|| broken("a time is infinite"))?;
-            put_timestamp(out, micros, type_oid == oid::TIMESTAMPTZ);
+            put_timestamp(out, micros, (type_oid == oid::TIMESTAMPTZ).then(Zone::utc).as_ref());
         }
         oid::BYTEA => {
             out.put_slice(b"\\x");

@@ -14,6 +14,7 @@ use crate::wire::CHANGED_COLUMNS;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::display;
 use alluvia_values::list_text::quoted_element;
+use alluvia_values::time_zone::Zone;
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray,
     Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch,
@@ -28,6 +29,8 @@ use bytes::{BufMut, BytesMut};
 pub(crate) struct Rows {
     columns: Vec<(ArrayRef, bool)>,
     len: usize,
+    /// In which moments are written as text.
+    zone: Zone,
 }
 
 impl Rows {
@@ -41,7 +44,12 @@ impl Rows {
             let array = if *array.data_type() == wire { array.clone() } else { to_wire(array, &wire)? };
             Ok((array, *format == 1))
         });
-        Ok(Rows { columns: columns.collect::<Result<_>>()?, len: batch.num_rows() })
+        Ok(Rows { columns: columns.collect::<Result<_>>()?, len: batch.num_rows(), zone: Zone::utc() })
+    }
+
+    /// The same for a client in a time zone.
+    pub(crate) fn in_zone(self, zone: Zone) -> Rows {
+        Rows { zone, ..self }
     }
 
     /// Rows in it.
@@ -52,8 +60,11 @@ impl Rows {
     /// Appends rows `from..to` as DataRow messages. Where one cannot be written, the whole ones before it are: what is half a message
     /// would swallow the error that comes after it.
     pub(crate) fn write(&self, from: usize, to: usize, out: &mut BytesMut) -> Result<()> {
-        let columns: Vec<Column<'_>> =
-            self.columns.iter().map(|(array, binary)| Column::new(array.as_ref(), *binary)).collect::<Result<_>>()?;
+        let columns: Vec<Column<'_>> = self
+            .columns
+            .iter()
+            .map(|(array, binary)| Column::new(array.as_ref(), *binary, &self.zone))
+            .collect::<Result<_>>()?;
         for row in from..to {
             let begin = out.len();
             out.put_u8(b'D');
@@ -72,7 +83,7 @@ impl Rows {
 
     /// The columns, ready to be written.
     pub(super) fn columns(&self, binary: bool) -> Result<Vec<Column<'_>>> {
-        self.columns.iter().map(|(array, _)| Column::new(array.as_ref(), binary)).collect()
+        self.columns.iter().map(|(array, _)| Column::new(array.as_ref(), binary, &self.zone)).collect()
     }
 }
 
@@ -107,7 +118,8 @@ enum Values<'a> {
     Bytes(&'a BinaryViewArray),
     Date(&'a Date32Array),
     Time(&'a Time64MicrosecondArray),
-    Timestamp(&'a TimestampMicrosecondArray, bool),
+    /// With the client's time zone, if the type has one.
+    Timestamp(&'a TimestampMicrosecondArray, Option<&'a Zone>),
     Interval(&'a IntervalMonthDayNanoArray),
     Duration(&'a DurationMicrosecondArray),
     Decimal(&'a Decimal128Array, u8),
@@ -126,7 +138,7 @@ pub(super) struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    fn new(array: &'a dyn Array, binary: bool) -> Result<Column<'a>> {
+    fn new(array: &'a dyn Array, binary: bool, zone: &'a Zone) -> Result<Column<'a>> {
         let binary = binary && dimensions(array.data_type()) <= DIMENSIONS_MAX;
         let shown = || {
             // Else the reason why a value has no form would be written in its place, within what it is part of.
@@ -151,7 +163,8 @@ impl<'a> Column<'a> {
             DataType::BinaryView => Values::Bytes(array.as_binary_view()),
             DataType::Date32 => Values::Date(array.as_primitive()),
             DataType::Time64(_) => Values::Time(array.as_primitive()),
-            DataType::Timestamp(_, zone) => Values::Timestamp(array.as_primitive(), zone.is_some()),
+            DataType::Timestamp(_, None) => Values::Timestamp(array.as_primitive(), None),
+            DataType::Timestamp(_, Some(_)) => Values::Timestamp(array.as_primitive(), Some(zone)),
             DataType::Interval(_) => Values::Interval(array.as_primitive()),
             DataType::Duration(_) => Values::Duration(array.as_primitive()),
             DataType::Decimal128(_, scale) => {
@@ -159,7 +172,7 @@ impl<'a> Column<'a> {
             }
             DataType::List(element) => {
                 let list = array.as_list::<i32>();
-                let inner = Column::new(list.values().as_ref(), binary)?;
+                let inner = Column::new(list.values().as_ref(), binary, zone)?;
                 let element_oid = match &inner.values {
                     Values::List(_, _, innermost) => *innermost,
                     _ => oid_of(element.data_type()),

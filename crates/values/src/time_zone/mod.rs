@@ -309,7 +309,7 @@ fn of_interval(text: &str, interval: &str) -> Result<Zone> {
 }
 
 /// Writes an offset in seconds as PostgreSQL does behind a time: `+02`, `-03:30`, `+00:53:28`.
-pub fn write_offset(out: &mut String, offset: i64) -> std::fmt::Result {
+pub fn write_offset(out: &mut impl Write, offset: i64) -> std::fmt::Result {
     let (sign, size) = if offset < 0 { ('-', -offset) } else { ('+', offset) };
     write!(out, "{sign}{:02}", size / 3_600)?;
     if size % 3_600 != 0 {

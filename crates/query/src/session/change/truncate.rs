@@ -42,7 +42,7 @@ pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
             }
             restarted.push(Arc::clone(&entry));
         }
-        let reading = Reading { snapshot, entry };
+        let reading = Reading { snapshot, entry, time_zone: run.settings.time_zone.clone() };
         let (query, gone, _) = delete_query(&reading.entry.def, delete, false)?;
         let read = reading.read(run, query, [reading.target(gone)]).await?;
         let (change, rows) = telling_rows(&reading, gone, &read, 0)?;
