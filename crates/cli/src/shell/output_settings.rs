@@ -5,6 +5,7 @@
 use super::Format;
 use crate::{Out, say};
 use alluvia_types::{Error, Result};
+use alluvia_values::time_zone::Zone;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,13 +19,15 @@ pub struct OutputSettings {
     pub is_expanded: bool,
     /// What NULL is shown as in tables and CSV.
     pub null: String,
+    /// In which tables and CSV show moments.
+    pub time_zone: Zone,
     pub sink: Sink,
 }
 
 impl OutputSettings {
     /// In this form to standard output, and all else as it is at first.
     pub fn of(format: Format) -> OutputSettings {
-        OutputSettings { format, is_expanded: false, null: String::new(), sink: Sink::Out }
+        OutputSettings { format, is_expanded: false, null: String::new(), time_zone: Zone::utc(), sink: Sink::Out }
     }
 }
 

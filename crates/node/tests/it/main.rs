@@ -43,3 +43,4 @@ mod texts;
 mod times;
 mod tour;
 mod transactions;
+mod zones;

@@ -17,3 +17,4 @@ mod simple;
 mod support;
 mod tools;
 mod untyped;
+mod zones;

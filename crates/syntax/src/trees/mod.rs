@@ -12,7 +12,7 @@ pub(crate) mod constants_right;
 pub(crate) mod decimal_literals;
 pub(crate) mod display_names;
 pub(crate) mod estimate_bounds;
-pub(crate) mod generate_series;
+pub mod generate_series;
 pub(crate) mod group_lists;
 pub(crate) mod group_positions;
 pub(crate) mod interval_literals;
