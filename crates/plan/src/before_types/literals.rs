@@ -65,11 +65,28 @@ fn meets_text(expr: &Expr) -> bool {
         Expr::InList(InList { expr, list, .. }) => is_text(expr) || list.iter().any(is_text),
         Expr::Between(Between { expr, low, high, .. }) => is_text(expr) || is_text(low) || is_text(high),
         Expr::Case(Case { expr: Some(_), when_then_expr, .. }) => when_then_expr.iter().any(|(when, _)| is_text(when)),
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => is_comparison(*op) && (is_text(left) || is_text(right)),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let is_read = |expr: &Expr| match is_distinction(*op) {
+                true => is_text(expr),
+                // Others were read where they were planned.
+                false => text_literal(expr).flatten().is_some_and(may_be_moment),
+            };
+            is_comparison(*op) && (is_read(left) || is_read(right))
+        }
         Expr::Cast(Cast { expr, field }) => is_text(expr) && matches!(field.data_type(), DataType::Timestamp(..)),
         Expr::ScalarFunction(function) => function.name() == "coalesce" && function.args.iter().any(is_text),
         _ => false,
     }
+}
+
+fn is_distinction(op: Operator) -> bool {
+    matches!(op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom)
+}
+
+/// Whether a text begins as a date does: most texts do not, and are told apart without walking through what is around them.
+fn may_be_moment(text: &str) -> bool {
+    let text = text.trim_start().trim_start_matches(['+', '-']).as_bytes();
+    text.len() >= 8 && text[..4].iter().all(u8::is_ascii_digit)
 }
 
 fn is_comparison(op: Operator) -> bool {
