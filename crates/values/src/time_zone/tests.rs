@@ -1,3 +1,5 @@
+//! Zones as PostgreSQL has them, and against the database of time zones.
+
 use super::*;
 use crate::parse::Bad;
 use chrono::{LocalResult, NaiveDateTime};
