@@ -90,12 +90,13 @@ class Session:
         on_conflict: Optional[str] = None,
         op: Optional[str] = None,
         progress: ProgressOption = False,
+        schema: Optional[str] = None,
     ) -> Ingested:
         """Takes rows into a table; see [Database.ingest][alluvia.Database.ingest]."""
         meter = Meter(self.progress, progress) if progress else None
         self._begin()
         try:
-            return Ingested(*self._core.ingest(table, _rows_of(rows), create, on_conflict, op, meter))
+            return Ingested(*self._core.ingest(table, _rows_of(rows), create, on_conflict, op, meter, schema))
         finally:
             if meter is not None:
                 meter.end()
@@ -139,10 +140,16 @@ class Batch:
         return self._session.sql(sql, parameters)
 
     def ingest(
-        self, table: str, rows: Any, *, on_conflict: Optional[str] = None, op: Optional[str] = None
+        self,
+        table: str,
+        rows: Any,
+        *,
+        on_conflict: Optional[str] = None,
+        op: Optional[str] = None,
+        schema: Optional[str] = None,
     ) -> Ingested:
         """Adds rows to the batch."""
-        return self._session.ingest(table, rows, on_conflict=on_conflict, op=op)
+        return self._session.ingest(table, rows, on_conflict=on_conflict, op=op, schema=schema)
 
 
 class Database:
@@ -229,6 +236,7 @@ class Database:
         on_conflict: Optional[str] = None,
         op: Optional[str] = None,
         progress: ProgressOption = False,
+        schema: Optional[str] = None,
     ) -> Ingested:
         """Takes rows into a table as one atomic batch, durable and visible when this returns.
 
@@ -236,6 +244,8 @@ class Database:
         many there are, memory is bounded. Columns are matched by name (exactly, else without regard to case); those that are missing
         are NULL; values are cast as INSERT casts them, and one that does not fit refuses the batch and names its row. If the source
         fails, nothing is applied.
+
+        The table is named exactly, and looked up along the search path; `schema` says where it is, and so does `"s.t"`.
 
         `create=True` creates the table in the same batch, if there is none, with columns like those of the rows (and no dimensions); if
         the rows are refused, or somebody else creates the table meanwhile (SQLSTATE 42P07), nothing is applied.
@@ -261,7 +271,9 @@ class Database:
         [(2, 'Bo', 'Graz'), (3, 'Cy', None)]
         """
         session = self._session()
-        return session.ingest(table, rows, create=create, on_conflict=on_conflict, op=op, progress=progress)
+        return session.ingest(
+            table, rows, create=create, on_conflict=on_conflict, op=op, progress=progress, schema=schema
+        )
 
     @contextmanager
     def batch(self) -> Iterator[Batch]:

@@ -105,6 +105,15 @@ fn interop() {
     python(&venv, &["scripts/clients.py", binary, clients.to_str().expect("paths here are UTF-8")]).run();
     python(&venv, &["scripts/web.py", binary]).run();
     python(&venv, &["scripts/flight.py", binary]).run();
+    tools(&["--quick"]);
+}
+
+/// The tools of analysts, unmodified, at a server of this checkout's program.
+fn tools(options: &[&str]) {
+    let binary = built("alluvia", CHECKED);
+    let cache = run::cache().join("tools");
+    let paths = [binary.to_str().expect("paths here are UTF-8"), cache.to_str().expect("paths here are UTF-8")];
+    python(&data::venv(), &[&["scripts/tools.py"], paths.as_slice(), options].concat()).run();
 }
 
 /// The wheel installs, its types hold, and its tests and documents run.
@@ -158,13 +167,14 @@ fn bench(rest: &[&str]) {
 const SOAK_STATEMENTS: &str = "100000";
 
 /// What takes too long for CI: crashes for so long, models and simulated histories for a quarter of it each, whole
-/// statements beside DuckDB for as long, and generated statements until they are enough.
+/// statements beside DuckDB for as long, analysts' tools, and generated statements until they are enough.
 fn soak(rest: &[&str]) {
     let seconds = seconds_of(rest);
     timed(&["kill"], seconds, &[]);
     timed(&["keyed::history"], seconds / 4, &[]);
     timed(&["schemas", "schema_model", "nested", "stars", "predicates"], seconds / 4, &[]);
     differ(seconds / 4);
+    tools(&[]);
     timed(&["index_answers"], 0, &[("ALLUVIA_TEST_STATEMENTS", SOAK_STATEMENTS)]);
 }
 

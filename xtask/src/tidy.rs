@@ -151,6 +151,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "namespace",
             "errors",
             "execution",
+            "merged",
             "engine",
             "session",
         ],

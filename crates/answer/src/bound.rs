@@ -281,7 +281,7 @@ fn measure_of(
     }
     let is_float = match column.data_type {
         DataType::Real | DataType::Double => true,
-        DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. } => false,
+        DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. } | DataType::Numeric => false,
         _ => return None,
     };
     measures.push(WantedMeasure { column: column.id, is_float, wanted });

@@ -134,6 +134,11 @@ impl CachedStatement {
         &self.entry
     }
 
+    /// Whether it is of this table: along another path its name may mean another one.
+    pub fn is_of(&self, entry: &TableEntry) -> bool {
+        self.entry.def.id == entry.def.id
+    }
+
     /// Whether the definitions are still those that it was made by.
     pub fn holds(&self, catalog: &Arc<Catalog>) -> bool {
         Arc::ptr_eq(&self.catalog, catalog)
@@ -339,7 +344,8 @@ mod tests {
         fn count_where(&self, tests: Vec<Test>) -> CachedStatement {
             let conditions = tests.into_iter().map(|test| Condition::Column("city".to_owned(), test)).collect();
             let statement = Statement {
-                table: "t".to_owned(),
+                table: "t".into(),
+                view: None,
                 items: vec![Item::Aggregate(Aggregate::Count, None)],
                 hidden: Vec::new(),
                 groups: Vec::new(),

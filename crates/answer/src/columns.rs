@@ -169,7 +169,7 @@ fn aggregate_column(
             floats(groups.iter().map(|&group| filled(group).then(|| measured.float_sum(group))), to)
         }
         // As a plan sums integers that it takes for floats.
-        Aggregate::Sum if *to == ArrowType::Float64 && !matches!(column.data_type, DataType::Decimal { .. }) => {
+        Aggregate::Sum if *to == ArrowType::Float64 && column.data_type.digits().is_none() => {
             floats(groups.iter().map(|&group| filled(group).then(|| measured.exact_sum(group) as f64)), to)
         }
         Aggregate::Sum => integers(groups.iter().map(|&group| filled(group).then(|| measured.exact_sum(group))), to),
@@ -184,8 +184,8 @@ fn aggregate_column(
                 integers(groups.iter().map(|&group| measured.exact_bounds(group).map(pick)), to)
             }
         }
-        Aggregate::Avg => match column.data_type {
-            DataType::Decimal { scale, .. } => {
+        Aggregate::Avg => match column.data_type.digits() {
+            Some((_, scale)) => {
                 let mean = |group: usize| decimal_mean(measured.exact_sum(group), measured.count(group), scale, to);
                 let means = groups.iter().map(|&group| if filled(group) { mean(group).map(Some) } else { Some(None) });
                 integers(means.collect::<Option<Vec<_>>>()?.into_iter(), to)
@@ -198,7 +198,7 @@ fn aggregate_column(
                 floats(groups.iter().map(|&group| filled(group).then(|| mean(group))), to)
             }
         },
-        _ if matches!(column.data_type, DataType::Decimal { .. }) => None,
+        _ if column.data_type.digits().is_some() => None,
         _ => {
             let sample = matches!(aggregate, Aggregate::VarSample | Aggregate::StddevSample);
             let root = matches!(aggregate, Aggregate::StddevSample | Aggregate::StddevPopulation);

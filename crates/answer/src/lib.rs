@@ -41,6 +41,7 @@ mod texts;
 mod times;
 mod units;
 mod verify;
+mod view;
 mod years;
 
 pub use bound::{Bound, bind};
@@ -57,6 +58,7 @@ pub use refine::{Refined, Refining, may_refine, refine};
 pub use run::{Asking, run};
 pub use sampled::{Accuracy, Bounded, Missed, run_within};
 pub use schemas::{SchemaKey, Schemas};
-pub use statement::{Aggregate, Condition, Group, Item, Literal, Statement, Test, Values};
+pub use statement::{Aggregate, Condition, Group, Item, Literal, NamedView, Statement, Test, Values};
 pub use units::Cut;
 pub use verify::{Held, Verified, verify};
+pub use view::SimpleView;

@@ -16,6 +16,7 @@ use alluvia_space::{Column, DataType};
 use alluvia_tree::CodeSet;
 use arrow::array::{BooleanArray, RecordBatch};
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::execution_props::ExecutionProps;
@@ -47,6 +48,23 @@ impl MemberPredicate {
     /// A predicate of a text.
     pub(crate) fn of_text(expr: Expr) -> MemberPredicate {
         MemberPredicate { expr, of_text: true }
+    }
+
+    /// The same of a column with another name; `None` if it has none.
+    pub(super) fn renamed(&self, column: &dyn Fn(&str) -> Option<String>) -> Option<MemberPredicate> {
+        let mut is_known = true;
+        let renamed = self.expr.clone().transform_up(|expr| match &expr {
+            Expr::Column(named) => match column(&named.name) {
+                Some(name) => Ok(Transformed::yes(Expr::Column(datafusion::common::Column::new_unqualified(name)))),
+                None => {
+                    is_known = false;
+                    Ok(Transformed::no(expr))
+                }
+            },
+            _ => Ok(Transformed::no(expr)),
+        });
+        let expr = renamed.ok().filter(|_| is_known)?.data;
+        Some(MemberPredicate { expr, of_text: self.of_text })
     }
 
     /// What is true where this is false.

@@ -6,8 +6,9 @@
 use super::having::{Having, having_of};
 use super::predicate::{conjunction, literal_of};
 use super::statement::{Aggregate, Condition, Group, Item, Literal, Order, Statement};
+use alluvia_catalog::{INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA};
 use alluvia_syntax::Sureness;
-use alluvia_syntax::names::{PUBLIC, name_of};
+use alluvia_syntax::names::name_of;
 use alluvia_syntax::trees::rewriting::call_of;
 use datafusion::sql::sqlparser::ast::{
     self, Expr, GroupByExpr, Ident, LimitClause, ObjectName, OrderBy, OrderByKind, Query, Select, SelectFlavor,
@@ -24,7 +25,7 @@ pub fn recognise(query: &Query) -> Option<Statement> {
     };
     let (limit, offset) = limit_of(limit)?;
     let (all, hidden) = items.all();
-    Some(Statement { table, items: all, hidden, groups, aliases, conditions, having, order, limit, offset })
+    Some(Statement { table, view: None, items: all, hidden, groups, aliases, conditions, having, order, limit, offset })
 }
 
 /// The SELECT of a query that is nothing more, its order and its limit.
@@ -51,7 +52,7 @@ pub fn select_alone(query: &Query) -> Option<(&Select, Option<&OrderBy>, Option<
 
 /// The table, the items, the groups and the conditions.
 struct Parts {
-    table: String,
+    table: RelationName,
     items: Items,
     groups: Vec<Group>,
     aliases: Vec<String>,
@@ -116,7 +117,17 @@ fn item_of(expr: &Expr, groups: &[Group], scope: &Scope) -> Option<Item> {
     }
 }
 
-fn select_of(select: &Select) -> Option<Parts> {
+/// The clauses of a SELECT that has no others.
+pub(super) struct Plain<'a> {
+    pub(super) projection: &'a [SelectItem],
+    pub(super) from: &'a ast::TableWithJoins,
+    pub(super) selection: Option<&'a Expr>,
+    pub(super) group_by: &'a GroupByExpr,
+    pub(super) having: Option<&'a Expr>,
+}
+
+/// The clauses of a SELECT from one place, if it has no others.
+pub(super) fn plain_of(select: &Select) -> Option<Plain<'_>> {
     let Select {
         select_token: _,
         optimizer_hints,
@@ -154,6 +165,11 @@ fn select_of(select: &Select) -> Option<Parts> {
         && sort_by.is_empty()
         && named_window.is_empty();
     let ([from], true) = (from.as_slice(), is_plain) else { return None };
+    Some(Plain { projection, from, selection: selection.as_ref(), group_by, having: having.as_ref() })
+}
+
+fn select_of(select: &Select) -> Option<Parts> {
+    let Plain { projection, from, selection, group_by, having } = plain_of(select)?;
     let scope = scope_of(from)?;
     let conditions = match selection {
         None => Vec::new(),
@@ -203,14 +219,14 @@ fn select_of(select: &Select) -> Option<Parts> {
 }
 
 /// The one table, and what columns may be qualified with.
-struct Scope {
-    table: String,
-    qualifier: String,
+pub(super) struct Scope {
+    pub(super) table: RelationName,
+    pub(super) qualifier: String,
 }
 
 impl Scope {
     /// A column's name.
-    fn column(&self, expr: &Expr) -> Option<String> {
+    pub(super) fn column(&self, expr: &Expr) -> Option<String> {
         match expr {
             Expr::Identifier(ident) => Some(name_of(ident)),
             Expr::CompoundIdentifier(path) => match path.as_slice() {
@@ -223,7 +239,7 @@ impl Scope {
     }
 }
 
-fn scope_of(from: &ast::TableWithJoins) -> Option<Scope> {
+pub(super) fn scope_of(from: &ast::TableWithJoins) -> Option<Scope> {
     if !from.joins.is_empty() {
         return None;
     }
@@ -247,18 +263,22 @@ fn scope_of(from: &ast::TableWithJoins) -> Option<Scope> {
     }
     let table = table_of(name)?;
     let qualifier = match alias {
-        None => table.clone(),
+        None => table.name.clone(),
         Some(alias) if alias.columns.is_empty() => name_of(&alias.name),
         Some(_) => return None,
     };
     Some(Scope { table, qualifier })
 }
 
-fn table_of(name: &ObjectName) -> Option<String> {
+fn table_of(name: &ObjectName) -> Option<RelationName> {
     let parts: Vec<&Ident> = name.0.iter().map(|part| part.as_ident()).collect::<Option<_>>()?;
     match parts.as_slice() {
-        [table] => Some(name_of(table)),
-        [schema, table] if name_of(schema) == PUBLIC => Some(name_of(table)),
+        [table] => Some(RelationName::bare(name_of(table))),
+        [schema, table] => {
+            let named = RelationName::in_schema(name_of(schema), name_of(table));
+            let is_system = matches!(named.schema(), Some(SYSTEM_SCHEMA | PG_CATALOG | INFORMATION_SCHEMA));
+            (!is_system).then_some(named)
+        }
         _ => None,
     }
 }

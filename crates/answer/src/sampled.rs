@@ -272,8 +272,8 @@ enum Part {
 /// the decimals. `None` if they have fewer.
 fn unit_of(bound: &Bound, goal: Goal, to: &ArrowType) -> Option<f64> {
     let column = goal.measure.and_then(|measure| bound.def.column_by_id(bound.measures[measure].column));
-    match (goal.aggregate, column.map(|column| column.data_type), to) {
-        (estimate::Aggregate::Avg, Some(DataType::Decimal { scale, .. }), ArrowType::Decimal128(_, of_mean)) => {
+    match (goal.aggregate, column.and_then(|column| column.data_type.digits()), to) {
+        (estimate::Aggregate::Avg, Some((_, scale)), ArrowType::Decimal128(_, of_mean)) => {
             let more = u8::try_from(*of_mean).ok()?.checked_sub(scale)?;
             Some(10f64.powi(more.into()))
         }

@@ -4,8 +4,10 @@ use super::constants::Constant;
 use super::having::Having;
 use super::member_predicate::MemberPredicate;
 use super::units::{Cut, test_of};
+use alluvia_catalog::{Catalog, RelationName, SearchPath};
 use alluvia_space::{DataType, TableDef};
 use alluvia_syntax::Sureness;
+use alluvia_types::{TableId, Version};
 use arrow::array::{Array, ArrayRef};
 use datafusion::logical_expr::Operator;
 use datafusion::scalar::ScalarValue;
@@ -15,7 +17,9 @@ use datafusion::sql::sqlparser::ast::Expr;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Statement {
     /// The table, by its name.
-    pub table: String,
+    pub table: RelationName,
+    /// The view that it names in the place of the table, if it does: then who asks needs no right to the table, and its owner does.
+    pub view: Option<NamedView>,
     /// The answer's columns, then what is not shown but ordered by, or looked at by HAVING.
     pub items: Vec<Item>,
     /// The last items, those that are not shown, as they were written.
@@ -34,6 +38,31 @@ pub struct Statement {
     pub limit: Option<usize>,
     /// How many rows are left out before the first.
     pub offset: usize,
+}
+
+/// A view, by the name that a statement has for it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NamedView {
+    /// As it is written.
+    pub name: RelationName,
+    /// The definition that the statement was understood by, and of each view below.
+    pub defined: Vec<(TableId, Version)>,
+}
+
+impl NamedView {
+    /// Whether these definitions are those, along a path.
+    pub fn holds(&self, catalog: &Catalog, path: &SearchPath) -> bool {
+        let is_same = |(id, version): &(TableId, Version)| {
+            catalog.view_by_id(*id).is_some_and(|view| view.changed_at == *version)
+        };
+        let first = self.defined.first().map(|(id, _)| *id);
+        first.is_some() && catalog.id_of(&self.name, path) == first && self.defined.iter().all(is_same)
+    }
+
+    /// The view's id.
+    pub fn id(&self) -> Option<TableId> {
+        self.defined.first().map(|(id, _)| *id)
+    }
 }
 
 /// A column of the answer, or a value that decides over its rows.
@@ -161,6 +190,11 @@ impl Test {
 }
 
 impl Statement {
+    /// The name that it has for what it reads.
+    pub fn named(&self) -> &RelationName {
+        self.view.as_ref().map_or(&self.table, |view| &view.name)
+    }
+
     /// Whether it looks at values that it does not show.
     pub fn looks_further(&self) -> bool {
         self.having.is_some() || !self.hidden.is_empty()
@@ -215,6 +249,7 @@ impl Statement {
         let conditions = self.conditions.iter().map(|condition| condition.with(value));
         Some(Statement {
             table: self.table.clone(),
+            view: self.view.clone(),
             items: self.items.clone(),
             hidden: self.hidden.clone(),
             groups: self.groups.clone(),

@@ -3,7 +3,9 @@
 //! Invariants:
 //! - A [`Catalog`] never changes; [`Catalog::apply`] makes the next one. Readers hold an `Arc` of theirs for as long as
 //!   they like.
-//! - Table ids are unique for ever, names are unique within a version.
+//! - Table ids are unique for ever, and schemas' ids are of the same numbers. Names are unique within their schema at a
+//!   version; names of schemas are unique.
+//! - Schema `public` is there from the beginning, and for ever.
 //! - What files depend on (dimensions, seed, curve, key, the storage name and type of a column) is the same in every
 //!   definition of a table, whatever is altered.
 //!
@@ -13,9 +15,12 @@
 //! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log
 //! unreadable.
 
-use crate::rights::{Rights, RightsChange};
+use crate::name::{RelationName, SearchPath, TEMPORARY_SCHEMA};
+use crate::rights::{Rights, RightsChange, RoleId};
+use crate::view::{ViewDef, ViewEntry};
+use crate::views::Needed;
 use alluvia_space::keywords::quoted;
-use alluvia_space::{Column, Identity, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
+use alluvia_space::{Column, Identity, ORDINAL_COLUMN, PUBLIC_SCHEMA, TableDef, VERSION_COLUMN};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version, near_names};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
@@ -36,6 +41,23 @@ pub enum Change {
         /// Which.
         id: TableId,
     },
+    /// A new view.
+    CreateView {
+        /// The definition, with an id that was never used.
+        def: ViewDef,
+    },
+    /// A view goes.
+    DropView {
+        /// Which.
+        id: TableId,
+    },
+    /// A view gets another definition: another query, other names.
+    AlterView {
+        /// The new definition, under the view's id.
+        def: ViewDef,
+        /// [`ViewEntry::changed_at`](crate::ViewEntry) of the definition it was made from, as that of a table.
+        was: Version,
+    },
     /// A table gets another definition.
     AlterTable {
         /// The new definition, under the table's id.
@@ -49,6 +71,25 @@ pub enum Change {
         /// How.
         change: RightsChange,
     },
+    /// A new schema. IF NOT EXISTS has been decided by whoever made the change.
+    CreateSchema {
+        /// A number that no table or schema ever had.
+        id: TableId,
+        /// Its name.
+        name: String,
+    },
+    /// A schema goes, which must be empty.
+    DropSchema {
+        /// Which.
+        id: TableId,
+    },
+    /// A schema gets another name.
+    RenameSchema {
+        /// Which.
+        id: TableId,
+        /// Its new name.
+        name: String,
+    },
     /// Values of a sequence are taken. It is no change of its table's definition, and means nothing once the table is
     /// gone.
     Sequence {
@@ -59,6 +100,43 @@ pub enum Change {
         /// The last value that is taken; `None` where the sequence begins anew.
         through: Option<i64>,
     },
+}
+
+impl Change {
+    /// The number that it takes for something new.
+    pub fn new_id(&self) -> Option<TableId> {
+        match self {
+            Change::CreateTable { def } => Some(def.id),
+            Change::CreateView { def } => Some(def.id),
+            Change::CreateSchema { id, .. } => Some(*id),
+            _ => None,
+        }
+    }
+}
+
+/// The number of schema `public`, which no table has.
+pub const PUBLIC_SCHEMA_ID: TableId = TableId(0);
+
+/// The number of a session's schema `pg_temp`, which nothing else has.
+pub const TEMPORARY_SCHEMA_ID: TableId = TableId((1 << 30) - 1);
+
+/// A schema at some version: its number, and the relations that are in it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SchemaEntry {
+    /// What owners and grants know it by.
+    pub id: TableId,
+    relations: BTreeMap<String, TableId>,
+}
+
+impl SchemaEntry {
+    fn new(id: TableId) -> SchemaEntry {
+        SchemaEntry { id, relations: BTreeMap::new() }
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.relations.is_empty()
+    }
 }
 
 /// A table at some version.
@@ -96,25 +174,98 @@ impl TableEntry {
 }
 
 /// The definitions of all tables at one version.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(into = "Stored", try_from = "Stored")]
 pub struct Catalog {
     /// The version of the last change; `Version(0)` when there was none.
     pub version: Version,
     by_id: BTreeMap<TableId, Arc<TableEntry>>,
-    by_name: BTreeMap<String, TableId>,
+    pub(crate) views: Arc<BTreeMap<TableId, Arc<ViewEntry>>>,
+    schemas: BTreeMap<String, SchemaEntry>,
     rights: Arc<Rights>,
     /// The last values that are taken of sequences.
     sequences: Arc<BTreeMap<(TableId, ColumnId), i64>>,
 }
 
-impl Catalog {
-    /// The table of that name.
-    pub fn table(&self, name: &str) -> Result<&Arc<TableEntry>> {
-        match self.by_name.get(name) {
-            Some(id) => Ok(&self.by_id[id]),
-            None => Err(self.undefined(name)),
+impl Default for Catalog {
+    fn default() -> Catalog {
+        Catalog {
+            version: Version::default(),
+            by_id: BTreeMap::new(),
+            views: Arc::default(),
+            schemas: BTreeMap::from([(PUBLIC_SCHEMA.to_owned(), SchemaEntry::new(PUBLIC_SCHEMA_ID))]),
+            rights: Arc::default(),
+            sequences: Arc::default(),
         }
+    }
+}
+
+impl Catalog {
+    /// The table that a name means, where names without a schema are looked up along `path`.
+    pub fn relation(&self, name: &RelationName, path: &SearchPath) -> Result<&Arc<TableEntry>> {
+        self.found(name, path).ok_or_else(|| self.undefined(name, path))
+    }
+
+    /// The same; `None` if there is none.
+    pub fn found(&self, name: &RelationName, path: &SearchPath) -> Option<&Arc<TableEntry>> {
+        self.by_id.get(&self.id_of(name, path)?)
+    }
+
+    /// The id of the table or the view that a name means.
+    pub fn id_of(&self, name: &RelationName, path: &SearchPath) -> Option<TableId> {
+        match &name.schema {
+            Some(schema) => self.id_in_schema(schema, &name.name),
+            None => path.schemas().find_map(|schema| self.id_in_schema(schema, &name.name)),
+        }
+    }
+
+    /// The id of the table or the view of that name in a schema.
+    pub fn id_in_schema(&self, schema: &str, name: &str) -> Option<TableId> {
+        self.schemas.get(schema)?.relations.get(name).copied()
+    }
+
+    /// The ids of the tables and views of a schema, in name order; none if there is no such schema.
+    pub fn relations_in(&self, schema: &str) -> impl Iterator<Item = TableId> {
+        self.schemas.get(schema).into_iter().flat_map(|schema| schema.relations.values().copied())
+    }
+
+    /// The ids of all tables and views, in the order of their schemas' names and their own.
+    pub(crate) fn relation_ids(&self) -> impl Iterator<Item = TableId> {
+        self.schemas.values().flat_map(|schema| schema.relations.values().copied())
+    }
+
+    /// The table of that name in a schema.
+    pub fn in_schema(&self, schema: &str, name: &str) -> Option<&Arc<TableEntry>> {
+        self.by_id.get(&self.id_in_schema(schema, name)?)
+    }
+
+    /// The table of that name in schema `public`.
+    pub fn table(&self, name: &str) -> Result<&Arc<TableEntry>> {
+        self.relation(&RelationName::bare(name), &SearchPath::default())
+    }
+
+    /// All schemas that hold users' tables, in name order.
+    pub fn schemas(&self) -> impl Iterator<Item = (&str, &SchemaEntry)> {
+        self.schemas.iter().map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    /// The schema of that name.
+    pub fn schema(&self, name: &str) -> Result<&SchemaEntry> {
+        self.schemas.get(name).ok_or_else(|| self.undefined_schema(name))
+    }
+
+    /// The name of a schema, unless it was dropped.
+    pub fn schema_name(&self, id: TableId) -> Option<&str> {
+        self.schemas().find(|(_, entry)| entry.id == id).map(|(name, _)| name)
+    }
+
+    /// The tables of a schema, in name order; none if there is no such schema.
+    pub fn tables_in(&self, schema: &str) -> impl Iterator<Item = &Arc<TableEntry>> {
+        self.schemas
+            .get(schema)
+            .into_iter()
+            .flat_map(|schema| schema.relations.values())
+            .filter_map(|id| self.by_id.get(id))
     }
 
     /// The table of that id, unless it was dropped.
@@ -122,9 +273,9 @@ impl Catalog {
         self.by_id.get(&id)
     }
 
-    /// All tables, in name order.
+    /// All tables, in the order of their schemas' names and their own.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<TableEntry>> {
-        self.by_name.values().map(|id| &self.by_id[id])
+        self.relation_ids().filter_map(|id| self.by_id.get(&id))
     }
 
     /// Roles, owners and grants.
@@ -137,12 +288,18 @@ impl Catalog {
         self.sequences.get(&(table, column)).copied()
     }
 
-    /// The numbered column whose sequence is called so, with its table.
-    pub fn sequence(&self, name: &str) -> Option<(&Arc<TableEntry>, &Identity)> {
-        self.tables().find_map(|entry| {
-            let identity = entry.def.rules.identities.iter().find(|identity| identity.name == name)?;
-            Some((entry, identity))
-        })
+    /// The numbered column whose sequence is called so, with its table; a sequence is in its table's schema.
+    pub fn sequence(&self, name: &RelationName, path: &SearchPath) -> Option<(&Arc<TableEntry>, &Identity)> {
+        let within = |schema: &str| {
+            self.tables_in(schema).find_map(|entry| {
+                let identity = entry.def.rules.identities.iter().find(|identity| identity.name == name.name)?;
+                Some((entry, identity))
+            })
+        };
+        match &name.schema {
+            Some(schema) => within(schema),
+            None => path.schemas().find_map(within),
+        }
     }
 
     /// The definitions after the batch `version`, which makes these changes in this order.
@@ -159,25 +316,104 @@ impl Catalog {
                 Change::DropTable { id } => next.drop_table(*id)?,
                 Change::AlterTable { def, was } => next.alter(version, def, *was)?,
                 Change::Rights { change } => {
-                    let Catalog { rights, by_id, .. } = &mut next;
-                    Arc::make_mut(rights).apply(change, |table| by_id.contains_key(&table))?;
+                    let Catalog { rights, by_id, views, schemas, .. } = &mut next;
+                    let is_schema = |id: TableId| schemas.values().any(|known| known.id == id);
+                    let is_there = |id: TableId| by_id.contains_key(&id) || views.contains_key(&id) || is_schema(id);
+                    Arc::make_mut(rights).apply(change, is_there)?;
                 }
+                Change::CreateView { def } => next.create_view(version, def)?,
+                Change::DropView { id } => next.drop_view(*id)?,
+                Change::AlterView { def, was } => next.alter_view(version, def, *was)?,
+                Change::CreateSchema { id, name } => next.create_schema(*id, name)?,
+                Change::DropSchema { id } => next.drop_schema(*id)?,
+                Change::RenameSchema { id, name } => next.rename_schema(version, *id, name)?,
                 Change::Sequence { table, column, through } => next.take(*table, *column, *through),
             }
         }
-        assert_eq!(next.by_id.len(), next.by_name.len(), "every table has one name");
+        assert_eq!(
+            next.by_id.len() + next.views.len(),
+            next.relation_ids().count(),
+            "every table and view has one name"
+        );
         Ok(next)
     }
 
-    fn create(&mut self, version: Version, def: &TableDef) -> Result<()> {
-        self.check_free(&def.name)?;
-        if self.by_id.contains_key(&def.id) {
-            return Err(Error::internal(format!(
-                "table '{}' is created under id {}, which is in use",
-                def.name, def.id
-            )));
+    /// These definitions with what one session has in its schema `pg_temp`, and whose that is. It is for that session alone: no
+    /// batch makes such a catalog, and no manifest keeps it.
+    pub fn with_temporary<'a>(
+        &self,
+        version: Version,
+        tables: impl Iterator<Item = (&'a Arc<TableEntry>, RoleId)>,
+    ) -> Catalog {
+        let mut next = Catalog { version, ..self.clone() };
+        let mut schema = SchemaEntry::new(TEMPORARY_SCHEMA_ID);
+        for (entry, owner) in tables {
+            schema.relations.insert(entry.def.name.clone(), entry.def.id);
+            next.by_id.insert(entry.def.id, Arc::clone(entry));
+            let owns = RightsChange::Own { table: entry.def.id, owner };
+            // A role that was dropped since owns nothing: what was its own is the first superuser's.
+            drop(Arc::make_mut(&mut next.rights).apply(&owns, |_| true));
         }
+        next.schemas.insert(TEMPORARY_SCHEMA.to_owned(), schema);
+        next
+    }
+
+    fn create(&mut self, version: Version, def: &TableDef) -> Result<()> {
+        self.check_free(&def.schema, &def.name)?;
+        self.check_new(def.id, &def.name)?;
         self.put(version, def);
+        Ok(())
+    }
+
+    pub(crate) fn check_new(&self, id: TableId, name: &str) -> Result<()> {
+        if self.by_id.contains_key(&id) || self.views.contains_key(&id) || self.schema_name(id).is_some() {
+            return Err(Error::internal(format!("'{name}' is created under id {id}, which is in use")));
+        }
+        Ok(())
+    }
+
+    fn create_schema(&mut self, id: TableId, name: &str) -> Result<()> {
+        self.check_schema_free(name)?;
+        self.check_new(id, name)?;
+        self.schemas.insert(name.to_owned(), SchemaEntry::new(id));
+        Ok(())
+    }
+
+    fn drop_schema(&mut self, id: TableId) -> Result<()> {
+        let Some(name) = self.schema_name(id).map(str::to_owned) else { return Err(schema_gone(id)) };
+        if id == PUBLIC_SCHEMA_ID {
+            return Err(Error::internal("schema public is dropped"));
+        }
+        if !self.schemas[&name].is_empty() {
+            return Err(conflict(format!("another batch has put tables into schema '{name}'")));
+        }
+        self.schemas.remove(&name);
+        self.forget_rights(id);
+        Ok(())
+    }
+
+    fn rename_schema(&mut self, version: Version, id: TableId, name: &str) -> Result<()> {
+        let Some(old) = self.schema_name(id).map(str::to_owned) else { return Err(schema_gone(id)) };
+        if id == PUBLIC_SCHEMA_ID {
+            return Err(Error::internal("schema public is renamed"));
+        }
+        if old == name {
+            return Ok(());
+        }
+        self.check_schema_free(name)?;
+        let Some(schema) = self.schemas.remove(&old) else { return Err(schema_gone(id)) };
+        let relations: Vec<TableId> = schema.relations.values().copied().collect();
+        self.schemas.insert(name.to_owned(), schema);
+        // They have other definitions: what is kept of them by their names must not outlive these.
+        for id in relations {
+            if let Some(table) = self.by_id.get(&id) {
+                let def = TableDef { schema: name.to_owned(), ..TableDef::clone(&table.def) };
+                self.put(version, &def);
+            } else if let Some(view) = self.views.get(&id) {
+                let def = ViewDef { schema: name.to_owned(), ..ViewDef::clone(&view.def) };
+                self.put_view(version, &def);
+            }
+        }
         Ok(())
     }
 
@@ -200,13 +436,14 @@ impl Catalog {
     }
 
     fn drop_table(&mut self, id: TableId) -> Result<()> {
+        if let Some(entry) = self.by_id.get(&id) {
+            self.check_unread(&[Needed::Relation(id)], &entry.def.name)?;
+        }
         match self.by_id.remove(&id) {
             Some(entry) => {
-                self.by_name.remove(&entry.def.name);
+                self.free_name(&entry.def.schema, &entry.def.name);
                 self.forget_sequences(id, None);
-                if self.rights.knows_table(id) {
-                    Arc::make_mut(&mut self.rights).forget_table(id);
-                }
+                self.forget_rights(id);
                 Ok(())
             }
             None => Err(conflict(format!("table number {id} was dropped by another batch"))),
@@ -221,46 +458,134 @@ impl Catalog {
         if entry.changed_at != was && entry.changed_at != version {
             return Err(conflict(format!("table '{}' was altered by another batch", entry.def.name)));
         }
-        if entry.def.name != def.name {
-            self.check_free(&def.name)?;
+        if (&entry.def.schema, &entry.def.name) != (&def.schema, &def.name) {
+            self.check_free(&def.schema, &def.name)?;
         }
         check_kept(&entry.def, def)?;
-        self.by_name.remove(&entry.def.name);
+        let is_gone = |column: &&Column| def.columns.iter().all(|kept| kept.id != column.id);
+        let gone = entry.def.columns.iter().filter(is_gone).map(|column| Needed::Column(def.id, column.id));
+        self.check_unread(&gone.collect::<Vec<_>>(), &entry.def.name)?;
+        self.free_name(&entry.def.schema, &entry.def.name);
         self.forget_sequences(def.id, Some(def));
         self.put(version, def);
         Ok(())
     }
 
+    /// Its schema must be there.
     fn put(&mut self, version: Version, def: &TableDef) {
-        self.by_name.insert(def.name.clone(), def.id);
+        self.take_name(&def.schema, &def.name, def.id);
         let entry = TableEntry::new(Arc::new(def.clone()), version);
         self.by_id.insert(def.id, Arc::new(entry));
     }
 
-    fn check_free(&self, name: &str) -> Result<()> {
-        if !self.by_name.contains_key(name) {
-            return Ok(());
+    pub(crate) fn take_name(&mut self, schema: &str, name: &str, id: TableId) {
+        if let Some(schema) = self.schemas.get_mut(schema) {
+            schema.relations.insert(name.to_owned(), id);
         }
-        Err(Error::new(ErrorKind::DuplicateTable, format!("table '{name}' already exists"))
-            .with_hint("choose another name, or drop the table first"))
     }
 
-    fn undefined(&self, name: &str) -> Error {
-        let near = near_names(name, self.by_name.keys().map(String::as_str));
-        let hint = match near.as_slice() {
-            [] if self.by_name.is_empty() => "there are no tables yet; CREATE TABLE makes one".to_owned(),
-            [] => "SHOW TABLES lists the tables".to_owned(),
-            near => {
-                // What must be written in double quotes is shown in them.
-                let shown = |name: &String| match quoted(name) {
-                    plain if plain == *name => format!("'{plain}'"),
-                    in_quotes => in_quotes,
-                };
-                format!("did you mean {}?", near.iter().map(shown).collect::<Vec<_>>().join(" or "))
-            }
-        };
-        Error::new(ErrorKind::UndefinedTable, format!("there is no table '{name}'")).with_hint(hint)
+    /// A relation's name is free again.
+    pub(crate) fn free_name(&mut self, schema: &str, name: &str) {
+        if let Some(schema) = self.schemas.get_mut(schema) {
+            schema.relations.remove(name);
+        }
     }
+
+    pub(crate) fn forget_rights(&mut self, id: TableId) {
+        if self.rights.knows_table(id) {
+            Arc::make_mut(&mut self.rights).forget_table(id);
+        }
+    }
+
+    /// Refuses a name that is taken, or whose schema was dropped since the statement was checked.
+    pub(crate) fn check_free(&self, schema: &str, name: &str) -> Result<()> {
+        match self.schemas.get(schema) {
+            None => Err(conflict(format!("schema '{schema}' was dropped by another batch"))),
+            Some(entry) if entry.relations.contains_key(name) => {
+                let is_view = self.views.contains_key(&entry.relations[name]);
+                let kind = if is_view { "view" } else { "table" };
+                let shown = if schema == PUBLIC_SCHEMA { name.to_owned() } else { format!("{schema}.{name}") };
+                Err(Error::new(ErrorKind::DuplicateTable, format!("{kind} '{shown}' already exists"))
+                    .with_hint(format!("choose another name, or drop the {kind} first")))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn check_schema_free(&self, name: &str) -> Result<()> {
+        if !self.schemas.contains_key(name) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::DuplicateSchema, format!("schema \"{name}\" already exists"))
+            .with_hint("choose another name, or write CREATE SCHEMA IF NOT EXISTS"))
+    }
+
+    /// The error for a schema that does not exist, with near names.
+    pub fn undefined_schema(&self, name: &str) -> Error {
+        let near = near_names(name, self.schemas.keys().map(String::as_str));
+        let error = Error::new(ErrorKind::UndefinedSchema, format!("schema \"{name}\" does not exist"));
+        match near.as_slice() {
+            [] => error.with_hint("CREATE SCHEMA makes one; information_schema.schemata lists them"),
+            near => error.with_hint(format!("did you mean {}?", shown_names(near))),
+        }
+    }
+
+    fn undefined(&self, name: &RelationName, path: &SearchPath) -> Error {
+        let shown = match &name.schema {
+            Some(schema) => format!("{schema}.{}", name.name),
+            None => name.name.clone(),
+        };
+        if self.view(name, path).is_some() {
+            return Error::new(ErrorKind::WrongObject, format!("\"{shown}\" is not a table"))
+                .with_hint("it is a view, whose rows are computed when they are read");
+        }
+        let error = Error::new(ErrorKind::UndefinedTable, format!("there is no table '{shown}'"));
+        if let Some(schema) = &name.schema
+            && !self.schemas.contains_key(schema)
+        {
+            let hint = format!("there is no schema \"{schema}\"");
+            return error.with_hint(match near_names(schema, self.schemas.keys().map(String::as_str)).as_slice() {
+                [] => hint,
+                near => format!("{hint}: did you mean {}?", shown_names(near)),
+            });
+        }
+        let is_looked_at = |schema: &str| match &name.schema {
+            Some(written) => schema == written,
+            None => path.schemas().any(|known| known == schema),
+        };
+        let looked_at = self.schemas.iter().filter(|(schema, _)| is_looked_at(schema));
+        let near =
+            near_names(&name.name, looked_at.flat_map(|(_, schema)| schema.relations.keys().map(String::as_str)));
+        if !near.is_empty() {
+            return error.with_hint(format!("did you mean {}?", shown_names(&near)));
+        }
+        // It may be where nobody looked.
+        let elsewhere: Vec<String> = self
+            .tables()
+            .filter(|entry| entry.def.name == name.name && !is_looked_at(&entry.def.schema))
+            .map(|entry| entry.def.qualified())
+            .collect();
+        match elsewhere.as_slice() {
+            [] if self.relation_ids().next().is_none() => {
+                error.with_hint("there are no tables yet; CREATE TABLE makes one")
+            }
+            [] => error.with_hint("SHOW TABLES lists the tables"),
+            found => error.with_hint(format!("did you mean {}?", found.join(" or "))),
+        }
+    }
+}
+
+/// Near names in a sentence: what must be written in double quotes is shown in them.
+fn shown_names(names: &[String]) -> String {
+    let shown = |name: &String| match quoted(name) {
+        plain if plain == *name => format!("'{plain}'"),
+        in_quotes => in_quotes,
+    };
+    names.iter().map(shown).collect::<Vec<_>>().join(" or ")
+}
+
+fn schema_gone(id: TableId) -> Error {
+    conflict(format!("schema number {id} was dropped by another batch"))
 }
 
 /// Refuses a definition under which the table's files would be read wrongly.
@@ -301,7 +626,7 @@ fn check_kept(old: &TableDef, new: &TableDef) -> Result<()> {
     Ok(())
 }
 
-fn conflict(message: String) -> Error {
+pub(crate) fn conflict(message: String) -> Error {
     Error::new(ErrorKind::Conflict, message).with_hint("run the statement again")
 }
 
@@ -310,12 +635,25 @@ fn conflict(message: String) -> Error {
 struct Stored {
     version: Version,
     tables: Vec<StoredTable>,
+    /// Left out where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    views: Vec<StoredView>,
+    /// All but `public`: left out where there are no others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    schemas: Vec<StoredSchema>,
     /// Left out while they are those of a new database, as they are in manifests up to version 02.
     #[serde(default, skip_serializing_if = "Rights::is_default")]
     rights: Rights,
     /// Left out while nothing is taken of any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     sequences: Vec<StoredSequence>,
+}
+
+/// A schema without its relations, which name it.
+#[derive(Serialize, Deserialize)]
+struct StoredSchema {
+    id: TableId,
+    name: String,
 }
 
 /// What is taken of a sequence.
@@ -332,6 +670,12 @@ struct StoredTable {
     def: TableDef,
 }
 
+#[derive(Serialize, Deserialize)]
+struct StoredView {
+    changed_at: Version,
+    def: ViewDef,
+}
+
 impl From<Catalog> for Stored {
     fn from(catalog: Catalog) -> Stored {
         let stored =
@@ -339,7 +683,18 @@ impl From<Catalog> for Stored {
         let tables = catalog.by_id.values().map(stored).collect();
         let taken = catalog.sequences.iter();
         let sequences = taken.map(|(&(table, column), &through)| StoredSequence { table, column, through }).collect();
-        Stored { version: catalog.version, tables, rights: Arc::unwrap_or_clone(catalog.rights), sequences }
+        let schemas = catalog.schemas.iter().filter(|(_, entry)| entry.id != PUBLIC_SCHEMA_ID);
+        let schemas = schemas.map(|(name, entry)| StoredSchema { id: entry.id, name: name.clone() }).collect();
+        let stored = |view: &Arc<ViewEntry>| StoredView { changed_at: view.changed_at, def: ViewDef::clone(&view.def) };
+        let views = catalog.views.values().map(stored).collect();
+        Stored {
+            version: catalog.version,
+            tables,
+            views,
+            schemas,
+            rights: Arc::unwrap_or_clone(catalog.rights),
+            sequences,
+        }
     }
 }
 
@@ -348,12 +703,36 @@ impl TryFrom<Stored> for Catalog {
 
     fn try_from(stored: Stored) -> Result<Catalog, String> {
         let mut catalog = Catalog { version: stored.version, rights: Arc::new(stored.rights), ..Catalog::default() };
+        for StoredSchema { id, name } in stored.schemas {
+            if catalog.schema_name(id).is_some() || catalog.schemas.contains_key(&name) {
+                return Err(format!("two schemas are named '{name}' or have id {id}"));
+            }
+            catalog.schemas.insert(name, SchemaEntry::new(id));
+        }
         for table in stored.tables {
-            let (id, name) = (table.def.id, table.def.name.clone());
-            if catalog.by_id.contains_key(&id) || catalog.by_name.contains_key(&name) {
-                return Err(format!("two tables are named '{name}' or have id {id}"));
+            let (id, schema, name) = (table.def.id, &table.def.schema, &table.def.name);
+            if !catalog.schemas.contains_key(schema) {
+                return Err(format!("table '{name}' is in schema '{schema}', which does not exist"));
+            }
+            let is_there = catalog.by_id.contains_key(&id) || catalog.schema_name(id).is_some();
+            if is_there || catalog.in_schema(schema, name).is_some() {
+                return Err(format!("two tables are named '{schema}.{name}' or have id {id}"));
             }
             catalog.put(table.changed_at, &table.def);
+        }
+        for view in stored.views {
+            let (id, schema, name) = (view.def.id, &view.def.schema, &view.def.name);
+            if !catalog.schemas.contains_key(schema) {
+                return Err(format!("view '{name}' is in schema '{schema}', which does not exist"));
+            }
+            let is_there = catalog.check_new(id, name).is_err() || catalog.id_in_schema(schema, name).is_some();
+            if is_there {
+                return Err(format!("two relations are named '{schema}.{name}' or have id {id}"));
+            }
+            catalog.put_view(view.changed_at, &view.def);
+        }
+        if let Some(view) = catalog.views.values().find(|view| catalog.check_reads(&view.def).is_err()) {
+            return Err(format!("view '{}' reads what is not there", view.def.name));
         }
         let taken = stored.sequences.into_iter();
         let taken = taken.map(|StoredSequence { table, column, through }| ((table, column), through)).collect();

@@ -1,4 +1,4 @@
-//! The catalog: definitions of tables at every version, rights, and dictionaries of level members.
+//! The catalog: definitions of schemas, tables and views at every version, names, rights, and dictionaries of level members.
 //!
 //! Invariants:
 //! - A [`Catalog`] is immutable; each batch with DDL makes the next one, by a pure function of the batch.
@@ -10,6 +10,12 @@ pub mod rights;
 
 mod catalog;
 mod dictionary;
+mod name;
+mod view;
+mod views;
 
-pub use catalog::{Catalog, Change, TableEntry};
+pub use catalog::{Catalog, Change, PUBLIC_SCHEMA_ID, SchemaEntry, TEMPORARY_SCHEMA_ID, TableEntry};
 pub use dictionary::{CodeSet, Dictionaries, DictionaryMark, LevelBounds, Watched};
+pub use name::{INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA};
+pub use view::{NameKind, NamePlace, Shown, ViewColumn, ViewDef, ViewEntry, ViewRead, check_replaced};
+pub use views::{Dependent, Needed};

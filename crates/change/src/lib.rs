@@ -50,8 +50,8 @@ pub fn identity_names(def: &TableDef) -> [String; 2] {
 
 /// Whether values of a type have all the digits that numbers are written with: not the nearest double's.
 pub fn has_digits(data_type: DataType) -> bool {
-    use DataType::{Decimal, Int16, Int32, Int64, Text};
-    matches!(data_type, Int16 | Int32 | Int64 | Decimal { .. } | Text)
+    use DataType::{Decimal, Int16, Int32, Int64, Numeric, Text};
+    matches!(data_type, Int16 | Int32 | Int64 | Decimal { .. } | Numeric | Text)
 }
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod testing {
             .into_iter()
             .map(|column| (column.name, column.column_type.expect("a type"), column.nullable))
             .collect();
-        let def = define(TableId(1), &create.name, &columns, &create.with, 0).unwrap();
+        let def = define(TableId(1), ("public", &create.name.name), &columns, &create.with, 0).unwrap();
         with_key(def, &create.key, create.with.on_conflict.as_deref(), [1, 2]).unwrap()
     }
 }

@@ -6,10 +6,11 @@
 //! - All tables are read in one transaction: the files are of one version.
 //! - A file is there whole or not at all; files that were written before another failed stay.
 
-use crate::quoting::{identifier, literal, user_table};
+use crate::quoting::{exactly, literal, user_table};
 use crate::shell::{Answer, Connection, HowArgs};
 use crate::{note, say};
 use alluvia_syntax::copy::streams::Streams;
+use alluvia_syntax::names::{PUBLIC, RelationName};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -61,7 +62,7 @@ impl Format {
 pub async fn run(mut args: ExportArgs) -> Result<ExitCode> {
     let mut words = std::mem::take(&mut args.words).into_iter();
     let place = if args.how.server.host.is_none() { words.next().map(PathBuf::from) } else { None };
-    let tables = words.map(table_of).collect::<Result<Vec<String>>>()?;
+    let tables = words.map(table_of).collect::<Result<Vec<RelationName>>>()?;
     if tables.is_empty() {
         return Err(Error::new(ErrorKind::InvalidSetting, "no table is named")
             .with_hint("write alluvia export DIR TABLE... --to FOLDER, or with --host HOST: TABLE... --to FOLDER"));
@@ -82,29 +83,38 @@ fn is_there(place: &Path) -> bool {
     place.to_str().is_some_and(crate::target::is_url) || place.is_dir()
 }
 
-fn table_of(word: OsString) -> Result<String> {
+fn table_of(word: OsString) -> Result<RelationName> {
     let word = word
         .into_string()
         .map_err(|word| Error::new(ErrorKind::InvalidSetting, format!("{} is no text", word.display())))?;
     let table = user_table(&word)?;
-    match table.contains(['/', '\\', '\0']) || table.starts_with('.') {
-        true => Err(Error::new(ErrorKind::NotSupported, format!("'{table}' is no name of a file"))
+    let name = file_name(&table);
+    match name.contains(['/', '\\', '\0']) || name.starts_with('.') {
+        true => Err(Error::new(ErrorKind::NotSupported, format!("'{name}' is no name of a file"))
             .with_hint("COPY ... TO 'file' in alluvia sql takes any file")),
         false => Ok(table),
     }
 }
 
+/// What a table's file is called: `s.t` of one that is named with its schema, unless that is `public`.
+fn file_name(table: &RelationName) -> String {
+    match table.schema() {
+        Some(schema) if schema != PUBLIC => format!("{schema}.{}", table.name),
+        _ => table.name.clone(),
+    }
+}
+
 /// All tables, as of one version.
-async fn export(connection: &Connection, tables: &[String], folder: &Path, ending: &str) -> Result<()> {
+async fn export(connection: &Connection, tables: &[RelationName], folder: &Path, ending: &str) -> Result<()> {
     connection.sql("BEGIN READ ONLY").await?;
     for table in tables {
-        let file = folder.join(format!("{table}.{ending}"));
+        let file = folder.join(format!("{}.{ending}", file_name(table)));
         let text = file.to_str().ok_or_else(|| {
             Error::new(ErrorKind::NotSupported, format!("{} is no text, which COPY TO wants", file.display()))
         })?;
-        let copy = format!("COPY {} TO {}", identifier(table), literal(text));
+        let copy = format!("COPY {} TO {}", exactly(table), literal(text));
         let start = Instant::now();
-        let answer = watched(connection, table, copied(connection, &copy)).await?;
+        let answer = watched(connection, &table.name, copied(connection, &copy)).await?;
         let (tag, seconds) = (answer.tag.clone(), start.elapsed().as_secs_f64());
         for notice in answer.notices() {
             note(format_args!("NOTICE: {notice}"));

@@ -11,13 +11,14 @@
 //!   loaded in the same way.
 //! - A load that is refused leaves no table that it created, unless rows are in it.
 
-use crate::quoting::{identifier, literal, user_table};
+use crate::quoting::{exactly, literal, user_table};
 use crate::shell::{Answer, Connection, HowArgs};
 use crate::{Cli, note, say, say_error};
 use alluvia_copy::{Inferred, infer, infer_stream, pipe_of};
 use alluvia_syntax::copy::options::{CopyOptions, Format};
 use alluvia_syntax::copy::statement::Source;
 use alluvia_syntax::copy::streams::Streams;
+use alluvia_syntax::names::RelationName;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, AsArray, StringViewArray};
 use arrow::compute::cast;
@@ -107,7 +108,7 @@ pub struct LoadArgs {
 struct Named {
     /// The directory or the URL; `None` where an option names a server.
     place: Option<PathBuf>,
-    table: String,
+    table: RelationName,
     source: Source,
 }
 
@@ -204,7 +205,7 @@ fn too_few() -> ! {
 /// One load.
 struct Load {
     connection: Connection,
-    table: String,
+    table: RelationName,
     source: Source,
     /// What is said about a new table.
     with: Vec<(&'static str, String)>,
@@ -220,7 +221,7 @@ impl Load {
         } else if options.policy != CopyOptions::default().policy {
             return Err(Error::new(
                 ErrorKind::NoKey,
-                format!("there is no table '{}', and one that is made of files has no key", self.table),
+                format!("there is no table '{}', and one that is made of files has no key", self.table.name),
             )
             .with_hint("CREATE TABLE with a PRIMARY KEY first, or leave --on-conflict and --op out"));
         }
@@ -244,7 +245,7 @@ impl Load {
                 if columns.is_empty()
                     && let Err(stays) = self.take_back().await
                 {
-                    say_error(&stays.at(format!("dropping table '{}' again", self.table)));
+                    say_error(&stays.at(format!("dropping table '{}' again", self.table.name)));
                 }
                 return Err(told(error));
             }
@@ -270,10 +271,10 @@ impl Load {
             if options.batch_rows.is_none() {
                 return Err(Error::new(
                     ErrorKind::InvalidDefinition,
-                    format!("table '{}' exists; --{name} is for new tables", self.table),
+                    format!("table '{}' exists; --{name} is for new tables", self.table.name),
                 ));
             }
-            note(format_args!("NOTICE: table '{}' exists: --{name} is not applied", self.table));
+            note(format_args!("NOTICE: table '{}' exists: --{name} is not applied", self.table.name));
         }
         Ok(())
     }
@@ -294,8 +295,11 @@ impl Load {
 
     /// The columns of the table, with their types in SQL; none if there is no such table.
     async fn columns(&self) -> Result<Vec<(String, String)>> {
-        let table = literal(&self.table);
-        let columns = format!("SELECT column_name, data_type FROM alluvia.columns WHERE table_name = {table}");
+        let table = literal(&self.table.name);
+        let schema = self.table.schema().map_or_else(|| "current_schema()".to_owned(), literal);
+        let columns = format!(
+            "SELECT column_name, data_type FROM alluvia.columns WHERE table_schema = {schema} AND table_name = {table}"
+        );
         let mut found = Vec::new();
         for batch in self.connection.sql(&columns).await?.collect().await? {
             let texts = |at: usize| -> Result<Vec<String>> {
@@ -313,7 +317,7 @@ impl Load {
     /// batches it is the same, if the table is the one that would be made.
     fn existing(&self, columns: &[(String, String)], options: CopyOptions, found: Option<Inferred>) -> String {
         let copy = |options: &CopyOptions| {
-            format!("COPY {} FROM {}{}", identifier(&self.table), self.source.to_sql(), options.to_sql())
+            format!("COPY {} FROM {}{}", exactly(&self.table), self.source.to_sql(), options.to_sql())
         };
         // What nothing can be found out about is left to COPY, which says what is wrong with it.
         let Some(found) = found else { return copy(&options) };
@@ -356,7 +360,7 @@ impl Load {
 
     /// Drops a table that this run created, if none of its batches was committed.
     async fn take_back(&self) -> Result<()> {
-        let table = identifier(&self.table);
+        let table = exactly(&self.table);
         let rows = format!("SELECT /*+ freshness('0s') */ 1 AS found FROM {table} LIMIT 1");
         let rows = self.connection.sql(&rows).await?.collect().await?;
         if rows.iter().all(|batch| batch.num_rows() == 0) {
@@ -373,14 +377,14 @@ impl Load {
         if rows > 0 {
             note(format_args!(
                 "NOTICE: batches before this are committed, and table '{}' has {rows} rows; the same command loads the rest",
-                self.table
+                self.table.name
             ));
         }
     }
 
     /// How many rows the table has.
     async fn rows(&self) -> Result<i64> {
-        let count = format!("SELECT /*+ freshness('0s') */ count(*) AS found FROM {}", identifier(&self.table));
+        let count = format!("SELECT /*+ freshness('0s') */ count(*) AS found FROM {}", exactly(&self.table));
         let batches = self.connection.sql(&count).await?.collect().await?;
         let counts = batches.iter().filter_map(|batch| batch.column(0).as_primitive_opt::<Int64Type>());
         Ok(counts.flat_map(|counts| counts.values().iter()).sum())

@@ -65,7 +65,7 @@ enum Command {
     Cancel(Box<cancel::CancelArgs>),
     /// Prints the server's settings, and where each value came from; refuses what no server would start with.
     Config(config::ConfigArgs),
-    /// Ingests a stream at full speed while it queries it at three freshnesses.
+    /// Shows in a minute what the database is for: a stream that is asked while it comes, estimates, kill -9.
     Demo(demo::DemoArgs),
 }
 

@@ -1,5 +1,6 @@
 //! Names and texts, as SQL writes them.
 
+use alluvia_syntax::names::RelationName;
 use alluvia_types::{Error, ErrorKind, Result};
 
 /// A text.
@@ -12,16 +13,22 @@ pub fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The user table that a name of the command line means, as SQL takes it: `t`, `public.t`, in lower case but for what is in double quotes.
-pub fn user_table(written: &str) -> Result<String> {
+/// A table's name, exactly as it is.
+pub fn exactly(name: &RelationName) -> String {
+    match name.schema() {
+        None => identifier(&name.name),
+        Some(schema) => format!("{}.{}", identifier(schema), identifier(&name.name)),
+    }
+}
+
+/// The user table that a name of the command line means, as SQL takes it: `t`, `s.t`, in lower case but for what is in double quotes.
+pub fn user_table(written: &str) -> Result<RelationName> {
     match parts_of(written)?.as_slice() {
-        [table] => Ok(table.clone()),
-        [schema, table] if schema == "public" => Ok(table.clone()),
+        [table] => Ok(RelationName::bare(table.as_str())),
         [schema, table] if schema == "alluvia" => {
             Err(Error::new(ErrorKind::NotSupported, format!("{schema}.{table} is a system table: it can only be read")))
         }
-        [schema, _] => Err(Error::new(ErrorKind::UndefinedObject, format!("there is no schema {schema}"))
-            .with_hint(format!("tables are in public (which may be left out); {}", in_quotes(written)))),
+        [schema, table] => Ok(RelationName::in_schema(schema.as_str(), table.as_str())),
         _ => Err(Error::new(ErrorKind::UndefinedObject, format!("{written} has too many parts"))
             .with_hint("name a table as t or public.t")),
     }
@@ -91,16 +98,17 @@ mod tests {
     #[test]
     fn a_name_means_the_table_that_it_means_in_sql() {
         for (written, meant) in [
-            ("sales", "sales"),
-            ("Sales", "sales"),
-            ("Größe_2$", "größe_2$"),
-            ("public.Sales", "sales"),
-            ("PUBLIC.\"Sales\"", "Sales"),
-            ("\"Sales\"", "Sales"),
-            ("\"two words.csv\"", "two words.csv"),
-            ("\"a \"\"quoted\"\" word\"", "a \"quoted\" word"),
+            ("sales", "\"sales\""),
+            ("Sales", "\"sales\""),
+            ("Größe_2$", "\"größe_2$\""),
+            ("public.Sales", "\"public\".\"sales\""),
+            ("PUBLIC.\"Sales\"", "\"public\".\"Sales\""),
+            ("\"Other\".sales", "\"Other\".\"sales\""),
+            ("\"Sales\"", "\"Sales\""),
+            ("\"two words.csv\"", "\"two words.csv\""),
+            ("\"a \"\"quoted\"\" word\"", "\"a \"\"quoted\"\" word\""),
         ] {
-            assert_eq!(user_table(written).unwrap(), meant, "{written}");
+            assert_eq!(exactly(&user_table(written).unwrap()), meant, "{written}");
         }
     }
 
@@ -109,8 +117,6 @@ mod tests {
         for (written, words) in [
             ("alluvia.tables", "alluvia.tables is a system table: it can only be read"),
             ("Alluvia.Mine", "alluvia.mine is a system table"),
-            ("other.sales", "there is no schema other"),
-            ("\"PUBLIC\".sales", "there is no schema PUBLIC"),
             ("a.b.c", "a.b.c has too many parts"),
             ("two words", "two words is no name of a table without double quotes"),
             ("my-table", "is no name of a table"),

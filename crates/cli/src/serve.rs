@@ -91,6 +91,7 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
         first.keep(&passwords_file)?;
     }
     let address = server.local_addr()?;
+    let mut places = vec![format!("PostgreSQL on {address}")];
     let with_tls = if tls.is_some() { ", with TLS" } else { "" };
     say(&format!(
         "alluvia {} serves {} to PostgreSQL's clients on {address}{with_tls}\n",
@@ -102,6 +103,7 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
         None => None,
         Some(server) => {
             let scheme = if tls.is_some() { "https" } else { "http" };
+            places.push(format!("HTTP on {scheme}://{}", server.local_addr()?));
             say(&format!("  and to HTTP's on {scheme}://{}\n", server.local_addr()?))?;
             let mut stopped = stopped.clone();
             Some(tokio::spawn(server.run(async move { drop(stopped.wait_for(|stopped| *stopped).await) })))
@@ -111,11 +113,13 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
         None => None,
         Some(server) => {
             let scheme = if tls.is_some() { "grpc+tls" } else { "grpc" };
+            places.push(format!("Flight SQL on {scheme}://{}", server.local_addr()?));
             say(&format!("  and to Flight SQL's on {scheme}://{}\n", server.local_addr()?))?;
             let mut stopped = stopped.clone();
             Some(tokio::spawn(server.run(async move { drop(stopped.wait_for(|stopped| *stopped).await) })))
         }
     };
+    db.announce(&places);
     // Whoever waits for the server to be ready waits for this line.
     say(&format!("  psql -h {} -p {} -U {FIRST_USER} alluvia\n", address.ip(), address.port()))?;
     notify(READY);

@@ -65,6 +65,8 @@ pub struct Number {
 /// What is said of rows beside what they are.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IngestOptions {
+    /// The schema of the table; none: it is looked up along the session's path.
+    pub schema: Option<String>,
     /// The number of their batch: outside of a transaction, into a table that is there.
     pub number: Option<Number>,
     /// What becomes of rows whose keys are there: `error`, `nothing`, `replace`; none: what their table says.
@@ -118,7 +120,7 @@ impl Session {
         say("producer_sequence", number.map(|number| number.sequence.to_string()));
         say("on_conflict", options.on_conflict.clone());
         say("op", options.op.clone());
-        self.send(table, said, created, rows).await
+        self.send((options.schema.clone(), table), said, created, rows).await
     }
 
     /// The number of the last batch of a producer; `None` if it has none.
@@ -134,7 +136,7 @@ impl Session {
 
     async fn send<S>(
         &self,
-        table: &str,
+        (schema, table): (Option<String>, &str),
         options: HashMap<String, String>,
         created: Option<SchemaRef>,
         rows: S,
@@ -148,6 +150,7 @@ impl Session {
         let command = CommandStatementIngest {
             table_definition_options: Some(definition),
             table: table.to_owned(),
+            schema,
             options,
             ..CommandStatementIngest::default()
         };

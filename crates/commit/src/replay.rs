@@ -41,11 +41,7 @@ impl Recovered {
             spaces.require(load.table, Some(&load.dictionary), ranges);
         }
         let (changes, loads) = (body.changes, body.loads);
-        let created = |change: &Change| match change {
-            Change::CreateTable { def } => Some(def.id),
-            _ => None,
-        };
-        let highest_created = changes.iter().filter_map(created).max();
+        let highest_created = changes.iter().filter_map(Change::new_id).max();
         let batch = NewBatch { changes, rows, loads, producer: body.producer, key: body.key };
         Ok(Recovered { batch, changed, highest_created })
     }

@@ -14,9 +14,11 @@ use alluvia_storage::{Disk, FileChecks, RealDisk};
 use alluvia_tree::SegmentMeta;
 use alluvia_types::{ColumnId, ProducerMark, SegmentId, Stage, TableId, Version};
 use arrow::array::{
-    ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int16Array,
-    Int32Array, Int64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float32Array,
+    Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, RecordBatch, StringViewArray,
+    Time64MicrosecondArray, TimestampMicrosecondArray,
 };
+use arrow::datatypes::IntervalMonthDayNano;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,6 +49,7 @@ fn table(id: u32, name: &str, types: &[(&str, DataType)], declared: &str) -> Tab
     let columns: Vec<Column> = types.iter().enumerate().map(column).collect();
     TableDef {
         id: TableId(id),
+        schema: "public".to_owned(),
         name: name.to_owned(),
         dimensions: dimensions::parse(declared, &columns).expect("a good declaration"),
         next_column_id: columns.len() as u32,
@@ -100,6 +103,36 @@ fn values(first: usize) -> RecordBatch {
 fn one(value: i64) -> RecordBatch {
     let column: ArrayRef = Arc::new(Int64Array::from_iter_values([value]));
     RecordBatch::try_new(narrow().storage_schema(), vec![column]).expect("it fits")
+}
+
+/// Rows of the types that bodies have since manifests of version 06.
+fn typed_rows() -> NewBatch {
+    let types = [
+        ("id", DataType::Uuid),
+        ("json", DataType::Json),
+        ("jsonb", DataType::Jsonb),
+        ("time", DataType::Time),
+        ("interval", DataType::Interval),
+        ("numeric", DataType::Numeric),
+        ("char", DataType::Char),
+    ];
+    let mut def = table(6, "typed", &types, "");
+    def.columns[6].chars_max = Some(12);
+    let span = |months| IntervalMonthDayNano::new(months, -1, 1_000);
+    let uuids = [Some([0xa0; 16]), None].into_iter();
+    let numeric = Decimal128Array::from(vec![Some(15_000_000_000_000_000), None]);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(uuids, 16).expect("16 bytes")),
+        Arc::new(StringViewArray::from(vec![Some(" {\"b\":1, \"a\":2}"), None])),
+        Arc::new(StringViewArray::from(vec![Some("{\"a\": 2, \"b\": 1}"), None])),
+        Arc::new(Time64MicrosecondArray::from(vec![Some(86_400_000_000), None])),
+        Arc::new(IntervalMonthDayNanoArray::from(vec![Some(span(14)), None])),
+        Arc::new(numeric.with_precision_and_scale(38, 16).expect("it fits")),
+        Arc::new(StringViewArray::from(vec![Some("blanks end"), None])),
+    ];
+    let rows = RecordBatch::try_new(def.storage_schema(), columns).expect("it fits");
+    let rows = vec![NewRows::insert(TableId(6), Version(2), vec![rows])];
+    NewBatch { changes: vec![Change::CreateTable { def }], rows, ..NewBatch::default() }
 }
 
 /// The common case: rows and nothing else.
@@ -248,6 +281,11 @@ fn a_length_is_written_as_it_was_and_read() {
     let mut def = table(6, "fresh", &TYPES[10..11], "");
     def.columns[0].chars_max = Some(255);
     holds("body-01-lengths.bin", NewBatch { changes: vec![Change::CreateTable { def }], ..NewBatch::default() });
+}
+
+#[test]
+fn rows_of_every_type_are_written_as_they_were_and_read() {
+    holds("body-01-types.bin", typed_rows());
 }
 
 #[test]

@@ -18,12 +18,12 @@ use alluvia_types::{Error, Result};
 use alluvia_values::builders::{TextAs, is_level_text};
 use alluvia_values::convert::{check_types, convert_in_zone, find_nulls};
 use alluvia_values::errors::internal;
-use alluvia_values::float_digits;
 use alluvia_values::nan::one_nan;
 use alluvia_values::parse::Bad;
 use alluvia_values::text::shown_value;
 use alluvia_values::time_zone::Zone;
 use alluvia_values::varchar::fit;
+use alluvia_values::{float_digits, numeric};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -143,6 +143,7 @@ impl Assigner {
                         DataType::Decimal { precision, scale } if self.is_of_query => {
                             float_digits::decimals(from, precision, scale, &mut bad)
                         }
+                        DataType::Numeric if self.is_of_query => numeric::of_floats(from, &mut bad),
                         _ => None,
                     };
                     let array = match sure {

@@ -21,6 +21,7 @@ use crate::operations::type_name;
 use crate::parallel;
 use crate::progress::{CancelToken, Progress};
 use crate::rows::{Part, Reject, RowLocation};
+use alluvia_space::data_type::{EXTENSION_NAME, JSON_EXTENSION, UUID_EXTENSION};
 use alluvia_space::{Column, DataType, TableDef};
 use alluvia_syntax::copy::options::OnError;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -31,7 +32,8 @@ use arrow::datatypes::{DataType as ArrowType, Field, FieldRef, Schema, SchemaRef
 use arrow::ipc::reader::StreamReader;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
-use parquet::basic::Type as PhysicalType;
+use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
+use parquet::schema::types::TypePtr;
 use std::collections::VecDeque;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
@@ -101,7 +103,8 @@ impl ColumnarInput {
     ) -> Result<()> {
         let unreadable = |error: parquet::errors::ParquetError| unreadable(name, "Parquet", &error);
         let plain = ArrowReaderMetadata::load(&file.open()?, ArrowReaderOptions::new()).map_err(unreadable)?;
-        let bound = self.bind(plain.schema(), name)?;
+        let bound = self.bind(&said(&plain, plain.schema()), name)?;
+        self.refuse_intervals(&plain, &bound, name)?;
         let hinted = self.hinted(&plain, &bound);
         let options = ArrowReaderOptions::new().with_schema(hinted);
         let metadata = ArrowReaderMetadata::try_new(plain.metadata().clone(), options).map_err(unreadable)?;
@@ -203,6 +206,23 @@ impl ColumnarInput {
             }
         }
         Ok(bound)
+    }
+
+    /// Refuses intervals of Parquet's own form: the reader of Parquet gives a part of each.
+    fn refuse_intervals(&self, file: &ArrowReaderMetadata, bound: &[Option<usize>], name: &str) -> Result<()> {
+        let fields = file.parquet_schema().root_schema().get_fields();
+        let is_one = |(field, column): &(&TypePtr, &Option<usize>)| {
+            column.is_some() && field.get_basic_info().converted_type() == ConvertedType::INTERVAL
+        };
+        match fields.iter().zip(bound).find(is_one) {
+            None => Ok(()),
+            Some((field, _)) => {
+                let message = format!("{name}: column {} is an INTERVAL of Parquet, which is not read", field.name());
+                Err(Error::new(ErrorKind::NotSupported, message).with_hint(
+                    "write it as text, which an INTERVAL column reads, or leave it out: COPY t (a, b) FROM ...",
+                ))
+            }
+        }
     }
 
     /// How many rows are read at a time: few, where values are written out as they are read or cast. All threads read as many.
@@ -330,15 +350,16 @@ fn is_bytes(from: &ArrowType) -> bool {
 /// go on pointing to what they share.
 fn is_written_out(from: &ArrowType, to: DataType) -> bool {
     match from {
-        ArrowType::Utf8View => to == DataType::Binary,
-        ArrowType::BinaryView => to == DataType::Text,
+        ArrowType::Utf8View => matches!(to, DataType::Binary | DataType::Json | DataType::Jsonb | DataType::Char),
+        ArrowType::BinaryView => to.is_text(),
         ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Binary | ArrowType::LargeBinary => true,
         ArrowType::Dictionary(_, values) => match values.as_ref() {
             ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => to != DataType::Text,
             values => is_written_out(values, to) || is_bytes(values),
         },
         ArrowType::RunEndEncoded(_, values) => is_written_out(values.data_type(), to),
-        _ => false,
+        // What is nested becomes text.
+        _ => matches!(to, DataType::Json | DataType::Jsonb),
     }
 }
 
@@ -433,7 +454,26 @@ pub fn arrow_stream(
 pub fn parquet_schema(file: &InputFile) -> Result<SchemaRef> {
     let metadata = ArrowReaderMetadata::load(&file.open()?, ArrowReaderOptions::new())
         .map_err(|error| unreadable(&file.name(), "Parquet", &error))?;
-    Ok(microseconds(&metadata))
+    Ok(said(&metadata, &microseconds(&metadata)))
+}
+
+/// The schema with what the file says of UUIDs and JSON, which the reader of Parquet takes for bytes and texts.
+fn said(file: &ArrowReaderMetadata, schema: &SchemaRef) -> SchemaRef {
+    let root = file.parquet_schema().root_schema();
+    let field = |(field, parquet): (&FieldRef, &TypePtr)| {
+        let info = parquet.get_basic_info();
+        let extension = match info.logical_type_ref() {
+            Some(LogicalType::Uuid) => UUID_EXTENSION,
+            Some(LogicalType::Json) => JSON_EXTENSION,
+            _ if info.converted_type() == ConvertedType::JSON => JSON_EXTENSION,
+            _ => return Arc::clone(field),
+        };
+        let mut said = field.as_ref().clone();
+        said.metadata_mut().entry(EXTENSION_NAME.to_owned()).or_insert_with(|| extension.to_owned());
+        Arc::new(said)
+    };
+    let fields: Vec<FieldRef> = schema.fields().iter().zip(root.get_fields()).map(field).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 /// The file's schema with its 96-bit timestamps as microseconds.

@@ -157,6 +157,10 @@ impl Parser<'_> {
         column
     }
 
+    fn is_json(&self, column: usize) -> bool {
+        matches!(self.input.table.columns[column].data_type, DataType::Json | DataType::Jsonb)
+    }
+
     fn set(&mut self, column: usize, value: Value<'_>) {
         match value {
             Value::Null => self.rows.set(column, None),
@@ -167,6 +171,10 @@ impl Parser<'_> {
                     Some(number) => self.rows.set(column, Some(number.to_string().as_bytes())),
                     None => self.rows.set(column, Some(text)),
                 }
+            }
+            // A string of JSON is one, and not what it says.
+            Value::String(text) if self.is_json(column) => {
+                self.rows.set(column, Some(&[b"\"", text, b"\""].concat()));
             }
             Value::String(text) => self.rows.set(column, Some(&resolve(text))),
         }

@@ -6,10 +6,12 @@
 //!   written here. Nothing of a batch goes out before all of it was written.
 
 use crate::output::{Packed, arrow_error, plain_batch, writing};
+use alluvia_space::DataType as StoredType;
+use alluvia_space::data_type::UUID_BYTES;
 use alluvia_types::{Error, ErrorKind, Result};
-use alluvia_values::text::Utf8Sink;
+use alluvia_values::text::{TextColumn, Utf8Sink};
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type, Schema};
 use arrow::error::ArrowError;
 use arrow::json::writer::{JsonFormat, NullableEncoder, Writer, WriterBuilder};
 use arrow::json::{Encoder, EncoderFactory, EncoderOptions};
@@ -82,7 +84,7 @@ struct Readable {
 impl EncoderFactory for Readable {
     fn make_default_encoder<'a>(
         &self,
-        _field: &'a FieldRef,
+        field: &'a FieldRef,
         array: &'a dyn Array,
         _options: &'a EncoderOptions,
     ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
@@ -109,6 +111,21 @@ impl EncoderFactory for Readable {
                     out.push(b'"');
                 }))
             }
+            _ if matches!(StoredType::from_field(field), Some(StoredType::Json | StoredType::Jsonb)) => {
+                // As it is, in one line: within strings there are no line ends.
+                let values = array.as_string_opt::<i32>().ok_or_else(|| no_text(array))?;
+                Box::new(EncodeWith(move |at, out: &mut Vec<u8>| {
+                    let is_end = |byte: u8| matches!(byte, b'\n' | b'\r');
+                    out.extend(values.value(at).bytes().map(|byte| if is_end(byte) { b' ' } else { byte }));
+                }))
+            }
+            DataType::FixedSizeBinary(UUID_BYTES)
+            | DataType::Interval(_)
+            | DataType::Time32(_)
+            | DataType::Time64(_) => Box::new(EncodeWith(self.text(array, field, true)?)),
+            DataType::Decimal128(..) if StoredType::from_field(field) == Some(StoredType::Numeric) => {
+                Box::new(EncodeWith(self.text(array, field, false)?))
+            }
             data_type if data_type.is_temporal() => {
                 let formatter = ArrayFormatter::try_new(array, &FormatOptions::new())?;
                 let unwritable = Arc::clone(&self.unwritable);
@@ -122,6 +139,31 @@ impl EncoderFactory for Readable {
         };
         Ok(Some(NullableEncoder::new(encoder, nulls)))
     }
+}
+
+impl Readable {
+    /// Writes values as PostgreSQL's casts to text do, of which none has anything that JSON escapes.
+    fn text<'a>(
+        &self,
+        array: &'a dyn Array,
+        field: &Field,
+        is_quoted: bool,
+    ) -> Result<impl FnMut(usize, &mut Vec<u8>) + 'a, ArrowError> {
+        let column = TextColumn::of_field(array, field).map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
+        let unwritable = Arc::clone(&self.unwritable);
+        let quote = if is_quoted { &b"\""[..] } else { &[] };
+        Ok(move |at: usize, out: &mut Vec<u8>| {
+            out.extend_from_slice(quote);
+            if let Err(error) = column.write(at, out) {
+                unwritable.lock().get_or_insert(error);
+            }
+            out.extend_from_slice(quote);
+        })
+    }
+}
+
+fn no_text(array: &dyn Array) -> ArrowError {
+    ArrowError::InvalidArgumentError(format!("JSON came as {}", array.data_type()))
 }
 
 struct EncodeWith<F>(F);
@@ -173,7 +215,6 @@ mod tests {
         TimestampSecondArray,
     };
     use arrow::buffer::OffsetBuffer;
-    use arrow::datatypes::Field;
 
     fn written(format: Format, batches: &[RecordBatch]) -> (Vec<Result<()>>, String) {
         let options = CopyOptions::default();

@@ -15,6 +15,7 @@
 //! transaction, or, for whoever has the files and not the table (`remote_table`), a server.
 
 pub mod progress;
+pub mod temporary;
 
 mod arrow_frames;
 mod assign;

@@ -7,8 +7,11 @@
 
 use crate::csv_out::{write_header, write_rows};
 use crate::json_out::JsonRows;
+use alluvia_space::DataType as StoredType;
+use alluvia_space::data_type::{EXTENSION_METADATA, EXTENSION_NAME, UUID_BYTES};
 use alluvia_syntax::copy::options::{Compression, CopyOptions, Dialect, Format, Header};
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::convert::texts_of;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -16,9 +19,11 @@ use arrow::error::ArrowError;
 use arrow::ipc::CompressionType;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow::json::writer::{JsonArray, LineDelimited};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression as ParquetCompression;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
+use parquet::basic::{Compression as ParquetCompression, LogicalType};
 use parquet::file::properties::WriterProperties;
+use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -64,7 +69,7 @@ impl<W: Write + Send> ResultWriter<W> {
         file: Option<&str>,
         out: W,
     ) -> Result<ResultWriter<W>> {
-        let schema = plain_schema(schema);
+        let schema = plain_schema(schema, format == Format::Parquet);
         let packing = match (options.compression, file.map(str::to_ascii_lowercase)) {
             (Compression::Auto, Some(name)) if name.ends_with(".gz") => Compression::Gzip,
             (Compression::Auto, Some(name)) if name.ends_with(".zst") => Compression::Zstd,
@@ -97,12 +102,12 @@ impl<W: Write + Send> ResultWriter<W> {
                 StreamWriter::try_new_with_options(out, &schema, ipc_options(packing)?).map_err(arrow_error)?,
             ),
             Format::Parquet => {
-                refuse_intervals(&schema)?;
                 let properties = WriterProperties::builder()
                     .set_compression(parquet_compression(packing))
                     .set_max_row_group_bytes(Some(ROW_GROUP_BYTES_MAX))
                     .build();
-                let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties)).map_err(parquet_error)?;
+                let options = parquet_options(&schema, properties).map_err(parquet_error)?;
+                let writer = ArrowWriter::try_new_with_options(out, schema.clone(), options).map_err(parquet_error)?;
                 Form::Parquet(Box::new(writer))
             }
         };
@@ -204,13 +209,32 @@ fn ipc_options(packing: Compression) -> Result<IpcWriteOptions> {
     IpcWriteOptions::default().try_with_compression(codec).map_err(arrow_error)
 }
 
-/// Refuses what the writer of Parquet would refuse at the first rows, when some of the file is written.
-fn refuse_intervals(schema: &Schema) -> Result<()> {
-    let is_interval = |field: &&FieldRef| matches!(field.data_type(), DataType::Interval(_));
-    schema.fields().iter().find(is_interval).map_or(Ok(()), |field| {
-        let message = format!("column {} is an INTERVAL, which is not written to Parquet", field.name());
-        Err(Error::new(ErrorKind::NotSupported, message).with_hint("cast it to TEXT, or write csv, ndjson or arrow"))
-    })
+/// How a schema is written to Parquet: columns of UUIDs and JSON say that they are, also to those who do not know Arrow.
+fn parquet_options(schema: &Schema, properties: WriterProperties) -> parquet::errors::Result<ArrowWriterOptions> {
+    let options = ArrowWriterOptions::new().with_properties(properties);
+    let logical = |field: &FieldRef| match StoredType::from_field(field) {
+        Some(StoredType::Uuid) => Some(LogicalType::Uuid),
+        Some(StoredType::Json | StoredType::Jsonb) => Some(LogicalType::Json),
+        _ => None,
+    };
+    if !schema.fields().iter().any(|field| logical(field).is_some()) {
+        return Ok(options);
+    }
+    let converted = ArrowSchemaConverter::new().convert(schema)?;
+    let root = converted.root_schema();
+    let said = |(known, field): (&TypePtr, &FieldRef)| {
+        let Some(logical) = logical(field).filter(|_| known.is_primitive()) else { return Ok(Arc::clone(known)) };
+        let length = if logical == LogicalType::Uuid { UUID_BYTES } else { -1 };
+        let column = Type::primitive_type_builder(known.name(), known.get_physical_type())
+            .with_repetition(known.get_basic_info().repetition())
+            .with_length(length)
+            .with_logical_type(Some(logical))
+            .build()?;
+        Ok::<TypePtr, parquet::errors::ParquetError>(Arc::new(column))
+    };
+    let fields = root.get_fields().iter().zip(schema.fields()).map(said).collect::<parquet::errors::Result<_>>()?;
+    let root = Type::group_type_builder(root.name()).with_fields(fields).build()?;
+    Ok(options.with_parquet_schema(SchemaDescriptor::new(Arc::new(root))))
 }
 
 fn parquet_compression(packing: Compression) -> ParquetCompression {
@@ -232,15 +256,31 @@ fn plain_type(data_type: &DataType) -> DataType {
     }
 }
 
-fn plain_schema(schema: &Schema) -> SchemaRef {
-    let plain = |field: &FieldRef| Field::new(field.name(), plain_type(field.data_type()), field.is_nullable());
+/// The same columns in types that every reader knows, with what tells UUIDs and JSON. Parquet has no interval that holds ours: there they are texts.
+fn plain_schema(schema: &Schema, is_parquet: bool) -> SchemaRef {
+    let plain = |field: &FieldRef| {
+        let data_type = match field.data_type() {
+            DataType::Interval(_) if is_parquet => DataType::Utf8,
+            other => plain_type(other),
+        };
+        let kept = |(key, _): &(&String, &String)| *key == EXTENSION_NAME || *key == EXTENSION_METADATA;
+        let metadata = field.metadata().iter().filter(kept);
+        let metadata = metadata.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Field::new(field.name(), data_type, field.is_nullable()).with_metadata(metadata)
+    };
     Arc::new(Schema::new(schema.fields().iter().map(plain).collect::<Vec<Field>>()))
 }
 
 /// The rows of `batch` with each column cast to the type that `schema` has at its position.
 pub fn plain_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     assert_eq!(batch.num_columns(), schema.fields().len(), "batches of the schema that was announced");
-    let plain = |(array, field): (&ArrayRef, &FieldRef)| cast(array, field.data_type());
+    let plain = |(array, field): (&ArrayRef, &FieldRef)| match array.data_type() {
+        DataType::Interval(_) if *field.data_type() == DataType::Utf8 => {
+            let texts = texts_of(array).map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
+            cast(&texts, &DataType::Utf8)
+        }
+        _ => cast(array, field.data_type()),
+    };
     let arrays = batch.columns().iter().zip(schema.fields()).map(plain).collect::<Result<Vec<ArrayRef>, _>>();
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(schema.clone(), arrays.map_err(arrow_error)?, &options).map_err(arrow_error)

@@ -4,6 +4,7 @@
 //! [`Destination`](crate::Destination) alone differs.
 
 use alluvia_catalog::TableEntry;
+use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_syntax::Kind;
 use alluvia_syntax::script::parse;
 use alluvia_syntax::statements::definitions::{WithOptions, define};
@@ -22,7 +23,8 @@ pub fn table_elsewhere(create_table: &str, id: TableId, changed_at: Version) -> 
         columns.push((column.name, column.column_type.ok_or_else(unknown)?, column.nullable));
     }
     // Dimensions are the server's affair: text comes plain.
-    let def = define(id, &create.name, &columns, &WithOptions::default(), 0)?;
+    let schema = create.name.schema().unwrap_or(PUBLIC_SCHEMA);
+    let def = define(id, (schema, &create.name.name), &columns, &WithOptions::default(), 0)?;
     // Which columns are the key, and no more of it: the codes of keys are the server's affair, too.
     let def = with_key(def, &create.key, None, [0; 2])?;
     Ok(Arc::new(TableEntry::new(Arc::new(def), changed_at)))

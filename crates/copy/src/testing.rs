@@ -39,6 +39,7 @@ pub fn table(columns: &str) -> Arc<TableDef> {
         .collect();
     Arc::new(TableDef {
         id: TableId(7),
+        schema: "public".to_owned(),
         name: "t".into(),
         next_column_id: columns.len() as u32,
         rules: alluvia_space::TableRules::default(),

@@ -1,6 +1,7 @@
 //! An embedded database.
 
 use crate::core::Core;
+use crate::holder::announce;
 use crate::options::DatabaseOptions;
 use crate::pool::Pool;
 use crate::threads::Threads;
@@ -62,7 +63,8 @@ impl Database {
         let (fetch, served) = (urls::process_fetch(&options.served)?, urls::served_places(&options.served)?);
         let pool = Arc::new(Pool::new(options.threads));
         let seed = clock.wall_micros() as u64 ^ u64::from(std::process::id()) << 48;
-        let core = Arc::new(Core::open(disk, dir, clock, &options, pool, seed)?);
+        let core = Arc::new(Core::open(Arc::clone(&disk), dir, clock, &options, pool, seed)?);
+        announce(disk.as_ref(), dir, &[]);
         let own_spill_dir = dir.join("spill");
         if options.spill_dir.is_none() {
             // What a killed process left there is nobody's: the lock says that no other has the directory.
@@ -83,6 +85,11 @@ impl Database {
             },
         )?;
         Ok(Database { _threads: Threads::start(&core, &engine), core, engine })
+    }
+
+    /// States where the database is served, for whoever finds its directory taken: places to connect to.
+    pub fn announce(&self, places: &[String]) {
+        self.core.announce(places);
     }
 
     /// A new session. Sessions are cheap; each runs one statement at a time.

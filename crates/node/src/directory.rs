@@ -7,6 +7,7 @@
 //! - A directory that is refused is left as it is, byte by byte: it is looked at before anything is made in it.
 
 use crate::audit::{self, AUDIT_DIR};
+use crate::holder::HOLDER_NAME;
 use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Spaces, kills};
 use alluvia_storage::Disk;
 use alluvia_tree::segment_of_file;
@@ -23,8 +24,8 @@ pub(crate) const SEGMENTS_DIR: &str = "segments";
 
 /// Names that may be there without a manifest: a start that was cut short made the file, or somebody put it there for a
 /// database to come.
-const BEFORE_MANIFEST: [&str; 7] =
-    [LOCK_NAME, LOG_DIR, SEGMENTS_DIR, "spill", "manifest.tmp", "passwords", "passwords.partial"];
+const BEFORE_MANIFEST: [&str; 8] =
+    [LOCK_NAME, HOLDER_NAME, LOG_DIR, SEGMENTS_DIR, "spill", "manifest.tmp", "passwords", "passwords.partial"];
 
 /// Names of files beside the data that are made once there is a database, and may be lost.
 const BESIDE: [&str; 7] =

@@ -113,6 +113,7 @@ mod check;
 mod core;
 mod database;
 mod directory;
+mod holder;
 mod memos;
 mod options;
 mod pool;

@@ -2,7 +2,7 @@
 //!
 //! A folder a phase, in the order in which a statement passes them; [`rules`] puts them in their places:
 //! [`before_types`], [`after_types`], [`optimizer`], [`physical`]. Beside them: [`planners`] of expressions, [`table_functions`],
-//! [`described_types`] (what Describe tells before a statement runs), [`pipelines`] (how far a plan is), [`plan_check`] (what
+//! [`described_types`] (what Describe tells before a statement runs), [`read_columns`] (what a view depends on), [`pipelines`] (how far a plan is), [`plan_check`] (what
 //! tests ask of plans), and what rules share ([`expressions`], [`constants`], `wrapped_operator`). Which rule mends what
 //! upstream is in `upstream`, whose tests find the mends that can go.
 //!
@@ -24,7 +24,9 @@ pub mod physical;
 pub mod pipelines;
 pub mod plan_check;
 pub mod planners;
+pub mod read_columns;
 pub mod rules;
+pub mod shared_rows;
 pub mod table_functions;
 #[cfg(test)]
 mod testing;

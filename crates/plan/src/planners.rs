@@ -12,6 +12,7 @@ use alluvia_functions::datetime::date_part::PlannedDatePart;
 use alluvia_functions::json::JsonOperators;
 use alluvia_functions::operators::durations::WrittenDurations;
 use alluvia_functions::operators::interval_scaling::ScaledIntervals;
+use alluvia_functions::operators::numerics::NumericOperators;
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
@@ -31,6 +32,7 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_expr_planner(Arc::new(DatesAsTimestamps))?;
     state.register_expr_planner(Arc::new(WrittenDurations))?;
     state.register_expr_planner(Arc::new(ScaledIntervals))?;
+    state.register_expr_planner(Arc::new(NumericOperators))?;
     state.register_expr_planner(Arc::new(JoinedBytes))?;
     state.register_expr_planner(Arc::new(RealsAsDoubles))?;
     state.register_expr_planner(Arc::new(ComparedText))?;

@@ -5,6 +5,8 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::execution::SessionStateBuilder;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;
@@ -79,6 +81,11 @@ pub(crate) fn questions() -> ProptestConfig {
         max_global_rejects: 100_000,
         ..ProptestConfig::default()
     }
+}
+
+/// A plan of one partition.
+pub(crate) fn coalesced(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    Arc::new(CoalescePartitionsExec::new(plan))
 }
 
 /// A runtime of one thread.

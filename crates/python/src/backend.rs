@@ -10,6 +10,7 @@ use alluvia_client::IngestOptions;
 use alluvia_copy::progress::CancelHandle;
 use alluvia_query::ScalarValue;
 use alluvia_space::RowPolicy;
+use alluvia_syntax::names::RelationName;
 use alluvia_syntax::{Command, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
@@ -49,7 +50,7 @@ impl Backend {
     /// Takes rows into a table. With `created`, one that does not exist is created with columns like these.
     pub(crate) async fn append<S>(
         self,
-        table: String,
+        table: RelationName,
         created: Option<SchemaRef>,
         policy: RowPolicy,
         rows: S,
@@ -58,14 +59,15 @@ impl Backend {
         S: Stream<Item = Result<RecordBatch>> + Send + 'static,
     {
         match self {
-            Backend::Embedded(session) => embedded::append(&session, &table, created, policy, rows).await,
+            Backend::Embedded(session) => embedded::append(&session, table, created, policy, rows).await,
             Backend::Remote(session) => {
                 let options = IngestOptions {
+                    schema: table.schema,
                     number: None,
                     on_conflict: policy.on_conflict.map(|on_conflict| on_conflict.name().to_owned()),
                     op: policy.op.map(|op| op.name().to_owned()),
                 };
-                let taken = session.ingest_with(&table, created, &options, rows).await?;
+                let taken = session.ingest_with(&table.name, created, &options, rows).await?;
                 Ok((taken.rows, taken.version))
             }
         }

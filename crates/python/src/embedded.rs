@@ -6,6 +6,7 @@ use crate::database::Shared;
 use crate::progress::{ProgressRow, of_last, of_report};
 use alluvia_query::{Prepared, ScalarValue, Session};
 use alluvia_space::RowPolicy;
+use alluvia_syntax::names::RelationName;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -64,7 +65,7 @@ async fn answer(session: &Session, prepared: &Prepared, values: &[ScalarValue]) 
 /// Takes rows into a table. With `created`, one that does not exist comes in the same batch, with columns like these.
 pub(crate) async fn append<S>(
     session: &Session,
-    table: &str,
+    table: RelationName,
     created: Option<SchemaRef>,
     policy: RowPolicy,
     rows: S,

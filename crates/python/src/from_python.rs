@@ -17,8 +17,8 @@ use arrow::datatypes::{Field, Schema};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBool, PyByteArray, PyBytes, PyDate, PyDateAccess, PyDateTime, PyDict, PyFloat, PyInt, PyList, PyMemoryView,
-    PyString, PyTime, PyTimeAccess, PyTuple, PyTzInfo,
+    PyBool, PyByteArray, PyBytes, PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyDict, PyFloat, PyInt,
+    PyList, PyMemoryView, PyString, PyTime, PyTimeAccess, PyTuple, PyTzInfo,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -202,6 +202,14 @@ fn value_of(object: &Bound<'_, PyAny>, place: &dyn Fn() -> String) -> PyResult<V
     if object.is_instance_of::<PyTime>() || name == "UUID" {
         return Ok(Value::Text(object.str()?.to_string()));
     }
+    if let Ok(span) = object.cast::<PyDelta>() {
+        let (days, seconds, micros) = (span.get_days(), span.get_seconds(), span.get_microseconds());
+        return Ok(Value::Text(format!("{days} days {seconds} seconds {micros} microseconds")));
+    }
+    if object.is_instance_of::<PyDict>() {
+        let text = py.import(intern!(py, "json"))?.call_method1(intern!(py, "dumps"), (object,))?;
+        return Ok(Value::Text(text.extract()?));
+    }
     if name == "Decimal" {
         let text = object.call_method1(intern!(py, "__format__"), ("f",))?;
         return decimal(text.cast::<PyString>()?.to_str()?).map_err(|error| error.at(place())).or_raise(py);
@@ -219,7 +227,8 @@ fn value_of(object: &Bound<'_, PyAny>, place: &dyn Fn() -> String) -> PyResult<V
         return value_of(&object.call_method0(intern!(py, "item"))?, place);
     }
     let wrong = Error::new(ErrorKind::NotSupported, format!("{}: a {name} has no SQL value", place())).with_hint(
-        "values are None, bool, int, float, str, bytes, Decimal, date, datetime, time, UUID, and lists for parameters",
+        "values are None, bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta, UUID, dict for JSON, and \
+         lists for parameters",
     );
     Err(wrong).or_raise(py)
 }

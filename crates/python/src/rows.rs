@@ -15,6 +15,7 @@ use crate::to_python;
 use crate::waiting::{Look, droppable, look_of, until_look};
 use alluvia_query::{Bounds, Outcome};
 use alluvia_types::{Error, Result};
+use alluvia_values::sql_type::sql_type_of;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -196,7 +197,7 @@ impl Rows {
     }
 
     fn window_of<'py>(&self, py: Python<'py>, batch: &RecordBatch) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        let column = |(field, array): (&Arc<Field>, &ArrayRef)| to_python::values(py, array, field.name());
+        let column = |(field, array): (&Arc<Field>, &ArrayRef)| to_python::of_field(py, array, field);
         let schema = batch.schema();
         let columns = schema.fields().iter().zip(batch.columns()).map(column).collect::<PyResult<Vec<_>>>()?;
         let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
@@ -225,7 +226,7 @@ impl Rows {
     /// Name, SQL type and nullability of each column; empty for a statement without rows.
     #[getter]
     fn columns(&self) -> Vec<(String, String, bool)> {
-        let named = |field: &Arc<Field>| (field.name().clone(), sql_name(field.data_type()), field.is_nullable());
+        let named = |field: &Arc<Field>| (field.name().clone(), sql_name(field), field.is_nullable());
         self.inner.schema.fields().iter().map(named).collect()
     }
 
@@ -373,10 +374,10 @@ impl Rows {
 }
 
 /// Type names as SQL writes them; types that no column can have as Arrow does.
-fn sql_name(data_type: &DataType) -> String {
-    match alluvia_space::DataType::from_arrow(data_type) {
-        Some(known) => known.sql_name(),
-        None => data_type.to_string(),
+fn sql_name(field: &Field) -> String {
+    match alluvia_space::DataType::from_field(field) {
+        Some(_) => sql_type_of(field),
+        None => field.data_type().to_string(),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::source::Source;
 use crate::waiting::{droppable, end, finish, look_of};
 use alluvia_query::ScalarValue;
 use alluvia_space::{RowOp, RowPolicy};
+use alluvia_syntax::names::{RelationName, name_in_text};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
@@ -146,7 +147,7 @@ impl Session {
     /// Takes rows into a table, from whatever [`Source`] knows. Gives how many, and the version of their batch if they are one. With
     /// `create`, a table that does not exist is created with columns like those of the first rows. `on_conflict` and `op` say what rows do
     /// by key.
-    #[pyo3(signature = (table, rows, create=false, on_conflict=None, op=None, look=None))]
+    #[pyo3(signature = (table, rows, create=false, on_conflict=None, op=None, look=None, schema=None))]
     #[allow(clippy::too_many_arguments)] // they are Python's
     fn ingest<'py>(
         &self,
@@ -157,7 +158,12 @@ impl Session {
         on_conflict: Option<&str>,
         op: Option<&str>,
         look: Option<Bound<'py, PyAny>>,
+        schema: Option<String>,
     ) -> PyResult<Taken> {
+        let table = match schema {
+            Some(schema) => RelationName::in_schema(schema, table),
+            None => name_in_text(table),
+        };
         let policy = RowPolicy::of_options(on_conflict, op).or_raise(py)?;
         let _busy = self.inner.shared.enter().or_raise(py)?;
         let backend = self.inner.backend().or_raise(py)?;
@@ -178,7 +184,7 @@ impl Session {
         }
         let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
         droppable(py, runtime, &mut look, cancel.heard())?;
-        let taken = runtime.spawn(backend.append(table.to_owned(), created, policy, received(receiver)));
+        let taken = runtime.spawn(backend.append(table, created, policy, received(receiver)));
         let sent = send(py, runtime, &mut look, first, source, sender);
         let ended = async {
             match taken.await {

@@ -1,15 +1,18 @@
 //! Arrow's values as Python's: None, bool, int, float, str, bytes, Decimal, date, datetime (aware and in UTC if its type has a zone),
-//! time, timedelta, list, dict.
+//! time, timedelta, UUID, list, dict; of JSON what it says, as `json.loads` reads it.
 //!
 //! Invariant: a value arrives as itself, or the column and why it cannot is told; only times finer than a microsecond are cut to it.
 
 use crate::errors::OrRaise;
+use alluvia_space::DataType as StoredType;
 use alluvia_types::{Error, ErrorKind};
+use alluvia_values::numeric::write_numeric;
+use alluvia_values::text::TextColumn;
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StructArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
-    DurationMicrosecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    DurationMicrosecondType, Field, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     IntervalDayTimeType, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit,
     TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
@@ -21,6 +24,30 @@ const SECOND_MICROS: i64 = 1_000_000;
 const DAY_MICROS: i64 = 86_400 * SECOND_MICROS;
 
 static DECIMAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static UUID: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// All values of a column: as [`values`], but that JSON is what it says, and CHAR(n) has its blanks, as with psycopg.
+pub(crate) fn of_field<'py>(py: Python<'py>, array: &ArrayRef, field: &Field) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    match StoredType::from_field(field) {
+        Some(StoredType::Json | StoredType::Jsonb) => {
+            let read = py.import("json")?.getattr("loads")?;
+            let texts = values(py, array, field.name())?;
+            texts.into_iter().map(|text| if text.is_none() { Ok(text) } else { read.call1((text,)) }).collect()
+        }
+        Some(StoredType::Char | StoredType::Decimal { .. }) => {
+            let column = TextColumn::of_field(array, field).or_raise(py)?;
+            let is_text = StoredType::from_field(field) == Some(StoredType::Char);
+            let class = DECIMAL.import(py, "decimal", "Decimal")?;
+            each(py, array, |row| {
+                let mut text = Vec::new();
+                column.write(row, &mut text).or_raise(py)?;
+                let text = PyString::new(py, &String::from_utf8_lossy(&text));
+                if is_text { Ok(text.into_any()) } else { class.call1((text,)) }
+            })
+        }
+        _ => values(py, array, field.name()),
+    }
+}
 
 /// All values of an array; errors name `column`.
 pub(crate) fn values<'py>(py: Python<'py>, array: &ArrayRef, column: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
@@ -58,6 +85,15 @@ pub(crate) fn values<'py>(py: Python<'py>, array: &ArrayRef, column: &str) -> Py
         DataType::Float64 => numbers!(Float64Type),
         DataType::Decimal32(..) => decimals!(Decimal32Type),
         DataType::Decimal64(..) => decimals!(Decimal64Type),
+        DataType::Decimal128(..) if StoredType::from_arrow(array.data_type()) == Some(StoredType::Numeric) => {
+            let class = DECIMAL.import(py, "decimal", "Decimal")?;
+            each(py, array, |row| {
+                let mut text = String::new();
+                // A String takes every text.
+                let _ = write_numeric(&mut text, array.as_primitive::<Decimal128Type>().value(row));
+                class.call1((text,))
+            })
+        }
         DataType::Decimal128(..) => decimals!(Decimal128Type),
         DataType::Decimal256(..) => decimals!(Decimal256Type),
         DataType::Utf8 => each(py, array, |row| Ok(PyString::new(py, array.as_string::<i32>().value(row)).into_any())),
@@ -73,6 +109,13 @@ pub(crate) fn values<'py>(py: Python<'py>, array: &ArrayRef, column: &str) -> Py
         }
         DataType::BinaryView => {
             each(py, array, |row| Ok(PyBytes::new(py, array.as_binary_view().value(row)).into_any()))
+        }
+        DataType::FixedSizeBinary(16) => {
+            let class = UUID.import(py, "uuid", "UUID")?;
+            each(py, array, |row| {
+                let bytes = PyBytes::new(py, array.as_fixed_size_binary().value(row));
+                class.call1((py.None(), bytes))
+            })
         }
         DataType::FixedSizeBinary(_) => {
             each(py, array, |row| Ok(PyBytes::new(py, array.as_fixed_size_binary().value(row)).into_any()))
@@ -99,6 +142,10 @@ pub(crate) fn values<'py>(py: Python<'py>, array: &ArrayRef, column: &str) -> Py
             values(py, &as_type(&DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))?, column)
         }
         DataType::Time64(TimeUnit::Microsecond) => primitive::<Time64MicrosecondType>(py, array, |micros| {
+            if micros >= DAY_MICROS {
+                let error = failed("the time 24:00:00 has no value in Python".to_owned());
+                return Err(error.with_hint("cast it to TEXT, or read it by .arrow()")).or_raise(py);
+            }
             let (hour, minute, second, micro) = clock(micros);
             Ok(PyTime::new(py, hour, minute, second, micro, None)?.into_any())
         }),

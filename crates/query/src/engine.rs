@@ -24,6 +24,7 @@ use crate::errors::error_of;
 use crate::execution::Executor;
 use crate::execution::memory_pool::{QueryMemory, TotalMemory};
 use crate::execution::planning::STOP_CHECKS;
+use crate::namespace::tables::ALONG_PATH;
 use crate::point::PointPlans;
 use crate::rule::IndexPlanner;
 use crate::sample::Outlines;
@@ -33,12 +34,13 @@ use crate::system::{Figures, QueryLog, SettingRow, StageFigures, Statements};
 use crate::table::ScanCache;
 use crate::table::waiting::waiting;
 use alluvia_catalog::TableEntry;
+use alluvia_copy::temporary::{MemoryBound, TemporaryMemory};
 use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use alluvia_functions::output_size::StatementLimits;
 use alluvia_plan::rules::{configure, register, with_rules};
 use alluvia_snapshot::{Admin, Ingest, Ports, Read};
-use alluvia_syntax::names::{PUBLIC, SYSTEM};
-use alluvia_syntax::statements::definitions::data_type_of;
+use alluvia_syntax::names::SYSTEM;
+use alluvia_syntax::statements::planned_types::planned_type;
 use alluvia_syntax::units::show_bytes;
 use alluvia_types::{Error, Result, TableId, Version};
 use alluvia_values::errors::wrap;
@@ -55,7 +57,7 @@ use datafusion::sql::sqlparser::ast;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Statements that `alluvia.queries` remembers.
@@ -126,6 +128,8 @@ pub struct Engine {
     log_ins: LogIns,
     refusals: Refusals,
     statements: Statements,
+    /// How many temporary tables there have been.
+    temporary_made: AtomicU32,
     /// Turns of statements that change what they read, by tables.
     change_turns: [Arc<tokio::sync::Mutex<()>>; CHANGE_TURNS],
     /// Statements that take longer are logged; zero is never. Microseconds.
@@ -177,6 +181,7 @@ impl Engine {
             log_ins: LogIns::default(),
             refusals: Refusals::default(),
             statements: Statements::default(),
+            temporary_made: AtomicU32::new(0),
             change_turns: std::array::from_fn(|_| Arc::default()),
             slow_micros: AtomicU64::new(0),
             ports,
@@ -235,11 +240,26 @@ impl Engine {
 
     /// What a session may name in COPY.
     pub(crate) fn copy_places(&self, is_served: bool) -> CopyPlaces {
-        let spool = Spool::new(Arc::clone(&self.runtime.disk_manager));
+        let spool = self.spool();
         match is_served {
             true => CopyPlaces::served(&self.options.served, spool),
             false => CopyPlaces::anywhere(self.options.fetch.clone(), spool),
         }
+    }
+
+    /// Where files lie that mean nothing after the process: among what statements spill.
+    pub(crate) fn spool(&self) -> Spool {
+        Spool::new(Arc::clone(&self.runtime.disk_manager))
+    }
+
+    /// What counts the memory of a new session's temporary tables.
+    pub(crate) fn temporary_memory(&self) -> Arc<TemporaryMemory> {
+        TemporaryMemory::new(Arc::clone(&self.memory) as Arc<dyn MemoryBound>)
+    }
+
+    /// How many temporary tables there have been before the one that is made now.
+    pub(crate) fn next_temporary(&self) -> u32 {
+        self.temporary_made.fetch_add(1, Ordering::Relaxed)
     }
 
     /// How the database stands, and what was counted since it was opened.
@@ -510,34 +530,18 @@ fn base_config() -> SessionConfig {
     let mut config = SessionConfig::new()
         .with_information_schema(false)
         .with_create_default_catalog_and_schema(false)
-        .with_default_catalog_and_schema(SYSTEM, PUBLIC);
+        .with_default_catalog_and_schema(SYSTEM, ALONG_PATH);
     configure(&mut config);
     config
 }
 
-/// SQL types of ours where DataFusion's differ: timestamps are microseconds, bytes are views, and text with a length is
-/// not text without one.
+/// SQL types of ours where DataFusion's differ: timestamps are microseconds, bytes are views, text with a length is not text without one, and
+/// what Arrow has no type of its own for says in its field what it is.
 #[derive(Debug)]
 struct Types;
 
 impl TypePlanner for Types {
     fn plan_type_field(&self, sql_type: &ast::DataType) -> Result<Option<FieldRef>, DataFusionError> {
-        let ours = matches!(
-            sql_type,
-            ast::DataType::Timestamp(..)
-                | ast::DataType::Bytea
-                | ast::DataType::Text
-                | ast::DataType::Float(_)
-                | ast::DataType::Varchar(_)
-                | ast::DataType::CharacterVarying(_)
-                | ast::DataType::CharVarying(_)
-                | ast::DataType::Char(_)
-                | ast::DataType::Character(_)
-        );
-        if !ours {
-            return Ok(None);
-        }
-        let data_type = data_type_of(sql_type).map_err(wrap)?;
-        Ok(Some(Arc::new(arrow::datatypes::Field::new("", data_type.to_arrow(), true))))
+        planned_type(sql_type).map_err(wrap)
     }
 }

@@ -19,6 +19,7 @@ mod settings;
 
 mod by_key;
 mod engine;
+mod merged;
 mod pg_catalog;
 mod point;
 mod rights;

@@ -14,24 +14,31 @@ use crate::plain_types::plain;
 use crate::server_options::ServerOptions;
 use crate::shared::Shared;
 use alluvia_query::Session;
+use alluvia_syntax::names::RelationName;
 use alluvia_types::{Error, Result};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow_flight::sql::metadata::{GetCatalogsBuilder, GetTablesBuilder};
 use arrow_flight::sql::{Command, CommandGetDbSchemas, CommandGetTables};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The one catalog.
 pub(crate) const CATALOG: &str = "alluvia";
-/// The schema of users' tables.
-pub(crate) const PUBLIC: &str = "public";
 /// The schema of system tables.
-const SYSTEM: &str = "alluvia";
-/// What tables are called, by schema.
-const TYPES: [(&str, &str); 2] = [(PUBLIC, "TABLE"), (SYSTEM, "SYSTEM TABLE")];
-const TABLES: &str = "SELECT table_schema, table_name FROM information_schema.tables \
-    WHERE table_schema IN ('public', 'alluvia') ORDER BY table_schema, table_name";
+pub(crate) const SYSTEM: &str = "alluvia";
+/// PostgreSQL's and the standard's catalogs, which are not listed.
+pub(crate) const PG_CATALOG: &str = "pg_catalog";
+pub(crate) const INFORMATION: &str = "information_schema";
+/// What tables are called: users', and the system's.
+const TABLE: &str = "TABLE";
+const VIEW: &str = "VIEW";
+const SYSTEM_TABLE: &str = "SYSTEM TABLE";
+const TABLES: &str = "SELECT table_schema, table_name, table_type FROM information_schema.tables \
+    WHERE table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY table_schema, table_name";
+const SCHEMAS: &str = "SELECT schema_name, '' FROM information_schema.schemata \
+    WHERE schema_name NOT IN ('pg_catalog', 'information_schema') ORDER BY schema_name";
 
 /// The schema of what a command lists; `None` if it is no such command.
 pub(crate) fn schema_of(command: &Command) -> Result<Option<SchemaRef>> {
@@ -58,11 +65,11 @@ pub(crate) async fn rows_of(shared: &Arc<Shared>, caller: &Arc<Caller>, command:
             builder.append(CATALOG);
             builder.build().map_err(unmade)
         }
-        Command::CommandGetDbSchemas(command) => schemas(command),
+        Command::CommandGetDbSchemas(command) => schemas(shared, caller, command).await,
         Command::CommandGetTables(command) => tables(shared, caller, command).await,
         Command::CommandGetTableTypes(command) => {
             let mut builder = command.into_builder();
-            TYPES.iter().for_each(|(_, name)| builder.append(name));
+            [TABLE, VIEW, SYSTEM_TABLE].iter().for_each(|name| builder.append(name));
             builder.build().map_err(unmade)
         }
         Command::CommandGetSqlInfo(command) => {
@@ -80,18 +87,27 @@ pub(crate) async fn rows_of(shared: &Arc<Shared>, caller: &Arc<Caller>, command:
     }
 }
 
-fn schemas(command: CommandGetDbSchemas) -> Result<RecordBatch> {
-    let mut builder = command.into_builder();
-    TYPES.iter().for_each(|(schema, _)| builder.append(CATALOG, schema));
-    builder.build().map_err(unmade)
+async fn schemas(shared: &Arc<Shared>, caller: &Arc<Caller>, command: CommandGetDbSchemas) -> Result<RecordBatch> {
+    let work = move |lane: Arc<Lane>| async move {
+        let mut builder = command.into_builder();
+        for (schema, _) in pairs(&lane.session.sql(SCHEMAS).await?.collect().await?, [0, 1])? {
+            builder.append(CATALOG, &schema);
+        }
+        builder.build().map_err(unmade)
+    };
+    run_in_lane(shared, caller, &caller.login.lane, work).await
 }
 
 async fn tables(shared: &Arc<Shared>, caller: &Arc<Caller>, command: CommandGetTables) -> Result<RecordBatch> {
     let work = move |lane: Arc<Lane>| async move {
         let session = &lane.session;
         let mut builder = CommandGetTables { include_schema: false, ..command.clone() }.into_builder();
-        for (schema, table) in pairs(&session.sql(TABLES).await?.collect().await?)? {
-            builder.append(CATALOG, &schema, table, type_of(&schema), &Schema::empty()).map_err(unmade)?;
+        let listed = session.sql(TABLES).await?.collect().await?;
+        let mut kinds = BTreeMap::new();
+        for ((schema, table), (_, kind)) in pairs(&listed, [0, 1])?.into_iter().zip(pairs(&listed, [1, 2])?) {
+            let kind = type_of(&schema, &kind);
+            builder.append(CATALOG, &schema, &table, kind, &Schema::empty()).map_err(unmade)?;
+            kinds.insert((schema, table), kind);
         }
         let wanted = builder.build().map_err(unmade)?;
         if !command.include_schema {
@@ -99,23 +115,30 @@ async fn tables(shared: &Arc<Shared>, caller: &Arc<Caller>, command: CommandGetT
         }
         // Only of those that are asked for: a table's schema is made by planning.
         let mut builder = GetTablesBuilder::new(None::<&str>, None::<&str>, None::<&str>, Vec::<&str>::new(), true);
-        for (schema, table) in pairs(&[wanted.project(&[1, 2]).map_err(|error| unmade(error.into()))?])? {
+        for (schema, table) in pairs(&[wanted], [1, 2])? {
             let columns = columns(session, &schema, &table).await?;
-            builder.append(CATALOG, &schema, &table, type_of(&schema), &columns).map_err(unmade)?;
+            let named = (schema, table);
+            let kind = kinds.get(&named).copied().unwrap_or(TABLE);
+            builder.append(CATALOG, &named.0, &named.1, kind, &columns).map_err(unmade)?;
         }
         builder.build().map_err(unmade)
     };
     run_in_lane(shared, caller, &caller.login.lane, work).await
 }
 
-fn type_of(schema: &str) -> &'static str {
-    TYPES.iter().find(|(name, _)| *name == schema).map_or("VIEW", |(_, name)| name)
+/// What Flight calls a table that `information_schema` calls `kind`.
+fn type_of(schema: &str, kind: &str) -> &'static str {
+    match (schema, kind) {
+        (SYSTEM, _) => SYSTEM_TABLE,
+        (_, "VIEW") => VIEW,
+        _ => TABLE,
+    }
 }
 
 async fn columns(session: &Session, schema: &str, table: &str) -> Result<Schema> {
-    if schema == "public" {
+    if schema != SYSTEM {
         // Definitions are everybody's, and rows are not: nothing is planned.
-        return Ok(plain(&session.table_schema(table)?));
+        return Ok(plain(&session.table_schema(RelationName::in_schema(schema, table))?));
     }
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let query = session.prepare(&format!("SELECT * FROM {}.{}", quoted(schema), quoted(table)))?;
@@ -123,15 +146,15 @@ async fn columns(session: &Session, schema: &str, table: &str) -> Result<Schema>
     Ok(described.columns.map_or_else(Schema::empty, |columns| plain(&columns)))
 }
 
-/// The first two columns, as text.
-fn pairs(batches: &[RecordBatch]) -> Result<Vec<(String, String)>> {
+/// Two columns, as text.
+fn pairs(batches: &[RecordBatch], places: [usize; 2]) -> Result<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     for batch in batches {
         let text = |at: usize| {
             cast(batch.column(at), &DataType::Utf8)
                 .map_err(|error| Error::internal(format!("names are no text: {error}")))
         };
-        let (first, second) = (text(0)?, text(1)?);
+        let (first, second) = (text(places[0])?, text(places[1])?);
         let both = first.as_string::<i32>().iter().zip(second.as_string::<i32>());
         pairs.extend(both.filter_map(|(first, second)| Some((first?.to_owned(), second?.to_owned()))));
     }

@@ -16,15 +16,45 @@ const MESSAGE_BYTES_MAX: usize = 2_000;
 pub(crate) fn code_of(kind: ErrorKind) -> Code {
     use ErrorKind::*;
     match kind {
-        Syntax | UndefinedColumn | AmbiguousColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition
-        | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | NoKey | DatatypeMismatch
-        | InvalidSetting | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed
-        | InvalidPattern | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways
-        | SequenceLimit => Code::InvalidArgument,
+        Syntax
+        | UndefinedColumn
+        | AmbiguousColumn
+        | UndefinedFunction
+        | DuplicateColumn
+        | InvalidDefinition
+        | InvalidRecursion
+        | InvalidValue
+        | InvalidText
+        | InvalidDatetime
+        | DatetimeRange
+        | UntranslatableCharacter
+        | InvalidArgument
+        | CannotCoerce
+        | InvalidBinary
+        | NotGrouped
+        | NotNull
+        | NoKey
+        | DatatypeMismatch
+        | InvalidSetting
+        | UndefinedParameter
+        | Protocol
+        | Encoding
+        | InvalidSample
+        | InvalidSampleSeed
+        | InvalidPattern
+        | TooManyRows
+        | OutOfRange
+        | TooLong
+        | DivisionByZero
+        | CheckViolation
+        | GeneratedAlways
+        | SequenceLimit
+        | ReservedName => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
-        UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => Code::NotFound,
-        DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject | UniqueViolation => {
+        UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement
+        | UndefinedCursor => Code::NotFound,
+        DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject | UniqueViolation => {
             Code::AlreadyExists
         }
         Conflict => Code::Aborted,

@@ -137,6 +137,13 @@ pub(crate) fn types() -> Result<XdbcTypeInfoData> {
         ..quoted("TEXT", XdbcVarchar, None, None)
     });
     types.append(quoted("BYTEA", XdbcVarbinary, None, None));
+    types.append(quoted("UUID", XdbcChar, Some(36), None));
+    types.append(quoted("JSON", XdbcLongvarchar, None, None));
+    types.append(quoted("JSONB", XdbcLongvarchar, None, None));
+    types.append(quoted("CHAR", XdbcChar, None, None));
+    types.append(number("NUMERIC", XdbcNumeric, 38, 10));
+    types.append(quoted("TIME", XdbcTime, Some(15), Some(XdbcDatetimeSubcode::XdbcSubcodeTime)));
+    types.append(quoted("INTERVAL", XdbcInterval, None, None));
     types.append(quoted("DATE", XdbcDate, Some(10), Some(XdbcDatetimeSubcode::XdbcSubcodeYear)));
     types.append(quoted("TIMESTAMP", XdbcTimestamp, Some(26), Some(XdbcDatetimeSubcode::XdbcSubcodeTimestamp)));
     types.append(quoted(

@@ -2,11 +2,11 @@
 //!
 //! Invariants:
 //! - A table that is created for rows is created in the batch that brings them: if anything fails there is no table.
-//! - What is asked for and not supported (temporary tables, replacing, other options than a producer's number and what rows do by key) is
+//! - What is asked for and not supported (replacing, other options than a producer's number and what rows do by key) is
 //!   refused by name, before a row is taken.
 
 use crate::caller::Caller;
-use crate::catalog::{CATALOG, PUBLIC};
+use crate::catalog::{CATALOG, INFORMATION, PG_CATALOG, SYSTEM};
 use crate::extensions::{ON_CONFLICT, OP, PRODUCER_EPOCH, PRODUCER_NAME, PRODUCER_SEQUENCE};
 use crate::failure::{malformed, refused};
 use crate::incoming_rows::IncomingRows;
@@ -14,6 +14,7 @@ use crate::lane::Lane;
 use crate::lane_task::run_in_lane;
 use crate::shared::Shared;
 use alluvia_query::{Appended, RowPolicy};
+use alluvia_syntax::names::{RelationName, TEMPORARY_SCHEMA};
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result};
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use std::sync::Arc;
@@ -37,39 +38,45 @@ pub(crate) async fn ingest(
     let mark = mark(&command, mode)?;
     let policy = policy(&command, mode)?;
     let lane = caller.login.lane(command.transaction_id.as_ref())?;
-    let table = command.table;
+    let schema = command.schema.filter(|name| !name.is_empty());
+    let schema = if command.temporary { Some(TEMPORARY_SCHEMA.to_owned()) } else { schema };
+    let table = RelationName { schema, name: command.table };
     rows.may_change();
     let work = move |lane: Arc<Lane>| async move {
         let session = &lane.session;
         if let Some(mark) = mark {
-            return session.append_numbered_as(&table, mark, policy, rows).await;
+            return session.append_numbered_as(table, mark, policy, rows).await;
         }
         if mode == Mode::Append {
-            return session.append_stream_as(&table, policy, rows).await;
+            return session.append_stream_as(table, policy, rows).await;
         }
         let schema = rows.schema().await;
         let schema = schema.and_then(|schema| schema.ok_or_else(|| malformed("an ingest came without a schema")));
         // No statement has begun whose error would fail the transaction.
         let schema = schema.inspect_err(|_| session.fail_transaction())?;
         match mode {
-            Mode::CreateOrAppend => session.append_creating_as(&table, &schema, policy, rows).await,
-            _ => session.append_to_new(&table, &schema, rows).await,
+            Mode::CreateOrAppend => session.append_creating_as(table, &schema, policy, rows).await,
+            _ => session.append_to_new(table, &schema, rows).await,
         }
     };
     run_in_lane(shared, caller, &lane, work).await
 }
 
 fn mode(command: &CommandStatementIngest) -> Result<Mode> {
-    if command.temporary {
-        return Err(refused("a temporary table", "ingest into a table of its own name, and drop it at the end"));
-    }
     if let Some(catalog) = command.catalog.as_deref().filter(|name| !name.is_empty() && *name != CATALOG) {
         return Err(Error::new(ErrorKind::UndefinedObject, format!("there is no catalog {catalog}"))
             .with_hint(format!("the one catalog is {CATALOG}, and may be left out")));
     }
-    if let Some(schema) = command.schema.as_deref().filter(|name| !name.is_empty() && *name != PUBLIC) {
-        return Err(Error::new(ErrorKind::UndefinedObject, format!("there is no schema {schema} to ingest into"))
-            .with_hint(format!("tables are in {PUBLIC}, which may be left out")));
+    if command.temporary && command.schema.as_deref().is_some_and(|name| !name.is_empty() && name != TEMPORARY_SCHEMA) {
+        return Err(Error::new(
+            ErrorKind::InvalidDefinition,
+            "cannot create temporary relation in non-temporary schema",
+        )
+        .with_hint("leave the schema out"));
+    }
+    if let Some(schema) = command.schema.as_deref().filter(|name| [SYSTEM, PG_CATALOG, INFORMATION].contains(name)) {
+        return Err(Error::new(ErrorKind::Forbidden, format!("permission denied for schema {schema}"))
+            .with_hint("it is the system's: ingest into a table of another schema"));
     }
     let known = [PRODUCER_NAME, PRODUCER_EPOCH, PRODUCER_SEQUENCE, ON_CONFLICT, OP];
     if let Some(option) = command.options.keys().filter(|option| !known.contains(&option.as_str())).min() {

@@ -9,10 +9,11 @@ use crate::failure::malformed;
 use crate::incoming_rows::IncomingRows;
 use alluvia_query::{ScalarValue, from_datafusion};
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::sql_type::is_foreign_uuid;
 use alluvia_values::widths::written_bytes;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use futures::StreamExt;
 use std::sync::Arc;
 
@@ -54,7 +55,11 @@ pub(crate) async fn take(
 /// The rows of a batch.
 fn values(batch: &RecordBatch) -> Result<Vec<Vec<ScalarValue>>> {
     let named = |at: usize, error: Error| error.at(format!("parameter ${}", at + 1));
-    let known = |(at, array): (usize, &ArrayRef)| known(array).map_err(|error| named(at, error));
+    let schema = batch.schema_ref();
+    let known = |(at, array): (usize, &ArrayRef)| {
+        let is_uuid = is_foreign_uuid(schema.field(at));
+        known(array, is_uuid).map_err(|error| named(at, error))
+    };
     let columns = batch.columns().iter().enumerate().map(known).collect::<Result<Vec<ArrayRef>>>()?;
     let row = |row: usize| {
         let value = |(at, array): (usize, &ArrayRef)| {
@@ -66,7 +71,7 @@ fn values(batch: &RecordBatch) -> Result<Vec<Vec<ScalarValue>>> {
 }
 
 /// The same values in a type that literals have.
-fn known(array: &ArrayRef) -> Result<ArrayRef> {
+fn known(array: &ArrayRef, is_uuid: bool) -> Result<ArrayRef> {
     let wanted = match array.data_type() {
         DataType::Dictionary(_, values) => values.as_ref().clone(),
         DataType::RunEndEncoded(_, values) => values.data_type().clone(),
@@ -75,7 +80,8 @@ fn known(array: &ArrayRef) -> Result<ArrayRef> {
         }
         DataType::Date64 => DataType::Date32,
         DataType::Time32(_) | DataType::Time64(TimeUnit::Nanosecond) => DataType::Time64(TimeUnit::Microsecond),
-        DataType::FixedSizeBinary(_) => DataType::Binary,
+        DataType::FixedSizeBinary(_) if !is_uuid => DataType::Binary,
+        DataType::Duration(_) => DataType::Interval(IntervalUnit::MonthDayNano),
         DataType::Float16 => DataType::Float32,
         DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
             DataType::Decimal128(*precision, *scale)
@@ -94,7 +100,7 @@ fn known(array: &ArrayRef) -> Result<ArrayRef> {
         return Err(Error::new(ErrorKind::InvalidValue, format!("a value has more digits than {wanted} has places"))
             .with_hint("times have microseconds, dates have days: round it before"));
     }
-    known(&taken)
+    known(&taken, is_uuid)
 }
 
 #[cfg(test)]
@@ -106,14 +112,17 @@ mod tests {
     #[test]
     fn types_without_literals_become_others_of_the_same_values() {
         let coded: DictionaryArray<Int32Type> = vec![Some("x"), None].into_iter().collect();
-        assert_eq!(known(&(Arc::new(coded) as ArrayRef)).unwrap().as_ref(), &StringArray::from(vec![Some("x"), None]));
+        assert_eq!(
+            known(&(Arc::new(coded) as ArrayRef), false).unwrap().as_ref(),
+            &StringArray::from(vec![Some("x"), None])
+        );
         let exact: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![1_000]));
-        assert_eq!(known(&exact).unwrap().data_type(), &DataType::Timestamp(TimeUnit::Microsecond, None));
+        assert_eq!(known(&exact, false).unwrap().data_type(), &DataType::Timestamp(TimeUnit::Microsecond, None));
         for lossy in [
             Arc::new(TimestampNanosecondArray::from(vec![1_000, 1_001])) as ArrayRef,
             Arc::new(Date64Array::from(vec![86_400_000 + 1])),
         ] {
-            assert_eq!(known(&lossy).unwrap_err().kind(), ErrorKind::InvalidValue, "{:?}", lossy.data_type());
+            assert_eq!(known(&lossy, false).unwrap_err().kind(), ErrorKind::InvalidValue, "{:?}", lossy.data_type());
         }
     }
 }

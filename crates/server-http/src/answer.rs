@@ -12,7 +12,7 @@ use alluvia_copy::ResultWriter;
 use alluvia_query::Outcome;
 use alluvia_syntax::copy::options::{CopyOptions, Format};
 use alluvia_types::{Error, ErrorKind, Result};
-use alluvia_values::sql_type::sql_type;
+use alluvia_values::sql_type::sql_type_of;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -123,8 +123,7 @@ fn refuse_repeated(schema: &SchemaRef) -> Result<()> {
 
 /// Names and SQL types.
 pub(crate) fn columns(schema: &SchemaRef) -> Value {
-    let column =
-        |field: &Arc<arrow::datatypes::Field>| json!({ "name": field.name(), "type": sql_type(field.data_type()) });
+    let column = |field: &Arc<arrow::datatypes::Field>| json!({ "name": field.name(), "type": sql_type_of(field) });
     Value::Array(schema.fields().iter().map(column).collect())
 }
 

@@ -59,6 +59,9 @@ impl Failure {
         let mut error = Map::new();
         error.insert("code".to_owned(), self.error.kind().sqlstate().into());
         error.insert("message".to_owned(), self.error.message().into());
+        if let Some(detail) = self.error.detail() {
+            error.insert("detail".to_owned(), detail.into());
+        }
         if let Some(hint) = self.error.hint() {
             error.insert("hint".to_owned(), hint.into());
         }

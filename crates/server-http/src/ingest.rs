@@ -16,6 +16,7 @@ use alluvia_access::gone;
 use alluvia_copy::Hints;
 use alluvia_query::{Ingest, Ingested, Session};
 use alluvia_syntax::copy::options::{CopyOptions, Format, Header};
+use alluvia_syntax::names::name_in_text;
 use alluvia_types::{Error, ErrorKind, Result};
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -131,6 +132,7 @@ async fn accept(
     let bytes_max = shared.options.body_bytes_max;
     refuse_length(&parts.headers, bytes_max)?;
     let session = session(shared, user, peer.0.to_string(), &settings)?;
+    let table = name_in_text(&table);
     let ingest = Ingest { table, columns, options, is_array, key, name: BODY.to_owned(), bytes_max, hints: HINTS };
     let before = session.ingested_before(&ingest)?;
     Ok((session, ingest, before))

@@ -12,20 +12,54 @@ use std::collections::BTreeSet;
 pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
     use ErrorKind::*;
     match kind {
-        Syntax | UndefinedColumn | AmbiguousColumn | UndefinedFunction | DuplicateColumn | InvalidDefinition
-        | InvalidValue | InvalidText | InvalidBinary | NotGrouped | NotNull | NoKey | DatatypeMismatch
-        | InvalidSetting | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint
-        | UndefinedParameter | Protocol | Encoding | InvalidSample | InvalidSampleSeed | InvalidPattern
-        | TooManyRows | OutOfRange | TooLong | DivisionByZero | CheckViolation | GeneratedAlways | SequenceLimit => {
-            StatusCode::BAD_REQUEST
-        }
+        Syntax
+        | UndefinedColumn
+        | AmbiguousColumn
+        | UndefinedFunction
+        | DuplicateColumn
+        | InvalidDefinition
+        | InvalidRecursion
+        | InvalidValue
+        | InvalidText
+        | InvalidDatetime
+        | DatetimeRange
+        | UntranslatableCharacter
+        | InvalidArgument
+        | CannotCoerce
+        | InvalidBinary
+        | NotGrouped
+        | NotNull
+        | NoKey
+        | DatatypeMismatch
+        | InvalidSetting
+        | Transaction
+        | FailedTransaction
+        | ReadOnlyTransaction
+        | UndefinedSavepoint
+        | UndefinedParameter
+        | Protocol
+        | Encoding
+        | InvalidSample
+        | InvalidSampleSeed
+        | InvalidPattern
+        | TooManyRows
+        | OutOfRange
+        | TooLong
+        | DivisionByZero
+        | CheckViolation
+        | GeneratedAlways
+        | SequenceLimit
+        | ReservedName
+        | RecursiveDefinition
+        | WrongObject => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
-        UndefinedTable | UndefinedObject | UndefinedDatabase | UndefinedStatement | UndefinedCursor => {
-            StatusCode::NOT_FOUND
+        UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement
+        | UndefinedCursor => StatusCode::NOT_FOUND,
+        DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject
+        | DependentObjects | Conflict | UniqueViolation | Producer | SequenceUnused | ObjectState => {
+            StatusCode::CONFLICT
         }
-        DuplicateTable | DuplicateStatement | DuplicateCursor | DuplicateObject | DependentObjects | Conflict
-        | UniqueViolation | Producer | SequenceUnused => StatusCode::CONFLICT,
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Inaccurate => StatusCode::UNPROCESSABLE_ENTITY,
         // What nginx says of a client that does not wait for its answer.

@@ -15,7 +15,7 @@ use alluvia_syntax::copy::options::{CopyOptions, Format, Header};
 use alluvia_syntax::copy::streams::Streams;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use bytes::{Buf, Bytes};
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -132,8 +132,7 @@ impl Connection {
         let (statement, options) = statement.client_copy()?;
         // What can be refused is refused before the client sends anything.
         let columns = self.session.copied_columns(&statement)?;
-        let types: Vec<DataType> = columns.iter().map(|column| column.data_type().clone()).collect();
-        let binary = (options.format == Some(Format::Binary)).then(|| BinaryAsText::new(&types));
+        let binary = (options.format == Some(Format::Binary)).then(|| BinaryAsText::new(&columns));
         self.io.out.copy_begins(b'G', binary.is_some(), columns.len());
         self.io.flush().await?;
         let (send, parts) = channel(WAITING);

@@ -18,11 +18,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Magic of the manifest file; the last two bytes are the format version.
-pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN05";
+pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN06";
 /// Versions that are read, too: 01 knows no ladders, 02 counts their rungs by eighths, neither knows rights, and segments of the first
 /// three have their rows in key order: who writes these would take banded blocks for ordered ones. Who writes 04 knows no primary
-/// keys, and would take dead rows for live ones.
-const MANIFEST_MAGICS_OLDER: [[u8; 8]; 4] = [*b"ALVMAN01", *b"ALVMAN02", *b"ALVMAN03", *b"ALVMAN04"];
+/// keys, and would take dead rows for live ones. Who writes 05 knows no columns of the types UUID, JSON, JSONB, TIME, INTERVAL, NUMERIC
+/// and CHAR(n).
+const MANIFEST_MAGICS_OLDER: [[u8; 8]; 5] = [*b"ALVMAN01", *b"ALVMAN02", *b"ALVMAN03", *b"ALVMAN04", *b"ALVMAN05"];
 /// Name of the manifest in the data directory.
 pub const MANIFEST_NAME: &str = "manifest";
 

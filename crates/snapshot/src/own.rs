@@ -120,6 +120,7 @@ mod tests {
     fn read() -> TableRead {
         let def = TableDef {
             id: TableId(1),
+            schema: "public".to_owned(),
             name: "t".to_owned(),
             columns: Vec::<Column>::new(),
             next_column_id: ColumnId(0).0,

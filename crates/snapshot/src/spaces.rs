@@ -253,6 +253,7 @@ mod tests {
         let columns = vec![column];
         TableDef {
             id: TableId(id),
+            schema: "public".to_owned(),
             name: format!("t{id}"),
             dimensions: dimensions::parse("kind", &columns).expect("a good declaration"),
             columns,

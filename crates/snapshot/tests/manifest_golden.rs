@@ -51,6 +51,7 @@ fn wide() -> TableDef {
                     real(real: linear); small(small: quantiles, 3)";
     TableDef {
         id: TableId(3),
+        schema: "public".to_owned(),
         name: "wide".to_owned(),
         dimensions: dimensions::parse(declared, &columns).expect("a good declaration"),
         next_column_id: columns.len() as u32,
@@ -74,6 +75,7 @@ fn plain() -> TableDef {
     };
     TableDef {
         id: TableId(7),
+        schema: "public".to_owned(),
         name: "plain".to_owned(),
         columns: vec![column],
         next_column_id: 1,
@@ -123,6 +125,40 @@ fn with_keys(catalog: &Catalog) -> Catalog {
     }
     changes.push(Change::Sequence { table: TableId(9), column: ColumnId(0), through: Some(1_000) });
     catalog.apply(Version(12), &changes).expect("tables with keys")
+}
+
+/// A table with a column of each type that manifests have from version 06 on.
+fn with_types(catalog: &Catalog) -> Catalog {
+    let types = [
+        ("id", DataType::Uuid),
+        ("json", DataType::Json),
+        ("jsonb", DataType::Jsonb),
+        ("time", DataType::Time),
+        ("interval", DataType::Interval),
+        ("numeric", DataType::Numeric),
+        ("char", DataType::Char),
+    ];
+    let column = |(at, (name, data_type)): (usize, (&str, DataType))| Column {
+        id: ColumnId(at as u32),
+        name: name.to_owned(),
+        storage_name: name.to_owned(),
+        data_type,
+        nullable: at > 0,
+        chars_max: (data_type == DataType::Char).then_some(12),
+    };
+    let columns: Vec<Column> = types.into_iter().enumerate().map(column).collect();
+    let key = PrimaryKey { columns: vec![ColumnId(0)], secret: [3, 4], on_conflict: OnConflict::Error };
+    let def = TableDef {
+        id: TableId(12),
+        name: "typed".to_owned(),
+        dimensions: dimensions::parse("id; time; char", &columns).expect("a good declaration"),
+        next_column_id: columns.len() as u32,
+        measures: vec![ColumnId(5)],
+        columns,
+        key: Some(key),
+        ..plain()
+    };
+    catalog.apply(Version(14), &[Change::CreateTable { def }]).expect("a table of every type")
 }
 
 fn segment(id: u64, stage: Stage, keys: (u128, u128)) -> SegmentMeta {
@@ -185,6 +221,7 @@ fn manifest(version: u32) -> Manifest {
     let catalog = catalog.apply(Version(4), &[altered]).expect("an altered table");
     let catalog = if version < 3 { catalog } else { with_rights(&catalog) };
     let catalog = if version < 5 { catalog } else { with_keys(&catalog) };
+    let catalog = if version < 6 { catalog } else { with_types(&catalog) };
     let kills = |number: u64| KillsFile {
         number,
         checks: FileChecks { len: 262_145, chunk_crcs: vec![0xcafe_0000, number as u32] },
@@ -214,7 +251,11 @@ fn manifest(version: u32) -> Manifest {
         database: 0x0123_4567_89ab_cdef,
         through: Version(16),
         next_segment: 12,
-        next_table: if version < 5 { 8 } else { 12 },
+        next_table: match version {
+            ..5 => 8,
+            5 => 12,
+            _ => 13,
+        },
         next_kills: if version < 5 { 0 } else { 5 },
         catalog,
         producers: BTreeMap::from([
@@ -258,19 +299,26 @@ fn format_04_is_read() {
 }
 
 #[test]
-fn format_05_is_written_as_it_was_and_read() {
-    let (disk, dir) = (RealDisk::new(), golden_dir(5));
-    if std::env::var_os("ALLUVIA_WRITE_GOLDEN").is_some() {
-        disk.create_dir_all(&dir).expect("a folder");
-        manifest(5).store(&disk, &dir).expect("writes");
-    }
-    let read = Manifest::load(&disk, &dir).expect("readable").expect("the golden file");
+fn format_05_is_read() {
+    let read = Manifest::load(&RealDisk::new(), &golden_dir(5)).expect("readable").expect("the golden file");
     assert_eq!(format!("{read:?}"), format!("{:?}", manifest(5)), "what is read is what was written");
     assert_eq!(read.catalog, manifest(5).catalog, "verifiers, too, which are not printed");
+}
+
+#[test]
+fn format_06_is_written_as_it_was_and_read() {
+    let (disk, dir) = (RealDisk::new(), golden_dir(6));
+    if std::env::var_os("ALLUVIA_WRITE_GOLDEN").is_some() {
+        disk.create_dir_all(&dir).expect("a folder");
+        manifest(6).store(&disk, &dir).expect("writes");
+    }
+    let read = Manifest::load(&disk, &dir).expect("readable").expect("the golden file");
+    assert_eq!(format!("{read:?}"), format!("{:?}", manifest(6)), "what is read is what was written");
+    assert_eq!(read.catalog, manifest(6).catalog, "verifiers, too, which are not printed");
 
     let memory = FaultDisk::new();
     memory.create_dir_all(Path::new("/db")).expect("a folder");
-    manifest(5).store(&*memory, Path::new("/db")).expect("writes");
+    manifest(6).store(&*memory, Path::new("/db")).expect("writes");
     let (written, golden) = (bytes(&*memory, Path::new("/db")), bytes(&disk, &dir));
     let differs = written.iter().zip(&golden).position(|(written, golden)| written != golden);
     assert_eq!(differs, None, "the first byte that differs; a new format needs a new magic and its own golden file");

@@ -104,6 +104,7 @@ fn define(columns: Vec<Column>, declared: &str, curve: Curve) -> TableDef {
     let options = TableOptions { curve, ..TableOptions::default() };
     TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "t".into(),
         columns,
         next_column_id,

@@ -1,6 +1,7 @@
 //! Lookups in a table definition: columns by name and id, levels, the storage schema.
 
-use crate::schema::{Column, Level, LevelSource, TableDef};
+use crate::keywords::quoted;
+use crate::schema::{Column, Level, LevelSource, PUBLIC_SCHEMA, TableDef};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, near_names};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use std::sync::Arc;
@@ -16,6 +17,16 @@ impl LevelSource {
 }
 
 impl TableDef {
+    /// Its name in SQL that is read whatever the search path is: with its schema.
+    pub fn qualified(&self) -> String {
+        format!("{}.{}", quoted(&self.schema), quoted(&self.name))
+    }
+
+    /// Its name as it is shown to people and written in hints: its schema stands before it unless that is `public`.
+    pub fn shown(&self) -> String {
+        if self.schema == PUBLIC_SCHEMA { quoted(&self.name) } else { self.qualified() }
+    }
+
     /// The schema of rows inside the engine: columns by storage name, without the hidden ones.
     pub fn storage_schema(&self) -> SchemaRef {
         let field = |column: &Column| Field::new(&column.storage_name, column.data_type.to_arrow(), column.nullable);

@@ -9,7 +9,6 @@
 
 pub mod keywords;
 
-mod data_type;
 mod definition;
 mod ladder;
 mod mend;
@@ -22,6 +21,7 @@ mod validate;
 
 pub mod codes;
 pub mod curve;
+pub mod data_type;
 pub mod dimensions;
 pub mod key;
 pub mod key_code;
@@ -37,5 +37,5 @@ pub use row_op::{OP_COLUMN, RowOp, RowPolicy, without_key};
 pub use rules::{Check, ColumnDefault, Identity, IdentityKind, SEQUENCE_CACHE, TableRules, greatest, least};
 pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,
-    OnConflict, PrimaryKey, TableDef, TableOptions, VERSION_COLUMN,
+    OnConflict, PUBLIC_SCHEMA, PrimaryKey, TableDef, TableOptions, VERSION_COLUMN,
 };

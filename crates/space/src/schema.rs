@@ -47,6 +47,21 @@ pub enum DataType {
     Text,
     /// `BYTEA`
     Binary,
+    /// `UUID`, 16 bytes
+    Uuid,
+    /// `JSON`: the text as it came, checked
+    Json,
+    /// `JSONB`: the text as PostgreSQL prints it, so that equal values are equal texts
+    Jsonb,
+    /// `TIME`, microseconds since midnight, of which 24:00 is the last
+    Time,
+    /// `INTERVAL`: months, days and microseconds
+    Interval,
+    /// `NUMERIC` without precision: [`NUMERIC_PRECISION`](crate::data_type::NUMERIC_PRECISION) digits,
+    /// [`NUMERIC_SCALE`](crate::data_type::NUMERIC_SCALE) of them after the point, shown without the zeros at the end
+    Numeric,
+    /// `CHAR(n)`: text without the blanks at its end; the n is the column's length
+    Char,
 }
 
 /// One column of a table.
@@ -62,7 +77,8 @@ pub struct Column {
     pub data_type: DataType,
     /// Whether NULL may be stored.
     pub nullable: bool,
-    /// The most characters of a value: the n of `VARCHAR(n)`, which is else a `TEXT`. Left out of definitions that have none.
+    /// The most characters of a value: the n of `VARCHAR(n)`, which is else a `TEXT`, and of `CHAR(n)`, which has always one. Left out
+    /// of definitions that have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chars_max: Option<u32>,
 }
@@ -230,11 +246,25 @@ pub struct TableOptions {
     pub ladder: Ladder,
 }
 
+/// The schema that is there from the beginning, in which tables are whose definitions name none.
+pub const PUBLIC_SCHEMA: &str = "public";
+
+fn public_schema() -> String {
+    PUBLIC_SCHEMA.to_owned()
+}
+
+fn is_public_schema(schema: &str) -> bool {
+    schema == PUBLIC_SCHEMA
+}
+
 /// A table's definition at some version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TableDef {
     /// Never reused.
     pub id: TableId,
+    /// The schema that it is in now.
+    #[serde(default = "public_schema", skip_serializing_if = "is_public_schema")]
+    pub schema: String,
     /// What SQL calls it now (lower case unless it was quoted).
     pub name: String,
     /// In SQL order. Dropped columns are gone from here; their ids are not reused.

@@ -33,7 +33,7 @@ impl TableDef {
         }
         let check = |check: &Check| format!("  CONSTRAINT {} CHECK ({})", quoted(&check.name), check.sql);
         columns.extend(self.rules.checks.iter().map(check));
-        let mut text = format!("CREATE TABLE {} (\n{}\n)", quoted(&self.name), columns.join(",\n"));
+        let mut text = format!("CREATE TABLE {} (\n{}\n)", self.shown(), columns.join(",\n"));
         let mut options = Vec::new();
         if !self.dimensions.is_empty() {
             options.push(("dimensions", show(&self.dimensions, &self.columns)));
@@ -103,6 +103,7 @@ mod tests {
         };
         TableDef {
             id: TableId(1),
+            schema: "public".to_owned(),
             name: "sales".into(),
             columns: names.iter().enumerate().map(column).collect(),
             next_column_id: names.len() as u32,

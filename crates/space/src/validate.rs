@@ -29,7 +29,7 @@ impl TableDef {
     }
 
     fn validate_all(&self) -> Result<()> {
-        if self.name.is_empty() {
+        if self.name.is_empty() || self.schema.is_empty() {
             return Err(invalid("a table needs a name"));
         }
         columns(&self.columns, self.next_column_id)?;
@@ -91,8 +91,11 @@ fn columns(columns: &[Column], next_column_id: u32) -> Result<()> {
                 .with_hint("precision is 1 to 38, scale 0 to the precision: DECIMAL(18, 2)"));
         }
         match column.chars_max {
-            Some(_) if column.data_type != DataType::Text => {
+            Some(_) if !matches!(column.data_type, DataType::Text | DataType::Char) => {
                 return Err(Error::internal(format!("column {name} has a length, and is no text")));
+            }
+            None if column.data_type == DataType::Char => {
+                return Err(Error::internal(format!("column {name} is a CHAR, and has no length")));
             }
             Some(chars_max) if !(1..=CHARS_MAX).contains(&chars_max) => {
                 return Err(invalid(format!("column {name}: {} has no possible length", column.sql_type()))
@@ -120,6 +123,12 @@ fn primary_key(key: &PrimaryKey, columns: &[Column]) -> Result<()> {
         if ids[..at].contains(&id) {
             return Err(invalid(format!("column {} is named twice in the primary key", column.name))
                 .with_hint("name each column once"));
+        }
+        if let DataType::Json | DataType::Jsonb | DataType::Interval = column.data_type {
+            let type_name = column.sql_type();
+            let message = format!("column {} is {type_name}, which cannot be part of a primary key", column.name);
+            return Err(Error::new(ErrorKind::NotSupported, message)
+                .with_hint("keys are numbers, texts, bytes, UUIDs, dates and times"));
         }
         if column.nullable {
             return Err(invalid(format!("column {} is part of the primary key, and may be NULL", column.name))
@@ -206,6 +215,7 @@ pub(crate) fn check(dimension: &Dimension, columns: &[Column]) -> Result<()> {
         LevelSource::Calendar(..) => calendar(dimension, path[0]),
         LevelSource::Halved { .. } => halved(dimension, path[0]),
         LevelSource::Hashed { .. } => {
+            named_by_value(path[0])?;
             nested_counts(dimension, HALVINGS_MAX, "bits")?;
             no_range(dimension)
         }
@@ -223,8 +233,21 @@ fn columns_path(dimension: &Dimension, path: &[&Column]) -> Result<()> {
             return Err(invalid(format!("column {} is in it twice", column.name))
                 .with_hint("name each column once, coarse to fine"));
         }
+        named_by_value(column)?;
     }
     no_range(dimension)
+}
+
+/// Refuses values that are no names: of intervals and JSON several texts are equal, or none is.
+fn named_by_value(column: &Column) -> Result<()> {
+    match column.data_type {
+        DataType::Json | DataType::Jsonb | DataType::Interval => {
+            let message = format!("column {} is {}, which no dimension is made of", column.name, column.sql_type());
+            Err(Error::new(ErrorKind::NotSupported, message)
+                .with_hint("put what it groups by into a column of its own"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn no_range(dimension: &Dimension) -> Result<()> {

@@ -29,13 +29,19 @@ const EXPRESSIONS_MIN: usize = 50_000;
 #[derive(Debug)]
 pub(crate) struct Grammar {
     expressions_left: Cell<usize>,
+    nests_joins: bool,
 }
 
 impl Grammar {
     /// The grammar for a text of so many tokens.
     pub(crate) fn for_tokens(tokens: usize) -> Grammar {
         let expressions = tokens.saturating_mul(EXPRESSIONS_PER_TOKEN).saturating_add(EXPRESSIONS_MIN);
-        Grammar { expressions_left: Cell::new(expressions) }
+        Grammar { expressions_left: Cell::new(expressions), nests_joins: false }
+    }
+
+    /// The same, where the conditions of joins may stand behind other joins.
+    pub(crate) fn nesting_joins(self, nests_joins: bool) -> Grammar {
+        Grammar { nests_joins, ..self }
     }
 
     /// Whether the parser tried too much: what it made of the text since means nothing.
@@ -173,6 +179,10 @@ impl Dialect for Grammar {
     // `f(x := 1)`, PostgreSQL's older form.
     fn supports_named_fn_args_with_assignment_operator(&self) -> bool {
         true
+    }
+
+    fn supports_left_associative_joins_without_parens(&self) -> bool {
+        !self.nests_joins
     }
 
     as_postgres!(

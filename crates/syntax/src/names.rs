@@ -1,12 +1,20 @@
 //! Names in SQL: lower case unless quoted, and which schema they are in.
 
+use crate::grammar::Grammar;
+use crate::tokens::depth::DEPTH_MAX;
+use crate::tokens::lexer;
+use alluvia_catalog::{INFORMATION_SCHEMA, PG_CATALOG, SYSTEM_SCHEMA};
+pub use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
+use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Token;
 
-/// The schema of user tables.
-pub const PUBLIC: &str = "public";
+/// The schema that is there from the beginning.
+pub const PUBLIC: &str = PUBLIC_SCHEMA;
 /// The schema of system tables and procedures.
-pub const SYSTEM: &str = "alluvia";
+pub const SYSTEM: &str = SYSTEM_SCHEMA;
 
 /// What an identifier names.
 pub fn name_of(ident: &Ident) -> String {
@@ -40,23 +48,35 @@ pub(crate) fn within_database(name: &ObjectName) -> Result<Vec<String>> {
     Ok(parts)
 }
 
-/// The user table that a name means: `t`, `public.t` or `alluvia.public.t`.
-pub fn user_table(name: &ObjectName) -> Result<String> {
-    let parts = within_database(name)?;
-    match parts.as_slice() {
-        [table] => Ok(table.clone()),
-        [schema, table] if schema == PUBLIC => Ok(table.clone()),
-        [schema, table] if schema == SYSTEM => {
-            Err(Error::new(ErrorKind::NotSupported, format!("{schema}.{table} is a system table: it can only be read")))
-        }
-        [schema, _] => Err(unknown_schema(schema)),
-        _ => Err(Error::new(ErrorKind::UndefinedObject, format!("{name} has too many parts"))
+/// The relation that a name means: `t`, `s.t` or `alluvia.s.t`.
+pub fn relation_name(name: &ObjectName) -> Result<RelationName> {
+    let mut parts = within_database(name)?.into_iter();
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(name), None, None) => Ok(RelationName::bare(name)),
+        (Some(schema), Some(name), None) => Ok(RelationName::in_schema(schema, name)),
+        _ => Err(Error::new(ErrorKind::Syntax, format!("improper qualified name (too many dotted names): {name}"))
             .with_hint("name a table as t or public.t")),
     }
 }
 
+/// The user table that a name means. What the system's own schemas have can only be read.
+pub fn user_table(name: &ObjectName) -> Result<RelationName> {
+    let named = relation_name(name)?;
+    match named.schema() {
+        Some(schema @ SYSTEM) => Err(Error::new(
+            ErrorKind::NotSupported,
+            format!("{schema}.{} is a system table: it can only be read", named.name),
+        )),
+        Some(PG_CATALOG | INFORMATION_SCHEMA) => Err(Error::new(
+            ErrorKind::NotSupported,
+            format!("permission denied: \"{}\" is a system catalog: it can only be read", named.name),
+        )),
+        _ => Ok(named),
+    }
+}
+
 /// A table that is to be made.
-pub(crate) fn new_table(name: &ObjectName) -> Result<String> {
+pub(crate) fn new_table(name: &ObjectName) -> Result<RelationName> {
     unless_of_system(name, || {
         Error::new(ErrorKind::NotSupported, format!("schema {SYSTEM} has system tables, and takes no others"))
             .with_hint("make the table in public, which may be left out")
@@ -64,7 +84,7 @@ pub(crate) fn new_table(name: &ObjectName) -> Result<String> {
 }
 
 /// A table whose definition is to be shown.
-pub(crate) fn shown_table(name: &ObjectName) -> Result<String> {
+pub(crate) fn shown_table(name: &ObjectName) -> Result<RelationName> {
     unless_of_system(name, || {
         Error::new(ErrorKind::NotSupported, format!("{name} is a system table: no statement makes it"))
             .with_hint(format!("DESCRIBE {name} shows its columns"))
@@ -72,11 +92,26 @@ pub(crate) fn shown_table(name: &ObjectName) -> Result<String> {
 }
 
 /// The user table that a name means, and an error of its own for one of the system's.
-fn unless_of_system(name: &ObjectName, error: impl FnOnce() -> Error) -> Result<String> {
-    match within_database(name)?.as_slice() {
-        [schema, _] if schema == SYSTEM => Err(error()),
+fn unless_of_system(name: &ObjectName, error: impl FnOnce() -> Error) -> Result<RelationName> {
+    match relation_name(name)?.schema() {
+        Some(SYSTEM) => Err(error()),
         _ => user_table(name),
     }
+}
+
+/// The name that a text is as SQL writes it, as texts are read that become `regclass`; `None` of a text that is none.
+pub fn written_name(text: &str) -> Option<RelationName> {
+    let tokens = lexer::of(text).ok()?;
+    let grammar = Grammar::for_tokens(tokens.len());
+    let mut parser = Parser::new(&grammar).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
+    let name = parser.parse_object_name(false).ok()?;
+    if parser.peek_token_ref().token == Token::EOF { relation_name(&name).ok() } else { None }
+}
+
+/// A table as programs name it, in a text that is no SQL: exactly as it stands, unless it is written with its schema,
+/// `s.t` or `"S"."t"`.
+pub fn name_in_text(text: &str) -> RelationName {
+    written_name(text).filter(|name| name.schema.is_some()).unwrap_or_else(|| RelationName::bare(text))
 }
 
 /// Whether what the parser's writer wrote may be the text of another tree, too: it leaves quotes that are doubled, or behind a backslash,
@@ -85,20 +120,16 @@ pub fn is_ambiguous(written: &str) -> bool {
     ["''", "\\'", "\"\"", "\\\""].iter().any(|quotes| written.contains(quotes))
 }
 
-/// Whether a schema of this name is there, which its database may stand before.
-pub(crate) fn is_schema(name: &ObjectName) -> Result<bool> {
-    let is_one = |schema: &str| schema == PUBLIC || schema == SYSTEM;
-    Ok(match parts_of(name)?.as_slice() {
-        [schema] => is_one(schema),
-        [database, schema] => database == DATABASE_NAME && is_one(schema),
-        _ => false,
-    })
-}
-
-/// The error for a schema that does not exist.
-pub fn unknown_schema(schema: &str) -> Error {
-    Error::new(ErrorKind::UndefinedObject, format!("there is no schema {schema}"))
-        .with_hint("tables are in public (which may be left out), system tables in alluvia")
+/// The schema that a name means, which its database may stand before.
+pub(crate) fn schema_name(name: &ObjectName) -> Result<String> {
+    let mut parts = parts_of(name)?;
+    if parts.len() == 2 && parts[0] == DATABASE_NAME {
+        parts.remove(0);
+    }
+    match <[String; 1]>::try_from(parts) {
+        Ok([schema]) => Ok(schema),
+        Err(_) => Err(Error::new(ErrorKind::Syntax, format!("improper schema name: {name}"))),
+    }
 }
 
 /// The one database, and its first role.

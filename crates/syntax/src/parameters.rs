@@ -17,6 +17,7 @@ use crate::statements::definitions::{data_type_of, length_of};
 use crate::trees::rewriting::name_items;
 use crate::trees::visit::visit_mut;
 use crate::trees::{like_any, like_escape, list_calls, list_literals, regex_literals};
+use alluvia_space::data_type::UUID_BYTES;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::text::value_text;
 use arrow::array::Array;
@@ -82,6 +83,7 @@ pub fn queries_of(kind: &mut Kind) -> Vec<&mut Query> {
         Kind::Truncate(tables) => tables.iter_mut().map(|delete| delete.query.as_mut()).collect(),
         Kind::Merge(merge) => std::iter::once(merge.query.as_mut()).chain(merge.returning.as_deref_mut()).collect(),
         Kind::CreateTable(create) => create.query.as_deref_mut().into_iter().collect(),
+        Kind::CreateView(create) => vec![&mut create.query],
         Kind::Declare(declare) => vec![&mut declare.query],
         Kind::Copy(copy) => match copy.as_mut() {
             CopyStatement::To { what: CopyWhat::Query(query), .. } => vec![query],
@@ -258,6 +260,7 @@ fn literal(value: &ScalarValue) -> Result<Expr> {
             let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
             Expr::Value(Value::HexStringLiteral(hex).into())
         }
+        ScalarValue::FixedSizeBinary(UUID_BYTES, Some(_)) => cast(text(&text_of(value)?), ast::DataType::Uuid),
         ScalarValue::List(list) => elements(list.values())?,
         ScalarValue::Date32(_) => typed(text_of(value)?, ast::DataType::Date),
         ScalarValue::TimestampMicrosecond(_, None) => {
@@ -309,6 +312,7 @@ pub fn sql_type(data_type: &ArrowType) -> Option<ast::DataType> {
         ArrowType::Float64 => ast::DataType::DoublePrecision,
         ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => ast::DataType::Text,
         ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView => ast::DataType::Bytea,
+        ArrowType::FixedSizeBinary(UUID_BYTES) => ast::DataType::Uuid,
         ArrowType::Date32 => ast::DataType::Date,
         ArrowType::Timestamp(TimeUnit::Microsecond, None) => ast::DataType::Timestamp(None, TimezoneInfo::None),
         ArrowType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
@@ -398,7 +402,7 @@ fn cast_type(written: &ast::DataType) -> Option<ArrowType> {
             // Read by their names.
             Some("regclass" | "regtype" | "regproc" | "regnamespace" | "name") => Some(ArrowType::Utf8View),
             Some("oid") => Some(ArrowType::Int64),
-            // No columns are of these.
+            // Of whatever fields.
             _ if matches!(written, ast::DataType::Interval { .. }) => {
                 Some(ArrowType::Interval(IntervalUnit::MonthDayNano))
             }

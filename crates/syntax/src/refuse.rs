@@ -6,6 +6,8 @@
 
 use crate::bounds::Bounds;
 use crate::statements::roles::is_role_statement;
+use crate::statements::schemas::is_schema_statement;
+use crate::statements::views::is_create_view;
 use crate::tokens::unknown_clauses;
 use crate::trees::rewriting::contains;
 use crate::trees::visit::visit;
@@ -13,8 +15,8 @@ use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use alluvia_values::parse::shown;
 use sqlparser::ast::{
-    Cte, Expr, GroupByExpr, JoinOperator, LimitClause, ObjectName, Query, Select, SetExpr, TableAlias, TableFactor,
-    TableVersion, Value, Visitor,
+    Cte, Expr, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, ObjectName, Query, Select, SelectFlavor,
+    SetExpr, TableAlias, TableFactor, TableVersion, Value, Visitor,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -31,7 +33,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("CHECKPOINT", "CALL alluvia.flush() sorts what has arrived so far"),
     ("CLUSTER", "rows are kept in curve order by themselves"),
     ("REINDEX", "there are no indexes to rebuild"),
-    ("USE", "there is one database; its schemas are public and alluvia"),
+    ("USE", "there is one database; SET search_path chooses among its schemas"),
     ("ASSERT", ""),
     ("ATTACH", ""),
     ("CACHE", ""),
@@ -74,15 +76,11 @@ const STATEMENTS: &[(&str, &str)] = &[
 
 /// Kinds of objects that are not built, and what to do instead of creating one.
 const OBJECTS: &[(&str, &str)] = &[
-    ("VIEW", "write its query in WITH name AS (SELECT ...), or keep its rows with CREATE TABLE ... AS"),
     ("MATERIALIZED", "keep its rows with CREATE TABLE ... AS; CALL alluvia.pin_cuboid keeps the sums of a table"),
+    ("RECURSIVE", "write WITH RECURSIVE in the query of the view"),
     ("INDEX", "what lets a query skip rows are dimensions: CREATE TABLE ... WITH (dimensions = '...')"),
-    ("SCHEMA", "there is one database; its schemas are public and alluvia"),
-    ("DATABASE", "there is one database; its schemas are public and alluvia"),
+    ("DATABASE", "there is one database; CREATE SCHEMA makes a schema in it"),
 ];
-
-/// What to do instead of creating a table for a session.
-const TEMPORARY_HINT: &str = "create a table and drop it afterwards, or write its query in WITH name AS (SELECT ...)";
 
 /// Words between CREATE, ALTER or DROP and the kind of object, which do not name it.
 const FILLERS: &[&str] = &["OR", "REPLACE", "IF", "NOT", "EXISTS", "UNIQUE", "CONCURRENTLY", "LOCAL", "GLOBAL"];
@@ -102,24 +100,32 @@ pub fn statement(words: &[String]) -> Result<()> {
         return Ok(());
     }
     let Some(kind) = words[1..].iter().find(|word| !FILLERS.contains(&word.as_str())) else { return Ok(()) };
-    if TABLE_KINDS.contains(&kind.as_str()) {
+    let is_temporary = first == "CREATE" && matches!(kind.as_str(), "TEMP" | "TEMPORARY");
+    if is_temporary && words.iter().any(|word| word == "TABLE") {
+        return Ok(());
+    }
+    let makes_view = is_create_view(words);
+    if TABLE_KINDS.contains(&kind.as_str()) && !makes_view {
         let error = not_supported(format!("{first} {kind} TABLE"));
         return Err(match (first.as_str(), kind.as_str()) {
-            ("CREATE", "TEMP" | "TEMPORARY") => error.with_hint(TEMPORARY_HINT),
             ("CREATE", "EXTERNAL" | "FOREIGN") => error.with_hint(FILE_HINT),
             _ => error,
         });
     }
-    if is_role_statement(words) || kind == "TABLE" || !kind.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+    if makes_view
+        || is_role_statement(words)
+        || kind == "TABLE"
+        || kind == "VIEW"
+        || !kind.bytes().all(|byte| byte.is_ascii_alphabetic())
+    {
         return Ok(());
     }
-    // Of a schema that is there already it is nothing to do.
-    let makes_schema = words.starts_with(&["CREATE", "SCHEMA", "IF", "NOT", "EXISTS"].map(str::to_owned));
-    if drops_none(words) || makes_schema {
+    if drops_none(words) || is_schema_statement(words) {
         return Ok(());
     }
     let kind_name = match kind.as_str() {
         "MATERIALIZED" => "MATERIALIZED VIEW",
+        "RECURSIVE" => "RECURSIVE VIEW",
         "DEFAULT" => "DEFAULT PRIVILEGES",
         kind => kind,
     };
@@ -135,18 +141,12 @@ fn object(first: &str, kind: &str, kind_name: &str) -> Error {
     }
 }
 
-/// The error for a schema that is to be made.
-pub(crate) fn new_schema() -> Error {
-    object("CREATE", "SCHEMA", "SCHEMA")
-}
-
 /// Whether something of a kind that is not built is dropped if it exists.
 fn drops_none(words: &[String]) -> bool {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     matches!(
         words.as_slice(),
-        ["DROP", "VIEW" | "INDEX" | "SEQUENCE", "IF", "EXISTS", ..]
-            | ["DROP", "MATERIALIZED", "VIEW", "IF", "EXISTS", ..]
+        ["DROP", "INDEX" | "SEQUENCE", "IF", "EXISTS", ..] | ["DROP", "MATERIALIZED", "VIEW", "IF", "EXISTS", ..]
     )
 }
 
@@ -313,6 +313,11 @@ impl Visitor for Ignored {
         refuse_if(!select.sort_by.is_empty(), "SORT BY")?;
         refuse_if(!select.lateral_views.is_empty(), "LATERAL VIEW")?;
         refuse_if_hinted(select.top.is_some(), "TOP", "write LIMIT")?;
+        if select.flavor == SelectFlavor::FromFirstNoSelect {
+            return ControlFlow::Break(
+                Error::new(ErrorKind::Syntax, "FROM has no SELECT").with_hint("write SELECT * FROM the table"),
+            );
+        }
         refuse_if(select.exclude.is_some(), "EXCLUDE outside of a wildcard")?;
         refuse_if(select.value_table_mode.is_some(), "SELECT AS VALUE or AS STRUCT")?;
         refuse_if(select.select_modifiers.is_some(), "a modifier after SELECT")?;
@@ -407,6 +412,19 @@ fn alias_of(alias: Option<&TableAlias>) -> ControlFlow<Error> {
 fn join_of(join: &JoinOperator) -> ControlFlow<Error> {
     let sides = "write LEFT SEMI JOIN, or WHERE EXISTS (SELECT ...)";
     let lateral = "write JOIN LATERAL (SELECT ...) ON true";
+    if let JoinOperator::Join(JoinConstraint::None)
+    | JoinOperator::Inner(JoinConstraint::None)
+    | JoinOperator::Left(JoinConstraint::None)
+    | JoinOperator::LeftOuter(JoinConstraint::None)
+    | JoinOperator::Right(JoinConstraint::None)
+    | JoinOperator::RightOuter(JoinConstraint::None)
+    | JoinOperator::FullOuter(JoinConstraint::None) = join
+    {
+        return ControlFlow::Break(
+            Error::new(ErrorKind::Syntax, "a JOIN has neither ON nor USING")
+                .with_hint("write JOIN ... ON a condition, or CROSS JOIN for all pairs"),
+        );
+    }
     match join {
         JoinOperator::Semi(_) => refuse_if_hinted(true, "SEMI JOIN without a side", sides),
         JoinOperator::Anti(_) => {

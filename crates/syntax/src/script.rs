@@ -10,6 +10,7 @@ use crate::statement::{Kind, Statement};
 use crate::statements::parse::statement;
 use crate::statements::plain_insert;
 use crate::statements::roles::{is_role_statement, secrets};
+use crate::statements::views;
 use crate::tokens::catalog_names::names_catalog;
 use crate::tokens::hints::Hints;
 use crate::tokens::{depth, hints, lexer, url_secrets};
@@ -86,6 +87,8 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
         let hints = hints::read(tokens)?;
         let parameters = parameters::count(tokens)?;
         let kind = with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&words) {
+            // Its text is kept, for which it takes more than tokens.
+            Ok(()) if views::is_create_view(&words) => views::create_view(tokens, sql, &hints),
             Ok(()) => match statement(tokens, &hints) {
                 Err(error) => refuse::unread(tokens).ok_or(error).map(Kind::Refused),
                 Ok(mut kind) => {

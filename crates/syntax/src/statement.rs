@@ -11,7 +11,10 @@ use crate::statements::parse::query_of_table;
 use crate::statements::plain_insert::LiteralRows;
 use crate::statements::roles::RoleStatement;
 use crate::statements::rules::Overriding;
+use crate::statements::schemas::SchemaStatement;
+use crate::statements::views::{AlterView, CreateView};
 use crate::tokens::hints::Hints;
+use alluvia_catalog::RelationName;
 use alluvia_types::{Error, Result};
 use datafusion_common::ScalarValue;
 use datafusion_common::format::ExplainStatementOptions;
@@ -102,7 +105,7 @@ impl Statement {
             Kind::Savepoint(_) | Kind::Release(_) => Command::Savepoint,
             Kind::RollbackTo(_) => Command::RollbackTo,
             Kind::Setting(_) => Command::Set,
-            Kind::Discard => Command::Discard,
+            Kind::Discard(Discard::All) => Command::Discard,
             Kind::Deallocate(name) => Command::Deallocate(name.clone()),
             Kind::Copy(copy) => match copy.as_ref() {
                 CopyStatement::From { source: Source::Stdin, .. } => Command::CopyIn,
@@ -197,9 +200,6 @@ pub enum Command {
     Other,
 }
 
-/// What CREATE SCHEMA is called.
-pub(crate) const CREATE_SCHEMA: &str = "CREATE SCHEMA";
-
 /// What a statement does.
 #[derive(Clone, Debug)]
 pub enum Kind {
@@ -226,23 +226,40 @@ pub enum Kind {
     CreateTable(Box<CreateTable>),
     /// DROP TABLE.
     DropTable {
-        /// The tables to drop, without their schemas.
-        names: Vec<String>,
+        /// The tables to drop.
+        names: Vec<RelationName>,
         /// Whether a table that does not exist is no error.
         if_exists: bool,
+        /// CASCADE: whether the views that read them go, too.
+        cascade: bool,
     },
     /// ALTER TABLE.
     AlterTable(AlterTable),
-    /// DESCRIBE of a table, SHOW COLUMNS.
-    Describe(TableName),
+    /// CREATE VIEW.
+    CreateView(Box<CreateView>),
+    /// DROP VIEW.
+    DropView {
+        /// The views to drop.
+        names: Vec<RelationName>,
+        /// Whether a view that does not exist is no error.
+        if_exists: bool,
+        /// CASCADE: whether the views that read them go, too.
+        cascade: bool,
+    },
+    /// ALTER VIEW.
+    AlterView(AlterView),
+    /// DESCRIBE of a table, which may be a system table; SHOW COLUMNS.
+    Describe(RelationName),
     /// SHOW TABLES.
     ShowTables,
-    /// SHOW CREATE TABLE.
-    ShowCreate(String),
+    /// SHOW CREATE TABLE, SHOW CREATE VIEW.
+    ShowCreate(RelationName),
     /// SET, SHOW, RESET.
     Setting(SettingCommand),
     /// Roles and grants.
     Role(Box<RoleStatement>),
+    /// Schemas.
+    Schema(Box<SchemaStatement>),
     /// BEGIN, with what it says of whether the transaction writes.
     Begin(Option<Access>),
     /// COMMIT.
@@ -263,10 +280,10 @@ pub enum Kind {
     DropNone {
         /// The command tag, such as `DROP VIEW`.
         command: &'static str,
-        /// What is to be dropped, without schemas.
-        names: Vec<String>,
+        /// What is to be dropped.
+        names: Vec<RelationName>,
     },
-    /// What is so already: UNLISTEN, where nobody listens, and CREATE SCHEMA IF NOT EXISTS of one that is there.
+    /// What is so already: UNLISTEN, where nobody listens.
     AsIs {
         /// The command tag, such as `UNLISTEN`.
         command: &'static str,
@@ -284,12 +301,25 @@ pub enum Kind {
     },
     /// CLOSE of a cursor; `None` is ALL.
     CloseCursor(Option<String>),
-    /// DISCARD ALL.
-    Discard,
+    /// DISCARD.
+    Discard(Discard),
     /// DEALLOCATE; `None` is ALL.
     Deallocate(Option<String>),
     /// Understood, and refused when it is run, so that the rest of its script still runs.
     Refused(Error),
+}
+
+/// What a session forgets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Discard {
+    /// Everything.
+    All,
+    /// Plans, of which none are kept that could be wrong.
+    Plans,
+    /// The last values of sequences.
+    Sequences,
+    /// Its temporary tables.
+    Temporary,
 }
 
 impl Kind {
@@ -307,8 +337,11 @@ impl Kind {
             Kind::DropTable { .. } => Some("DROP TABLE"),
             Kind::DropNone { command, .. } => Some(*command),
             Kind::AlterTable(_) => Some("ALTER TABLE"),
-            Kind::AsIs { command, .. } => Some(*command).filter(|command| *command == CREATE_SCHEMA),
+            Kind::CreateView(_) => Some("CREATE VIEW"),
+            Kind::DropView { .. } => Some("DROP VIEW"),
+            Kind::AlterView(_) => Some("ALTER VIEW"),
             Kind::Role(statement) => Some(statement.command()),
+            Kind::Schema(statement) => Some(statement.command()),
             Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),
             Kind::Call(procedure) => match procedure {
                 Procedure::PinCuboid(_)
@@ -333,8 +366,9 @@ impl Kind {
             | Kind::Declare(_)
             | Kind::Fetch { .. }
             | Kind::CloseCursor(_)
-            | Kind::Discard
+            | Kind::Discard(_)
             | Kind::Deallocate(_)
+            | Kind::AsIs { .. }
             | Kind::Refused(_) => None,
         }
     }
@@ -345,20 +379,11 @@ impl Kind {
     }
 }
 
-/// A table that may be a system table.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TableName {
-    /// `public` or `alluvia`.
-    pub schema: String,
-    /// The table.
-    pub table: String,
-}
-
 /// INSERT INTO a user table.
 #[derive(Clone, Debug)]
 pub struct Insert {
-    /// The user table, without its schema.
-    pub table: String,
+    /// The user table.
+    pub table: RelationName,
     /// The column list, if one is written.
     pub columns: Option<Vec<Ident>>,
     /// Where the rows come from.
@@ -466,7 +491,7 @@ pub enum Procedure {
     /// End what a session runs.
     Cancel(u64),
     /// Remove from the files what was deleted: of a table, or of all that the user may delete from.
-    Purge(Option<String>),
+    Purge(Option<RelationName>),
 }
 
 /// The text of a string literal.

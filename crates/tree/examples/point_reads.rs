@@ -104,6 +104,7 @@ fn table(is_keyed: bool) -> TableDef {
     let key = PrimaryKey { columns: vec![ColumnId(0)], secret: [1, 2], on_conflict: OnConflict::Error };
     TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "orders".to_owned(),
         next_column_id: columns.len() as u32,
         columns,

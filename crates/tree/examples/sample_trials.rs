@@ -214,6 +214,7 @@ fn table() -> TableDef {
     };
     TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "trials".to_owned(),
         columns: types.into_iter().enumerate().map(column).collect(),
         next_column_id: 3,

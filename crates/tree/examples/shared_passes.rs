@@ -146,6 +146,7 @@ fn table() -> TableDef {
     });
     TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "sales".to_owned(),
         dimensions: dimensions.collect(),
         measures: vec![columns[DIMENSIONS].id],

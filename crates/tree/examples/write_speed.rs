@@ -112,6 +112,7 @@ fn table() -> TableDef {
     let next_column_id = columns.len() as u32;
     TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "sales".to_owned(),
         columns,
         next_column_id,

@@ -27,18 +27,42 @@ pub enum ErrorKind {
     UndefinedObject,
     /// No such database: there is one.
     UndefinedDatabase,
+    /// No such schema.
+    UndefinedSchema,
+    /// A schema of that name exists.
+    DuplicateSchema,
+    /// A name that only the system may give.
+    ReservedName,
     /// A table of that name exists.
     DuplicateTable,
     /// A column of that name exists.
     DuplicateColumn,
     /// A table, dimension or option is declared wrongly.
     InvalidDefinition,
+    /// A definition that needs itself: a view that reads itself.
+    RecursiveDefinition,
+    /// What is named is of another kind than the statement is for: DROP TABLE of a view.
+    WrongObject,
+    /// What is named is not in a state to do that: a view takes no rows.
+    ObjectState,
+    /// A query in WITH names itself where it must not.
+    InvalidRecursion,
     /// A column is used as it is where rows are grouped by others.
     NotGrouped,
     /// A value, a file or an argument is not what it has to be.
     InvalidValue,
     /// A text is not written as values of its type are.
     InvalidText,
+    /// A text is no time or interval.
+    InvalidDatetime,
+    /// A time, or a field of one, is none that there is.
+    DatetimeRange,
+    /// An argument of a function that the function does not take.
+    InvalidArgument,
+    /// A type that has no cast to another.
+    CannotCoerce,
+    /// An escape in JSON stands for a character that no text holds.
+    UntranslatableCharacter,
     /// Bytes are no value of their type in its binary format.
     InvalidBinary,
     /// A text is no regular expression.
@@ -141,7 +165,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 63] = [
+    pub const ALL: [ErrorKind; 75] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -150,12 +174,24 @@ impl ErrorKind {
         ErrorKind::UndefinedFunction,
         ErrorKind::UndefinedObject,
         ErrorKind::UndefinedDatabase,
+        ErrorKind::UndefinedSchema,
+        ErrorKind::DuplicateSchema,
+        ErrorKind::ReservedName,
         ErrorKind::DuplicateTable,
         ErrorKind::DuplicateColumn,
         ErrorKind::InvalidDefinition,
+        ErrorKind::RecursiveDefinition,
+        ErrorKind::WrongObject,
+        ErrorKind::ObjectState,
+        ErrorKind::InvalidRecursion,
         ErrorKind::NotGrouped,
         ErrorKind::InvalidValue,
         ErrorKind::InvalidText,
+        ErrorKind::InvalidDatetime,
+        ErrorKind::DatetimeRange,
+        ErrorKind::InvalidArgument,
+        ErrorKind::CannotCoerce,
+        ErrorKind::UntranslatableCharacter,
         ErrorKind::InvalidBinary,
         ErrorKind::InvalidPattern,
         ErrorKind::OutOfRange,
@@ -219,12 +255,24 @@ impl ErrorKind {
             UndefinedFunction => "42883",
             UndefinedObject => "42704",
             UndefinedDatabase => "3D000",
+            UndefinedSchema => "3F000",
+            DuplicateSchema => "42P06",
+            ReservedName => "42939",
             DuplicateTable => "42P07",
             DuplicateColumn => "42701",
             InvalidDefinition => "42P16",
+            RecursiveDefinition => "42P17",
+            WrongObject => "42809",
+            ObjectState => "55000",
+            InvalidRecursion => "42P19",
             NotGrouped => "42803",
             InvalidValue => "22000",
             InvalidText => "22P02",
+            InvalidDatetime => "22007",
+            DatetimeRange => "22008",
+            InvalidArgument => "22023",
+            CannotCoerce => "42846",
+            UntranslatableCharacter => "22P05",
             InvalidBinary => "22P03",
             InvalidPattern => "2201B",
             OutOfRange => "22003",
@@ -286,6 +334,7 @@ pub struct Error {
 struct Inner {
     kind: ErrorKind,
     message: String,
+    detail: Option<String>,
     hint: Option<String>,
 }
 
@@ -296,12 +345,18 @@ const ENFILE: i32 = 23;
 impl Error {
     /// A new error. The message names the thing and the place, in one sentence without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { inner: Box::new(Inner { kind, message: message.into(), hint: None }) }
+        Error { inner: Box::new(Inner { kind, message: message.into(), detail: None, hint: None }) }
     }
 
     /// Adds what the user can do.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
         self.inner.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds what it was about more closely, where that is too long for the message: the objects that depend on another.
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Error {
+        self.inner.detail = Some(detail.into());
         self
     }
 
@@ -319,6 +374,11 @@ impl Error {
     /// The message without the hint.
     pub fn message(&self) -> &str {
         &self.inner.message
+    }
+
+    /// What it was about more closely, if there is something to say.
+    pub fn detail(&self) -> Option<&str> {
+        self.inner.detail.as_deref()
     }
 
     /// What the user can do, if there is something to say.
@@ -358,6 +418,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.inner.message)?;
+        if let Some(detail) = &self.inner.detail {
+            write!(f, "\n{detail}")?;
+        }
         match &self.inner.hint {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),

@@ -5,16 +5,22 @@
 //! - `finish` gives exactly the storage type of the column, except that a text column built `AsDictionary` is
 //!   `Dictionary(Int32, Utf8)`: the pipeline then maps each distinct value once instead of each row.
 
+use crate::interval::parse_interval;
+use crate::json_value::{check_json, normalized};
+use crate::numeric::parse_numeric;
 use crate::parse::{
     Bad, parse_bool, parse_bytes, parse_date, parse_decimal, parse_f32, parse_f64, parse_i64, parse_timestamp,
 };
+use crate::time_of_day::parse_time;
 use crate::time_zone::{Zone, parse_timestamptz};
+use crate::uuid::{BYTES, parse_uuid};
 use crate::varchar::fitted;
 use alluvia_space::{ColumnType, DataType, LevelSource, TableDef};
 use alluvia_types::ColumnId;
 use arrow::array::{
-    ArrayRef, BinaryViewBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder,
-    Int16Builder, Int32Builder, Int64Builder, StringDictionaryBuilder, StringViewBuilder, TimestampMicrosecondBuilder,
+    ArrayRef, BinaryViewBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, FixedSizeBinaryBuilder,
+    Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder,
+    StringDictionaryBuilder, StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
 use arrow::datatypes::Int32Type;
 use std::sync::Arc;
@@ -87,6 +93,25 @@ pub enum ColumnBuilder {
     },
     /// BYTEA.
     Binary(BinaryViewBuilder),
+    /// UUID.
+    Uuid(FixedSizeBinaryBuilder),
+    /// JSON.
+    Json(StringViewBuilder),
+    /// JSONB.
+    Jsonb(StringViewBuilder),
+    /// TIME: microseconds since midnight.
+    Time(Time64MicrosecondBuilder),
+    /// INTERVAL.
+    Interval(IntervalMonthDayNanoBuilder),
+    /// NUMERIC without a precision.
+    Numeric(Decimal128Builder),
+    /// CHAR(n), without the blanks at the end.
+    Char {
+        /// The values so far.
+        values: StringViewBuilder,
+        /// The most characters of a value.
+        chars_max: Option<u32>,
+    },
 }
 
 impl ColumnBuilder {
@@ -117,6 +142,15 @@ impl ColumnBuilder {
             }
             DataType::Text => ColumnBuilder::Text { values: StringViewBuilder::with_capacity(rows), chars_max },
             DataType::Binary => ColumnBuilder::Binary(BinaryViewBuilder::with_capacity(rows)),
+            DataType::Uuid => ColumnBuilder::Uuid(FixedSizeBinaryBuilder::with_capacity(rows, BYTES as i32)),
+            DataType::Json => ColumnBuilder::Json(StringViewBuilder::with_capacity(rows)),
+            DataType::Jsonb => ColumnBuilder::Jsonb(StringViewBuilder::with_capacity(rows)),
+            DataType::Time => ColumnBuilder::Time(Time64MicrosecondBuilder::with_capacity(rows)),
+            DataType::Interval => ColumnBuilder::Interval(IntervalMonthDayNanoBuilder::with_capacity(rows)),
+            DataType::Numeric => {
+                ColumnBuilder::Numeric(Decimal128Builder::with_capacity(rows).with_data_type(data_type.to_arrow()))
+            }
+            DataType::Char => ColumnBuilder::Char { values: StringViewBuilder::with_capacity(rows), chars_max },
         }
     }
 
@@ -155,6 +189,19 @@ impl ColumnBuilder {
                 values.append_value(fitted(std::str::from_utf8(text).map_err(|_| Bad::Utf8)?, *chars_max)?);
             }
             ColumnBuilder::Binary(values) => values.append_value(parse_bytes(text)?),
+            ColumnBuilder::Uuid(values) => values.append_value(parse_uuid(text)?).map_err(|_| Bad::Form)?,
+            ColumnBuilder::Json(values) => {
+                check_json(text)?;
+                values.append_value(std::str::from_utf8(text).map_err(|_| Bad::Utf8)?);
+            }
+            ColumnBuilder::Jsonb(values) => values.append_value(normalized(text)?),
+            ColumnBuilder::Time(values) => values.append_value(parse_time(text)?),
+            ColumnBuilder::Interval(values) => values.append_value(parse_interval(text)?),
+            ColumnBuilder::Numeric(values) => values.append_value(parse_numeric(text)?),
+            ColumnBuilder::Char { values, chars_max } => {
+                let text = std::str::from_utf8(text).map_err(|_| Bad::Utf8)?;
+                values.append_value(fitted(text.trim_end_matches(' '), *chars_max)?);
+            }
         }
         Ok(())
     }
@@ -174,6 +221,12 @@ impl ColumnBuilder {
             ColumnBuilder::Text { values, .. } => values.append_null(),
             ColumnBuilder::TextDictionary { values, .. } => values.append_null(),
             ColumnBuilder::Binary(values) => values.append_null(),
+            ColumnBuilder::Uuid(values) => values.append_null(),
+            ColumnBuilder::Json(values) | ColumnBuilder::Jsonb(values) => values.append_null(),
+            ColumnBuilder::Time(values) => values.append_null(),
+            ColumnBuilder::Interval(values) => values.append_null(),
+            ColumnBuilder::Numeric(values) => values.append_null(),
+            ColumnBuilder::Char { values, .. } => values.append_null(),
         }
     }
 
@@ -192,6 +245,12 @@ impl ColumnBuilder {
             ColumnBuilder::Text { values, .. } => Arc::new(values.finish()),
             ColumnBuilder::TextDictionary { values, .. } => Arc::new(values.finish()),
             ColumnBuilder::Binary(values) => Arc::new(values.finish()),
+            ColumnBuilder::Uuid(values) => Arc::new(values.finish()),
+            ColumnBuilder::Json(values) | ColumnBuilder::Jsonb(values) => Arc::new(values.finish()),
+            ColumnBuilder::Time(values) => Arc::new(values.finish()),
+            ColumnBuilder::Interval(values) => Arc::new(values.finish()),
+            ColumnBuilder::Numeric(values) => Arc::new(values.finish()),
+            ColumnBuilder::Char { values, .. } => Arc::new(values.finish()),
         }
     }
 }
@@ -215,6 +274,12 @@ mod tests {
             (DataType::TimestampTz, "2026-11-21 10:11:12+01", "yesterday"),
             (DataType::Text, "ä", "\u{0}"),
             (DataType::Binary, "\\x00ff", "\\x0"),
+            (DataType::Uuid, "{A0EEBC999C0B4EF8BB6D6BB9BD380A11}", "a0"),
+            (DataType::Json, "{\"a\": 1}", "{a: 1}"),
+            (DataType::Jsonb, "[1, {}]", "\"\\u0000\""),
+            (DataType::Time, "allballs", "24:00:01"),
+            (DataType::Interval, "1 day -00:00:01", "1 foo"),
+            (DataType::Numeric, "1.5", "1e-17"),
         ];
         for (data_type, good, bad) in samples {
             let mut builder = ColumnBuilder::new(data_type, TextAs::Plain, 4);

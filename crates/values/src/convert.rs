@@ -6,9 +6,13 @@
 use crate::builders::{ColumnBuilder, TextAs};
 use crate::display;
 use crate::errors::internal;
+use crate::nested_json;
+use crate::numeric::numeric_of;
 use crate::parse::{Bad, DAY_MICROS, DAYS, MICROS};
 use crate::text::TextColumn;
+use crate::time_of_day::DAY_END;
 use crate::time_zone::Zone;
+use alluvia_space::data_type::{NUMERIC_PRECISION, UUID_BYTES};
 use alluvia_space::{Column, DataType};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{
@@ -16,8 +20,9 @@ use arrow::array::{
 };
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType as ArrowType, Date32Type, DurationMicrosecondType, Field, Float32Type, Float64Type,
-    Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+    ArrowPrimitiveType, DataType as ArrowType, Date32Type, Decimal128Type, DurationMicrosecondType, Field, Float32Type,
+    Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType,
+    TimeUnit, TimestampMicrosecondType,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,8 +39,10 @@ enum Family {
     Timestamp,
     Text,
     Bytes,
-    /// Times of day, durations, intervals: only as text.
-    Other,
+    Time,
+    /// Durations and intervals.
+    Span,
+    Uuid,
     /// Lists, structs, maps, unions.
     Nested,
 }
@@ -50,10 +57,13 @@ fn family(from: &ArrowType) -> Family {
         ArrowType::Date32 | ArrowType::Date64 => Family::Date,
         ArrowType::Timestamp(..) => Family::Timestamp,
         ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => Family::Text,
+        // A UUID, or as many bytes: the column's type says which.
+        ArrowType::FixedSizeBinary(UUID_BYTES) => Family::Uuid,
         ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView | ArrowType::FixedSizeBinary(_) => {
             Family::Bytes
         }
-        ArrowType::Time32(_) | ArrowType::Time64(_) | ArrowType::Duration(_) | ArrowType::Interval(_) => Family::Other,
+        ArrowType::Time32(_) | ArrowType::Time64(_) => Family::Time,
+        ArrowType::Duration(_) | ArrowType::Interval(_) => Family::Span,
         ArrowType::Dictionary(_, values) => family(values),
         ArrowType::RunEndEncoded(_, values) => family(values.data_type()),
         _ => Family::Nested,
@@ -64,10 +74,14 @@ fn family(from: &ArrowType) -> Family {
 pub fn check_types(from: &Field, to: &Column) -> Result<()> {
     let fits = match (family(from.data_type()), to.data_type) {
         (Family::Null | Family::Text, _) => true,
-        (Family::Nested, _) => false,
+        (Family::Nested, to) => matches!(to, DataType::Json | DataType::Jsonb),
+        (_, DataType::Json | DataType::Jsonb) => false,
+        (Family::Uuid, DataType::Uuid | DataType::Text | DataType::Char | DataType::Binary) => true,
+        (Family::Uuid, _) => false,
+        // As PostgreSQL assigns a BYTEA, or 16 bytes of a file that are a UUID.
         (Family::Bytes, DataType::Text | DataType::Binary) => true,
         (Family::Bytes, _) => false,
-        (_, DataType::Text) => true,
+        (_, DataType::Text | DataType::Char) => true,
         (Family::Boolean, to) => to == DataType::Boolean,
         (Family::Integer | Family::Float | Family::Decimal, to) => matches!(
             to,
@@ -77,17 +91,20 @@ pub fn check_types(from: &Field, to: &Column) -> Result<()> {
                 | DataType::Real
                 | DataType::Double
                 | DataType::Decimal { .. }
+                | DataType::Numeric
         ),
         (Family::Date | Family::Timestamp, to) => {
             matches!(to, DataType::Date | DataType::Timestamp | DataType::TimestampTz)
         }
-        (Family::Other, _) => false,
+        // PostgreSQL assigns an interval to a time, and a moment's time of day.
+        (Family::Time, to) => matches!(to, DataType::Time | DataType::Interval),
+        (Family::Span, to) => to == DataType::Interval,
     };
     if fits {
         return Ok(());
     }
-    let from_name = DataType::from_arrow(from.data_type())
-        .map_or_else(|| from.data_type().to_string(), |data_type| data_type.sql_name());
+    let from_name =
+        DataType::from_field(from).map_or_else(|| from.data_type().to_string(), |data_type| data_type.sql_name());
     Err(Error::new(
         ErrorKind::DatatypeMismatch,
         format!("column {} is {}, and a value of type {from_name} cannot be stored in it", to.name, to.sql_type()),
@@ -111,6 +128,13 @@ pub fn convert_in_zone(
     let target = to.to_arrow();
     if *array.data_type() == target {
         return Ok(match to {
+            // Texts, which are not yet what they are to be.
+            DataType::Json | DataType::Jsonb | DataType::Char => return parse_each(array, to, zone, bad),
+            DataType::Interval => return spans_of(array, bad),
+            DataType::Time => {
+                let times = array.as_primitive::<Time64MicrosecondType>();
+                within(times, &(0..DAY_END + 1), bad)
+            }
             DataType::Date => within(array.as_primitive::<Date32Type>(), &DAYS, bad),
             DataType::Timestamp | DataType::TimestampTz => {
                 within(array.as_primitive::<TimestampMicrosecondType>(), &MICROS, bad)
@@ -138,7 +162,20 @@ pub fn convert_in_zone(
         (Family::Null, _) => Ok(new_null_array(&target, array.len())),
         (Family::Text, DataType::Text) | (Family::Bytes, DataType::Binary) => cast(array, &target).map_err(internal),
         (Family::Text | Family::Bytes, _) => parse_each(array, to, zone, bad),
+        (Family::Uuid, DataType::Binary) => cast(array, &target).map_err(internal),
         (_, DataType::Text) => texts_in_zone(array, zone),
+        (_, DataType::Char) => parse_each(&texts_in_zone(array, zone)?, to, zone, bad),
+        (Family::Nested, DataType::Json | DataType::Jsonb) => {
+            let texts: ArrayRef = Arc::new(nested_json::texts_of(array)?);
+            parse_each(&texts, to, zone, bad)
+        }
+        (Family::Integer | Family::Decimal, DataType::Numeric) => numerics(array, bad),
+        (Family::Float, DataType::Numeric) => parse_each(&texts_in_zone(array, zone)?, to, zone, bad),
+        (Family::Time | Family::Span, DataType::Interval) => spans_of(array, bad),
+        (Family::Time, DataType::Time) => {
+            let times = safe_cast(array, &target, bad)?;
+            Ok(within(times.as_primitive::<Time64MicrosecondType>(), &(0..DAY_END + 1), bad))
+        }
         (Family::Float, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
             let doubles = cast(array, &ArrowType::Float64).map_err(internal)?;
             let rounded: Float64Array = doubles.as_primitive::<Float64Type>().unary(f64::round_ties_even);
@@ -155,6 +192,54 @@ pub fn convert_in_zone(
         (Family::Date | Family::Timestamp, _) => times(array, to, zone, bad),
         _ => safe_cast(array, &target, bad),
     }
+}
+
+/// Decimals and whole numbers as NUMERIC, of which none is rounded.
+fn numerics(array: &ArrayRef, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+    let (wide, scale) = match array.data_type() {
+        ArrowType::Decimal256(..) => return parse_each(&texts_of(array)?, DataType::Numeric, &Zone::utc(), bad),
+        ArrowType::Decimal32(_, scale) | ArrowType::Decimal64(_, scale) | ArrowType::Decimal128(_, scale) => {
+            (ArrowType::Decimal128(NUMERIC_PRECISION, *scale), *scale)
+        }
+        _ => (ArrowType::Decimal128(20, 0), 0),
+    };
+    let wide = cast(array, &wide).map_err(internal)?;
+    let wide = wide.as_primitive::<Decimal128Type>();
+    let numbers: PrimitiveArray<Decimal128Type> = wide.unary_opt(|value| numeric_of(value, scale).ok());
+    let first = bad.len();
+    report(array, &numbers, bad);
+    bad[first..].iter_mut().for_each(|(_, why)| *why = Bad::Digits);
+    Ok(Arc::new(numbers.with_data_type(DataType::Numeric.to_arrow())))
+}
+
+/// Intervals in whole microseconds; a duration has its whole days apart.
+fn spans_of(array: &ArrayRef, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+    const SPAN: ArrowType = ArrowType::Interval(IntervalUnit::MonthDayNano);
+    const MICROS: ArrowType = ArrowType::Duration(TimeUnit::Microsecond);
+    let spans: PrimitiveArray<IntervalMonthDayNanoType> = match array.data_type() {
+        ArrowType::Duration(_) | ArrowType::Time32(_) | ArrowType::Time64(_) => {
+            let micros = match array.data_type() {
+                ArrowType::Duration(_) => safe_cast(array, &MICROS, bad)?,
+                _ => {
+                    let times = safe_cast(array, &DataType::Time.to_arrow(), bad)?;
+                    cast(&cast(&times, &ArrowType::Int64).map_err(internal)?, &MICROS).map_err(internal)?
+                }
+            };
+            micros.as_primitive::<DurationMicrosecondType>().unary(|micros| {
+                let (days, rest) = display::difference(micros);
+                IntervalMonthDayNano::new(0, days, rest * 1_000)
+            })
+        }
+        _ => {
+            let spans = safe_cast(array, &SPAN, bad)?;
+            let whole = |span: IntervalMonthDayNano| IntervalMonthDayNano {
+                nanoseconds: span.nanoseconds / 1_000 * 1_000,
+                ..span
+            };
+            spans.as_primitive::<IntervalMonthDayNanoType>().unary(whole)
+        }
+    };
+    Ok(Arc::new(spans))
 }
 
 /// Casts with NULL for what does not fit, and reports what became NULL.

@@ -6,6 +6,9 @@
 //! - A unit that is said twice is none, nor is a number too large.
 //! - What is a part of a unit becomes the next smaller ones: of months days of thirty to the month, of days time.
 
+use crate::parse::Bad;
+use arrow::datatypes::IntervalMonthDayNano;
+
 /// Months, days and microseconds, and which fields were said.
 #[derive(Default)]
 struct Fields {
@@ -84,6 +87,13 @@ pub fn interval_of(text: &str) -> Option<(i32, i32, i64)> {
     let days = i32::try_from(fields.days.checked_mul(sign)?).ok()?;
     let nanos = fields.micros.checked_mul(1_000 * sign)?;
     (fields.said != 0).then_some((months, days, nanos))
+}
+
+/// The interval of a text.
+pub fn parse_interval(text: &[u8]) -> Result<IntervalMonthDayNano, Bad> {
+    let text = std::str::from_utf8(text).map_err(|_| Bad::Utf8)?;
+    let (months, days, nanos) = interval_of(text).ok_or(Bad::DatetimeForm)?;
+    Ok(IntervalMonthDayNano::new(months, days, nanos))
 }
 
 /// A whole number, of no digits 0 if there is a part behind it.
@@ -251,9 +261,12 @@ fn months_of(whole: i64, part: f64, unit: i64) -> Option<i64> {
     whole.checked_mul(unit)?.checked_add((part * unit as f64).round_ties_even() as i64)
 }
 
-/// The numbers and units of ISO 8601's form, `P1Y2M3W4DT5H6M7.5S`; `None` if the text has another form.
+/// The numbers and units of ISO 8601's form, `P1Y2M3W4DT5H6M7.5S`, or of its other one, `P0001-02-03T04:05:06`; `None` if the text has another form.
 fn of_iso(text: &str) -> Option<String> {
     let mut rest = text.strip_prefix('P')?;
+    if !rest.contains(|of: char| of.is_ascii_alphabetic() && of != 'T') {
+        return of_iso_fields(rest);
+    }
     let mut parts = Vec::new();
     let mut is_time = false;
     while !rest.is_empty() {
@@ -277,6 +290,33 @@ fn of_iso(text: &str) -> Option<String> {
         parts.push(format!("{number} {unit}"));
         rest = &rest[end + 1..];
     }
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// `0001-02-03T04:05:06`, `00010203T040506`, and what of these has only the date or only the time.
+fn of_iso_fields(text: &str) -> Option<String> {
+    let (date, time) = text.split_once('T').unwrap_or((text, ""));
+    let are_numbers = |parts: &[&str]| {
+        let is_number =
+            |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        parts.iter().all(is_number)
+    };
+    let of_date: Vec<&str> = match date.len() {
+        8 if !date.contains('-') && date.is_ascii() => vec![&date[..4], &date[4..6], &date[6..]],
+        _ if date.is_empty() => Vec::new(),
+        _ => date.split('-').collect(),
+    };
+    let of_time: Vec<&str> = match time.len() {
+        6.. if !time.contains(':') && time.is_ascii() => vec![&time[..2], &time[2..4], &time[4..]],
+        _ if time.is_empty() => Vec::new(),
+        _ => time.split(':').collect(),
+    };
+    if of_date.len() > 3 || of_time.len() > 3 || !are_numbers(&of_date) || !are_numbers(&of_time) {
+        return None;
+    }
+    let units = of_date.iter().zip(["years", "months", "days"]);
+    let parts = units.chain(of_time.iter().zip(["hours", "minutes", "seconds"]));
+    let parts: Vec<String> = parts.map(|(number, unit)| format!("{number} {unit}")).collect();
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
@@ -309,6 +349,10 @@ mod tests {
             ("2 milliseconds 3 microseconds", 0, 0, 2_003_000),
             ("P1Y2M3DT4H5M6.5S", 14, 3, 4 * hour + 5 * minute + 13 * second / 2),
             ("1 DAY", 0, 1, 0),
+            ("P0001-02-03T04:05:06", 14, 3, 4 * hour + 5 * minute + 6 * second),
+            ("P00010203T040506", 14, 3, 4 * hour + 5 * minute + 6 * second),
+            ("PT04:05:06.5", 0, 0, 4 * hour + 5 * minute + 13 * second / 2),
+            ("P1Y-2M", 10, 0, 0),
         ] {
             assert_eq!(interval_of(text), Some((months, days, nanos)), "{text}");
         }

@@ -9,6 +9,11 @@ use std::borrow::Cow;
 /// Deepest nesting of objects and arrays within a value.
 const DEPTH_MAX: usize = 200;
 
+/// Deepest nesting of a value that is stored as JSON.
+const STORED_DEPTH_MAX: usize = 1_000;
+
+const TOO_DEEP: &str = "at most 200 levels of nesting";
+
 /// What a value is, with its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
@@ -37,6 +42,10 @@ pub struct Members<'a> {
     bytes: &'a [u8],
     at: usize,
     state: State,
+    /// Whether halves of surrogate pairs must be whole.
+    has_pairs: bool,
+    /// The deepest nesting that is let through.
+    depth_max: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +58,7 @@ enum State {
 impl<'a> Members<'a> {
     /// Over the object that `bytes` is to be.
     pub fn new(bytes: &'a [u8]) -> Members<'a> {
-        Members { bytes, at: 0, state: State::Start }
+        Members { bytes, at: 0, state: State::Start, has_pairs: true, depth_max: DEPTH_MAX }
     }
 
     /// The next member: its key, escapes unresolved, and its value. `None` after the last one, once nothing else follows.
@@ -80,6 +89,11 @@ impl<'a> Members<'a> {
         self.at += 1;
         self.state = State::Ended;
         if self.peek().is_some() { Err(self.wrong("the end of the line")) } else { Ok(None) }
+    }
+
+    /// Fails if something follows the value that has been taken.
+    fn end_of_text(&mut self) -> Result<(), NotJson> {
+        if self.peek().is_some() { Err(self.wrong("the end of the text")) } else { Ok(()) }
     }
 
     fn wrong(&self, expected: &'static str) -> NotJson {
@@ -131,6 +145,7 @@ impl<'a> Members<'a> {
     /// A code point in four digits, and its other half where it is one of two.
     fn code(&mut self) -> Result<(), NotJson> {
         match hex4(self.bytes, self.at + 2) {
+            Some(_) if !self.has_pairs => self.at += 6,
             Some(0xd800..=0xdbff) => {
                 let has_other = self.bytes[self.at + 6..].starts_with(b"\\u");
                 if !has_other || !matches!(hex4(self.bytes, self.at + 8), Some(0xdc00..=0xdfff)) {
@@ -209,8 +224,8 @@ impl<'a> Members<'a> {
         loop {
             match self.peek() {
                 Some(kind @ (b'{' | b'[')) => {
-                    if open.len() == DEPTH_MAX {
-                        return Err(self.wrong("at most 200 levels of nesting"));
+                    if open.len() == self.depth_max {
+                        return Err(self.wrong(TOO_DEEP));
                     }
                     self.at += 1;
                     open.push(kind);
@@ -286,6 +301,24 @@ pub fn elements(bytes: &[u8]) -> Result<Vec<Value<'_>>, NotJson> {
     }
     scan.end()?;
     Ok(elements)
+}
+
+/// Why a text is no value of JSON.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Nesting {
+    /// It breaks the grammar.
+    Wrong,
+    /// It is nested deeper than is let through.
+    TooDeep,
+}
+
+/// Checks that a text is one value of JSON; with `has_pairs` surrogates must come in pairs.
+pub(crate) fn scan_whole(bytes: &[u8], has_pairs: bool) -> Result<(), Nesting> {
+    let mut scan = Members { has_pairs, depth_max: STORED_DEPTH_MAX, ..Members::new(bytes) };
+    scan.value().and_then(|_| scan.end_of_text()).map_err(|wrong| match wrong.expected {
+        TOO_DEEP => Nesting::TooDeep,
+        _ => Nesting::Wrong,
+    })
 }
 
 /// A scanned string with its escapes resolved.

@@ -36,6 +36,18 @@ pub enum Bad {
     Length,
     /// Of another form than inference reads the type in, where it must be: it would be changed.
     Changed,
+    /// No time of day, or no interval.
+    DatetimeForm,
+    /// A time that there is none of.
+    DatetimeRange,
+    /// No JSON.
+    Json,
+    /// JSON with more nesting than is let through.
+    Depth,
+    /// `\u0000` in JSON that is normalised.
+    NullCharacter,
+    /// More digits than a NUMERIC without precision holds.
+    Digits,
     /// NULL in a NOT NULL column.
     Null,
 }
@@ -44,9 +56,13 @@ impl Bad {
     /// The kind of error that this is to the user.
     pub fn kind(self) -> ErrorKind {
         match self {
-            Bad::Form | Bad::Changed => ErrorKind::InvalidText,
+            Bad::Form | Bad::Changed | Bad::Json => ErrorKind::InvalidText,
+            Bad::DatetimeForm => ErrorKind::InvalidDatetime,
+            Bad::DatetimeRange => ErrorKind::DatetimeRange,
+            Bad::Depth => ErrorKind::TooLarge,
+            Bad::NullCharacter => ErrorKind::UntranslatableCharacter,
             Bad::Utf8 => ErrorKind::Encoding,
-            Bad::Range => ErrorKind::OutOfRange,
+            Bad::Range | Bad::Digits => ErrorKind::OutOfRange,
             Bad::Length => ErrorKind::TooLong,
             Bad::Null => ErrorKind::NotNull,
         }
@@ -54,7 +70,25 @@ impl Bad {
 
     /// One sentence without the place: `'abc' is not a valid INTEGER`.
     pub fn describe(self, shown: &str, type_name: &str) -> String {
+        let quoted = || format!("\"{}\"", shown.trim_start_matches('\'').trim_end_matches('\''));
         match self {
+            Bad::Form if matches!(type_name, "UUID" | "NUMERIC") => {
+                format!("invalid input syntax for type {}: {}", type_name.to_ascii_lowercase(), quoted())
+            }
+            Bad::DatetimeForm => {
+                format!("invalid input syntax for type {}: {}", type_name.to_ascii_lowercase(), quoted())
+            }
+            Bad::DatetimeRange if type_name == "INTERVAL" => format!("interval field value out of range: {}", quoted()),
+            Bad::DatetimeRange => format!("date/time field value out of range: {}", quoted()),
+            Bad::Json => format!("invalid input syntax for type json: {}", quoted()),
+            Bad::Depth => format!("JSON is nested deeper than 1000 levels: {}", quoted()),
+            Bad::NullCharacter => {
+                format!("unsupported Unicode escape sequence: \\u0000 cannot be converted to text: {}", quoted())
+            }
+            Bad::Digits => format!(
+                "numeric field overflow: {shown} has more than the 22 digits before and 16 digits after the point that NUMERIC \
+                 without a precision holds"
+            ),
             Bad::Form => format!("{shown} is not a valid {type_name}"),
             Bad::Range => format!("{shown} is out of range for {type_name}"),
             Bad::Utf8 => format!("{shown} is not valid UTF-8"),

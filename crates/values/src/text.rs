@@ -2,13 +2,24 @@
 //!
 //! Invariant: what is written here for a value of a storage type, `parse` reads back as the same value, also in another zone.
 
+use crate::display::{write_interval, write_time};
+use crate::numeric::write_numeric;
 use crate::parse::shown;
 use crate::time_zone::{Zone, write_offset};
+use crate::uuid::write_uuid;
+use alluvia_space::DataType as StoredType;
 use alluvia_space::codes::calendar::civil;
+use alluvia_space::data_type::{UUID_BYTES, chars_of};
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::{Array, AsArray, Float64Array, Int64Array};
+use arrow::array::{
+    Array, AsArray, Decimal128Array, FixedSizeBinaryArray, Float64Array, Int64Array, IntervalMonthDayNanoArray,
+    StringViewArray, Time64MicrosecondArray,
+};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Field, Float64Type, Int64Type, IntervalMonthDayNanoType, IntervalUnit,
+    Time64MicrosecondType, TimeUnit,
+};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::fmt::{self, Write};
 
@@ -24,11 +35,44 @@ enum Form<'a> {
     Float(Float64Array, ArrayFormatter<'a>),
     /// `\x` before Arrow's hexadecimal form.
     Bytes(ArrayFormatter<'a>),
+    /// UUIDs.
+    Uuid(&'a FixedSizeBinaryArray),
+    /// Times of day.
+    Time(Time64MicrosecondArray),
+    /// Intervals.
+    Interval(IntervalMonthDayNanoArray),
+    /// Decimals without the zeros at their end.
+    Numeric(&'a Decimal128Array),
+    /// Texts that are filled up with blanks to so many characters.
+    Padded(StringViewArray, usize),
     /// `2026-11-21 10:11:12.5`, and where the type has a zone what clocks of the reader's show, with their offset.
     Timestamp { values: Int64Array, per_second: i64, zone: Option<Zone> },
 }
 
 impl<'a> TextColumn<'a> {
+    /// Prepares a column of a field: as [`TextColumn::new`], but that the field's extension is looked at.
+    pub fn of_field(array: &'a dyn Array, field: &Field) -> Result<TextColumn<'a>> {
+        TextColumn::of_field_in_zone(array, field, &Zone::utc())
+    }
+
+    /// The same for a reader in a time zone.
+    pub fn of_field_in_zone(array: &'a dyn Array, field: &Field, reader: &Zone) -> Result<TextColumn<'a>> {
+        let form = match StoredType::from_field(field) {
+            Some(StoredType::Decimal { .. }) => return TextColumn::plain(array),
+            Some(StoredType::Char) => match chars_of(field) {
+                Some(chars) => cast(array, &DataType::Utf8View)
+                    .ok()
+                    .map(|texts| Form::Padded(texts.as_string_view().clone(), chars as usize)),
+                None => None,
+            },
+            _ => None,
+        };
+        match form {
+            Some(form) => Ok(TextColumn { form }),
+            None => TextColumn::in_zone(array, reader),
+        }
+    }
+
     /// Prepares a column of any type; moments are shown in UTC.
     pub fn new(array: &'a dyn Array) -> Result<TextColumn<'a>> {
         TextColumn::in_zone(array, &Zone::utc())
@@ -50,6 +94,34 @@ impl<'a> TextColumn<'a> {
                 form: Form::Timestamp { values, per_second, zone: zone.as_ref().map(|_| reader.clone()) },
             });
         }
+        match array.data_type() {
+            DataType::FixedSizeBinary(UUID_BYTES) => {
+                return Ok(TextColumn { form: Form::Uuid(array.as_fixed_size_binary()) });
+            }
+            DataType::Time32(_) | DataType::Time64(_) => {
+                let times = cast(array, &DataType::Time64(TimeUnit::Microsecond)).map_err(unwritable)?;
+                return Ok(TextColumn { form: Form::Time(times.as_primitive::<Time64MicrosecondType>().clone()) });
+            }
+            DataType::Interval(_) => {
+                let spans = cast(array, &DataType::Interval(IntervalUnit::MonthDayNano)).map_err(unwritable)?;
+                return Ok(TextColumn {
+                    form: Form::Interval(spans.as_primitive::<IntervalMonthDayNanoType>().clone()),
+                });
+            }
+            _ => {}
+        }
+        if StoredType::from_arrow(array.data_type()) == Some(StoredType::Numeric)
+            && let Some(values) = array.as_primitive_opt::<Decimal128Type>()
+        {
+            return Ok(TextColumn { form: Form::Numeric(values) });
+        }
+        TextColumn::plain(array)
+    }
+
+    /// As Arrow writes it, for what it writes as PostgreSQL does.
+    fn plain(array: &'a dyn Array) -> Result<TextColumn<'a>> {
+        let unwritable =
+            |error| Error::new(ErrorKind::NotSupported, format!("cannot write {} as text: {error}", array.data_type()));
         let options = FormatOptions::new().with_display_error(false);
         let formatter = ArrayFormatter::try_new(array, &options).map_err(unwritable)?;
         if matches!(array.data_type(), DataType::Float32 | DataType::Float64) {
@@ -71,6 +143,27 @@ impl<'a> TextColumn<'a> {
                 }
                 return Ok(());
             }
+            Form::Uuid(values) if values.is_valid(row) => {
+                return written(write_uuid(&mut Utf8Sink(out), values.value(row)));
+            }
+            Form::Time(values) if values.is_valid(row) => {
+                return written(write_time(&mut Utf8Sink(out), values.value(row)));
+            }
+            Form::Interval(values) if values.is_valid(row) => {
+                let span = values.value(row);
+                let sink = &mut Utf8Sink(out);
+                return written(write_interval(sink, span.months, span.days, span.nanoseconds / 1_000));
+            }
+            Form::Numeric(values) if values.is_valid(row) => {
+                return written(write_numeric(&mut Utf8Sink(out), values.value(row)));
+            }
+            Form::Padded(values, chars) if values.is_valid(row) => {
+                let text = values.value(row);
+                out.extend_from_slice(text.as_bytes());
+                out.resize(out.len() + chars.saturating_sub(text.chars().count()), b' ');
+                return Ok(());
+            }
+            Form::Uuid(_) | Form::Time(_) | Form::Interval(_) | Form::Numeric(_) | Form::Padded(..) => return Ok(()),
             Form::Plain(formatter) => formatter,
             Form::Float(values, _) if values.is_valid(row) && values.value(row).is_infinite() => {
                 out.extend_from_slice(if values.value(row) > 0.0 { b"Infinity" } else { b"-Infinity" });
@@ -97,6 +190,10 @@ impl Write for Utf8Sink<'_> {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }
+}
+
+fn written(result: fmt::Result) -> Result<()> {
+    result.map_err(|_| Error::internal("bytes take every text"))
 }
 
 fn write_timestamp(out: &mut Vec<u8>, value: i64, per_second: i64, zone: Option<&Zone>) -> Result<()> {

@@ -10,13 +10,14 @@
 
 use super::value::{Distinct, Shape, Value, double_bits, real_bits};
 use alluvia_space::DataType;
+use alluvia_space::data_type::UUID_BYTES;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, GenericByteViewArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
     ByteViewType, DataType as ArrowType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType, UInt32Type,
+    Int64Type, Time64MicrosecondType, TimestampMicrosecondType, UInt32Type,
 };
 use hashbrown::HashTable;
 
@@ -79,7 +80,8 @@ fn convert(array: &ArrayRef, to: &ArrowType) -> Result<ArrayRef> {
 pub(crate) fn local_ids(array: &ArrayRef, data_type: DataType) -> Local<'_> {
     use DataType::*;
     match data_type {
-        Text | Binary => match array.data_type() {
+        // No level is of the last two.
+        Text | Binary | Char | Json | Jsonb => match array.data_type() {
             ArrowType::Dictionary(key, _) => {
                 let (keys, values) = match **key {
                     ArrowType::Int32 => {
@@ -108,13 +110,24 @@ pub(crate) fn local_ids(array: &ArrayRef, data_type: DataType) -> Local<'_> {
         Timestamp | TimestampTz => signed::<TimestampMicrosecondType>(array),
         Real => of_words(array.as_primitive::<Float32Type>().values().iter().map(|&v| real_bits(v)), array.nulls()),
         Double => of_words(array.as_primitive::<Float64Type>().values().iter().map(|&v| double_bits(v)), array.nulls()),
-        Decimal { .. } => {
+        Time => signed::<Time64MicrosecondType>(array),
+        Uuid => {
+            let values = array.as_fixed_size_binary();
+            let (chunks, _) = values.value_data().as_chunks::<{ UUID_BYTES as usize }>();
+            of_wide(chunks.iter().map(|bytes| u128::from_be_bytes(*bytes)), array.nulls())
+        }
+        Interval => of_words(std::iter::repeat_n(0, array.len()), array.nulls()),
+        Decimal { .. } | Numeric => {
             let values = array.as_primitive::<Decimal128Type>().values();
-            let mut numbers = Numbers::default();
-            let ids = number(values.iter().map(|&value| value as u128), array.nulls(), |value| numbers.id(value));
-            Local { ids, distinct: Distinct::Wide(numbers.distinct) }
+            of_wide(values.iter().map(|&value| value as u128), array.nulls())
         }
     }
+}
+
+fn of_wide<'a>(values: impl Iterator<Item = u128>, nulls: Option<&NullBuffer>) -> Local<'a> {
+    let mut numbers = Numbers::default();
+    let ids = number(values, nulls, |value| numbers.id(value));
+    Local { ids, distinct: Distinct::Wide(numbers.distinct) }
 }
 
 fn signed<T: ArrowPrimitiveType>(array: &ArrayRef) -> Local<'_>

@@ -9,10 +9,11 @@
 
 use super::code_set::CodeSet;
 use alluvia_space::DataType;
+use alluvia_space::data_type::UUID_BYTES;
 use alluvia_types::{Error, Result};
 use arrow::array::{
-    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Int16Array, Int32Array,
-    Int64Array, PrimitiveArray, StringArray, TimestampMicrosecondArray,
+    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray,
+    Int16Array, Int32Array, Int64Array, PrimitiveArray, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{Float32Type, Float64Type};
@@ -30,15 +31,15 @@ pub(crate) enum Shape {
     Bytes,
     /// Everything of at most 64 bits.
     Words,
-    /// Decimals.
+    /// Decimals and UUIDs.
     Wide,
 }
 
 impl Shape {
     pub(crate) fn of(data_type: DataType) -> Shape {
         match data_type {
-            DataType::Text | DataType::Binary => Shape::Bytes,
-            DataType::Decimal { .. } => Shape::Wide,
+            DataType::Text | DataType::Binary | DataType::Char | DataType::Json | DataType::Jsonb => Shape::Bytes,
+            DataType::Decimal { .. } | DataType::Numeric | DataType::Uuid => Shape::Wide,
             _ => Shape::Words,
         }
     }
@@ -243,12 +244,14 @@ impl Values {
         };
         let wrong = |error: ArrowError| Error::internal(format!("members of type {}: {error}", data_type.sql_name()));
         Ok(match (self, data_type) {
-            (Values::Bytes { ends, bytes }, DataType::Text | DataType::Binary) => {
+            (Values::Bytes { ends, bytes }, DataType::Text | DataType::Char | DataType::Binary) => {
                 let offsets: Vec<i32> = std::iter::once(0).chain(ends.iter().map(|&end| end as i32)).collect();
                 let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
                 let bytes = Buffer::from_slice_ref(bytes);
                 match data_type {
-                    DataType::Text => Arc::new(StringArray::try_new(offsets, bytes, nulls()).map_err(wrong)?),
+                    DataType::Text | DataType::Char => {
+                        Arc::new(StringArray::try_new(offsets, bytes, nulls()).map_err(wrong)?)
+                    }
                     _ => Arc::new(BinaryArray::try_new(offsets, bytes, nulls()).map_err(wrong)?),
                 }
             }
@@ -272,7 +275,14 @@ impl Values {
             (Values::Words(words), DataType::TimestampTz) => Arc::new(
                 TimestampMicrosecondArray::new(map(words, |w| w as i64), nulls()).with_data_type(data_type.to_arrow()),
             ),
-            (Values::Wide(wide), DataType::Decimal { .. }) => {
+            (Values::Words(words), DataType::Time) => {
+                Arc::new(Time64MicrosecondArray::new(map(words, |w| w as i64), nulls()))
+            }
+            (Values::Wide(wide), DataType::Uuid) => {
+                let bytes: Vec<u8> = wide.iter().flat_map(|value| value.to_be_bytes()).collect();
+                Arc::new(FixedSizeBinaryArray::try_new(UUID_BYTES, bytes.into(), nulls()).map_err(wrong)?)
+            }
+            (Values::Wide(wide), DataType::Decimal { .. } | DataType::Numeric) => {
                 let values: ScalarBuffer<i128> = wide.iter().map(|&value| value as i128).collect::<Vec<_>>().into();
                 Arc::new(Decimal128Array::new(values, nulls()).with_data_type(data_type.to_arrow()))
             }

@@ -117,7 +117,7 @@ fn gone() -> Error {
 }
 
 impl Rights {
-    /// Makes a change; `has_table` tells the tables that there are. Refuses, perhaps with a part of it applied to `self`, what other
+    /// Makes a change; `has_table` tells the tables and schemas that there are. Refuses, perhaps with a part of it applied to `self`, what other
     /// batches have made impossible; what makes no sense by itself is for whoever makes the change.
     pub fn apply(&mut self, change: &RightsChange, has_table: impl Fn(TableId) -> bool) -> Result<()> {
         match change {
@@ -221,9 +221,9 @@ impl Rights {
         if tables > 0 {
             return Err(Error::new(
                 ErrorKind::DependentObjects,
-                format!("role '{name}' cannot be dropped: it owns {tables} tables"),
+                format!("role '{name}' cannot be dropped: it owns {tables} tables or schemas"),
             )
-            .with_hint("give them to another with ALTER TABLE ... OWNER TO, or drop them"));
+            .with_hint("give them to another with ALTER TABLE or ALTER SCHEMA ... OWNER TO, or drop them"));
         }
         self.roles.remove(&id);
         for role in self.roles.values_mut() {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One thing that can be allowed on a table or on the database.
+/// One thing that can be allowed on a table, a schema or the database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Privilege {
     /// Adding rows to a table.
@@ -16,19 +16,22 @@ pub enum Privilege {
     Delete,
     /// Removing all rows of a table.
     Truncate,
-    /// Making tables in the database.
+    /// Looking into a schema.
+    Usage,
+    /// Making tables in a schema, and tables and schemas in the database.
     Create,
     /// Connecting to the database.
     Connect,
 }
 
 /// Every privilege with its name in SQL, and the letter that PostgreSQL's access lists have for it.
-const NAMES: [(Privilege, &str, char); 7] = [
+const NAMES: [(Privilege, &str, char); 8] = [
     (Privilege::Insert, "INSERT", 'a'),
     (Privilege::Select, "SELECT", 'r'),
     (Privilege::Update, "UPDATE", 'w'),
     (Privilege::Delete, "DELETE", 'd'),
     (Privilege::Truncate, "TRUNCATE", 'D'),
+    (Privilege::Usage, "USAGE", 'U'),
     (Privilege::Create, "CREATE", 'C'),
     (Privilege::Connect, "CONNECT", 'c'),
 ];
@@ -56,7 +59,9 @@ impl Privileges {
     /// All that there are on a table.
     pub const OF_TABLE: Privileges = Privileges(0b001_1111);
     /// All that there are on the database.
-    pub const OF_DATABASE: Privileges = Privileges(0b110_0000);
+    pub const OF_DATABASE: Privileges = Privileges(0b1100_0000);
+    /// All that there are on a schema.
+    pub const OF_SCHEMA: Privileges = Privileges(0b0110_0000);
 
     /// These with one more.
     #[must_use]
@@ -147,6 +152,7 @@ mod tests {
         }
         assert_eq!(Privileges::OF_TABLE.to_string(), "arwdD");
         assert_eq!(Privileges::OF_DATABASE.to_string(), "Cc");
+        assert_eq!(Privileges::OF_SCHEMA.to_string(), "UC");
         assert!(Privileges::try_from("rx".to_owned()).is_err());
         let some: Privileges = [Privilege::Select, Privilege::Insert].into_iter().collect();
         assert_eq!(some.sql_names(), "INSERT, SELECT");

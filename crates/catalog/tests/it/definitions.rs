@@ -1,6 +1,6 @@
 //! Definitions through their versions: changes applied, refused, stored; columns altered.
 
-use alluvia_catalog::{Catalog, Change, alter};
+use alluvia_catalog::{Catalog, Change, SearchPath, alter};
 use alluvia_space::{
     Check, Column, ColumnType, Curve, DataType, Identity, IdentityKind, Ladder, OnConflict, PrimaryKey, TableDef,
     TableOptions, dimensions,
@@ -23,6 +23,7 @@ fn table(id: u32, name: &str, names: &[&str], declared: &str) -> TableDef {
     let measures = columns.iter().filter(|column| column.name == "price").map(|column| column.id).collect();
     TableDef {
         id: TableId(id),
+        schema: "public".to_owned(),
         name: name.to_owned(),
         next_column_id: columns.len() as u32,
         rules: alluvia_space::TableRules::default(),
@@ -279,10 +280,12 @@ fn what_is_taken_of_a_sequence_is_no_change_of_a_definition() {
     let text = serde_json::to_string(&second).unwrap();
     assert_eq!(serde_json::from_str::<Catalog>(&text).unwrap(), second);
     assert_eq!(
-        second.sequence("sales_n_seq").map(|(entry, identity)| (entry.def.id, identity.column)),
+        second
+            .sequence(&"sales_n_seq".into(), &SearchPath::default())
+            .map(|(entry, identity)| (entry.def.id, identity.column)),
         Some((table, column))
     );
-    assert!(second.sequence("sales_note_seq").is_none());
+    assert!(second.sequence(&"sales_note_seq".into(), &SearchPath::default()).is_none());
     // A sequence that begins anew, one that goes with its column or its table, and one that is not there.
     assert_eq!(second.apply(Version(3), &[take(None)]).unwrap().taken(table, column), None);
     let without = alter::drop_column(&def, "n").unwrap();

@@ -7,3 +7,5 @@ mod dictionary_forgetting;
 mod dictionary_golden;
 mod dictionary_model;
 mod rights;
+mod schemas;
+mod views;

@@ -127,6 +127,7 @@ fn a_dropped_table_takes_its_grants_with_it_and_no_verifier_is_printed() {
 
     let def = alluvia_space::TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "t".into(),
         columns: Vec::new(),
         next_column_id: 0,

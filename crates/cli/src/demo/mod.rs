@@ -1,13 +1,16 @@
-//! `alluvia demo`: a stream at full speed, and the same question asked at three freshnesses.
+//! `alluvia demo`: in a minute, what the database is for.
 //!
-//! One task ingests durable batches as fast as it can; three sessions ask for the same aggregate with freshness 0 s, 5 s
-//! and 'merged'. Every second the screen shows the ingest rate, how far each stage is, and what each answer cost and
-//! how old it was. At the end everything is merged, the three answers must agree, and the process exits with 0.
+//! One task ingests durable batches at the pace that the machine keeps; three sessions ask for the same aggregate with freshness 0 s, 5 s
+//! and 'merged', and the screen shows every second how far each stage is. Then the stream stops: the answers must agree, a cuboid answers
+//! in microseconds, an estimate closes, and a process that ingests is killed and loses nothing. Exits with 0 if all of it held.
 //!
 //! Invariant: once the database is open Ctrl-C ends it wherever it is, with 130, after what is being written; a temporary directory is
 //! removed however it ends, once the database is closed.
 
+mod killed;
+mod pace;
 mod retail;
+mod scenes;
 mod screen;
 mod stream;
 
@@ -15,6 +18,7 @@ use crate::{note, say};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::Args;
+use pace::Pace;
 use screen::{FreshnessProbe, Screen};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,9 +37,12 @@ pub struct DemoArgs {
     /// How long to ingest.
     #[arg(long, default_value_t = 15)]
     seconds: u64,
-    /// Keeps the database here [default: a temporary folder].
-    #[arg(long)]
-    dir: Option<PathBuf>,
+    /// Keeps the database here [default: a temporary folder, which is removed].
+    #[arg(long, alias = "dir", value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Ingests into this table of the kept database until it is killed: the process that the demo kills.
+    #[arg(long, hide = true, requires = "keep")]
+    until_killed: Option<String>,
 }
 
 /// The freshness settings that are compared.
@@ -48,11 +55,14 @@ const REMOVE_TRIES: u32 = 40;
 const REMOVE_PAUSE: Duration = Duration::from_millis(50);
 
 pub async fn run(args: DemoArgs) -> Result<ExitCode> {
+    if let (Some(table), Some(dir)) = (&args.until_killed, &args.keep) {
+        killed::ingest(dir, table).await?;
+    }
     // First of all: until it is listened to, Ctrl-C ends the process where it is.
     let failed = |error| Error::new(ErrorKind::Io, format!("signals cannot be listened to: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let scratch = tempfile::tempdir().map_err(|error| Error::io(std::env::temp_dir(), "making a folder in", &error))?;
-    let dir = args.dir.clone().unwrap_or_else(|| scratch.path().join("demo"));
+    let dir = args.keep.clone().unwrap_or_else(|| scratch.path().join("demo"));
     say(&format!("Alluvia demo: data directory {}\n", dir.display()))?;
     let ended = show(&args, &dir, &mut interrupt).await;
     remove(scratch).await;
@@ -84,21 +94,44 @@ async fn show(args: &DemoArgs, dir: &Path, interrupt: &mut Signal) -> Result<Opt
         feed = fed => feed?,
         _ = interrupt.recv() => return Ok(None),
     };
+    let Some(ingested) = stream(args, &db, &feed, interrupt).await? else { return Ok(None) };
+    let told = async {
+        let is_right = scenes::all_the_same(&db, &feed, ingested).await?;
+        scenes::by_cuboid(&db, &feed).await?;
+        scenes::estimated(&db, &feed).await?;
+        Ok::<bool, Error>(is_right)
+    };
+    let is_right = tokio::select! {
+        is_right = told => is_right?,
+        _ = interrupt.recv() => return Ok(None),
+    };
+    drop(db);
+    let is_whole = tokio::select! {
+        is_whole = killed::scene(dir, feed.table, ingested) => is_whole?,
+        _ = interrupt.recv() => return Ok(None),
+    };
+    go_on(args, dir)?;
+    Ok(Some(if is_right && is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
+
+/// The stream and the questions beside it. How many rows came; `None` if Ctrl-C ended it.
+async fn stream(args: &DemoArgs, db: &Arc<Database>, feed: &Feed, interrupt: &mut Signal) -> Result<Option<u64>> {
     say(&format!(
-        "\n{};\n\nThe question, asked again and again while rows stream in:\n  {}\n\n",
+        "\n== A stream of rows, each batch atomic and durable when it is acknowledged, into\n\n{};\n\n   and one question, asked again and again while they come:\n     {}\n\n",
         feed.create, feed.question
     ))?;
-
     let stop = Arc::new(AtomicBool::new(false));
     let ingested = Arc::new(AtomicU64::new(0));
-    let writer = tokio::spawn(feed.clone().write(db.session(), Arc::clone(&stop), Arc::clone(&ingested)));
-    let askers: Vec<_> = FRESHNESS.map(|freshness| FreshnessProbe::start(&db, freshness, &feed.question, &stop)).into();
+    let pace = Arc::new(Pace::new());
+    let writer = feed.clone().write(db.session(), Arc::clone(&pace), Arc::clone(&stop), Arc::clone(&ingested));
+    let writer = tokio::spawn(writer);
+    let askers: Vec<_> = FRESHNESS.map(|freshness| FreshnessProbe::start(db, freshness, &feed.question, &stop)).into();
     let start = Instant::now();
     let watched = async {
         let mut screen = Screen::new();
         while start.elapsed() < Duration::from_secs(args.seconds) && !writer.is_finished() {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            screen.show(&db, start.elapsed(), ingested.load(Ordering::Relaxed), &askers).await?;
+            screen.show(db, start.elapsed(), ingested.load(Ordering::Relaxed), &askers, &pace).await?;
         }
         Ok::<(), Error>(())
     };
@@ -118,50 +151,25 @@ async fn show(args: &DemoArgs, dir: &Path, interrupt: &mut Signal) -> Result<Opt
     watched?;
     wrote??;
     let answered: Vec<screen::Answered> = answered.into_iter().collect::<Result<_>>()?;
-    tokio::select! {
-        code = summary(&db, &feed, took, ingested.load(Ordering::Relaxed), &answered) => code.map(Some),
-        _ = interrupt.recv() => Ok(None),
-    }
-}
-
-/// Merges everything, asks once more at each freshness, and holds the answers against each other and the count of rows.
-async fn summary(
-    db: &Database,
-    feed: &Feed,
-    took: Duration,
-    ingested: u64,
-    answered: &[screen::Answered],
-) -> Result<ExitCode> {
-    let session = db.session();
-    session.sql("CALL alluvia.merge()").await?;
-    let count = stream::single(&session, &format!("SELECT count(*) FROM {}", feed.table)).await?;
-    say("\nSummary\n")?;
+    let rows = ingested.load(Ordering::Relaxed);
     say(&format!(
-        "  ingested  {ingested} rows in {:.1} s: {:.0} rows/s, every batch durable when acknowledged\n",
+        "\n== How fresh, says the reader\n   {rows} rows came in {:.1} s: {:.0} a second, at the pace that this machine keeps beside the questions.\n",
         took.as_secs_f64(),
-        ingested as f64 / took.as_secs_f64()
+        rows as f64 / took.as_secs_f64()
     ))?;
     for answer in answered {
-        say(&format!("  {answer}\n"))?;
+        say(&format!("   {answer}\n"))?;
     }
-    let mut answers = Vec::new();
-    for freshness in FRESHNESS {
-        let session = db.session();
-        session.sql(&format!("SET freshness = '{freshness}'")).await?;
-        answers.push(stream::answer(&session, &feed.question).await?);
+    Ok(Some(rows))
+}
+
+/// What one can do next.
+fn go_on(args: &DemoArgs, dir: &Path) -> Result<()> {
+    if args.keep.is_none() {
+        return say("\nGo on: `alluvia demo --keep ./demo` leaves its database, and says how to ask it more.\n");
     }
-    say(&format!("\n{}\n", answers[0]))?;
-    if count != ingested.to_string() || answers.iter().any(|answer| *answer != answers[0]) {
-        say(&format!(
-            "\nDEFECT: {ingested} rows went in, {count} are counted; the answers at each freshness should agree once all is merged:\n"
-        ))?;
-        for answer in &answers {
-            say(&format!("{answer}\n"))?;
-        }
-        return Ok(ExitCode::FAILURE);
-    }
+    let dir = dir.display();
     say(&format!(
-        "All {count} rows are there, and the answer is the same at every freshness now that all is merged.\n"
-    ))?;
-    Ok(ExitCode::SUCCESS)
+        "\nGo on with the database that this has left:\n  alluvia sql {dir}      # a prompt: SHOW TABLES; EXPLAIN ANALYZE SELECT ...\n  alluvia serve {dir}    # for psql and every driver of PostgreSQL, HTTP, Flight SQL\n  alluvia check {dir}    # every checksum and invariant\n"
+    ))
 }

@@ -18,6 +18,12 @@ pub const CREATE: &str = "CREATE TABLE sales (
 pub const QUESTION: &str = "SELECT country, count(*) AS sales, round(sum(price * quantity)) AS revenue FROM sales \
                             WHERE category IN ('Books', 'Music') GROUP BY country ORDER BY country";
 
+/// The levels of a cuboid, and a question that it answers.
+pub const CUBOID: (&str, &str) =
+    ("country, category", "SELECT country, sum(price) AS revenue FROM sales WHERE category = 'Books' GROUP BY country");
+/// A question whose members lie everywhere: rows must be read for it, or a sample of them.
+pub const ESTIMATED: &str = "SELECT avg(price) AS price FROM sales WHERE item LIKE '%7'";
+
 const COUNTRIES: [&str; 8] = ["Brazil", "Chile", "France", "Germany", "India", "Japan", "Kenya", "Norway"];
 const CATEGORIES: [&str; 6] = ["Books", "Clothes", "Food", "Garden", "Music", "Tools"];
 /// 2026-01-01 00:00:00 in microseconds.

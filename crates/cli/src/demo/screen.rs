@@ -1,5 +1,6 @@
 //! The screen of the demo: once a second, redrawn in place on a terminal.
 
+use super::pace::Pace;
 use super::stream::single;
 use alluvia_node::Database;
 use alluvia_snapshot::Admin;
@@ -18,7 +19,6 @@ pub struct Answered {
     times: Vec<Duration>,
     last_lag: Duration,
     worst_lag: Duration,
-    last_stage: String,
 }
 
 /// A session that asks the question over and over at one freshness.
@@ -59,7 +59,6 @@ async fn ask(
             seen.times.push(start.elapsed());
             seen.last_lag = used.lag;
             seen.worst_lag = seen.worst_lag.max(used.lag);
-            seen.last_stage = used.stage.to_string();
         }
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
@@ -99,7 +98,15 @@ impl Screen {
         Screen { redraw: std::io::stdout().is_terminal(), lines: 0, last: (Duration::ZERO, 0) }
     }
 
-    pub async fn show(&mut self, db: &Database, now: Duration, ingested: u64, askers: &[FreshnessProbe]) -> Result<()> {
+    /// Draws them anew, and has the stream's pace follow what they say.
+    pub async fn show(
+        &mut self,
+        db: &Database,
+        now: Duration,
+        ingested: u64,
+        askers: &[FreshnessProbe],
+        pace: &Pace,
+    ) -> Result<()> {
         let rate = (ingested - self.last.1) as f64 / (now - self.last.0).as_secs_f64().max(1e-9);
         self.last = (now, ingested);
         let visible = single(&db.session(), "SELECT max(version) FROM alluvia.batches").await?;
@@ -107,28 +114,41 @@ impl Screen {
             "{:>4.0} s   {ingested:>11} rows in   {rate:>9.0} rows/s   version {visible}",
             now.as_secs_f64()
         )];
+        let (mut behind, mut answered, mut merged) = (Duration::ZERO, Duration::ZERO, 0);
         for stage in db.core().stages() {
-            let place = if stage.stage == Stage::Ingested { "runs in memory" } else { "segments" };
+            let meaning = match stage.stage {
+                Stage::Ingested => "in memory, and in the log on disk",
+                Stage::Sorted => "in order on disk: a box of dimensions skips the rest",
+                Stage::Merged => "few large runs, with cached totals and samples",
+            };
+            match stage.stage {
+                Stage::Sorted => behind = stage.staleness,
+                Stage::Merged => merged = stage.rows,
+                Stage::Ingested => {}
+            }
             lines.push(format!(
-                "  {:<9} {:>11} rows {:>5} {place:<15} complete through {:<8} {:>6.2} s behind",
+                "  {:<9} {:>11} rows {:>7.2} s behind   {meaning}",
                 stage.stage,
                 stage.rows,
-                stage.parts,
-                stage.watermark,
                 stage.staleness.as_secs_f64()
             ));
         }
         for asker in askers {
             let Ok(seen) = asker.seen.lock() else { continue };
             let last = seen.times.last().copied().unwrap_or_default();
+            answered = answered.max(last);
+            if seen.freshness == "merged" && merged == 0 {
+                lines.push("  freshness merged  has nothing to answer from yet".to_owned());
+                continue;
+            }
             lines.push(format!(
-                "  freshness {:<7} answered in {:>8.2} ms from {:<9} {:>6.2} s old",
+                "  freshness {:<7} answered in {:>8.2} ms, {:>6.2} s old",
                 seen.freshness,
                 last.as_secs_f64() * 1e3,
-                format!("{},", seen.last_stage),
                 seen.last_lag.as_secs_f64()
             ));
         }
+        pace.adapt(behind, answered);
         let mut out = std::io::stdout().lock();
         if self.redraw && self.lines > 0 {
             let _ = write!(out, "\x1b[{}A\x1b[J", self.lines);

@@ -1,5 +1,6 @@
 //! The stream of the demo: its rows are made and inserted.
 
+use super::pace::Pace;
 use super::retail;
 use crate::say;
 use crate::shell::drawn;
@@ -28,6 +29,10 @@ pub struct Feed {
     pub table: &'static str,
     pub create: String,
     pub question: String,
+    /// Levels of a cuboid, and a question that it answers.
+    pub cuboid: Option<(String, String)>,
+    /// A question that samples can answer.
+    pub estimated: Option<String>,
     /// The first rows of the user's file, sent over and over; `None` for the retail stream.
     rows: Option<Arc<RecordBatch>>,
 }
@@ -40,6 +45,8 @@ impl Feed {
             table: "sales",
             create: retail::CREATE.to_owned(),
             question: retail::QUESTION.to_owned(),
+            cuboid: Some((retail::CUBOID.0.to_owned(), retail::CUBOID.1.to_owned())),
+            estimated: Some(retail::ESTIMATED.to_owned()),
             rows: None,
         })
     }
@@ -53,10 +60,10 @@ impl Feed {
             .await
             .map_err(|error| Error::internal(format!("inferring: {error}")))??;
         let session = db.session();
-        let (with, question) = shape(&inferred.columns);
-        let create = |table: &str| format!("{}{with}", inferred.create_table(table));
+        let Shape { with, question, cuboid } = shape(&inferred.columns);
+        let create = |table: &str| format!("{}{with}", inferred.create_table(&table.into()));
         session.sql(&create("file")).await?;
-        let tag = session.sql(&inferred.copy_from("file", &source)).await?.tag;
+        let tag = session.sql(&inferred.copy_from(&"file".into(), &source)).await?.tag;
         say(&format!("{path}: {tag} (one atomic batch)\n"))?;
         let batches = session.sql(&format!("SELECT * FROM file LIMIT {FILE_ROWS_MAX}")).await?.collect().await?;
         let Some(first) = batches.first() else {
@@ -66,11 +73,24 @@ impl Feed {
             .map_err(|error| Error::internal(format!("joining the file's rows: {error}")))?;
         session.sql("DROP TABLE file").await?;
         session.sql(&create("stream")).await?;
-        Ok(Feed { table: "stream", create: create("stream"), question, rows: Some(Arc::new(rows)) })
+        Ok(Feed {
+            table: "stream",
+            create: create("stream"),
+            question,
+            cuboid,
+            estimated: None,
+            rows: Some(Arc::new(rows)),
+        })
     }
 
-    /// Appends batch after batch until told to stop.
-    pub async fn write(self, session: Session, stop: Arc<AtomicBool>, ingested: Arc<AtomicU64>) -> Result<()> {
+    /// Appends batch after batch, at the stream's pace, until told to stop.
+    pub async fn write(
+        self,
+        session: Session,
+        pace: Arc<Pace>,
+        stop: Arc<AtomicBool>,
+        ingested: Arc<AtomicU64>,
+    ) -> Result<()> {
         let mut retail = retail::Retail::new(7);
         let mut at = 0;
         while !stop.load(Ordering::Relaxed) {
@@ -85,13 +105,21 @@ impl Feed {
             let rows = batch.num_rows() as u64;
             session.append(self.table, vec![batch]).await?;
             ingested.fetch_add(rows, Ordering::Relaxed);
+            pace.keep(rows).await;
         }
         Ok(())
     }
 }
 
-/// Dimensions and a question that fit a file: its first text columns, its first date or timestamp, its first number.
-fn shape(columns: &[InferredColumn]) -> (String, String) {
+/// What fits a file.
+struct Shape {
+    with: String,
+    question: String,
+    cuboid: Option<(String, String)>,
+}
+
+/// Dimensions and questions that fit a file: its first text columns, its first date or timestamp, its last number.
+fn shape(columns: &[InferredColumn]) -> Shape {
     let of = |kinds: &[&str]| {
         let kinds: Vec<String> = kinds.iter().map(|&kind| kind.to_owned()).collect();
         columns
@@ -116,13 +144,16 @@ fn shape(columns: &[InferredColumn]) -> (String, String) {
     options.extend(number.as_ref().map(|number| format!("measures = '{}'", number.replace('\'', "''"))));
     let with = if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
     let sum = number.map_or_else(String::new, |number| format!(", sum({number}) AS total"));
+    let cuboid = texts
+        .first()
+        .map(|text| (text.clone(), format!("SELECT {text}, count(*) AS rows{sum} FROM stream GROUP BY {text}")));
     let question = match texts.first() {
         Some(text) => format!(
             "SELECT {text}, count(*) AS rows{sum} FROM stream GROUP BY {text} ORDER BY rows DESC, {text} LIMIT 5"
         ),
         None => format!("SELECT count(*) AS rows{sum} FROM stream"),
     };
-    (with, question)
+    Shape { with, question, cuboid }
 }
 
 fn quoted(name: &str) -> String {
@@ -163,7 +194,7 @@ mod tests {
             let source = Source::Files(file.display().to_string());
             let inferred = infer(&source, &CopyOptions::default()).unwrap();
             let with = format!(" WITH (dimensions = '{dimensions}', measures = 'v')");
-            assert_eq!(shape(&inferred.columns).0, with);
+            assert_eq!(shape(&inferred.columns).with, with);
         }
     }
 }

@@ -13,7 +13,7 @@
 
 use super::connection::GOODBYE;
 use super::statement::Answer;
-use crate::quoting::{identifier, literal};
+use crate::quoting::{exactly, literal};
 use alluvia_client::{IngestOptions, Ingested, Number, Session};
 use alluvia_copy::progress::{CancelToken, Phase, Progress};
 use alluvia_copy::{
@@ -24,6 +24,7 @@ use alluvia_syntax::copy::here::CopyHere;
 use alluvia_syntax::copy::options::CopyOptions;
 use alluvia_syntax::copy::statement::Source;
 use alluvia_syntax::copy::streams::Streams;
+use alluvia_syntax::names::RelationName;
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
@@ -62,7 +63,8 @@ pub async fn run(session: &Arc<Session>, watched: Watched, copy: CopyHere, strea
             {
                 // Nothing is applied by it, and an open transaction is failed by it.
                 let broken = stream::once(future::ready(Err(error.clone())));
-                drop(timeout(GOODBYE, session.ingest(&table, None, broken)).await);
+                let said = IngestOptions { schema: table.schema.clone(), ..IngestOptions::default() };
+                drop(timeout(GOODBYE, session.ingest_with(&table.name, None, &said, broken)).await);
             }
             copied
         }
@@ -85,15 +87,18 @@ async fn copy_in(
     options: CopyOptions,
 ) -> Result<Answer> {
     let unknown = || Error::new(ErrorKind::Protocol, "the server does not say what its table is");
-    let created = first_row(session, &format!("SHOW CREATE TABLE {}", identifier(&into.table))).await?;
+    let created = first_row(session, &format!("SHOW CREATE TABLE {}", exactly(&into.table))).await?;
     let created = created.get(1).ok_or_else(unknown)?;
     let is_in_batches = options.batch_rows.is_some();
+    let schema = table_elsewhere(created, TableId(0), Version(0))?.def.schema.clone();
     let (id, changed_at) = match is_in_batches {
         false => (TableId(0), Version(0)),
         true => {
             let identity = format!(
-                "SELECT /*+ freshness('0s') */ table_id, changed_at FROM alluvia.tables WHERE table_name = {}",
-                literal(&into.table)
+                "SELECT /*+ freshness('0s') */ table_id, changed_at FROM alluvia.tables \
+                 WHERE table_schema = {} AND table_name = {}",
+                literal(&schema),
+                literal(&into.table.name)
             );
             let identity = first_row(session, &identity).await?;
             let [Ok(id), Ok(changed_at)] = [0, 1].map(|at| identity.get(at).map_or("", String::as_str).parse::<u64>())
@@ -124,7 +129,7 @@ async fn first_row(session: &Session, sql: &str) -> Result<Vec<String>> {
 /// Sends rows to a table of the server's.
 struct IntoServer {
     session: Arc<Session>,
-    table: String,
+    table: RelationName,
     /// How many columns the table has.
     columns: usize,
     /// What is said of all rows.
@@ -155,20 +160,21 @@ impl IntoServer {
     /// To be used on a thread that may block.
     fn new(
         session: &Arc<Session>,
-        table: &str,
+        table: &RelationName,
         options: &CopyOptions,
         context: &CopyContext,
         has_begun: &Arc<AtomicBool>,
     ) -> IntoServer {
         let policy = options.policy;
         let said = IngestOptions {
+            schema: table.schema.clone(),
             number: None,
             on_conflict: policy.on_conflict.map(|on_conflict| on_conflict.name().to_owned()),
             op: policy.op.map(|op| op.name().to_owned()),
         };
         IntoServer {
             session: Arc::clone(session),
-            table: table.to_owned(),
+            table: table.clone(),
             columns: usize::MAX,
             said,
             runtime: Handle::current(),
@@ -219,7 +225,8 @@ impl Destination for IntoServer {
         let (session, table) = (Arc::clone(&self.session), self.table.clone());
         let number = number.map(|ProducerMark { name, epoch, sequence }| Number { producer: name, epoch, sequence });
         let said = IngestOptions { number, ..self.said.clone() };
-        let done = self.runtime.spawn(async move { session.ingest_with(&table, None, &said, rows(receive)).await });
+        let done =
+            self.runtime.spawn(async move { session.ingest_with(&table.name, None, &said, rows(receive)).await });
         self.batch = Some(Sending { pieces, done, rows: 0 });
         Ok(())
     }
@@ -256,7 +263,9 @@ impl Destination for IntoServer {
             return Ok(());
         }
         // No rows at all: whether they might have come is the server's to say.
-        self.runtime.block_on(self.session.ingest(&self.table, None, stream::empty())).map(|_| ())
+        let said = IngestOptions { schema: self.table.schema.clone(), ..IngestOptions::default() };
+        let none = self.session.ingest_with(&self.table.name, None, &said, stream::empty());
+        self.runtime.block_on(none).map(|_| ())
     }
 }
 

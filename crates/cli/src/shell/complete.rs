@@ -1,7 +1,7 @@
 //! The interactive editor's knowledge of SQL: when a statement ends, what a word may become, how it is coloured.
 
 use super::connection::{Connection, GOODBYE};
-use super::script::is_farewell;
+use super::script::shell_word;
 use super::statement_end::ends;
 use alluvia_functions::table as functions;
 use arrow::array::{Array, AsArray, StringViewArray};
@@ -73,7 +73,7 @@ pub struct Statements;
 impl Validator for Statements {
     fn validate(&self, line: &str) -> ValidationResult {
         let text = line.trim();
-        if text.is_empty() || text.starts_with('\\') || is_farewell(text) || ends(text) {
+        if text.is_empty() || text.starts_with('\\') || shell_word(text).is_some() || ends(text) {
             ValidationResult::Complete
         } else {
             ValidationResult::Incomplete
@@ -81,7 +81,7 @@ impl Validator for Statements {
     }
 }
 
-/// How to leave, for who says `exit` within a statement.
+/// How a statement that has begun is ended or left.
 pub struct Leaving;
 
 impl Hinter for Leaving {
@@ -103,10 +103,17 @@ impl Hinter for Leaving {
     }
 }
 
-/// What is said of a statement that has begun and whose last line says `exit`.
+/// What is said of a statement that has begun, and whose last line is empty or says one of the shell's words.
 fn hint_of(text: &str) -> Option<&'static str> {
-    let (begun, last) = text.trim_end().rsplit_once('\n')?;
-    (is_farewell(last) && !ends(begun)).then_some("  -- a statement has begun: Ctrl-C drops it, then use \\q to leave")
+    let (begun, last) = text.rsplit_once('\n')?;
+    if ends(begun) {
+        return None;
+    }
+    match shell_word(last) {
+        Some("exit" | "quit") => Some("  -- a statement has begun: Ctrl-C drops it, then use \\q to leave"),
+        Some(_) => Some("  -- a statement has begun: Ctrl-C drops it, then it is a command"),
+        None => last.is_empty().then_some("-- ';' ends the statement, Ctrl-C drops it"),
+    }
 }
 
 /// Tables, columns, functions and keywords.
@@ -219,7 +226,11 @@ mod tests {
     fn exit_ends_a_text_of_its_own_and_within_a_statement_it_is_told_how() {
         let is_complete = |text: &str| matches!(Statements.validate(text), ValidationResult::Complete);
         assert!(is_complete("exit") && is_complete(" QUIT; ") && !is_complete("SELECT 1\nexit"));
-        assert!(hint_of("SELECT 1\nexit").is_some() && hint_of("SELECT 1\nquit\n").is_some());
-        assert!(hint_of("exit").is_none() && hint_of("SELECT 1\nexits").is_none());
+        for text in ["SELECT 1\nexit", "SELECT 1\nhelp ", "SELECT 1\n"] {
+            assert!(hint_of(text).is_some_and(|hint| hint.contains("Ctrl-C drops it")), "{text}");
+        }
+        for text in ["exit", "SELECT 1\nexits", "SELECT 1;\n", ""] {
+            assert_eq!(hint_of(text), None, "{text}");
+        }
     }
 }

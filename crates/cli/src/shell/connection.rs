@@ -22,15 +22,20 @@ use alluvia_values::time_zone::Zone;
 use clap::Args;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// How often whoever was asked to stop is asked again: the first time the statement may not have begun.
 const STOP_EVERY: Duration = Duration::from_millis(250);
+/// The place of a database that is gone when the shell ends, as other shells name it.
+const MEMORY: &str = ":memory:";
+/// Files in memory, on Linux.
+const SHARED_MEMORY: &str = "/dev/shm";
 /// What a server gets to hear that a session ends, or that a statement was to be stopped.
 pub(super) const GOODBYE: Duration = Duration::from_secs(2);
 /// How often a server is asked how far a statement is.
@@ -39,7 +44,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Where statements run, and how.
 #[derive(Args)]
 pub struct PlaceArgs {
-    /// The data directory, created if it does not exist; or the URL of a server.
+    /// The data directory, created if it does not exist; `:memory:` for one that is gone at the end; or the URL of a server.
     #[arg(value_name = "DIR", required_unless_present = "host", conflicts_with = "host")]
     place: Option<PathBuf>,
     #[command(flatten)]
@@ -61,7 +66,12 @@ pub struct HowArgs {
 
 /// A session of the shell's, and where it is.
 pub enum Connection {
-    Embedded { db: Arc<Database>, session: Box<alluvia_query::Session> },
+    Embedded {
+        db: Arc<Database>,
+        session: Box<alluvia_query::Session>,
+        /// The folder of a database in memory, which goes with its last connection.
+        memory: Option<Arc<TempDir>>,
+    },
     Remote(Remote),
 }
 
@@ -99,9 +109,15 @@ impl HowArgs {
             }
             let HowArgs { memory_limit, threads, .. } = self;
             let dir = place.ok_or_else(|| Error::internal("neither a directory nor a server is given"))?;
+            let memory = is_memory(&dir).then(in_memory).transpose()?;
+            let dir = memory.as_ref().map_or(dir, |folder| folder.path().join("memory"));
+            let is_new = memory.is_none() && !dir.join("manifest").exists();
             let db = Arc::new(OpenArgs { dir, memory_limit, threads }.open()?);
+            if is_new {
+                note(format_args!("NOTICE: created {}: there was no database", db.core().dir().display()));
+            }
             let session = Box::new(db.session());
-            return Ok(Connection::Embedded { db, session });
+            return Ok(Connection::Embedded { db, session, memory: memory.map(Arc::new) });
         };
         for (name, is_given) in [("--memory-limit", self.memory_limit.is_some()), ("--threads", self.threads.is_some())]
         {
@@ -115,6 +131,18 @@ impl HowArgs {
         }
         Ok(Connection::Remote(Remote::open(&self.server.target(server)?).await?))
     }
+}
+
+/// Whether a place is a database that is gone when the shell ends.
+fn is_memory(place: &Path) -> bool {
+    place.as_os_str() == MEMORY
+}
+
+/// A folder that lies in memory where the system has one, else among temporary files.
+fn in_memory() -> Result<TempDir> {
+    let shared = Path::new(SHARED_MEMORY);
+    let made = if shared.is_dir() { TempDir::new_in(shared) } else { TempDir::new() };
+    made.map_err(|error| Error::io(shared, "making a folder in", &error))
 }
 
 impl Remote {
@@ -170,8 +198,8 @@ impl Connection {
     /// Another session at the same place.
     pub async fn another(&self) -> Result<Connection> {
         Ok(match self {
-            Connection::Embedded { db, .. } => {
-                Connection::Embedded { db: Arc::clone(db), session: Box::new(db.session()) }
+            Connection::Embedded { db, memory, .. } => {
+                Connection::Embedded { db: Arc::clone(db), session: Box::new(db.session()), memory: memory.clone() }
             }
             Connection::Remote(remote) => {
                 Connection::Remote(Remote::begin(Arc::clone(&remote.connection), remote.place.clone()).await?)
@@ -193,6 +221,7 @@ impl Connection {
     /// Where it is, in words.
     pub fn told(&self) -> String {
         match self {
+            Connection::Embedded { memory: Some(_), .. } => "of this process, in memory".to_owned(),
             Connection::Embedded { db, .. } => format!("of this process in {}", db.core().dir().display()),
             Connection::Remote(remote) => format!("at the server {}", remote.place),
         }

@@ -1,7 +1,8 @@
 //! Backslash commands: lines of their own between statements, typed or in a script.
 
 use super::Format;
-use super::script::is_farewell;
+use super::script::shell_word;
+use crate::quoting::literal;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::ValueEnum;
 use std::path::PathBuf;
@@ -11,9 +12,15 @@ const DATABASES: &str = "SELECT d.datname AS name, pg_catalog.pg_get_userbyid(d.
     pg_catalog.pg_encoding_to_char(d.encoding) AS encoding, d.datcollate AS \"collate\", d.datctype AS ctype \
     FROM pg_catalog.pg_database d ORDER BY 1";
 
-/// What `\?` prints.
+/// What `\dn` asks.
+const SCHEMAS: &str = "SELECT n.nspname AS name, pg_catalog.pg_get_userbyid(n.nspowner) AS owner \
+    FROM pg_catalog.pg_namespace n WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 1";
+
+/// What `\?` and `help` print.
 pub const HELP: &str = "  \\d              list tables; so do \\dt, \\d+ and \\dt+
   \\d NAME         describe a table; so does \\d+ NAME
+  \\dt SCHEMA.*    list the tables of a schema
+  \\dn             list the schemas
   \\l              list the databases, of which there is one
   \\conninfo       where the shell is connected to
   \\stages         how organised each table is
@@ -26,6 +33,10 @@ pub const HELP: &str = "  \\d              list tables; so do \\dt, \\d+ and \\d
   \\i FILE         run the statements of a file
   \\echo TEXT      write a text to standard output; with -n before it without the end of the line
   \\copy ...       COPY of files of this machine, also at a server: t FROM 'FILE' (...), (SELECT ...) TO 'FILE'
+  \\rows N         how many rows a table on a terminal shows: a number, or all
+  \\h COMMAND      how a statement is written; without COMMAND which there are
+  \\?              this; so does help
+  clear           empties the screen
   \\q              leave; so do exit and quit
 Statements end with ';'. Tab completes, Ctrl-C cancels (a progressive query gives the best so far), Ctrl-D leaves.";
 
@@ -34,6 +45,13 @@ Statements end with ';'. Tab completes, Ctrl-C cancels (a progressive query give
 pub enum Meta {
     Quit,
     Help,
+    /// Of a statement; empty for the list of all.
+    SqlHelp(String),
+    Clear,
+    /// Rows that a table on a terminal shows; `None` is all.
+    Rows(Option<usize>),
+    /// How many these are.
+    ShowRows,
     /// To what; `None` switches it.
     Timing(Option<bool>),
     /// The same.
@@ -73,8 +91,15 @@ impl Meta {
         };
         Ok(match (command, arguments) {
             ("\\q" | "\\quit", []) => Meta::Quit,
-            (word, []) if is_farewell(word) => Meta::Quit,
-            ("\\?" | "\\h" | "\\help", []) => Meta::Help,
+            ("\\?" | "\\help", []) => Meta::Help,
+            ("\\h", words) => Meta::SqlHelp(words.join(" ")),
+            ("\\rows", []) => Meta::ShowRows,
+            ("\\rows", [argument]) => Meta::Rows(rows(argument)?),
+            (word, []) if shell_word(word).is_some() => match shell_word(word) {
+                Some("help") => Meta::Help,
+                Some("clear") => Meta::Clear,
+                _ => Meta::Quit,
+            },
             ("\\timing", []) => Meta::Timing(None),
             ("\\timing", [argument]) => Meta::Timing(Some(switch(command, argument)?)),
             ("\\progressive", []) => Meta::Progressive(None),
@@ -84,6 +109,8 @@ impl Meta {
             ("\\conninfo", []) => Meta::Connected,
             ("\\l" | "\\l+" | "\\list", []) => Meta::Sql(DATABASES.to_owned()),
             ("\\d" | "\\d+" | "\\dt" | "\\dt+", []) => Meta::Sql("SHOW TABLES".to_owned()),
+            ("\\dn" | "\\dn+", []) => Meta::Sql(SCHEMAS.to_owned()),
+            ("\\dt" | "\\dt+", [pattern]) if pattern.ends_with(".*") => Meta::Sql(tables_of(pattern)),
             ("\\d" | "\\d+", [table]) => Meta::Sql(format!("DESCRIBE {table}")),
             ("\\stages", []) => Meta::Sql("SELECT * FROM alluvia.stages".to_owned()),
             ("\\format", []) => Meta::ShowFormat,
@@ -91,12 +118,12 @@ impl Meta {
                 Error::new(ErrorKind::InvalidSetting, format!("there is no format '{name}'"))
                     .with_hint("table, csv, json, arrow or parquet")
             })?),
-            ("\\d" | "\\d+" | "\\timing" | "\\progressive" | "\\format" | "\\x", [_, more @ ..]) => {
+            ("\\d" | "\\d+" | "\\timing" | "\\progressive" | "\\format" | "\\x" | "\\rows", [_, more @ ..]) => {
                 return Err(superfluous(command, "one argument", more));
             }
             (
-                "\\q" | "\\quit" | "\\?" | "\\h" | "\\help" | "\\dt" | "\\dt+" | "\\stages" | "\\conninfo" | "\\l"
-                | "\\l+" | "\\list",
+                "\\q" | "\\quit" | "\\?" | "\\help" | "\\dt" | "\\dt+" | "\\dn" | "\\dn+" | "\\stages" | "\\conninfo"
+                | "\\l" | "\\l+" | "\\list",
                 more,
             ) => {
                 return Err(superfluous(command, "no argument", more));
@@ -107,6 +134,19 @@ impl Meta {
             }
         })
     }
+}
+
+/// The statement that lists the tables of the schema that `s.*` names.
+fn tables_of(pattern: &str) -> String {
+    let schema = pattern.trim_end_matches(".*");
+    let schema = match schema.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
+        Some(inner) => inner.replace("\"\"", "\""),
+        None => schema.to_ascii_lowercase(),
+    };
+    format!(
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = {} ORDER BY 2",
+        literal(&schema)
+    )
 }
 
 /// The commands whose arguments are texts and files: what is in single quotes is one argument.
@@ -197,6 +237,18 @@ fn switch(command: &str, argument: &str) -> Result<bool> {
         _ => Err(Error::new(ErrorKind::InvalidSetting, format!("{command} is on or off, and not '{argument}'"))
             .with_hint(format!("{command} by itself switches it"))),
     }
+}
+
+/// How many rows are to be shown.
+fn rows(argument: &str) -> Result<Option<usize>> {
+    if argument.eq_ignore_ascii_case("all") {
+        return Ok(None);
+    }
+    let rows = argument.parse().ok().filter(|rows| *rows > 0);
+    rows.map(Some).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidSetting, format!("\\rows is a number above 0, or all, and not '{argument}'"))
+            .with_hint("\\rows 40 shows the first 40 rows of an answer")
+    })
 }
 
 fn superfluous(command: &str, taken: &str, more: &[&str]) -> Error {
@@ -291,6 +343,12 @@ mod tests {
             ("\\d+", Meta::Sql("SHOW TABLES".into())),
             ("\\d+ t", Meta::Sql("DESCRIBE t".into())),
             ("exit ;", Meta::Quit),
+            ("HELP;", Meta::Help),
+            ("clear\n", Meta::Clear),
+            ("\\h create table;", Meta::SqlHelp("create table".into())),
+            ("\\rows 7", Meta::Rows(Some(7))),
+            ("\\rows ALL", Meta::Rows(None)),
+            ("\\rows", Meta::ShowRows),
         ] {
             assert_eq!(Meta::parse(line).unwrap(), wanted, "{line}");
         }
@@ -300,6 +358,7 @@ mod tests {
             ("\\o |less", "\\o writes to files, and not to programs"),
             ("\\echo it's", "a single quote behind \\echo is not closed"),
             ("\\pset border 2", "\\pset knows null, and not 'border'"),
+            ("\\rows 0", "\\rows is a number above 0, or all, and not '0'"),
         ] {
             assert_eq!(Meta::parse(line).unwrap_err().message(), message, "{line}");
         }

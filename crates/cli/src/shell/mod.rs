@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - Statements and backslash commands run in the order in which they stand. A command is a line that begins with a backslash
-//!   (or is `exit` or `quit`) where no statement is under way: never a line of a literal.
+//!   (or is `exit`, `quit`, `help` or `clear`) where no statement is under way: never a line of a literal.
 //! - Answers go where [`output_settings`] says; what the shell itself says goes to standard output.
 //! - What is not a command reaches the parser byte for byte.
 
@@ -22,8 +22,10 @@ mod output_settings;
 mod pipe;
 mod refine;
 mod script;
+mod sql_help;
 mod statement;
 mod statement_end;
+mod table_fit;
 
 pub use connection::{Connection, HowArgs};
 pub use output::{drawn, print};
@@ -266,6 +268,10 @@ impl Shell {
                     }
                     Ok(
                         Meta::Help
+                        | Meta::SqlHelp(_)
+                        | Meta::Clear
+                        | Meta::Rows(_)
+                        | Meta::ShowRows
                         | Meta::Timing(_)
                         | Meta::Progressive(_)
                         | Meta::ShowFormat
@@ -372,6 +378,14 @@ impl Shell {
         match Meta::parse(line)? {
             Meta::Quit => return Ok(true),
             Meta::Help => self.tell(&format!("{}\n", meta::HELP))?,
+            Meta::SqlHelp(statement) => self.tell(&sql_help::of(&statement)?)?,
+            Meta::Clear if std::io::stdout().is_terminal() => say("\u{1b}[H\u{1b}[2J")?,
+            Meta::Clear => {}
+            Meta::Rows(rows) => self.settings.rows_max = rows,
+            Meta::ShowRows => {
+                let rows = self.settings.rows_max.map_or_else(|| "all".to_owned(), |rows| rows.to_string());
+                self.tell(&format!("Rows that a table on a terminal shows: {rows}.\n"))?;
+            }
             Meta::Timing(to) => {
                 self.timing = to.unwrap_or(!self.timing);
                 self.tell(&format!("Timing is {}.\n", on_or_off(self.timing)))?;
@@ -430,12 +444,16 @@ impl Shell {
 
     /// Runs what is typed, until it is enough.
     async fn interactive(&mut self) -> Result<()> {
-        say(&format!("Alluvia {}. Statements end with ';'. \\? for help, \\q to leave.\n", env!("CARGO_PKG_VERSION")))?;
+        say(&format!(
+            "Alluvia {}. Statements end with ';'. help lists the commands, exit leaves.\n",
+            env!("CARGO_PKG_VERSION")
+        ))?;
         let names = Names::new(self.connection.another().await.ok());
         names.refresh().await;
         let mut editor = editor(&names);
         let prompt =
             DefaultPrompt::new(DefaultPromptSegment::Basic(self.connection.name()), DefaultPromptSegment::Empty);
+        self.settings.is_screen = std::io::stdout().is_terminal();
         let ended = loop {
             let typed = editor.read_line(&prompt);
             // What was pressed as the statement before ended is not for this one.

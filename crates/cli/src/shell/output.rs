@@ -4,6 +4,7 @@ use super::Format;
 use super::interval_text::{interval_texts, spelled, spelled_schema};
 use super::output_settings::{OutputSettings, Sink};
 use super::statement::{Answer, Rows};
+use super::table_fit::{Columns, fit};
 use crate::note;
 use alluvia_copy::ResultWriter;
 use alluvia_syntax::copy::options::{CopyOptions, Direction, Format as OutputFormat};
@@ -101,7 +102,10 @@ pub fn table(shown: &[RecordBatch], count: usize, settings: &OutputSettings) -> 
     let noun = if count == 1 { "row" } else { "rows" };
     let counted = format!("({count} {noun}{rest})\n");
     if !settings.is_expanded {
-        return settings.sink.say(&format!("{}\n{counted}", drawn_with(shown, &settings.null)?));
+        let Some((width, rows_max)) = settings.screen() else {
+            return settings.sink.say(&format!("{}\n{counted}", drawn_with(shown, &settings.null)?));
+        };
+        return settings.sink.say(&screenful(shown, count, &settings.null, width, rows_max)?);
     }
     // As psql has it: records have numbers, so they are counted only where they do not tell.
     let records = records(shown, &settings.null)?;
@@ -128,6 +132,39 @@ fn in_zone(batch: &RecordBatch, zone: &Zone) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
         .map_err(|error| Error::internal(format!("an answer cannot be shown: {error}")))
+}
+
+/// The first rows of an answer as a table that fits a screen, and what of the answer is not shown.
+fn screenful(rows: &[RecordBatch], count: usize, null: &str, width: usize, rows_max: Option<usize>) -> Result<String> {
+    let Some(first) = rows.first() else { return Ok(format!("({count} rows)\n")) };
+    let names: Vec<String> = first.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let mut columns = Columns { values: vec![Vec::new(); names.len()], names };
+    let (mut room, mut shown) = (rows_max.unwrap_or(usize::MAX), 0);
+    for batch in rows {
+        let batch = batch.slice(0, room.min(batch.num_rows()));
+        room -= batch.num_rows();
+        shown += batch.num_rows();
+        for ((name, column), values) in columns.names.iter().zip(batch.columns()).zip(&mut columns.values) {
+            let texts = texts(name, column)?;
+            values.extend(texts.into_iter().map(|text| text.or_else(|| (!null.is_empty()).then(|| null.to_owned()))));
+        }
+    }
+    let left_out = fit(&mut columns, width);
+    let fields: Vec<Field> = columns.names.iter().map(|name| Field::new(name, DataType::Utf8, true)).collect();
+    let arrays = columns.values.into_iter().map(|values| Arc::new(StringArray::from(values)) as ArrayRef).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(shown));
+    let drawn = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+        .and_then(|table| pretty_format_batches(&[table]).map(|drawn| drawn.to_string()))
+        .map_err(|error| Error::internal(format!("an answer cannot be shown: {error}")))?;
+    let noun = if count == 1 { "row" } else { "rows" };
+    let mut told = format!("{count} {noun}");
+    if shown < count {
+        told += &format!(", the first {shown} shown: \\rows all shows more");
+    }
+    if left_out > 0 {
+        told += &format!(", {left_out} columns not shown: \\x shows all");
+    }
+    Ok(format!("{drawn}\n({told})\n"))
 }
 
 /// Rows one below the other, a column a line, as psql has them.

@@ -10,6 +10,10 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use terminal_size::{Width, terminal_size};
+
+/// Rows that a table on a screen shows at first.
+const ROWS_MAX: usize = 40;
 
 /// How answers are written, and where to.
 #[derive(Clone)]
@@ -22,12 +26,31 @@ pub struct OutputSettings {
     /// In which tables and CSV show moments.
     pub time_zone: Zone,
     pub sink: Sink,
+    /// Whether a person sees the answers as they come: tables are then as wide as the screen, and have no more rows than `rows_max`.
+    pub is_screen: bool,
+    /// Rows that a table on a screen shows; `None` is all.
+    pub rows_max: Option<usize>,
 }
 
 impl OutputSettings {
+    /// The width of the screen that answers go to, and how many rows a table on it shows; `None` if they go elsewhere.
+    pub fn screen(&self) -> Option<(usize, Option<usize>)> {
+        let is_seen = self.is_screen && matches!(self.sink, Sink::Out);
+        let (Width(width), _) = is_seen.then(terminal_size)??;
+        Some((width.into(), self.rows_max))
+    }
+
     /// In this form to standard output, and all else as it is at first.
     pub fn of(format: Format) -> OutputSettings {
-        OutputSettings { format, is_expanded: false, null: String::new(), time_zone: Zone::utc(), sink: Sink::Out }
+        OutputSettings {
+            format,
+            is_expanded: false,
+            null: String::new(),
+            time_zone: Zone::utc(),
+            sink: Sink::Out,
+            is_screen: false,
+            rows_max: Some(ROWS_MAX),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ pub enum Piece {
     Sql(String),
     /// The same of a long text, from this line on: errors name lines counted from there.
     From(usize, String),
-    /// A line that is a backslash command, `exit` or `quit`.
+    /// A line that is a backslash command, or one of the shell's words.
     Command(String),
 }
 
@@ -33,10 +33,13 @@ pub fn pieces(text: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Whether a line is `exit` or `quit`, which end the shell where no statement is under way.
-pub(super) fn is_farewell(line: &str) -> bool {
+/// The words that are commands of the shell where no statement is under way.
+const WORDS: [&str; 4] = ["exit", "quit", "help", "clear"];
+
+/// The word of the shell that a line is, if it is one.
+pub(super) fn shell_word(line: &str) -> Option<&'static str> {
     let word = line.trim().trim_end_matches(';').trim_end();
-    word.eq_ignore_ascii_case("exit") || word.eq_ignore_ascii_case("quit")
+    WORDS.into_iter().find(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// Cuts a script that comes line by line.
@@ -61,7 +64,7 @@ impl Cutter {
         // Editors of other systems begin files with a byte order mark.
         let line = if self.lines == 0 { line.strip_prefix('\u{feff}').unwrap_or(line) } else { line };
         self.lines += 1;
-        if self.ending.has_ended() && (line.trim_start().starts_with('\\') || is_farewell(line)) {
+        if self.ending.has_ended() && (line.trim_start().starts_with('\\') || shell_word(line).is_some()) {
             return vec![self.cut(LINES_MAX), Piece::Command(line.to_owned())];
         }
         self.ending.feed(line);
@@ -126,7 +129,7 @@ mod tests {
             Piece::Sql("\n\n\n\n\n".to_owned()),
         ];
         assert_eq!(pieces("\u{feff}\\timing\nSELECT '\nexit\n\u{feff}';\nQuit ;\n"), wanted);
-        assert!(!is_farewell("exit 1") && !is_farewell("quits"));
+        assert_eq!((shell_word("exit 1"), shell_word("quits"), shell_word(" Help;\n")), (None, None, Some("help")));
     }
 
     #[test]

@@ -13,7 +13,7 @@ fn ctrl_c_ends_the_demo_and_removes_its_temporary_directory() {
     // Before there are rows, and while they stream in; the directory that somebody named stays.
     for (until, named) in [("Alluvia demo: ", None), ("rows in ", None), ("rows in ", Some(dir.as_str()))] {
         let mut args = vec!["demo", "--seconds", "3600"];
-        args.extend(named.iter().flat_map(|dir| ["--dir", *dir]));
+        args.extend(named.iter().flat_map(|dir| ["--keep", *dir]));
         let mut child = command(&args).env("TMPDIR", &tmp).spawn().unwrap();
         // Kept to the end: whose output nobody takes stops.
         let mut output = BufReader::new(child.stdout.take().unwrap());

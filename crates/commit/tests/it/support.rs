@@ -50,6 +50,7 @@ pub fn table(id: u32) -> TableDef {
     let columns = vec![column];
     TableDef {
         id: TableId(id),
+        schema: "public".to_owned(),
         name: format!("t{id}"),
         dimensions: dimensions::parse("kind", &columns).expect("a good declaration"),
         columns,

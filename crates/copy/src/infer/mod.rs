@@ -27,14 +27,15 @@ use crate::peeked::Sampled;
 use crate::progress::Progress;
 use crate::records::{Blocks, Cut, check_line_ends};
 use crate::roots::Roots;
-use alluvia_space::{Column, DataType, TableDef, TableOptions};
+use alluvia_catalog::RelationName;
+use alluvia_space::{Column, DataType, PUBLIC_SCHEMA, TableDef, TableOptions};
 use alluvia_syntax::copy::options::{CopyOptions, Direction, Format};
 use alluvia_syntax::copy::statement::Source;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
 use arrow::datatypes::{Schema, SchemaRef};
 use csv::infer_csv;
 use json::infer_json;
-use schemas::{from_schemas, held_of_file};
+use schemas::from_schemas;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 
@@ -73,7 +74,7 @@ impl Inferred {
     }
 
     /// The CREATE TABLE statement, without a semicolon.
-    pub fn create_table(&self, table: &str) -> String {
+    pub fn create_table(&self, table: &RelationName) -> String {
         let column = |(at, column): (usize, &InferredColumn)| Column {
             id: ColumnId(at as u32),
             name: column.name.clone(),
@@ -84,7 +85,8 @@ impl Inferred {
         };
         let definition = TableDef {
             id: TableId(0),
-            name: table.to_owned(),
+            schema: table.schema().unwrap_or(PUBLIC_SCHEMA).to_owned(),
+            name: table.name.clone(),
             columns: self.columns.iter().enumerate().map(column).collect(),
             next_column_id: self.columns.len() as u32,
             key: None,
@@ -99,13 +101,13 @@ impl Inferred {
 
     /// The COPY statement that loads the files into that table, without a semicolon: a value that would be changed to be of a type
     /// that was found is a bad row.
-    pub fn copy_from(&self, table: &str, source: &Source) -> String {
+    pub fn copy_from(&self, table: &RelationName, source: &Source) -> String {
         let options = CopyOptions { is_exact: true, ..self.options.clone() };
         copy_statement(table, source, &options)
     }
 
     /// As [`Inferred::copy_from`], into a table that somebody else made: values become what its types are, as PostgreSQL assigns.
-    pub fn copy_into_existing(&self, table: &str, source: &Source) -> String {
+    pub fn copy_into_existing(&self, table: &RelationName, source: &Source) -> String {
         copy_statement(table, source, &self.options)
     }
 
@@ -120,9 +122,10 @@ impl Inferred {
     }
 }
 
-fn copy_statement(table: &str, source: &Source, options: &CopyOptions) -> String {
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    format!("COPY {} FROM {}{}", quoted(table), source.to_sql(), options.to_sql())
+fn copy_statement(table: &RelationName, source: &Source, options: &CopyOptions) -> String {
+    let exactly = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let schema = table.schema().map(|schema| exactly(schema) + ".").unwrap_or_default();
+    format!("COPY {schema}{} FROM {}{}", exactly(&table.name), source.to_sql(), options.to_sql())
 }
 
 /// Looks at the files of `source`, wherever the process may. Blocks.
@@ -197,7 +200,7 @@ pub(crate) fn infer_from(samples: &[Sampled<'_>], format: Format, options: &Copy
         Format::JsonLines => infer_json(samples, options)?,
         Format::Parquet | Format::Arrow => {
             let schemas = samples.iter().map(|sample| Ok((sample.name(), schema_of(sample, format, options)?)));
-            from_schemas(&schemas.collect::<Result<Vec<(String, SchemaRef)>>>()?, held_of_file, options)?
+            from_schemas(&schemas.collect::<Result<Vec<(String, SchemaRef)>>>()?, options)?
         }
         Format::Text | Format::Binary => {
             return Err(Error::new(ErrorKind::NotSupported, "no table can be inferred from PostgreSQL's own formats")
@@ -238,11 +241,10 @@ fn sample_of(sampled: &Sampled<'_>, options: &CopyOptions, cut: Cut) -> Result<V
     Ok(sample)
 }
 
-/// The table that would hold rows of a schema that a program has; errors name `source`. Unsigned numbers are BIGINT: they are mostly ranks
-/// and counts.
+/// The table that would hold rows of a schema that a program has; errors name `source`.
 pub fn infer_schema(schema: &Schema, source: &str) -> Result<Inferred> {
     let rows = [(source.to_owned(), Arc::new(schema.clone()))];
-    from_schemas(&rows, DataType::from_arrow, &CopyOptions::default())
+    from_schemas(&rows, &CopyOptions::default())
 }
 
 /// Names in lower case, if they stay distinct.
@@ -350,15 +352,18 @@ mod tests {
     #[test]
     fn the_statements_that_go_with_it_are_complete() {
         let inferred = inferred_with(&[("f.csv", b"Order;when;\n1;2026-01-01;x\n")], &CopyOptions::default()).unwrap();
-        let create = inferred.create_table("t");
+        let create = inferred.create_table(&"t".into());
         assert!(create.starts_with("CREATE TABLE t (") && create.contains("\"order\" BIGINT"), "{create}");
         assert!(create.contains("column3 TEXT"), "{create}");
-        let copy = inferred.copy_from("t", &Source::Files("it's.csv".into()));
+        let copy = inferred.copy_from(&"t".into(), &Source::Files("it's.csv".into()));
         assert_eq!(copy, "COPY \"t\" FROM 'it''s.csv' (FORMAT csv, HEADER true, DELIMITER ';', EXACT true)");
-        let existing = inferred.copy_into_existing("t", &Source::Files("f.csv".into()));
+        let existing = inferred.copy_into_existing(&"t".into(), &Source::Files("f.csv".into()));
         assert_eq!(existing, "COPY \"t\" FROM 'f.csv' (FORMAT csv, HEADER true, DELIMITER ';')");
         let plain = inferred_with(&[("f.json", b"{\"a\": 1}\n")], &CopyOptions::default()).unwrap();
-        assert_eq!(plain.copy_from("t", &Source::Files("x".into())), "COPY \"t\" FROM 'x' (FORMAT ndjson, EXACT true)");
+        assert_eq!(
+            plain.copy_from(&"t".into(), &Source::Files("x".into())),
+            "COPY \"t\" FROM 'x' (FORMAT ndjson, EXACT true)"
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! - A later file whose type a column does not hold is refused by an EXACT load, before any row of it ([`check_holds`]).
 
 use super::{Inferred, InferredColumn, folded};
+use alluvia_space::data_type::{NUMERIC_PRECISION, NUMERIC_SCALE};
 use alluvia_space::{Column, DataType};
 use alluvia_syntax::copy::options::CopyOptions;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -23,18 +24,14 @@ struct Found {
     nullable: bool,
 }
 
-/// The table that would hold the rows of all these files, each with its name; `held` says what holds a file's type.
-pub(super) fn from_schemas(
-    files: &[(String, SchemaRef)],
-    held: fn(&ArrowType) -> Option<DataType>,
-    options: &CopyOptions,
-) -> Result<Inferred> {
+/// The table that would hold the rows of all these files, each with its name.
+pub(super) fn from_schemas(files: &[(String, SchemaRef)], options: &CopyOptions) -> Result<Inferred> {
     let mut found: Vec<Found> = Vec::new();
     for (at_file, (file, schema)) in files.iter().enumerate() {
         let known = found.len();
         let mut seen = vec![false; known];
         for field in schema.fields() {
-            let data_type = type_of(field, file, held)?;
+            let data_type = type_of(field, file)?;
             match place_of(&found[..known], field.name()).filter(|at| !seen[*at]) {
                 Some(at) => {
                     seen[at] = true;
@@ -70,12 +67,12 @@ fn place_of(found: &[Found], name: &str) -> Option<usize> {
 }
 
 /// The type of a field's values; `None` if they are all NULL.
-fn type_of(field: &Field, file: &str, held: fn(&ArrowType) -> Option<DataType>) -> Result<Option<DataType>> {
+fn type_of(field: &Field, file: &str) -> Result<Option<DataType>> {
     let from = field.data_type();
     if *from == ArrowType::Null {
         return Ok(None);
     }
-    let data_type = held(from).or_else(|| from.is_temporal().then_some(DataType::Text));
+    let data_type = held_of_file(field).or_else(|| from.is_temporal().then_some(DataType::Text));
     data_type.map(Some).ok_or_else(|| {
         Error::new(
             ErrorKind::NotSupported,
@@ -85,28 +82,36 @@ fn type_of(field: &Field, file: &str, held: fn(&ArrowType) -> Option<DataType>) 
     })
 }
 
-/// The type that holds a file's values: as [`DataType::from_arrow`], but whole numbers past BIGINT, too.
-pub(super) fn held_of_file(from: &ArrowType) -> Option<DataType> {
-    match from {
-        ArrowType::UInt64 => Some(DataType::Decimal { precision: 20, scale: 0 }),
-        ArrowType::Dictionary(_, values) => held_of_file(values),
-        ArrowType::RunEndEncoded(_, values) => held_of_file(values.data_type()),
-        other => DataType::from_arrow(other),
-    }
+/// The type that holds a field's values. That of a `CHAR(n)` is TEXT: its length is not said of files that others wrote.
+fn held_of_file(field: &Field) -> Option<DataType> {
+    DataType::from_foreign(field).map(|held| if held == DataType::Char { DataType::Text } else { held })
 }
 
 /// The type that holds values of both.
 fn unified(one: DataType, other: DataType) -> DataType {
-    use DataType::{Date, Double, Int16, Int32, Int64, Real, Text, Timestamp, TimestampTz};
+    use DataType::{Date, Double, Int16, Int32, Int64, Numeric, Real, Text, Timestamp, TimestampTz};
     match (one, other) {
         _ if one == other => one,
         (Int16 | Int32, Int16 | Int32) => Int32,
         (Int16 | Int32 | Int64, Int16 | Int32 | Int64) => Int64,
         (Real | Double, number) | (number, Real | Double) if number.is_number() => Double,
+        (Numeric, number) | (number, Numeric) if number.is_number() => unified_numerics(number),
         _ if one.is_number() && other.is_number() => unified_decimals(one, other),
         (Date, Timestamp) | (Timestamp, Date) => Timestamp,
         _ if one.is_time() && other.is_time() => TimestampTz,
         _ => Text,
+    }
+}
+
+/// NUMERIC, if it holds values of the other, which is a number; TEXT if they may have too many digits.
+fn unified_numerics(other: DataType) -> DataType {
+    match other {
+        DataType::Decimal { precision, scale }
+            if scale > NUMERIC_SCALE || precision - scale > NUMERIC_PRECISION - NUMERIC_SCALE =>
+        {
+            DataType::Text
+        }
+        _ => DataType::Numeric,
     }
 }
 
@@ -129,7 +134,7 @@ fn unified_decimals(one: DataType, other: DataType) -> DataType {
 pub(crate) fn check_holds(column: &Column, field: &Field, file: &str) -> Result<()> {
     let from = field.data_type();
     // Whether a type that no column has can be stored is for the casts to say.
-    let Some(data_type) = held_of_file(from).filter(|_| *from != ArrowType::Null) else { return Ok(()) };
+    let Some(data_type) = held_of_file(field).filter(|_| *from != ArrowType::Null) else { return Ok(()) };
     if unified(data_type, column.data_type) == column.data_type {
         return Ok(());
     }
@@ -152,7 +157,7 @@ mod tests {
     }
 
     fn inferred(files: &[(String, SchemaRef)]) -> String {
-        let found = from_schemas(files, held_of_file, &CopyOptions::default()).unwrap();
+        let found = from_schemas(files, &CopyOptions::default()).unwrap();
         let column = |column: &InferredColumn| {
             let null = if column.nullable { "" } else { " NOT NULL" };
             format!("{} {}{null}", column.name, column.data_type.sql_name())
@@ -191,7 +196,7 @@ mod tests {
                 let files = [file("a", &[("v", first.clone(), false)]), file("b", &[("v", second.clone(), false)])];
                 assert_eq!(inferred(&files), format!("v {want} NOT NULL"), "{first} {second}");
                 // What holds both holds each.
-                let found = from_schemas(&files, held_of_file, &CopyOptions::default()).unwrap();
+                let found = from_schemas(&files, &CopyOptions::default()).unwrap();
                 let column = Column {
                     id: alluvia_types::ColumnId(0),
                     name: "v".to_owned(),

@@ -109,7 +109,12 @@ pub(crate) fn stays_as_written(data_type: DataType, text: &[u8]) -> bool {
         DataType::Decimal { scale, .. } => is_number(text) && has_fraction_of(text, scale),
         DataType::Date => is_day(text),
         DataType::Timestamp => !has_zone(text),
+        DataType::Numeric => is_number(text),
         DataType::TimestampTz | DataType::Text | DataType::Binary => true,
+        // Nothing else is inferred from text.
+        DataType::Uuid | DataType::Json | DataType::Jsonb | DataType::Time | DataType::Interval | DataType::Char => {
+            true
+        }
     }
 }
 

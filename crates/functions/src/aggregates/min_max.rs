@@ -9,11 +9,18 @@
 //! `slt/meaning.slt` (`SELECT min(x - x), max(x - x) FROM infinite`).
 
 use super::sum::taken;
+use crate::casts::kinds::{Kind, common_field, kind_of};
+use crate::casts::pg_typeof::type_of_field;
 use crate::delegate::delegate_aggregate;
+use crate::operators::durations::length_of;
+use alluvia_types::{Error, ErrorKind};
+use alluvia_values::errors::wrap;
 use alluvia_values::nan::one_nan;
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::datatypes::{
+    DataType, FieldRef, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::function::AccumulatorArgs;
 use datafusion_expr::{
@@ -46,11 +53,17 @@ impl AggregateUDFImpl for Extreme {
     delegate_aggregate!();
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if *args.return_field.data_type() == SPAN {
+            return Ok(Box::new(Spans { held: None, is_least: self.is_least }));
+        }
         let is_float = is_float(&args);
         Ok(NanLast::accumulator(self.inner.inner().accumulator(args)?, is_float))
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if *args.return_field.data_type() == SPAN {
+            return Ok(Box::new(Spans { held: None, is_least: self.is_least }));
+        }
         let is_float = is_float(&args);
         Ok(NanLast::accumulator(self.inner.inner().create_sliding_accumulator(args)?, is_float))
     }
@@ -59,6 +72,7 @@ impl AggregateUDFImpl for Extreme {
         match args.return_field.data_type() {
             DataType::Float32 => Ok(Box::new(Groups::<Float32Type>::new(self.is_least))),
             DataType::Float64 => Ok(Box::new(Groups::<Float64Type>::new(self.is_least))),
+            of if *of == SPAN => Ok(Box::new(SpanGroups { held: Vec::new(), is_least: self.is_least })),
             _ => self.inner.inner().create_groups_accumulator(args),
         }
     }
@@ -69,6 +83,20 @@ impl AggregateUDFImpl for Extreme {
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         self.inner.inner().coerce_types(arg_types)
+    }
+
+    /// A field of the kind that the values have. PostgreSQL has no order of JSON, and no `min` and `max` of UUID and JSONB.
+    fn return_field(&self, arg_fields: &[FieldRef]) -> Result<FieldRef> {
+        let types: Vec<DataType> = arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let of = self.return_type(&types)?;
+        if let [field] = arg_fields
+            && matches!(kind_of(field), Kind::Uuid | Kind::Json | Kind::Jsonb)
+        {
+            let message = format!("function {}({}) does not exist", self.name(), type_of_field(field));
+            let error = Error::new(ErrorKind::UndefinedFunction, message);
+            return Err(wrap(error.with_hint("cast it to TEXT, whose order is that of the bytes: max(x::text)")));
+        }
+        Ok(common_field(self.name(), of, arg_fields))
     }
 
     fn value_from_stats(&self, args: &StatisticsArgs) -> Option<ScalarValue> {
@@ -82,6 +110,107 @@ impl AggregateUDFImpl for Extreme {
 
 fn is_float(args: &AccumulatorArgs) -> bool {
     matches!(args.return_field.data_type(), DataType::Float32 | DataType::Float64)
+}
+
+const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+
+/// Whether an interval takes the place of the one that is held: by its length, of equals the first.
+fn is_better(span: IntervalMonthDayNano, held: Option<IntervalMonthDayNano>, is_least: bool) -> bool {
+    let Some(held) = held else { return true };
+    let (span, held) = (length_of(span), length_of(held));
+    if is_least { span < held } else { span > held }
+}
+
+/// The shortest or the longest interval of one group.
+#[derive(Debug)]
+struct Spans {
+    held: Option<IntervalMonthDayNano>,
+    is_least: bool,
+}
+
+impl Accumulator for Spans {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for span in values[0].as_primitive::<IntervalMonthDayNanoType>().iter().flatten() {
+            if is_better(span, self.held, self.is_least) {
+                self.held = Some(span);
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(ScalarValue::IntervalMonthDayNano(self.held))
+    }
+
+    fn size(&self) -> usize {
+        size_of::<Spans>()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+}
+
+/// The same of each group.
+#[derive(Debug)]
+struct SpanGroups {
+    held: Vec<Option<IntervalMonthDayNano>>,
+    is_least: bool,
+}
+
+impl SpanGroups {
+    fn take(&mut self, emit_to: EmitTo) -> ArrayRef {
+        let held = emit_to.take_needed(&mut self.held);
+        Arc::new(held.into_iter().collect::<PrimitiveArray<IntervalMonthDayNanoType>>())
+    }
+}
+
+impl GroupsAccumulator for SpanGroups {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total_groups: usize,
+    ) -> Result<()> {
+        self.held.resize(total_groups, None);
+        let values = values[0].as_primitive::<IntervalMonthDayNanoType>();
+        for (at, (&group, span)) in groups.iter().zip(values).enumerate() {
+            let is_taken = filter.is_none_or(|filter| filter.is_valid(at) && filter.value(at));
+            if let Some(span) = span.filter(|_| is_taken)
+                && is_better(span, self.held[group], self.is_least)
+            {
+                self.held[group] = Some(span);
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, values: &[ArrayRef], groups: &[usize], total_groups: usize) -> Result<()> {
+        self.update_batch(values, groups, None, total_groups)
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        Ok(self.take(emit_to))
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        Ok(vec![self.take(emit_to)])
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let spans = values[0].as_primitive::<IntervalMonthDayNanoType>();
+        let nulls = taken(spans.nulls(), filter);
+        Ok(vec![Arc::new(PrimitiveArray::<IntervalMonthDayNanoType>::new(spans.values().clone(), nulls))])
+    }
+
+    fn size(&self) -> usize {
+        self.held.capacity() * size_of::<Option<IntervalMonthDayNano>>()
+    }
 }
 
 /// DataFusion's of one group, of values of which no NaN has the sign set.

@@ -21,14 +21,17 @@
 use crate::aggregates::exact::accumulators::{Alone, Groups};
 use crate::aggregates::exact::sums::{self, Exact, Mean};
 use crate::aggregates::interval_avg::unit_of;
+use crate::aggregates::interval_sum::{self, IntervalGroups, IntervalSum, SPAN, with_intervals};
 use crate::aggregates::variance_of_one::accumulator;
-use crate::delegate::delegate_aggregate;
+use crate::casts::kinds::{NUMERIC, common_field, is_numeric};
 use arrow::array::{ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion_common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion_expr::utils::format_state_name;
-use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator};
+use datafusion_expr::utils::{AggregateOrderSensitivity, format_state_name};
+use datafusion_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, Signature,
+};
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::correlation::corr_udaf;
 use datafusion_functions_aggregate::covariance::{covar_pop_udaf, covar_samp_udaf};
@@ -54,15 +57,20 @@ pub struct Moving {
     inner: Arc<AggregateUDF>,
     of: MovingAggregate,
     aliases: Vec<String>,
+    signature: Signature,
 }
 
 impl Moving {
     fn new(inner: Arc<AggregateUDF>, of: MovingAggregate) -> Moving {
+        let signature = match of {
+            MovingAggregate::Average => with_intervals(inner.signature()),
+            _ => inner.signature().clone(),
+        };
         let mut aliases = inner.aliases().to_vec();
         if inner.name() == "var" {
             aliases.push("variance".to_owned());
         }
-        Moving { inner, of, aliases }
+        Moving { inner, of, aliases, signature }
     }
 
     /// `avg`
@@ -93,23 +101,72 @@ impl Moving {
         Moving::new(corr_udaf(), MovingAggregate::Correlation)
     }
 
-    /// How an average of durations is made of their sum; `None` for every other aggregate.
+    /// How an average of durations or of NUMERIC is made of their sum; `None` for every other aggregate.
     fn mean_of_durations(&self, arguments: &[FieldRef], is_distinct: bool) -> Option<Mean> {
         if self.of != MovingAggregate::Average || is_distinct {
             return None;
         }
+        if arguments.first().is_some_and(|of| is_numeric(of)) {
+            return Some(Mean::Numeric);
+        }
         unit_of(arguments).map(Mean::Duration)
+    }
+
+    /// Whether it is an average of intervals.
+    fn is_of_intervals(&self, arguments: &[FieldRef], is_distinct: bool) -> bool {
+        let is_interval = arguments.first().is_some_and(|of| *of.data_type() == SPAN);
+        self.of == MovingAggregate::Average && is_interval && !is_distinct
     }
 }
 
 impl AggregateUDFImpl for Moving {
-    delegate_aggregate!(but state_fields);
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        match (self.of, arg_types) {
+            (MovingAggregate::Average, [of]) if *of == SPAN || *of == NUMERIC => Ok(of.clone()),
+            _ => self.inner.inner().return_type(arg_types),
+        }
+    }
+
+    /// Of NUMERIC it is NUMERIC.
+    fn return_field(&self, arg_fields: &[FieldRef]) -> Result<FieldRef> {
+        let types: Vec<DataType> = arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        Ok(common_field(self.name(), self.return_type(&types)?, arg_fields))
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+        let is_ours = self.mean_of_durations(args.expr_fields, args.is_distinct).is_some()
+            || self.is_of_intervals(args.expr_fields, args.is_distinct);
+        is_ours || self.inner.inner().groups_accumulator_supported(args)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.inner.inner().order_sensitivity()
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.inner.inner().reverse_expr()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.inner().documentation()
+    }
 
     fn aliases(&self) -> &[String] {
         &self.aliases
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        if self.is_of_intervals(args.input_fields, args.is_distinct) {
+            return Ok(interval_sum::state_fields(args.name));
+        }
         if self.mean_of_durations(args.input_fields, args.is_distinct).is_none() {
             return self.inner.inner().state_fields(args);
         }
@@ -118,6 +175,9 @@ impl AggregateUDFImpl for Moving {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if self.is_of_intervals(args.expr_fields, args.is_distinct) {
+            return Ok(Box::new(IntervalSum::new(true)));
+        }
         match self.mean_of_durations(args.expr_fields, args.is_distinct) {
             Some(mean) => Ok(Box::new(Alone::<sums::Total>::new(mean))),
             None => {
@@ -133,6 +193,9 @@ impl AggregateUDFImpl for Moving {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if self.is_of_intervals(args.expr_fields, args.is_distinct) {
+            return Ok(Box::new(IntervalSum::new(true)));
+        }
         if let Some(mean) = self.mean_of_durations(args.expr_fields, args.is_distinct) {
             return Ok(Box::new(Alone::<sums::Total>::new(mean)));
         }
@@ -156,6 +219,9 @@ impl AggregateUDFImpl for Moving {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        if self.is_of_intervals(args.expr_fields, args.is_distinct) {
+            return Ok(Box::new(IntervalGroups::new(true)));
+        }
         match self.mean_of_durations(args.expr_fields, args.is_distinct) {
             Some(mean) => Ok(Box::new(Groups::<sums::Total>::new(mean))),
             None => self.inner.inner().create_groups_accumulator(args),

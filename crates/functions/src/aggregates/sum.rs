@@ -7,7 +7,9 @@
 
 use super::decimal_sum::{self, DecimalGroups, DecimalSum};
 use super::distinct_sum::DistinctSum;
+use super::interval_sum::{self, IntervalGroups, IntervalSum, SPAN, with_intervals};
 use crate::aggregates::moving_frames::moving_sum;
+use crate::casts::kinds::common_field;
 use crate::codec::{StateReader, StateWriter, Stateful};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
@@ -32,9 +34,17 @@ use std::sync::{Arc, LazyLock};
 pub const WIDE: DataType = DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0);
 
 /// `sum`.
-#[derive(Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct CheckedSum {
     inner: Sum,
+    signature: Signature,
+}
+
+impl Default for CheckedSum {
+    fn default() -> CheckedSum {
+        let inner = Sum::default();
+        CheckedSum { signature: with_intervals(inner.signature()), inner }
+    }
 }
 
 /// Who adds up, by the type of the sum.
@@ -42,6 +52,7 @@ pub struct CheckedSum {
 enum Adds {
     Integers,
     Decimals,
+    Intervals,
     /// DataFusion.
     Others,
 }
@@ -50,6 +61,7 @@ fn adds(sum: &DataType) -> Adds {
     match sum {
         DataType::Int64 => Adds::Integers,
         DataType::Decimal128(..) => Adds::Decimals,
+        DataType::Interval(_) => Adds::Intervals,
         _ => Adds::Others,
     }
 }
@@ -67,7 +79,8 @@ fn accumulator_of(args: &AccumulatorArgs) -> Option<Box<dyn Accumulator>> {
         (Adds::Integers, false) => Some(Box::<Wide>::default()),
         (Adds::Decimals, true) => Some(Box::new(DistinctSum::<Decimal128Type>::new(sum, decimal_sum::total))),
         (Adds::Decimals, false) => Some(Box::new(DecimalSum::new(sum))),
-        (Adds::Others, _) => None,
+        (Adds::Intervals, false) => Some(Box::new(IntervalSum::new(false))),
+        (Adds::Intervals, true) | (Adds::Others, _) => None,
     }
 }
 
@@ -77,17 +90,27 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn signature(&self) -> &Signature {
-        self.inner.signature()
+        &self.signature
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arg_types)
+        match arg_types {
+            [of] if *of == SPAN => Ok(SPAN),
+            _ => self.inner.return_type(arg_types),
+        }
+    }
+
+    /// Of NUMERIC it is NUMERIC.
+    fn return_field(&self, arg_fields: &[FieldRef]) -> Result<FieldRef> {
+        let types: Vec<DataType> = arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        Ok(common_field(self.name(), self.return_type(&types)?, arg_fields))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         match adds(args.return_type()) {
             _ if args.is_distinct => self.inner.state_fields(args),
             Adds::Others => self.inner.state_fields(args),
+            Adds::Intervals => Ok(interval_sum::state_fields(args.name)),
             Adds::Decimals => Ok(decimal_sum::state_fields(&args)),
             Adds::Integers => Ok(vec![
                 Field::new(format_state_name(args.name, "sum"), WIDE, true).into(),
@@ -114,6 +137,7 @@ impl AggregateUDFImpl for CheckedSum {
         match adds(sum) {
             Adds::Integers => Ok(Box::<WideGroups>::default()),
             Adds::Decimals => Ok(Box::new(DecimalGroups::new(sum))),
+            Adds::Intervals => Ok(Box::new(IntervalGroups::new(false))),
             Adds::Others => self.inner.create_groups_accumulator(args),
         }
     }

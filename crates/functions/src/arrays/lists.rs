@@ -31,7 +31,7 @@ pub fn list_of(element: DataType) -> DataType {
 }
 
 /// Lists of any kind as lists of the usual one; of no type they are all NULL.
-pub(super) fn as_lists(lists: &ArrayRef) -> Result<ListArray> {
+pub(crate) fn as_lists(lists: &ArrayRef) -> Result<ListArray> {
     if let Some(lists) = lists.as_list_opt::<i32>() {
         return Ok(lists.clone());
     }

@@ -60,6 +60,7 @@ fn asked(word: &ScalarValue) -> Option<(Operator, bool)> {
 /// The type that a value and elements are compared in. Text is read as what it is compared with.
 fn common(value: &DataType, element: &DataType) -> Option<DataType> {
     let is_read = |of: &DataType| of.is_temporal() || of.is_binary() || *of == DataType::Boolean;
+    // A literal beside UUIDs is one, which is seen to where it is planned.
     let common = match (value, element) {
         (value, read) if value.is_string() && is_read(read) => Some(read.clone()),
         (read, element) if element.is_string() && is_read(read) => Some(read.clone()),

@@ -159,7 +159,7 @@ fn elements(text: &str, of: StoredType) -> std::result::Result<(ArrayRef, usize)
 
 impl ReadLists {
     fn array(&self, texts: &StringViewArray, element: &FieldRef) -> Result<ArrayRef> {
-        let Some(of) = StoredType::from_arrow(element.data_type()) else {
+        let Some(of) = StoredType::from_field(element) else {
             let message = format!("a text as a list of {} is not supported", element.data_type());
             return Err(wrap(Error::new(ErrorKind::NotSupported, message)));
         };

@@ -2,7 +2,8 @@
 //!
 //! Invariant: the names are PostgreSQL's, as `format_type` writes them; NULL by itself is `unknown`.
 
-use arrow::datatypes::DataType;
+use super::kinds::{Kind, kind_of};
+use arrow::datatypes::{DataType, Field};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 
@@ -32,9 +33,28 @@ impl ScalarUDFImpl for TypeName {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let name = args.arg_fields.first().map(|field| type_name(field.data_type()));
+        let name = args.arg_fields.first().map(|field| type_of_field(field));
         Ok(ColumnarValue::Scalar(ScalarValue::Utf8View(name)))
     }
+}
+
+/// PostgreSQL's name of what a field has.
+pub fn type_of_field(field: &Field) -> String {
+    let name = match kind_of(field) {
+        Kind::Uuid => "uuid",
+        Kind::Json => "json",
+        Kind::Jsonb => "jsonb",
+        Kind::Numeric => "numeric",
+        Kind::Char => "character",
+        Kind::Other => match field.data_type() {
+            DataType::List(of) | DataType::LargeList(of) | DataType::FixedSizeList(of, _) => {
+                let of = type_of_field(of);
+                return if of.ends_with("[]") { of } else { of + "[]" };
+            }
+            other => return type_name(other),
+        },
+    };
+    name.to_owned()
 }
 
 /// PostgreSQL's name of a type.
@@ -48,6 +68,7 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::Float16 | DataType::Float32 => "real",
         DataType::Float64 => "double precision",
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text",
+        DataType::FixedSizeBinary(16) => "uuid",
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => "bytea",
         DataType::Date32 | DataType::Date64 => "date",
         DataType::Time32(_) | DataType::Time64(_) => "time without time zone",
@@ -69,7 +90,6 @@ pub fn type_name(data_type: &DataType) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::datatypes::Field;
     use std::sync::Arc;
 
     #[test]

@@ -7,7 +7,8 @@
 //! type).
 //! Held by `slt/everyday.slt` (`coalesce(d, '2000-01-01')`).
 
-use arrow::datatypes::{DataType, FieldRef};
+use crate::casts::kinds::{UUID, common_field};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::Result;
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion_expr::{
@@ -34,7 +35,10 @@ fn is_text(of: &DataType) -> bool {
 fn read_as(types: &[DataType]) -> Option<&DataType> {
     let mut others = types.iter().filter(|of| !is_text(of) && !of.is_null());
     let first = others.next()?;
-    let is_read = matches!(first, DataType::Date32 | DataType::Timestamp(..) | DataType::Boolean | DataType::List(_));
+    let is_read = matches!(
+        first,
+        DataType::Time64(_) | DataType::Date32 | DataType::Timestamp(..) | DataType::Boolean | DataType::List(_)
+    );
     (is_read && types.iter().any(is_text) && others.all(|other| other == first)).then_some(first)
 }
 
@@ -52,12 +56,28 @@ impl ScalarUDFImpl for ReadingCoalesce {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.0.inner().return_field_from_args(args)
+        let of = args.arg_fields;
+        if of.iter().any(|field| *field.data_type() == UUID) {
+            return Ok(Arc::new(Field::new(self.name(), UUID, true)));
+        }
+        let field = self.0.inner().return_field_from_args(args)?;
+        let kind = common_field(field.name(), field.data_type().clone(), of);
+        Ok(Arc::new(field.as_ref().clone().with_metadata(kind.metadata().clone())))
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         match read_as(arg_types) {
             Some(of) => Ok(vec![of.clone(); arg_types.len()]),
+            // NULL has no type in common with bytes of one width.
+            None if arg_types.contains(&UUID) && arg_types.iter().all(|of| *of == UUID || of.is_null()) => {
+                Ok(vec![UUID; arg_types.len()])
+            }
+            // A literal beside a UUID is read where it is planned: Arrow has no cast.
+            None if arg_types.contains(&UUID)
+                && arg_types.iter().all(|of| *of == UUID || of.is_null() || is_text(of)) =>
+            {
+                Ok(arg_types.to_vec())
+            }
             None => self.0.inner().coerce_types(arg_types),
         }
     }

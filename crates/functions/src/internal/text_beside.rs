@@ -1,5 +1,6 @@
 //! A quoted literal that takes the type of the expression beside it.
 
+use crate::casts::kinds::UUID;
 use alluvia_values::calls::TEXT_BESIDE;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::utils::take_function_args;
@@ -55,5 +56,8 @@ impl ScalarUDFImpl for TextBeside {
 /// The type that a literal has beside values of these.
 pub fn read_as(others: &[DataType]) -> Option<DataType> {
     let others: Vec<DataType> = others.iter().filter(|of| !of.is_null()).cloned().collect();
+    if others.first() == Some(&UUID) && others.iter().all(|of| *of == UUID) {
+        return Some(UUID);
+    }
     get_coerce_type_for_case_expression(&others, None).filter(|of| of.is_numeric() || *of == DataType::Boolean)
 }

@@ -12,24 +12,29 @@ pub mod durations;
 pub mod floats;
 pub mod integers;
 pub mod interval_scaling;
+pub mod numerics;
 
+use crate::casts::kinds::{Kind, NUMERIC, field_of};
 use crate::operators::decimal_quotients::Quotient;
 use crate::operators::floats::FloatOperator as OfFloats;
 use crate::operators::integers::OfIntegers;
+use crate::operators::numerics::OfNumerics;
 use crate::output_size::JOINED;
 use arrow::array::{Array, ArrayRef, Datum};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::error::ArrowError;
 use datafusion_common::tree_node::TreeNode;
 use datafusion_common::utils::take_function_args;
 use datafusion_common::{Column, ExprSchema, Result, ScalarValue, TableReference};
 use datafusion_expr::expr::{Cast, ScalarFunction, TryCast};
 use datafusion_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
 };
 use datafusion_physical_expr_common::datum::apply;
 use std::fmt::{self, Debug, Write};
 use std::hash::Hash;
+use std::sync::Arc;
 
 /// What an operator makes of its operands.
 pub trait Operator: Copy + Debug + Eq + Hash + Send + Sync + 'static {
@@ -42,6 +47,11 @@ pub trait Operator: Copy + Debug + Eq + Hash + Send + Sync + 'static {
     /// The type of what it makes.
     fn type_of(self, operands: &[DataType]) -> DataType {
         operands[0].clone()
+    }
+
+    /// The kind of what it makes.
+    fn kind(self) -> Kind {
+        Kind::Other
     }
 
     /// Of two operands.
@@ -88,6 +98,14 @@ impl<O: Operator> ScalarUDFImpl for Operation<O> {
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         Ok(self.of.type_of(arg_types))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        if self.of.kind() != Kind::Other {
+            return Ok(field_of(self.of.kind(), self.name()));
+        }
+        let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, true)))
     }
 
     fn is_strict(&self) -> bool {
@@ -163,6 +181,7 @@ fn sign_of(function: &ScalarUDF) -> Option<Option<&'static str>> {
     of::<OfIntegers>(function)
         .or_else(|| of::<OfFloats>(function))
         .or_else(|| of::<Quotient>(function))
+        .or_else(|| of::<OfNumerics>(function))
         .or_else(|| (function.name() == JOINED).then_some(Some("||")))
 }
 
@@ -179,6 +198,9 @@ pub fn type_of(expr: &Expr, schema: &dyn ExprSchema) -> Result<DataType> {
         if let Some(quotient) = func.inner().downcast_ref::<Operation<Quotient>>() {
             return Ok(quotient.of.type_of(&[]));
         }
+        if func.inner().downcast_ref::<Operation<OfNumerics>>().is_some() {
+            return Ok(NUMERIC);
+        }
         // All others make what their first operand is.
         match args.first().filter(|_| sign_of(func).is_some()) {
             Some(first) => expr = first,
@@ -194,7 +216,6 @@ mod tests {
     use crate::operators::decimal_quotients::quotient;
     use datafusion_common::DFSchema;
     use datafusion_expr::{binary_expr, cast, col, lit};
-    use std::sync::Arc;
 
     fn operation<O: Operator>(of: O, operands: Vec<Expr>) -> Expr {
         let function = Arc::new(ScalarUDF::from(Operation::new(of)));

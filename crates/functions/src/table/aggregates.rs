@@ -6,6 +6,8 @@ use crate::aggregates::min_max::Extreme;
 use crate::aggregates::moving_frames::Moving;
 use crate::aggregates::percentiles::{Kind, Ordered};
 use crate::aggregates::sum::CheckedSum;
+use crate::casts::kinds::Kind as SqlKind;
+use crate::json::aggregates::Gathered;
 
 pub(super) const ENTRIES: &[Entry] = &[
     Entry::datafusion_aggregate("count")
@@ -54,6 +56,32 @@ pub(super) const ENTRIES: &[Entry] = &[
         .postgresql(&["string_agg"])
         .doc("The texts in one, with a text between neighbours, in the order that ORDER BY says.")
         .example("SELECT string_agg(x, ',' ORDER BY x) FROM (VALUES ('b'), ('a')) AS t(x)", "a,b"),
+    Entry::aggregate("json_agg", || Gathered::new("json_agg", SqlKind::Json, false).into())
+        .postgresql(&["json_agg"])
+        .overloads(&["json_agg(any) -> json"])
+        .doc("The values as an array of JSON, NULL among them, in the order that ORDER BY says.")
+        .example("SELECT json_agg(x ORDER BY x) FROM (VALUES (2), (1)) AS t(x)", "[1, 2]"),
+    Entry::aggregate("jsonb_agg", || Gathered::new("jsonb_agg", SqlKind::Jsonb, false).into())
+        .postgresql(&["jsonb_agg"])
+        .overloads(&["jsonb_agg(any) -> jsonb"])
+        .doc("The values as an array of JSONB, NULL among them, in the order that ORDER BY says.")
+        .example("SELECT jsonb_agg(x ORDER BY x) FROM (VALUES (2), (1)) AS t(x)", "[1, 2]"),
+    Entry::aggregate("json_object_agg", || Gathered::new("json_object_agg", SqlKind::Json, true).into())
+        .postgresql(&["json_object_agg"])
+        .overloads(&["json_object_agg(any, any) -> json"])
+        .doc("The object of keys and values, in the order that ORDER BY says.")
+        .example(
+            "SELECT json_object_agg(k, v ORDER BY k) FROM (VALUES ('b', 2), ('a', 1)) AS t(k, v)",
+            r#"{ "a" : 1, "b" : 2 }"#,
+        ),
+    Entry::aggregate("jsonb_object_agg", || Gathered::new("jsonb_object_agg", SqlKind::Jsonb, true).into())
+        .postgresql(&["jsonb_object_agg"])
+        .overloads(&["jsonb_object_agg(any, any) -> jsonb"])
+        .doc("The object of keys and values as JSONB, of keys that come twice with the last value.")
+        .example(
+            "SELECT jsonb_object_agg(k, v ORDER BY k) FROM (VALUES ('b', 2), ('a', 1)) AS t(k, v)",
+            r#"{"a": 1, "b": 2}"#,
+        ),
     Entry::aggregate("bool_and", || Quantifier::all().into())
         .postgresql(&["bool_and"])
         .doc("Whether all values are true.")

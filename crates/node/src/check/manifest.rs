@@ -20,6 +20,12 @@ pub(super) fn check_manifest(manifest: &Manifest, last: Option<Version>, report:
             "table '{name}' has the id {id}, and {next} is said to be the next one"
         )))?;
     }
+    for view in manifest.catalog.views().filter(|view| view.def.id.0 >= manifest.next_table) {
+        let (name, id, next) = (&view.def.name, view.def.id, manifest.next_table);
+        report.add_finding(contradiction(format!(
+            "view '{name}' has the id {id}, and {next} is said to be the next one"
+        )))?;
+    }
     for (name, state) in manifest.producers.iter().filter(|(_, state)| state.version > manifest.through) {
         let (version, through) = (state.version, manifest.through);
         report.add_finding(contradiction(format!(

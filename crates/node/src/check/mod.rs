@@ -31,6 +31,7 @@ use self::log::Replayed;
 use self::read_only::ReadOnlyDisk;
 use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, SEGMENTS_DIR, lost_manifest};
+use crate::holder::locked;
 use alluvia_snapshot::{MANIFEST_NAME, Manifest, Space, Spaces, TableFiles};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_storage::{Cache, Disk, RealDisk};
@@ -103,10 +104,8 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
     }
     let lock_path = dir.join(LOCK_NAME);
     let lock = disk.try_lock(&lock_path).map_err(|error| Error::io(&lock_path, "locking", &error))?;
-    let _lock = lock.ok_or_else(|| {
-        Error::new(ErrorKind::Locked, format!("{} is open in another process", dir.display()))
-            .with_hint("stop it first: what is being written cannot be checked")
-    })?;
+    let _lock =
+        lock.ok_or_else(|| locked(disk.as_ref(), dir, "stop it first: what is being written cannot be checked"))?;
     let manifest = match Manifest::load(disk.as_ref(), dir) {
         Ok(Some(manifest)) => manifest,
         Ok(None) => return Err(no_database(dir)),

@@ -116,6 +116,7 @@ mod tests {
         };
         let def = TableDef {
             id: core.new_table_id(),
+            schema: "public".to_owned(),
             name: "t".to_owned(),
             columns: vec![column],
             next_column_id: 1,

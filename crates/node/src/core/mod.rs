@@ -12,6 +12,7 @@ mod read;
 
 use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_foreign};
+use crate::holder::{announce, locked};
 use crate::options::DatabaseOptions;
 use alluvia_catalog::LevelBounds;
 use alluvia_commit::{Committer, Replayed};
@@ -47,6 +48,11 @@ pub struct Core {
 }
 
 impl Core {
+    /// States where the directory is served.
+    pub(crate) fn announce(&self, places: &[String]) {
+        announce(self.disk.as_ref(), &self.dir, places);
+    }
+
     /// Opens or creates the database in `dir`, recovering what a crash left. `seed` is used only to name a new
     /// database.
     pub fn open(
@@ -62,8 +68,7 @@ impl Core {
         refuse_foreign(disk.as_ref(), dir)?;
         let lock_path = dir.join(LOCK_NAME);
         let lock = disk.try_lock(&lock_path).map_err(io("locking", lock_path))?.ok_or_else(|| {
-            Error::new(ErrorKind::Locked, format!("{} is open in another process", dir.display()))
-                .with_hint("one process at a time may open a data directory; stop the other one first")
+            locked(disk.as_ref(), dir, "one process at a time may open a data directory: stop the other one first")
         })?;
         let segments_dir = dir.join(SEGMENTS_DIR);
         disk.create_dir_all(&segments_dir).map_err(io("creating", segments_dir.clone()))?;

@@ -163,7 +163,7 @@ fn rows_of_a_transaction_that_fails_meanwhile_are_nobodys() {
         // What is a batch of its own is none beside a transaction.
         session.sql("BEGIN").await.unwrap();
         let body = Ingest {
-            table: "t".to_owned(),
+            table: "t".into(),
             columns: Vec::new(),
             options: CopyOptions::default(),
             is_array: false,

@@ -269,7 +269,7 @@ fn rows_from_programs_need_insert_however_they_come() {
                 session
                     .ingest(
                         Ingest {
-                            table: "t".to_owned(),
+                            table: "t".into(),
                             columns: Vec::new(),
                             options: CopyOptions::default(),
                             is_array: false,

@@ -4,8 +4,10 @@
 use alluvia_node::Database;
 use alluvia_plan::plan_check::{check_every_plan, functions_survive_encoding};
 use alluvia_query::Session;
+use alluvia_space::DataType as StoredType;
 use alluvia_types::Error;
-use arrow::array::Array;
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{Decimal128Type, Field, Time64MicrosecondType};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 use std::path::{Path, PathBuf};
@@ -48,8 +50,12 @@ impl AsyncDB for Connection {
                 .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap())
                 .collect();
             for row in 0..batch.num_rows() {
-                let shown = columns.iter().zip(batch.columns()).map(|(formatter, column)| {
-                    let text = formatter.value(row).to_string();
+                let fields = batch.schema_ref().fields();
+                let shown = columns.iter().zip(batch.columns()).zip(fields).map(|((formatter, column), field)| {
+                    let text = match own_text(column, field, row) {
+                        Some(text) => text,
+                        None => formatter.value(row).to_string(),
+                    };
                     if text.is_empty() && !column.is_null(row) { "(empty)".to_owned() } else { text }
                 });
                 rows.push(shown.collect());
@@ -62,6 +68,29 @@ impl AsyncDB for Connection {
 
     fn engine_name(&self) -> &str {
         "alluvia"
+    }
+}
+
+/// What our types are shown as that Arrow shows otherwise: UUIDs, NUMERIC without zeros at its end, and the last time of a day.
+fn own_text(column: &ArrayRef, field: &Field, row: usize) -> Option<String> {
+    if column.is_null(row) {
+        return None;
+    }
+    match StoredType::from_field(field)? {
+        StoredType::Uuid => {
+            let bytes = column.as_fixed_size_binary().value(row);
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            Some([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
+        }
+        StoredType::Numeric => {
+            let text = column.as_primitive::<Decimal128Type>().value_as_string(row);
+            Some(text.trim_end_matches('0').trim_end_matches('.').to_owned())
+        }
+        StoredType::Time => {
+            let last = column.as_primitive_opt::<Time64MicrosecondType>()?.value(row) == 86_400_000_000;
+            last.then(|| "24:00:00".to_owned())
+        }
+        _ => None,
     }
 }
 

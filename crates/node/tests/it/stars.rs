@@ -288,7 +288,7 @@ async fn dates_are_joined_and_cut_to_units_as_moments_are() {
 }
 
 /// Small tables whose keys come once: NULL among them, some that no sale has, and not all that sales have; attributes may be NULL.
-async fn unique_tables(session: &Session) {
+pub(crate) async fn unique_tables(session: &Session) {
     for sql in [
         "CREATE TABLE stores (city TEXT, region TEXT, size INT, opened DATE)",
         "INSERT INTO stores VALUES ('Lima', 'south', 1, '2020-01-01'), ('Paris', 'north', 2, '2021-01-01'), ('Old Town', NULL, 3, NULL), \
@@ -309,7 +309,7 @@ async fn unique_tables(session: &Session) {
 }
 
 /// Star joins that are one question.
-const WHOLE: [&str; 24] = [
+const WHOLE: [&str; 26] = [
     "SELECT d.region, sum(s.cents), count(*) FROM sales s JOIN stores d ON s.city = d.city GROUP BY d.region",
     "SELECT sum(s.cents), count(*), max(s.cents) FROM sales s JOIN stores d ON s.city = d.city WHERE d.region = 'south'",
     "SELECT d.region, r.hall, sum(s.price), avg(s.quantity), min(s.cents), max(s.amount), stddev(s.quantity) FROM sales s \
@@ -343,6 +343,9 @@ const WHOLE: [&str; 24] = [
      JOIN racks r ON s.shelf = r.id GROUP BY d.region",
     "SELECT a.region, b.opened, count(*) FROM sales s JOIN stores a ON s.city = a.city JOIN stores b ON s.city = b.city GROUP BY 1, 2",
     "SELECT g.brand, count(*) FROM sales s JOIN goods g ON s.item = g.article WHERE g.article <> 'item 7' GROUP BY g.brand",
+    // Columns that are merged.
+    "SELECT d.region, sum(s.cents), count(*) FROM sales s JOIN stores d USING (city) GROUP BY d.region",
+    "SELECT city, d.region, count(*) FROM sales JOIN stores d USING (city) WHERE city <> 'Paris' AND d.size < 3 GROUP BY city, d.region",
     "SELECT x.region, x.v, y.v FROM (SELECT d.region, sum(s.cents) AS v FROM sales s JOIN stores d ON s.city = d.city GROUP BY d.region) x \
      JOIN (SELECT d.region, count(*) AS v FROM sales s JOIN stores d ON s.city = d.city WHERE s.open GROUP BY d.region) y ON x.region = y.region",
 ];

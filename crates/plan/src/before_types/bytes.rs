@@ -1,14 +1,19 @@
-//! Casts between text and bytes that a user wrote.
+//! Casts between text and bytes that a user wrote, casts of and to types that Arrow has none for ([`alluvia_functions::casts::typed`]), and
+//! rows that are arguments of functions of JSON.
 
+use super::json_keys;
+use super::kept_kinds::{kept, may_keep};
 use crate::expressions::changed_as_written;
 use alluvia_functions::bytes::functions::shown;
 use alluvia_functions::bytes::{become_bytes, is_bytes, is_text, text_literal};
+use alluvia_functions::casts::typed::planned;
+use alluvia_values::calls::JSON_ROW;
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 
@@ -22,6 +27,7 @@ impl AnalyzerRule for WrittenBytes {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        json_keys::check(&plan)?;
         changed_as_written(plan, may_be_of_bytes, written)
     }
 }
@@ -32,10 +38,9 @@ fn is_list_of_bytes(data_type: &DataType) -> bool {
 
 fn may_be_of_bytes(expr: &Expr) -> bool {
     match expr {
-        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
-            is_bytes(field.data_type()) || is_text(field.data_type()) || is_list_of_bytes(field.data_type())
-        }
-        Expr::ScalarFunction(function) => function.name() == DECODE,
+        Expr::Cast(_) | Expr::TryCast(_) => true,
+        other if may_keep(other) => true,
+        Expr::ScalarFunction(function) => matches!(function.name(), DECODE | JSON_ROW),
         _ => false,
     }
 }
@@ -43,7 +48,41 @@ fn may_be_of_bytes(expr: &Expr) -> bool {
 /// What takes text, and is said to take bytes.
 const DECODE: &str = "decode";
 
+/// A cast of or to a type that its field tells.
+fn typed(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let (of, to, is_tried) = match expr {
+        Expr::Cast(Cast { expr, field }) => (expr, field, false),
+        Expr::TryCast(TryCast { expr, field }) => (expr, field, true),
+        _ => return Ok(None),
+    };
+    match of.to_field(schema) {
+        Ok((_, from)) => planned(of, &from, to, is_tried),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The row that stands for all columns of a table, as names and values by turns.
+fn row_of_columns(function: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+    #[expect(deprecated)] // DataFusion plans no other
+    let [Expr::Wildcard { qualifier: Some(table), .. }] = function.args.as_slice() else {
+        return Transformed::no(Expr::ScalarFunction(function));
+    };
+    let columns = schema.fields_indices_with_qualified(table).into_iter().flat_map(|at| {
+        let (qualifier, field) = schema.qualified_field(at);
+        [lit(field.name().as_str()), Expr::Column(Column::new(qualifier.cloned(), field.name()))]
+    });
+    let args = columns.collect();
+    Transformed::yes(Expr::ScalarFunction(ScalarFunction { args, ..function }))
+}
+
 fn written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Some(typed) = typed(&expr, schema)? {
+        return Ok(Transformed::yes(typed));
+    }
+    if may_keep(&expr) {
+        let (expr, is_changed) = kept(expr, schema)?;
+        return Ok(Transformed::new_transformed(expr, is_changed));
+    }
     let has = |expr: &Expr, of: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|data_type| of(&data_type));
     match expr {
         Expr::Cast(Cast { expr: of, field }) if is_bytes(field.data_type()) && has(&of, is_text) => {
@@ -62,6 +101,7 @@ fn written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let list = Expr::Cast(Cast { expr: of, field });
             Ok(if is_changed { Transformed::yes(list) } else { Transformed::no(list) })
         }
+        Expr::ScalarFunction(row) if row.name() == JSON_ROW => Ok(row_of_columns(row, schema)),
         Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == DECODE => {
             let raw = args.first().and_then(text_literal).flatten().map(|text| text.as_bytes().to_vec());
             let is_literal = raw.is_some();

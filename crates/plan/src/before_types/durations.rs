@@ -1,5 +1,6 @@
-//! Comparisons of intervals and durations by their length.
+//! Comparisons of intervals and durations by their length, also of those that are keys ([`super::span_keys`]).
 
+use super::span_keys::by_length;
 use crate::expressions::{changed_as_written, parts_of_case};
 use alluvia_functions::conditional::interval_extremes::{chooses, chosen, chosen_from};
 use alluvia_functions::operators::durations::{is_duration, is_text, length, read_duration};
@@ -21,7 +22,7 @@ impl AnalyzerRule for ComparedDurations {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        changed_as_written(plan, may_have_durations, with_lengths)
+        by_length(changed_as_written(plan, may_have_durations, with_lengths)?)
     }
 }
 

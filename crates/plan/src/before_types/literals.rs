@@ -1,21 +1,26 @@
-//! Text literals that meet a BOOLEAN or a TIMESTAMP.
+//! Text literals that meet a BOOLEAN, a TIMESTAMP, a TIME, a UUID, a JSONB or a CHAR(n).
 //!
 //! Invariants:
 //! - Text that a BOOLEAN or a TIMESTAMP is compared with is read by what reads it for INSERT, so whatever can be stored can be asked for.
 //! - In lists and ranges that holds on either side, if what the text meets is of one type; in `CASE x WHEN 'text'` behind WHEN; and in `coalesce`.
 //!   Other functions (`NULLIF`) are not asked: what they take is theirs to say.
 //! - A literal that is cast to a TIMESTAMP may do without seconds, as one that is compared with one.
-//! - Text that is no BOOLEAN is an error. Of a TIMESTAMP, what INSERT does not read is left as it is: DataFusion takes a few forms more,
+//! - Text that is computed is not compared with a UUID: that there is no such operator is an error (42883).
+//! - Text that is no BOOLEAN, TIME or UUID is an error. Of a TIMESTAMP, what INSERT does not read is left as it is: DataFusion takes a few forms more,
 //!   and has its error for the rest. So is what INSERT would round, where the other side is finer than what is stored.
 //!
 //! DataFusion 55.2 knows no type in common for a boolean and text, and its times want seconds.
 
 use crate::expressions::changed_as_written;
 use alluvia_functions::bytes::text_literal;
+use alluvia_functions::casts::kinds::{Kind, UUID, kind_of};
+use alluvia_functions::casts::pg_typeof::type_name;
+use alluvia_functions::casts::typed;
 use alluvia_functions::datetime::session_zone::session_zone;
-use alluvia_types::Error;
+use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use alluvia_values::parse::{parse_bool, parse_timestamp, shown};
+use alluvia_values::time_of_day::parse_time;
 use alluvia_values::time_zone::{Zone, parse_timestamptz};
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
@@ -39,12 +44,26 @@ impl ExprPlanner for ComparedText {
         let RawBinaryExpr { op, mut left, mut right } = expr;
         if matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) && !read(&mut right, &left, schema, None)? {
             read(&mut left, &right, schema, None)?;
+            refuse_texts(&op, &left, &right, schema)?;
         }
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
 }
 
-/// The same for comparisons that are planned without asking: lists, ranges, CASE, IS DISTINCT FROM, and all with a TIMESTAMPTZ. Types must not have been coerced.
+/// Refuses a UUID beside a text that is computed, whose bytes DataFusion would compare.
+fn refuse_texts(op: &BinaryOperator, left: &Expr, right: &Expr, schema: &DFSchema) -> Result<()> {
+    let (Ok(of_left), Ok(of_right)) = (left.get_type(schema), right.get_type(schema)) else { return Ok(()) };
+    let is_read = |of: &DataType| *of == UUID || of.is_null();
+    if (of_left == UUID) == (of_right == UUID) || is_read(&of_left) && is_read(&of_right) {
+        return Ok(());
+    }
+    let message = format!("operator does not exist: {} {op} {}", type_name(&of_left), type_name(&of_right));
+    let hint = "cast the other side to UUID: x::uuid";
+    Err(wrap(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint)))
+}
+
+/// The same for comparisons that are planned without asking: lists, ranges, CASE, IS DISTINCT FROM, and all with a TIMESTAMPTZ. Types must
+/// not have been coerced.
 #[derive(Debug)]
 pub struct ListedText;
 
@@ -146,7 +165,29 @@ fn read(literal: &mut Expr, beside: &Expr, schema: &DFSchema, zone: Option<&Zone
         return Ok(false);
     }
     let Ok(wanted) = beside.get_type(schema) else { return Ok(false) };
-    read_as(literal, &wanted, zone)
+    match kind_beside(beside, &wanted, schema) {
+        Some(kind) => read_kind(literal, kind),
+        None => read_as(literal, &wanted, zone),
+    }
+}
+
+/// The kind that a literal beside an expression becomes, where its type does not tell. What chains of texts are is not asked for, since each
+/// level would name all below it.
+fn kind_beside(beside: &Expr, wanted: &DataType, schema: &DFSchema) -> Option<Kind> {
+    if *wanted == UUID {
+        return Some(Kind::Uuid);
+    }
+    if !wanted.is_string() || matches!(beside, Expr::BinaryExpr(_)) {
+        return None;
+    }
+    let (_, field) = beside.to_field(schema).ok()?;
+    Some(kind_of(&field)).filter(|kind| matches!(kind, Kind::Jsonb | Kind::Char))
+}
+
+fn read_kind(literal: &mut Expr, kind: Kind) -> Result<bool> {
+    let Some(Some(text)) = text_literal(literal) else { return Ok(false) };
+    *literal = typed::literal(text, kind)?;
+    Ok(true)
 }
 
 /// The same of a literal that is compared with several: as the type of those that are neither texts themselves nor NULL, if it is one.
@@ -160,14 +201,22 @@ fn read_beside<'a>(
         return Ok(false);
     }
     let mut wanted: Option<DataType> = None;
+    let mut kind = None;
     for one in several.into_iter().filter(|one| text_literal(one).is_none()) {
         match one.get_type(schema) {
             Ok(DataType::Null) => {}
-            Ok(found) if wanted.as_ref().is_none_or(|wanted| *wanted == found) => wanted = Some(found),
+            Ok(found) if wanted.as_ref().is_none_or(|wanted| *wanted == found) => {
+                kind = kind.or_else(|| kind_beside(one, &found, schema));
+                wanted = Some(found);
+            }
             _ => return Ok(false),
         }
     }
-    wanted.map_or(Ok(false), |wanted| read_as(literal, &wanted, zone))
+    match (wanted, kind) {
+        (_, Some(kind)) => read_kind(literal, kind),
+        (Some(wanted), None) => read_as(literal, &wanted, zone),
+        (None, None) => Ok(false),
+    }
 }
 
 fn read_as(literal: &mut Expr, wanted: &DataType, zone: Option<&Zone>) -> Result<bool> {
@@ -187,6 +236,10 @@ pub fn value_of(text: &str, wanted: &DataType, session: Option<&Zone>) -> Result
                 let message = bad.describe(&shown(text.as_bytes()), "BOOLEAN");
                 Err(wrap(Error::new(bad.kind(), message).with_hint("write true or false")))
             }
+        },
+        DataType::Time64(TimeUnit::Microsecond) => match parse_time(text.as_bytes()) {
+            Ok(micros) => Ok(Some(ScalarValue::Time64Microsecond(Some(micros)))),
+            Err(bad) => Err(wrap(Error::new(bad.kind(), bad.describe(&shown(text.as_bytes()), "TIME")))),
         },
         DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, zone)
             if zone.as_deref().is_none_or(|zone| matches!(zone, "UTC" | "+00:00")) =>

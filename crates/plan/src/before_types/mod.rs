@@ -5,11 +5,15 @@
 pub mod bytes;
 pub mod common_type;
 pub mod durations;
+pub mod inner_orders;
+mod json_keys;
+mod kept_kinds;
 pub mod literals;
 pub mod outer_types;
 pub mod peer_frames;
 pub mod reals;
 pub mod rounding;
+mod span_keys;
 pub mod timestamps;
 pub mod unknown_literals;
 mod window_lists;
@@ -20,7 +24,9 @@ use std::sync::Arc;
 /// The rules, in the order in which they run.
 pub fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     vec![
-        // First: the literals of a CASE or a UNION get their types, which all others look at.
+        // Before all else: the others see the plan as if the orders had been written where they hold.
+        Arc::new(inner_orders::InnerOrders),
+        // First of those that look at expressions: the literals of a CASE or a UNION get their types, which all others look at.
         Arc::new(unknown_literals::UnknownTexts),
         Arc::new(literals::ListedText),
         // Texts beside them are intervals by now, or stay texts.

@@ -12,6 +12,8 @@
 use super::literals::value_of;
 use crate::expressions::{changed_as_written, parts_of_case};
 use alluvia_functions::bytes::text_literal;
+use alluvia_functions::casts::kinds::Kind;
+use alluvia_functions::casts::typed;
 use alluvia_functions::internal::text_beside::read_as;
 use alluvia_types::Error;
 use alluvia_values::calls::TEXT_BESIDE;
@@ -160,6 +162,10 @@ fn in_place_of(column: Expr, value: ScalarValue) -> Expr {
 /// What a text is as a value of this type. A decimal has as many digits as are written.
 fn read(text: &str, wanted: &DataType) -> Result<ScalarValue> {
     let value = match wanted {
+        DataType::FixedSizeBinary(16) => match typed::literal(text, Kind::Uuid)? {
+            Expr::Literal(value, _) => return Ok(value),
+            _ => Err(Bad::Form),
+        },
         DataType::Boolean => match value_of(text, wanted, None)? {
             Some(value) => return Ok(value),
             None => Err(Bad::Form),

@@ -5,6 +5,16 @@ use super::{Issues, Mend, Phase, Right};
 pub(super) const MENDS: &[Mend] = &[
     Mend {
         phase: Phase::BeforeTypes,
+        names: &["inner_orders"],
+        module: include_str!("../before_types/inner_orders.rs"),
+        issues: Issues::Known(&[15886]),
+        setup: &["CREATE TABLE t (x INT, y INT) AS VALUES (3, 1), (1, 2), (2, 3)"],
+        statement: "SELECT array_agg(x) FROM (SELECT x FROM t ORDER BY y DESC) s",
+        right: Right::Rows(&["[2, 1, 3]"]),
+        without: "[3, 1, 2]: an aggregate does not ask for the order of what it gathers",
+    },
+    Mend {
+        phase: Phase::BeforeTypes,
         names: &["common_timestamp_type"],
         module: include_str!("../before_types/common_type.rs"),
         issues: Issues::None("date, timestamp, coercion, nanoseconds, out of range"),

@@ -26,6 +26,16 @@ pub(super) const MENDS: &[Mend] = &[
     },
     Mend {
         phase: Phase::Setting,
+        names: &["datafusion.sql_parser.enable_subquery_sort_elimination"],
+        module: include_str!("../rules.rs"),
+        issues: Issues::Known(&[15886]),
+        setup: &["CREATE TABLE t (x INT) AS VALUES (3), (1), (2)"],
+        statement: "SELECT x FROM (SELECT x FROM t ORDER BY x) s LIMIT 1",
+        right: Right::Rows(&["1"]),
+        without: "3: the order is dropped",
+    },
+    Mend {
+        phase: Phase::Setting,
         names: &["datafusion.execution.skip_physical_aggregate_schema_check"],
         module: include_str!("../rules.rs"),
         issues: Issues::Known(&[24096]),

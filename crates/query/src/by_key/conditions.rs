@@ -4,6 +4,7 @@
 //! - Only TRUE passes a filter, so NULL among the literals names no key.
 //! - Floats name none: `=` on them is a function of its own ([`alluvia_functions::operators::floats`]).
 
+use alluvia_space::data_type::NUMERIC_PRECISION;
 use alluvia_space::{Column, DataType, TableDef};
 use arrow::datatypes::DataType as ArrowType;
 use datafusion::common::ScalarValue;
@@ -88,13 +89,18 @@ pub(super) fn value_for(value: &ScalarValue, data_type: DataType) -> Option<Scal
     let is_same = match data_type {
         DataType::Real | DataType::Double => false,
         // Texts and bytes are the same however they are laid out.
-        DataType::Text => matches!(found, ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View),
+        DataType::Text | DataType::Char => {
+            matches!(found, ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View)
+        }
         DataType::Binary => matches!(found, ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView),
         _ => found == stored,
     };
     match (is_same, data_type) {
         (false, _) => None,
-        (true, DataType::Text | DataType::Binary) => value.cast_to(&stored).ok(),
+        (true, DataType::Text | DataType::Binary | DataType::Char) => value.cast_to(&stored).ok(),
+        (true, DataType::Numeric) => has_digits(value, NUMERIC_PRECISION).then(|| value.clone()),
+        // No key has one.
+        (true, DataType::Json | DataType::Jsonb | DataType::Interval) => None,
         (true, DataType::Decimal { precision, .. }) => has_digits(value, precision).then(|| value.clone()),
         (true, _) => Some(value.clone()),
     }

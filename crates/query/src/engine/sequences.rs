@@ -6,10 +6,11 @@
 //!   a gap.
 //! - Of a table that only an open transaction has, its COMMIT says what is taken, with the table. What such a transaction
 //!   took stays taken, also where it goes back to a savepoint.
+//! - Sequences of temporary tables are their sessions' own: no log says anything of them.
 //! - A sequence is locked while its values are taken, which may wait for the log: whoever takes may block.
 
 use crate::engine::Engine;
-use alluvia_catalog::{Catalog, Change, TableEntry};
+use alluvia_catalog::{Change, TableEntry};
 use alluvia_snapshot::{Durability, NewBatch};
 use alluvia_space::Identity;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
@@ -23,6 +24,8 @@ const AHEAD: u64 = 16;
 
 /// Who takes values.
 pub(crate) trait Taker {
+    /// The sequence, if it is one of a temporary table: nothing but the session knows of it.
+    fn own_block(&self, sequence: (TableId, ColumnId)) -> Option<SharedBlock>;
     /// It has got values of this sequence, the last of which this is.
     fn has_taken(&self, sequence: (TableId, ColumnId), last: i64);
     /// The COMMIT of its transaction, whose own the table is, is to say that values are taken.
@@ -34,11 +37,11 @@ pub(crate) trait Taker {
 pub(crate) struct Sequences(Mutex<HashMap<(TableId, ColumnId), SharedBlock>>);
 
 /// Locked while values are taken.
-type SharedBlock = Arc<Mutex<Block>>;
+pub(crate) type SharedBlock = Arc<Mutex<Block>>;
 
 /// Values that are taken, and how far they are given.
-#[derive(Debug)]
-struct Block {
+#[derive(Debug, Default)]
+pub(crate) struct Block {
     /// The last value that was given.
     given: Option<i64>,
     /// The last that is taken.
@@ -56,9 +59,7 @@ impl Sequences {
         count: u64,
     ) -> Result<i64> {
         let key = (entry.def.id, identity.column);
-        let newest = engine.read().catalog();
-        let is_own = newest.by_id(key.0).is_none();
-        let block = self.block(key, &newest);
+        let (block, log) = self.block(engine, taker, key);
         let mut block = block.lock();
         let first = identity.next(block.given).ok_or_else(|| at_end(identity))?;
         let left = identity.left_from(first);
@@ -71,7 +72,7 @@ impl Sequences {
             let wanted = if count < cache { cache } else { count.saturating_mul(AHEAD) };
             let steps = wanted.min(left).saturating_sub(1);
             let through = identity.behind(first, steps).ok_or_else(|| at_end(identity))?;
-            record(engine, taker, key, Some(through), is_own)?;
+            record(engine, taker, key, Some(through), log)?;
             block.through = Some(through);
         }
         block.given = Some(last);
@@ -90,23 +91,37 @@ impl Sequences {
         given: Option<i64>,
     ) -> Result<()> {
         let key = (entry.def.id, identity.column);
-        let newest = engine.read().catalog();
-        let is_own = newest.by_id(key.0).is_none();
-        let block = self.block(key, &newest);
+        let (block, log) = self.block(engine, taker, key);
         let mut block = block.lock();
-        record(engine, taker, key, given, is_own)?;
+        record(engine, taker, key, given, log)?;
         *block = Block { given, through: given };
         Ok(())
     }
 
-    fn block(&self, key: (TableId, ColumnId), newest: &Catalog) -> Arc<Mutex<Block>> {
+    fn block(&self, engine: &Engine, taker: &dyn Taker, key: (TableId, ColumnId)) -> (SharedBlock, Log) {
+        if let Some(block) = taker.own_block(key) {
+            return (block, Log::Nothing);
+        }
+        let newest = engine.read().catalog();
+        let log = if newest.by_id(key.0).is_none() { Log::WithCommit } else { Log::AtOnce };
         let mut known = self.0.lock();
         let block = known.entry(key).or_insert_with(|| {
             let through = newest.taken(key.0, key.1);
             Arc::new(Mutex::new(Block { given: through, through }))
         });
-        Arc::clone(block)
+        (Arc::clone(block), log)
     }
+}
+
+/// When the log says what is taken.
+#[derive(Clone, Copy)]
+enum Log {
+    /// Before it is given.
+    AtOnce,
+    /// With the transaction that the table is of.
+    WithCommit,
+    /// Never: the table is temporary.
+    Nothing,
 }
 
 impl Block {
@@ -122,11 +137,13 @@ fn record(
     taker: &dyn Taker,
     (table, column): (TableId, ColumnId),
     through: Option<i64>,
-    is_own: bool,
+    log: Log,
 ) -> Result<()> {
     let change = Change::Sequence { table, column, through };
-    if is_own {
-        return taker.take_with_commit(change);
+    match log {
+        Log::Nothing => return Ok(()),
+        Log::WithCommit => return taker.take_with_commit(change),
+        Log::AtOnce => {}
     }
     // Synced whatever the session's durability is: a row may be seen, or told of, before a later sync.
     engine.ingest().submit(NewBatch { changes: vec![change], ..NewBatch::default() }, Durability::Sync).map(drop)

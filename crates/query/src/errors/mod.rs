@@ -12,10 +12,12 @@ mod names;
 mod operands;
 
 use crate::errors::signatures::{missing_form, with_sql_types};
+use crate::namespace::tables::ALONG_PATH;
 use crate::pg_catalog;
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, RelationName, SearchPath};
 use alluvia_functions::table as functions;
-use alluvia_syntax::names::{PUBLIC, SYSTEM, unknown_schema};
+use alluvia_syntax::names::SYSTEM;
+use alluvia_syntax::trees::merged_columns::{self, HIDDEN};
 use alluvia_types::{Error, ErrorKind, near_names};
 pub(crate) use alluvia_values::errors::{clean, exhausted, not_supported, spill_io_error, user_error};
 use alluvia_values::parse::{Bad, parse_i64};
@@ -33,17 +35,33 @@ pub(crate) fn planning_error(error: &DataFusionError, catalog: &Catalog) -> Erro
             return unknown_function(name);
         }
     }
-    error_of(error)
+    as_written(error_of(error))
+}
+
+/// An error of planning without what is not written of names.
+fn as_written(error: Error) -> Error {
+    let is_written = |text: &str| !text.contains(HIDDEN);
+    if is_written(error.message()) && error.hint().is_none_or(is_written) {
+        return error;
+    }
+    let told = Error::new(error.kind(), merged_columns::as_written(error.message()));
+    match error.hint() {
+        Some(hint) => told.with_hint(merged_columns::as_written(hint)),
+        None => told,
+    }
 }
 
 /// `name` is whole: `alluvia.public.t`.
 fn unknown_table(name: &str, catalog: &Catalog) -> Error {
     match name.split('.').collect::<Vec<_>>().as_slice() {
-        [_, schema, _] if *schema != PUBLIC && *schema != SYSTEM => unknown_schema(schema),
-        [.., table] => match catalog.table(table) {
-            Err(error) => error,
-            Ok(_) => Error::new(ErrorKind::UndefinedTable, format!("there is no table '{name}'")),
-        },
+        [_, schema, table] if *schema != ALONG_PATH && *schema != SYSTEM => {
+            let named = RelationName::in_schema(*schema, *table);
+            match catalog.relation(&named, &SearchPath::default()) {
+                Err(error) => error,
+                Ok(_) => Error::new(ErrorKind::UndefinedTable, format!("there is no table '{named}'")),
+            }
+        }
+        [.., table] => Error::new(ErrorKind::UndefinedTable, format!("there is no table '{table}'")),
         [] => Error::new(ErrorKind::UndefinedTable, format!("there is no table '{name}'")),
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Two levels, because a fair pool of the whole database would shrink one query's share with every other query's operator.
 
+use alluvia_copy::temporary::MemoryBound;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 use std::fmt;
@@ -30,9 +31,24 @@ impl TotalMemory {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    fn try_take(&self, bytes: usize) -> bool {
+    fn try_use(&self, bytes: usize) -> bool {
         let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit_bytes);
         self.used_bytes.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+/// What lies between statements counts among what these hold: rows of temporary tables.
+impl MemoryBound for TotalMemory {
+    fn try_take(&self, bytes: u64) -> bool {
+        self.try_use(usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    fn take(&self, bytes: u64) {
+        self.used_bytes.fetch_add(bytes as usize, Ordering::Relaxed);
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes as usize, Ordering::Relaxed);
     }
 }
 
@@ -76,7 +92,7 @@ impl MemoryPool for QueryMemory {
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         self.own.try_grow(reservation, additional)?;
-        if self.total.try_take(additional) {
+        if self.total.try_use(additional) {
             return Ok(());
         }
         self.own.shrink(reservation, additional);

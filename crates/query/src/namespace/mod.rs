@@ -4,15 +4,19 @@
 //! snapshot's catalog answers an unknown name with an error that lists near names. So names of functions are answered here.
 
 pub(crate) mod tables;
+pub(crate) mod views;
 
-use crate::namespace::tables::SnapshotCatalog;
+use crate::namespace::tables::{ALONG_PATH, SnapshotCatalog};
+use crate::namespace::views::{ViewPlanner, WithViews};
 use crate::pg_catalog::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, SearchPath};
 use alluvia_change::GIVEN;
-use alluvia_syntax::names::PUBLIC;
+use alluvia_syntax::names::{PUBLIC, SYSTEM};
 use alluvia_syntax::sample::thin::THIN;
 use async_trait::async_trait;
-use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
+use datafusion::catalog::{
+    CatalogProvider, CatalogProviderList, MemoryCatalogProviderList, SchemaProvider, TableProvider,
+};
 use datafusion::common::DataFusionError;
 use datafusion::execution::session_state::SessionState;
 use std::collections::HashSet;
@@ -52,13 +56,40 @@ pub(crate) struct Namespace {
     tables: SnapshotCatalog,
     functions: Arc<HashSet<String>>,
     given: Option<Arc<GivenTables>>,
+    /// `None` where there is no view.
+    views: Option<Arc<ViewPlanner>>,
+    path: Arc<SearchPath>,
 }
 
 impl Namespace {
-    /// The names of `catalog`, and of the functions that `state` knows.
-    pub(crate) fn new(catalog: &Arc<Catalog>, state: &SessionState) -> Namespace {
+    /// The names of `catalog` along a path, and of the functions that `state` knows.
+    pub(crate) fn new(catalog: &Arc<Catalog>, path: &Arc<SearchPath>, state: &SessionState) -> Namespace {
         let functions = state.table_functions().keys().cloned().chain([THIN.to_owned()]).collect();
-        Namespace { tables: SnapshotCatalog::new(Arc::clone(catalog)), functions: Arc::new(functions), given: None }
+        let views = catalog.views().next().map(|_| Arc::new(ViewPlanner::new(catalog, state)));
+        Namespace::with_views(catalog, path, Arc::new(functions), views)
+    }
+
+    fn with_views(
+        catalog: &Arc<Catalog>,
+        path: &Arc<SearchPath>,
+        functions: Arc<HashSet<String>>,
+        views: Option<Arc<ViewPlanner>>,
+    ) -> Namespace {
+        let tables = SnapshotCatalog::new(Arc::clone(catalog), Arc::clone(path));
+        Namespace { tables, functions, given: None, views, path: Arc::clone(path) }
+    }
+
+    /// The same, with views as if they were tables.
+    pub(crate) fn with_views_closed(self) -> Namespace {
+        let views = self.views.map(|views| Arc::new(views.closed()));
+        Namespace { views, ..self }
+    }
+
+    /// As a session's state has it.
+    pub(crate) fn into_list(self) -> Arc<dyn CatalogProviderList> {
+        let catalogs = MemoryCatalogProviderList::new();
+        catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(self));
+        Arc::new(catalogs)
     }
 
     /// And of tables that only its statement has.
@@ -79,22 +110,29 @@ impl CatalogProvider for Namespace {
         if name == GIVEN {
             return self.given.clone().map(|given| given as Arc<dyn SchemaProvider>);
         }
-        let tables = self.tables.schema(name)?;
-        if name != PUBLIC {
+        let mut tables = self.tables.schema(name)?;
+        if let Some(views) = &self.views
+            && name != SYSTEM
+        {
+            let schema = (name != ALONG_PATH).then(|| name.to_owned());
+            let (views, functions) = (Arc::clone(views), Arc::clone(&self.functions));
+            tables = Arc::new(WithViews { tables, schema, path: Arc::clone(&self.path), views, functions });
+        }
+        if name != ALONG_PATH && name != PUBLIC {
             return Some(tables);
         }
-        Some(Arc::new(PublicNames { tables, functions: Arc::clone(&self.functions) }))
+        Some(Arc::new(WithFunctions { tables, functions: Arc::clone(&self.functions) }))
     }
 }
 
 #[derive(Debug)]
-struct PublicNames {
+struct WithFunctions {
     tables: Arc<dyn SchemaProvider>,
     functions: Arc<HashSet<String>>,
 }
 
 #[async_trait]
-impl SchemaProvider for PublicNames {
+impl SchemaProvider for WithFunctions {
     fn table_names(&self) -> Vec<String> {
         self.tables.table_names()
     }

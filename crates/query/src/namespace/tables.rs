@@ -1,12 +1,13 @@
 //! The tables of a snapshot, by name.
 //!
 //! Invariants:
-//! - Schema `public` is the snapshot's definitions, schema `alluvia` the system tables; neither can be registered into.
+//! - Users' schemas are those of the snapshot's definitions, schema `alluvia` has the system tables; none can be registered
+//!   into. Names without a schema are looked up along the path, and nowhere else.
 //! - A table that does not exist is our error, with near names, not DataFusion's.
 
 use crate::system::{SystemTable, TABLE_NAMES};
 use crate::table::AlluviaTable;
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, RelationName, SearchPath};
 use alluvia_types::{Error, ErrorKind, near_names};
 use alluvia_values::errors::wrap;
 use async_trait::async_trait;
@@ -14,56 +15,109 @@ use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::common::Result;
 use std::sync::Arc;
 
-/// The schema of users' tables.
-pub(crate) const PUBLIC_SCHEMA: &str = "public";
 /// The schema of system tables.
 const SYSTEM_SCHEMA: &str = "alluvia";
+/// The schema that names without one are planned in: whatever stands along the session's search path. No user's schema is
+/// called so by anybody who wants to be understood.
+pub(crate) const ALONG_PATH: &str = "search path";
 
-/// Both schemas over one version's definitions. Cheap to make: one per statement.
+/// The schemas of one version's definitions. Cheap to make: one per statement.
 #[derive(Debug)]
 pub struct SnapshotCatalog {
-    public: Arc<PublicSchema>,
+    catalog: Arc<Catalog>,
+    path: Arc<SearchPath>,
 }
 
 impl SnapshotCatalog {
-    /// The tables of these definitions.
-    pub fn new(catalog: Arc<Catalog>) -> SnapshotCatalog {
-        SnapshotCatalog { public: Arc::new(PublicSchema { catalog }) }
+    /// The tables of these definitions, along this path.
+    pub fn new(catalog: Arc<Catalog>, path: Arc<SearchPath>) -> SnapshotCatalog {
+        SnapshotCatalog { catalog, path }
     }
 }
 
 impl CatalogProvider for SnapshotCatalog {
     fn schema_names(&self) -> Vec<String> {
-        vec![PUBLIC_SCHEMA.to_owned(), SYSTEM_SCHEMA.to_owned()]
+        self.catalog.schemas().map(|(name, _)| name.to_owned()).chain([SYSTEM_SCHEMA.to_owned()]).collect()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         match name {
-            PUBLIC_SCHEMA => Some(Arc::clone(&self.public) as Arc<dyn SchemaProvider>),
+            ALONG_PATH => {
+                Some(Arc::new(AlongPath { catalog: Arc::clone(&self.catalog), path: Arc::clone(&self.path) }))
+            }
             SYSTEM_SCHEMA => Some(Arc::new(SystemSchema)),
-            _ => None,
+            // One that does not exist tells so when a table is looked for.
+            name => Some(Arc::new(OneSchema { catalog: Arc::clone(&self.catalog), name: name.to_owned() })),
         }
     }
 }
 
+/// The tables that are found without a schema.
 #[derive(Debug)]
-struct PublicSchema {
+struct AlongPath {
     catalog: Arc<Catalog>,
+    path: Arc<SearchPath>,
+}
+
+impl AlongPath {
+    /// The system table of that name, where the path leads to it before any user's.
+    fn system_table(&self, name: &str) -> Option<SystemTable> {
+        for schema in self.path.schemas() {
+            if schema == SYSTEM_SCHEMA {
+                if let Some(table) = SystemTable::named(name) {
+                    return Some(table);
+                }
+            } else if self.catalog.in_schema(schema, name).is_some() {
+                return None;
+            }
+        }
+        None
+    }
 }
 
 #[async_trait]
-impl SchemaProvider for PublicSchema {
+impl SchemaProvider for AlongPath {
     fn table_names(&self) -> Vec<String> {
-        self.catalog.tables().map(|entry| entry.def.name.clone()).collect()
+        self.path
+            .schemas()
+            .flat_map(|schema| self.catalog.tables_in(schema))
+            .map(|entry| entry.def.name.clone())
+            .collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let entry = self.catalog.table(name).map_err(wrap)?;
+        if let Some(table) = self.system_table(name) {
+            return Ok(Some(Arc::new(table)));
+        }
+        let entry = self.catalog.relation(&RelationName::bare(name), &self.path).map_err(wrap)?;
         Ok(Some(Arc::new(AlluviaTable::new(Arc::clone(entry)))))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.catalog.table(name).is_ok()
+        self.catalog.found(&RelationName::bare(name), &self.path).is_some() || self.system_table(name).is_some()
+    }
+}
+
+#[derive(Debug)]
+struct OneSchema {
+    catalog: Arc<Catalog>,
+    name: String,
+}
+
+#[async_trait]
+impl SchemaProvider for OneSchema {
+    fn table_names(&self) -> Vec<String> {
+        self.catalog.tables_in(&self.name).map(|entry| entry.def.name.clone()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let name = RelationName::in_schema(self.name.as_str(), name);
+        let entry = self.catalog.relation(&name, &SearchPath::default()).map_err(wrap)?;
+        Ok(Some(Arc::new(AlluviaTable::new(Arc::clone(entry)))))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.catalog.in_schema(&self.name, name).is_some()
     }
 }
 
@@ -102,15 +156,16 @@ mod tests {
 
     #[tokio::test]
     async fn missing_tables_are_named_with_near_names() {
-        let catalog = SnapshotCatalog::new(Arc::default());
+        let catalog = SnapshotCatalog::new(Arc::default(), Arc::default());
         let system = catalog.schema(SYSTEM_SCHEMA).expect("exists");
         let error = system.table("segment").await.expect_err("does not exist");
         let error = user_error(&error).expect("ours");
         assert_eq!(error.kind(), ErrorKind::UndefinedTable);
         assert_eq!(error.hint(), Some("did you mean alluvia.segments?"));
-        let public = catalog.schema(PUBLIC_SCHEMA).expect("exists");
-        let error = public.table("nothing").await.expect_err("does not exist");
-        assert_eq!(user_error(&error).expect("ours").kind(), ErrorKind::UndefinedTable);
-        assert!(catalog.schema("other").is_none());
+        for schema in [ALONG_PATH, "public", "other"] {
+            let schema = catalog.schema(schema).expect("says that nothing is there");
+            let error = schema.table("nothing").await.expect_err("does not exist");
+            assert_eq!(user_error(&error).expect("ours").kind(), ErrorKind::UndefinedTable);
+        }
     }
 }

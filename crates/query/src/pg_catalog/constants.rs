@@ -6,7 +6,6 @@ use datafusion::sql::sqlparser::ast::{Expr, Value};
 /// Functions that say the same whatever they are given, with what they say.
 const CONSTANTS: &[(&[&str], Constant)] = &[
     (&["current_database", "current_catalog"], Constant::Text(DATABASE_NAME)),
-    (&["current_schema"], Constant::Text("public")),
     (&["pg_encoding_to_char", "pg_client_encoding", "getdatabaseencoding"], Constant::Text("UTF8")),
     // There are no advisory locks to give back; asyncpg's pool does with every connection.
     (&["pg_tablespace_location", "pg_advisory_unlock_all"], Constant::Text("")),
@@ -51,7 +50,6 @@ const CONSTANTS: &[(&[&str], Constant)] = &[
             "obj_description",
             "col_description",
             "shobj_description",
-            "pg_get_viewdef",
             "pg_get_serial_sequence",
             "pg_get_partkeydef",
             "pg_get_functiondef",
@@ -89,7 +87,9 @@ const FUNCTIONS: &[&str] = &[
     "has_column_privilege",
     "has_database_privilege",
     "has_schema_privilege",
+    "pg_get_viewdef",
     "pg_has_role",
+    "current_schema",
     "current_schemas",
     "current_setting",
     "set_config",

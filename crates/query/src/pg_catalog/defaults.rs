@@ -5,13 +5,14 @@
 //! - A statement that asks for the sequence of a column that it names by an expression (SQLAlchemy) sees no sequences: such
 //!   names are not looked up while it runs, and what is made of them is no function here.
 
-use super::relations::{PUBLIC_OID, table_oid};
+use super::relations::{schema_oid, table_oid};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, Row, row};
+use crate::rights::Authoriser;
 use crate::system::SystemContext;
-use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_catalog::{Catalog, RelationName, TableEntry};
 use alluvia_space::keywords::quoted;
-use alluvia_space::{Column, DataType, Identity, IdentityKind, TableDef};
-use alluvia_syntax::names::{DATABASE_NAME, name_of};
+use alluvia_space::{Column, DataType, Identity, IdentityKind, PUBLIC_SCHEMA, TableDef};
+use alluvia_syntax::names::{DATABASE_NAME, name_of, written_name};
 use alluvia_syntax::statement::text_of;
 use alluvia_syntax::trees::visit::visit;
 use datafusion::sql::sqlparser::ast::{
@@ -102,17 +103,13 @@ fn named(function: &Function) -> Option<(String, String)> {
 }
 
 /// The sequence that `pg_get_serial_sequence('t', 'id')` asks for; `None` of what is asked otherwise.
-pub(super) fn serial_sequence(function: &Function, catalog: &Catalog) -> Option<Option<String>> {
+pub(super) fn serial_sequence(function: &Function, authoriser: &Authoriser) -> Option<Option<String>> {
     let (table, column) = named(function)?;
-    let table = table.strip_prefix("public.").unwrap_or(&table);
-    let table = match table.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
-        Some(inner) => inner.to_owned(),
-        None => table.to_ascii_lowercase(),
-    };
-    let Ok(entry) = catalog.table(&table) else { return Some(None) };
+    let table = written_name(&table)?;
+    let Ok(entry) = authoriser.relation(&table) else { return Some(None) };
     let known = entry.def.columns.iter().find(|known| known.name == column);
     let identity = known.and_then(|known| entry.def.identity_of(known.id));
-    Some(identity.map(|identity| format!("public.{}", quoted(&identity.name))))
+    Some(identity.map(|identity| format!("{}.{}", quoted(&entry.def.schema), quoted(&identity.name))))
 }
 
 /// What `pg_get_expr` gives: expressions are kept as their texts.
@@ -124,7 +121,11 @@ pub(super) fn expression(function: &Function) -> Option<Expr> {
 pub(super) fn default_of(def: &TableDef, column: &Column) -> Option<String> {
     match def.identity_of(column.id) {
         Some(identity) if identity.kind == IdentityKind::Serial => {
-            Some(format!("nextval('{}'::regclass)", quoted(&identity.name).replace('\'', "''")))
+            let shown = match def.schema.as_str() {
+                PUBLIC_SCHEMA => quoted(&identity.name),
+                schema => format!("{}.{}", quoted(schema), quoted(&identity.name)),
+            };
+            Some(format!("nextval('{}'::regclass)", shown.replace('\'', "''")))
         }
         Some(_) => None,
         None => def.default_of(column.id).map(str::to_owned),
@@ -153,12 +154,16 @@ fn sequences(catalog: &Catalog) -> impl Iterator<Item = (&Arc<TableEntry>, &Colu
 }
 
 /// The number of the sequence of a name, and the name of that of a number.
-pub(super) fn sequence_oid(catalog: &Catalog, name: &str) -> Option<i64> {
-    sequences(catalog).find(|(_, _, identity, _)| identity.name == name).map(|(.., oid)| oid)
+pub(super) fn sequence_oid(catalog: &Catalog, name: &RelationName) -> Option<i64> {
+    let is_it = |entry: &TableEntry, identity: &Identity| {
+        identity.name == name.name && name.schema().is_none_or(|schema| schema == entry.def.schema)
+    };
+    sequences(catalog).find(|(entry, _, identity, _)| is_it(entry, identity)).map(|(.., oid)| oid)
 }
 
-pub(super) fn sequence_name(catalog: &Catalog, oid: i64) -> Option<String> {
-    sequences(catalog).find(|(.., known)| *known == oid).map(|(_, _, identity, _)| quoted(&identity.name))
+pub(super) fn sequence_name(catalog: &Catalog, oid: i64) -> Option<RelationName> {
+    let (entry, _, identity, _) = sequences(catalog).find(|(.., known)| *known == oid)?;
+    Some(RelationName::in_schema(entry.def.schema.as_str(), identity.name.as_str()))
 }
 
 /// Rows of `pg_class` for sequences.
@@ -166,7 +171,7 @@ pub(super) fn classes(context: &SystemContext) -> Vec<Row> {
     let catalog = &context.snapshot.catalog;
     let row = |(entry, _, identity, oid): (&Arc<TableEntry>, &Column, &Identity, i64)| {
         row! {
-            oid: oid, relname: identity.name.clone(), relnamespace: PUBLIC_OID,
+            oid: oid, relname: identity.name.clone(), relnamespace: schema_oid(catalog, &entry.def.schema),
             relowner: i64::from(catalog.rights().owner(entry.def.id).0), relfilenode: oid, relkind: "S",
             relpersistence: "p", relnatts: 3_i64, relispopulated: true, relreplident: "n", reltuples: 1_i64,
         }
@@ -216,7 +221,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
             let catalog = &context.snapshot.catalog;
             let row = |(entry, column, identity, _): (&Arc<TableEntry>, &Column, &Identity, i64)| {
                 row! {
-                    schemaname: "public", sequencename: identity.name.clone(),
+                    schemaname: entry.def.schema.clone(), sequencename: identity.name.clone(),
                     sequenceowner: super::rights::name(context, catalog.rights().owner(entry.def.id).0.into()),
                     data_type: type_of(column).1, start_value: identity.start, min_value: identity.minimum,
                     max_value: identity.maximum, increment_by: identity.increment, cycle: false,
@@ -227,9 +232,9 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
             sequences(catalog).map(row).collect()
         },
         _ => |context| {
-            let row = |(_, column, identity, _): (&Arc<TableEntry>, &Column, &Identity, i64)| {
+            let row = |(entry, column, identity, _): (&Arc<TableEntry>, &Column, &Identity, i64)| {
                 row! {
-                    sequence_catalog: DATABASE_NAME, sequence_schema: "public", sequence_name: identity.name.clone(),
+                    sequence_catalog: DATABASE_NAME, sequence_schema: entry.def.schema.clone(), sequence_name: identity.name.clone(),
                     data_type: type_of(column).1, numeric_precision_radix: 2_i64, numeric_scale: 0_i64,
                     start_value: identity.start.to_string(), minimum_value: identity.minimum.to_string(),
                     maximum_value: identity.maximum.to_string(), increment: identity.increment.to_string(),

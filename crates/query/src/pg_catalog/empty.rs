@@ -5,6 +5,7 @@ use super::definitions;
 use super::keys::is_of_keys;
 use super::rewrite::{Rewrite, cast, catalog_table, item_name, parts};
 use super::tables::is_always_empty;
+use super::views;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::trees::rewriting::call;
 use alluvia_syntax::trees::visit::visit;
@@ -153,6 +154,7 @@ impl Rewrite<'_> {
                     is_always_empty(schema, &table)
                         || !self.shows_keys && is_of_keys(schema, &table)
                         || self.shown.hides(schema, &table)
+                        || views::hides(self.catalog, schema, &table)
                 })
             }
             TableFactor::Derived { subquery, .. } => self.is_empty_query(subquery),

@@ -1,9 +1,8 @@
 //! Functions of the catalog that depend on what they are given. Those that do not become constants, in `rewrite`.
 
 use super::definitions::list_of;
-use super::relations::text_of;
-use super::tables::{is_visible, schema_name};
-use super::{keys, procedures, rights, types};
+use super::relations::{is_visible, schema_name, text_of};
+use super::{keys, procedures, rights, types, views};
 use crate::rights::Authoriser;
 use alluvia_catalog::Catalog;
 use alluvia_functions::text::format::literal;
@@ -65,11 +64,12 @@ pub(crate) fn register(
             Ok(Arc::new(StringViewArray::from_iter(oids.iter().map(|oid| oid.and_then(|oid| gives(oid))))))
         })
     };
-    let definitions = Arc::clone(catalog);
+    let definitions = authoriser.clone();
     // A number that stands for nothing is shown as it is, as PostgreSQL does.
     let named = move |oid| Some(text_of(&definitions, oid).unwrap_or_else(|| oid.to_string()));
     add(REGCLASS, vec![int()], text(), of_oid(Arc::new(named)))?;
-    let named = |oid| Some(schema_name(oid).map_or_else(|| oid.to_string(), str::to_owned));
+    let definitions = Arc::clone(catalog);
+    let named = move |oid| Some(schema_name(&definitions, oid).map_or_else(|| oid.to_string(), |name| quoted(&name)));
     add(REGNAMESPACE, vec![int()], text(), of_oid(Arc::new(named)))?;
     add(
         PROCEDURE,
@@ -96,6 +96,8 @@ pub(crate) fn register(
         of_oid(Arc::new(move |oid| keys::constraint_text(&definitions, oid))),
     )?;
     let definitions = Arc::clone(catalog);
+    add(views::VIEW_TEXT, vec![int()], text(), of_oid(Arc::new(move |oid| views::text(&definitions, oid))))?;
+    let definitions = Arc::clone(catalog);
     add(
         keys::INDEX_TEXT,
         vec![int(), int()],
@@ -113,7 +115,7 @@ pub(crate) fn register(
         list_of(DataType::Int64),
         Arc::new(|arguments| Ok(keys::places(&arguments[0]))),
     )?;
-    let definitions = Arc::clone(catalog);
+    let definitions = authoriser.clone();
     add(
         "pg_table_is_visible",
         vec![int()],

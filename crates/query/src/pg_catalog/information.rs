@@ -1,9 +1,10 @@
 //! `information_schema`: the standard's views of the same.
 
-use super::relations::{Relation, SCHEMAS};
+use super::relations::{Relation, schemas};
 use super::tables::{Row, relations, row};
-use crate::pg_catalog::{rights, types};
+use crate::pg_catalog::{rights, types, views};
 use crate::system::SystemContext;
+use alluvia_catalog::rights::RoleId;
 use alluvia_syntax::names::DATABASE_NAME;
 
 /// The rows of a view; `None` for one that is always empty.
@@ -21,27 +22,37 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
         "role_table_grants" => rights::role_table_grants,
         "table_privileges" => rights::table_privileges,
         "information_schema_catalog_name" => |_| vec![row! { catalog_name: DATABASE_NAME }],
-        "schemata" => |_| {
-            let row = |(_, name): &(i64, &'static str)| row! { catalog_name: DATABASE_NAME, schema_name: *name, schema_owner: DATABASE_NAME };
-            SCHEMAS.iter().map(row).collect()
+        "schemata" => |context| {
+            let row = |(_, name, owner): (i64, String, RoleId)| {
+                row! { catalog_name: DATABASE_NAME, schema_name: name, schema_owner: rights::name(context, owner.0.into()) }
+            };
+            schemas(&context.snapshot.catalog).into_iter().map(row).collect()
         },
         "tables" => |context| {
             let row = |relation: Relation| {
                 let is_table = relation.kind == "r";
+                let is_updatable = is_table && relation.is_of_user();
                 row! {
                     table_catalog: DATABASE_NAME, table_schema: relation.schema.1, table_name: relation.name,
                     table_type: if is_table { "BASE TABLE" } else { "VIEW" },
-                    is_insertable_into: if relation.schema.1 == "public" { "YES" } else { "NO" }, is_typed: "NO",
+                    is_insertable_into: if is_updatable { "YES" } else { "NO" }, is_typed: "NO",
                 }
             };
             relations(context).into_iter().map(row).collect()
         },
         "views" => |context| {
             let row = |view: Relation| {
-                row! {
+                let owner = RoleId(u32::try_from(view.owner).unwrap_or(0));
+                let text = views::text(&context.snapshot.catalog, view.oid);
+                let mut row = row! {
                     table_catalog: DATABASE_NAME, table_schema: view.schema.1, table_name: view.name, check_option: "NONE",
-                    is_updatable: "NO", is_insertable_into: "NO",
-                }
+                    is_updatable: "NO", is_insertable_into: "NO", is_trigger_updatable: "NO",
+                    is_trigger_deletable: "NO", is_trigger_insertable_into: "NO",
+                };
+                // For whoever is in the role of its owner.
+                let is_own = context.authoriser.membership(owner, "see what a view reads").is_ok();
+                row.extend(text.filter(|_| is_own).map(|text| ("view_definition", text.into())));
+                row
             };
             relations(context).into_iter().filter(|view| view.kind == "v").map(row).collect()
         },
@@ -52,18 +63,19 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
 fn columns(context: &SystemContext) -> Vec<Row> {
     let mut rows = Vec::new();
     for relation in relations(context) {
+        let is_updatable = relation.kind == "r" && relation.is_of_user();
         for (at, column) in relation.columns.into_iter().enumerate() {
             // The type's name without its modifier, as the standard has it.
             let data_type = types::format(column.type_oid, None);
             let data_type = if data_type.ends_with("[]") { "ARRAY".to_owned() } else { data_type };
             let udt = types::all().find(|known| known.oid == column.type_oid).map_or("text", |known| known.name);
             let mut row = row! {
-                table_catalog: DATABASE_NAME, table_schema: relation.schema.1, table_name: relation.name.clone(),
+                table_catalog: DATABASE_NAME, table_schema: relation.schema.1.as_str(), table_name: relation.name.clone(),
                 column_name: column.name, ordinal_position: at as i64 + 1,
                 is_nullable: if column.not_null { "NO" } else { "YES" }, data_type: data_type, udt_catalog: DATABASE_NAME,
                 udt_schema: "pg_catalog", udt_name: udt, dtd_identifier: (at + 1).to_string(), is_self_referencing: "NO",
                 is_identity: "NO", is_generated: "NEVER",
-                is_updatable: if relation.schema.1 == "public" { "YES" } else { "NO" },
+                is_updatable: if is_updatable { "YES" } else { "NO" },
             };
             row.extend(column.default.map(|sql| ("column_default", sql.into())));
             if let Some((identity, kind)) = column.identity {

@@ -7,7 +7,7 @@
 //! - The numbers of indexes and constraints follow from their table's.
 
 use super::definitions::COLUMN_LISTS;
-use super::relations::{PUBLIC_OID, table_oid};
+use super::relations::{schema_oid, table_oid};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, Row, row};
 use crate::system::SystemContext;
 use alluvia_catalog::{Catalog, TableEntry};
@@ -222,7 +222,7 @@ pub(super) fn index_text(catalog: &Catalog, oid: i64, column: i64) -> Option<Str
     }
     let def = &entry.def;
     let (name, columns) = (quoted(&key_name(def)), key_columns(entry).join(", "));
-    Some(format!("CREATE UNIQUE INDEX {name} ON public.{} USING btree ({columns})", quoted(&def.name)))
+    Some(format!("CREATE UNIQUE INDEX {name} ON {} USING btree ({columns})", def.qualified()))
 }
 
 /// What a constraint says.
@@ -277,7 +277,7 @@ fn constraint_oid(entry: &TableEntry) -> i64 {
 pub(super) fn classes(context: &SystemContext) -> Vec<Row> {
     let row = |entry: &Arc<TableEntry>| {
         row! {
-            oid: index_oid(entry), relname: key_name(&entry.def), relnamespace: PUBLIC_OID,
+            oid: index_oid(entry), relname: key_name(&entry.def), relnamespace: schema_oid(&context.snapshot.catalog, &entry.def.schema),
             relowner: i64::from(context.snapshot.catalog.rights().owner(entry.def.id).0), relfilenode: index_oid(entry),
             relkind: "i", relpersistence: "p", relnatts: key_columns(entry).len() as i64, relispopulated: true,
             relreplident: "n", reltuples: super::relations::ROWS_UNTOLD,
@@ -306,14 +306,14 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
         "pg_constraint" => |context| {
             let row = |entry: &Arc<TableEntry>| {
                 row! {
-                    oid: constraint_oid(entry), conname: key_name(&entry.def), connamespace: PUBLIC_OID, contype: "p",
+                    oid: constraint_oid(entry), conname: key_name(&entry.def), connamespace: schema_oid(&context.snapshot.catalog, &entry.def.schema), contype: "p",
                     convalidated: true, conrelid: table_oid(entry.def.id.0), conindid: index_oid(entry), conislocal: true,
                     connoinherit: true, confupdtype: " ", confdeltype: " ", confmatchtype: " ", conkey: key_places(entry),
                 }
             };
             let of_check = |(entry, check, oid): (&Arc<TableEntry>, &Check, i64)| {
                 row! {
-                    oid: oid, conname: check.name.clone(), connamespace: PUBLIC_OID, contype: "c", convalidated: true,
+                    oid: oid, conname: check.name.clone(), connamespace: schema_oid(&context.snapshot.catalog, &entry.def.schema), contype: "c", convalidated: true,
                     conrelid: table_oid(entry.def.id.0), conislocal: true, confupdtype: " ", confdeltype: " ",
                     confmatchtype: " ", conkey: places_of(entry, check.columns.iter().copied()), conbin: check.sql.clone(),
                 }
@@ -325,7 +325,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
             let catalog = &context.snapshot.catalog;
             let row = |entry: &Arc<TableEntry>| {
                 row! {
-                    schemaname: "public", tablename: entry.def.name.clone(), indexname: key_name(&entry.def),
+                    schemaname: entry.def.schema.clone(), tablename: entry.def.name.clone(), indexname: key_name(&entry.def),
                     indexdef: index_text(catalog, index_oid(entry), 0).unwrap_or_default(),
                 }
             };
@@ -347,9 +347,9 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
             with_key(catalog).map(row).chain(checks(catalog).map(of_check)).collect()
         },
         "check_constraints" => |context| {
-            let row = |(_, check, _): (&Arc<TableEntry>, &Check, i64)| {
+            let row = |(entry, check, _): (&Arc<TableEntry>, &Check, i64)| {
                 row! {
-                    constraint_catalog: DATABASE_NAME, constraint_schema: "public", constraint_name: check.name.clone(),
+                    constraint_catalog: DATABASE_NAME, constraint_schema: entry.def.schema.clone(), constraint_name: check.name.clone(),
                     check_clause: check.sql.clone(),
                 }
             };
@@ -364,8 +364,8 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
 /// A constraint and its table, as the standard's views name them.
 fn named(entry: &TableEntry, name: &str) -> Row {
     row! {
-        constraint_catalog: DATABASE_NAME, constraint_schema: "public", constraint_name: name,
-        table_catalog: DATABASE_NAME, table_schema: "public", table_name: entry.def.name.clone(),
+        constraint_catalog: DATABASE_NAME, constraint_schema: entry.def.schema.clone(), constraint_name: name,
+        table_catalog: DATABASE_NAME, table_schema: entry.def.schema.clone(), table_name: entry.def.name.clone(),
     }
 }
 

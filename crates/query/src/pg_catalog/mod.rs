@@ -29,6 +29,7 @@ mod rights;
 mod tables;
 mod types;
 mod versions;
+mod views;
 
 pub(crate) use constants::{function_names, is_function};
 pub(crate) use functions::register;

@@ -13,6 +13,7 @@ use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
 use super::keys::{CONSTRAINT_TEXT, INDEX_TEXT, PLACES};
 use super::relations::{PG_CATALOG_OID, PUBLIC_OID, ROLE_OID};
 use super::tables::{Row, row};
+use super::views::VIEW_TEXT;
 use super::{constants, types};
 use alluvia_functions::casts::pg_typeof::type_name;
 use alluvia_functions::table::overloads::{self, Overload};
@@ -112,7 +113,8 @@ fn of(functions: &'static [Built], own: Vec<Own>) -> Vec<Procedure> {
     }
     // Some names only casts are given.
     for own in own.iter().filter(|own| {
-        ![PROCEDURE, REGCLASS, REGNAMESPACE, CONSTRAINT_TEXT, INDEX_TEXT, PLACES].contains(&own.name.as_str())
+        ![PROCEDURE, REGCLASS, REGNAMESPACE, CONSTRAINT_TEXT, INDEX_TEXT, PLACES, VIEW_TEXT]
+            .contains(&own.name.as_str())
     }) {
         let arguments = own.arguments.iter().map(type_name).collect();
         let overload = Overload { arguments, is_variadic: false, result: type_name(&own.result) };

@@ -3,10 +3,16 @@
 use super::defaults::{default_of, identity_of, sequence_name, sequence_oid};
 use super::definitions;
 use super::types::{by_name, of_column};
+use crate::rights::Authoriser;
 use crate::system;
-use alluvia_catalog::Catalog;
+use alluvia_catalog::rights::{BOOTSTRAP, RoleId};
+use alluvia_catalog::{Catalog, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA};
+use alluvia_space::keywords::quoted;
 use alluvia_space::{DataType, Identity};
+use alluvia_syntax::names::written_name;
+use alluvia_types::TableId;
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// Numbers of schemas.
 pub(crate) const PG_CATALOG_OID: i64 = 11;
@@ -33,7 +39,7 @@ pub(crate) const SCHEMAS: [(i64, &str); 4] = [
 pub(crate) struct Relation {
     pub(crate) oid: i64,
     pub(crate) name: String,
-    pub(crate) schema: (i64, &'static str),
+    pub(crate) schema: (i64, String),
     /// `r` for tables, `v` for what is made when it is read.
     pub(crate) kind: &'static str,
     pub(crate) columns: Vec<Attribute>,
@@ -60,6 +66,47 @@ pub(crate) struct Attribute {
     pub(crate) identity: Option<(Identity, &'static str)>,
 }
 
+impl Relation {
+    /// Whether it is a user's.
+    pub(crate) fn is_of_user(&self) -> bool {
+        self.oid >= FIRST_TABLE_OID
+    }
+}
+
+/// All schemas, by number, name and owner.
+pub(crate) fn schemas(catalog: &Catalog) -> Vec<(i64, String, RoleId)> {
+    let of_system = SCHEMAS.iter().filter(|(oid, _)| *oid != PUBLIC_OID);
+    let of_system = of_system.map(|(oid, name)| (*oid, (*name).to_owned(), BOOTSTRAP));
+    let of_users = catalog
+        .schemas()
+        .map(|(name, entry)| (number_of_schema(entry.id), name.to_owned(), catalog.rights().owner(entry.id)));
+    let mut schemas: Vec<_> = of_system.chain(of_users).collect();
+    schemas.sort_unstable();
+    schemas
+}
+
+/// The number of a schema of users.
+pub(crate) fn schema_oid(catalog: &Catalog, name: &str) -> i64 {
+    catalog.schema(name).map_or(PUBLIC_OID, |entry| number_of_schema(entry.id))
+}
+
+fn number_of_schema(id: TableId) -> i64 {
+    if id == PUBLIC_SCHEMA_ID { PUBLIC_OID } else { table_oid(id.0) }
+}
+
+/// The number of any schema.
+pub(crate) fn schema_by_name(catalog: &Catalog, name: &str) -> Option<i64> {
+    let of_system = || SCHEMAS.iter().find(|(_, known)| *known == name).map(|(oid, _)| *oid);
+    catalog.schema(name).ok().map(|entry| number_of_schema(entry.id)).or_else(of_system)
+}
+
+/// The name of any schema.
+pub(crate) fn schema_name(catalog: &Catalog, oid: i64) -> Option<String> {
+    let of_system = || SCHEMAS.iter().find(|(known, _)| *known == oid).map(|(_, name)| (*name).to_owned());
+    let mut of_users = catalog.schemas().filter(|(_, entry)| number_of_schema(entry.id) == oid);
+    of_users.next().map(|(name, _)| name.to_owned()).or_else(of_system)
+}
+
 /// The number of a user's table.
 pub(crate) fn table_oid(id: u32) -> i64 {
     FIRST_TABLE_OID + i64::from(id)
@@ -82,7 +129,7 @@ pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, i64>) -> Vec<Relat
         Relation {
             oid: table_oid(entry.def.id.0),
             name: entry.def.name.clone(),
-            schema: (PUBLIC_OID, "public"),
+            schema: (schema_oid(catalog, &entry.def.schema), entry.def.schema.clone()),
             kind: "r",
             columns: entry.def.columns.iter().map(attribute).collect(),
             rows: rows.get(&entry.def.id.0).copied().unwrap_or(0),
@@ -91,7 +138,8 @@ pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, i64>) -> Vec<Relat
             checks: entry.def.rules.checks.len() as i64,
         }
     };
-    catalog.tables().map(relation).collect()
+    let of_views = catalog.views().map(|view| super::views::relation(catalog, view));
+    catalog.tables().map(relation).chain(of_views).collect()
 }
 
 /// System tables and the catalog.
@@ -99,14 +147,14 @@ pub(crate) fn of_system() -> Vec<Relation> {
     let system = system::TABLE_NAMES.iter().enumerate().map(|(at, name)| {
         let schema = system::schema_of(name);
         let attribute = |field: &std::sync::Arc<arrow::datatypes::Field>| {
-            let known = DataType::from_arrow(field.data_type()).unwrap_or(DataType::Text);
+            let known = DataType::from_field(field).unwrap_or(DataType::Text);
             let (type_oid, modifier) = of_column(known.into());
             Attribute { name: field.name().clone(), type_oid, modifier, not_null: false, default: None, identity: None }
         };
         Relation {
             oid: FIRST_SYSTEM_OID + at as i64,
             name: (*name).to_owned(),
-            schema: (SYSTEM_OID, "alluvia"),
+            schema: (SYSTEM_OID, "alluvia".to_owned()),
             kind: "v",
             columns: schema.iter().flat_map(|schema| schema.fields().iter().map(attribute)).collect(),
             rows: 0,
@@ -130,7 +178,7 @@ pub(crate) fn of_system() -> Vec<Relation> {
         Relation {
             oid: definition.oid,
             name: (*name).to_owned(),
-            schema: (number, schema),
+            schema: (number, (*schema).to_owned()),
             kind: if *schema == "pg_catalog" && definition.oid < 10_000 { "r" } else { "v" },
             columns: definition.columns.iter().map(attribute).collect(),
             rows: 0,
@@ -143,44 +191,64 @@ pub(crate) fn of_system() -> Vec<Relation> {
 }
 
 /// The number that a name stands for, as `'name'::regclass` asks: with its schema or without.
-pub(crate) fn by_text(catalog: &Catalog, text: &str) -> Option<i64> {
+pub(crate) fn by_text(authoriser: &Authoriser, text: &str) -> Option<i64> {
     if let Ok(number) = text.parse() {
         return Some(number);
     }
-    let parts: Vec<String> = text
-        .split('.')
-        .map(|part| match part.trim().strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
-            Some(quoted) => quoted.to_owned(),
-            None => part.trim().to_ascii_lowercase(),
-        })
-        .collect();
-    let of_user = |name: &str| {
-        let table = catalog.tables().find(|entry| entry.def.name == name).map(|entry| table_oid(entry.def.id.0));
-        table.or_else(|| sequence_oid(catalog, name))
-    };
-    let of_catalog = |schema: &str, name: &str| definitions::find(schema, name).map(|definition| definition.oid);
-    match parts.as_slice() {
-        [name] => of_user(name).or_else(|| of_catalog("pg_catalog", name)),
-        [schema, name] if schema == "public" => of_user(name),
-        [schema, name] if schema == "alluvia" => {
-            system::TABLE_NAMES.iter().position(|known| known == name).map(|at| FIRST_SYSTEM_OID + at as i64)
+    let (catalog, name) = (authoriser.catalog(), written_name(text.trim())?);
+    match name.schema() {
+        Some(schema) => in_schema(catalog, schema, &name.name),
+        None => {
+            let found = authoriser.path().schemas().find_map(|schema| in_schema(catalog, schema, &name.name));
+            found.or_else(|| in_schema(catalog, PG_CATALOG, &name.name))
         }
-        [schema, name] => of_catalog(schema, name),
-        _ => None,
     }
 }
 
-/// The name that a number stands for, with its schema where that is not looked through.
-pub(crate) fn text_of(catalog: &Catalog, oid: i64) -> Option<String> {
-    let entry = catalog.tables().find(|entry| table_oid(entry.def.id.0) == oid);
-    if let Some(entry) = entry {
-        return Some(entry.def.name.clone());
+/// The number of what is called so in a schema.
+fn in_schema(catalog: &Catalog, schema: &str, name: &str) -> Option<i64> {
+    if schema == SYSTEM_SCHEMA {
+        return system::TABLE_NAMES.iter().position(|known| *known == name).map(|at| FIRST_SYSTEM_OID + at as i64);
     }
-    if let Some(name) = sequence_name(catalog, oid) {
-        return Some(name);
+    let table = catalog.id_in_schema(schema, name).map(|id| table_oid(id.0));
+    let of_users = table.or_else(|| sequence_oid(catalog, &RelationName::in_schema(schema, name)));
+    of_users.or_else(|| definitions::find(schema, name).map(|definition| definition.oid))
+}
+
+/// The table or the view of this number.
+fn user_relation(catalog: &Catalog, oid: i64) -> Option<RelationName> {
+    let id = u32::try_from(oid - FIRST_TABLE_OID).ok()?;
+    catalog.relation_now(TableId(id)).map(|(name, _)| name)
+}
+
+/// The name that a number stands for, with its schema where it is not found without.
+pub(crate) fn text_of(authoriser: &Authoriser, oid: i64) -> Option<String> {
+    let catalog = authoriser.catalog();
+    let of_user = user_relation(catalog, oid);
+    let named = of_user.or_else(|| sequence_name(catalog, oid)).or_else(|| {
+        let of_system = of_system().into_iter().find(|relation| relation.oid == oid)?;
+        Some(RelationName::in_schema(of_system.schema.1, of_system.name))
+    })?;
+    Some(if is_visible(authoriser, oid) { quoted(&named.name) } else { named.to_string() })
+}
+
+/// Whether what has this number is found without its schema.
+pub(crate) fn is_visible(authoriser: &Authoriser, oid: i64) -> bool {
+    let catalog = authoriser.catalog();
+    let of_user = user_relation(catalog, oid).map(|name| name.name);
+    if let Some(name) = of_user.or_else(|| sequence_name(catalog, oid).map(|name| name.name)) {
+        let mut found = authoriser.path().schemas().filter_map(|schema| in_schema(catalog, schema, &name));
+        return found.next() == Some(oid);
     }
-    of_system().into_iter().find(|relation| relation.oid == oid).map(|relation| match relation.schema.1 {
-        "pg_catalog" => relation.name,
-        schema => format!("{schema}.{}", relation.name),
-    })
+    // Asked for each row of whatever a plan has not made fewer before.
+    static OF_SYSTEM: LazyLock<HashMap<i64, i64>> =
+        LazyLock::new(|| of_system().iter().map(|relation| (relation.oid, relation.schema.0)).collect());
+    match OF_SYSTEM.get(&oid) {
+        Some(&PG_CATALOG_OID) => true,
+        Some(&schema) => {
+            let name = SCHEMAS.iter().find(|(known, _)| *known == schema).map(|(_, name)| *name);
+            name.is_some_and(|name| authoriser.path().schemas().any(|known| known == name))
+        }
+        None => false,
+    }
 }

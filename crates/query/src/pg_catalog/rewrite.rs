@@ -8,13 +8,13 @@
 use super::constants::{Constant, constant, is_of_catalog, number_expr, text_expr};
 use super::empty::one_row;
 use super::functions::{PROCEDURE, REGCLASS, REGNAMESPACE};
-use super::relations::{SCHEMAS, by_text};
+use super::relations::{by_text, schema_by_name};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
-use super::{defaults, definitions, distinct, factors, facts, fold, keys, rights, types, versions};
+use super::{defaults, definitions, distinct, factors, facts, fold, keys, rights, types, versions, views};
 use crate::rights::Authoriser;
 use crate::settings::SettingsNow;
 use alluvia_catalog::Catalog;
-use alluvia_syntax::names::name_of;
+use alluvia_syntax::names::{name_of, written_name};
 use alluvia_syntax::statement::literal_text;
 use alluvia_syntax::trees::list_literals;
 use alluvia_syntax::trees::rewriting::call;
@@ -288,7 +288,7 @@ impl Rewrite<'_> {
                 Some(match (name.as_str(), literal) {
                     ("oid", _) if is_procedure => procedure_number(&inner),
                     ("regclass", Some(text)) => {
-                        number_expr(by_text(self.catalog, &text).ok_or_else(|| {
+                        number_expr(by_text(self.authoriser, &text).ok_or_else(|| {
                             Error::new(ErrorKind::UndefinedTable, format!("there is no table '{text}'"))
                         })?)
                     }
@@ -297,9 +297,10 @@ impl Rewrite<'_> {
                             Error::new(ErrorKind::UndefinedObject, format!("there is no type '{text}'"))
                         })?)
                     }
-                    ("regnamespace", Some(text)) => number_expr(schema_oid(&text).ok_or_else(|| {
-                        Error::new(ErrorKind::UndefinedObject, format!("there is no schema '{text}'"))
-                    })?),
+                    ("regnamespace", Some(text)) => number_expr(
+                        schema_oid(self.catalog, &text)
+                            .ok_or_else(|| self.catalog.undefined_schema(text.trim_matches('"')))?,
+                    ),
                     ("regclass", None) => call(REGCLASS, vec![inner]),
                     ("regtype", None) => call("format_type", vec![inner, Constant::Null.expr()]),
                     ("regnamespace", None) => call(REGNAMESPACE, vec![inner]),
@@ -349,8 +350,11 @@ impl Rewrite<'_> {
         if let Some(call) = keys::definition(&name, function).filter(|_| self.shows_keys) {
             return Ok(Some(call));
         }
+        if let Some(call) = views::definition(&name, function, self.authoriser) {
+            return Ok(Some(call));
+        }
         if name == "pg_get_serial_sequence"
-            && let Some(sequence) = defaults::serial_sequence(function, self.catalog)
+            && let Some(sequence) = defaults::serial_sequence(function, self.authoriser)
         {
             return Ok(Some(sequence.map_or_else(|| Constant::Null.expr(), |sequence| text_expr(&sequence))));
         }
@@ -369,9 +373,22 @@ impl Rewrite<'_> {
                 Some(of) if fold::argument(function, 1).is_none() => versions::age(of, self.catalog),
                 _ => None,
             },
+            "current_schema" => Some(match self.authoriser.path().schemas().next() {
+                Some(schema) => text_expr(schema),
+                None => cast(Constant::Null.expr(), ast::DataType::Text),
+            }),
             "current_schemas" => {
-                let implicit = argument(0).is_some_and(|text| text.eq_ignore_ascii_case("true"));
-                let elem = implicit.then(|| text_expr("pg_catalog")).into_iter().chain([text_expr("public")]).collect();
+                let path = self.authoriser.path();
+                let implicit = argument(0).is_some_and(|text| text.eq_ignore_ascii_case("true"))
+                    && path.schemas().all(|schema| schema != PG_CATALOG);
+                let implicit = implicit.then_some(PG_CATALOG);
+                let elem: Vec<Expr> = implicit.into_iter().chain(path.schemas()).map(text_expr).collect();
+                if elem.is_empty() {
+                    let texts =
+                        ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(Box::new(ast::DataType::Text), None));
+                    let none = Expr::Array(ast::Array { elem, named: true });
+                    return Ok(Some(cast(none, texts)));
+                }
                 Some(Expr::Array(ast::Array { elem, named: true }))
             }
             // NULL gives NULL, and so does a parameter, of which only the type is asked.
@@ -405,7 +422,7 @@ impl Rewrite<'_> {
                 Some(Expr::Value(value)) => match &value.value {
                     Value::SingleQuotedString(text) => Some(call(
                         &name,
-                        vec![number_expr(by_text(self.catalog, text).ok_or_else(|| {
+                        vec![number_expr(by_text(self.authoriser, text).ok_or_else(|| {
                             Error::new(ErrorKind::UndefinedTable, format!("there is no table '{text}'"))
                         })?)],
                     )),
@@ -422,13 +439,13 @@ impl Rewrite<'_> {
                         .and_then(|number| number.parse().ok())
                         .and_then(|oid| defaults::sequence_name(self.catalog, oid))
                 {
-                    *of = text_expr(&name);
+                    *of = text_expr(&name.to_string());
                 }
                 None
             }
-            "to_regclass" => Some(or_null(argument(0).and_then(|text| by_text(self.catalog, &text)))),
+            "to_regclass" => Some(or_null(argument(0).and_then(|text| by_text(self.authoriser, &text)))),
             "to_regtype" => Some(or_null(argument(0).and_then(|text| types::by_name(&text)))),
-            "to_regnamespace" => Some(or_null(argument(0).and_then(|text| schema_oid(&text)))),
+            "to_regnamespace" => Some(or_null(argument(0).and_then(|text| schema_oid(self.catalog, &text)))),
             _ => None,
         })
     }
@@ -468,8 +485,9 @@ fn or_null(number: Option<i64>) -> Expr {
     number.map_or_else(|| Constant::Null.expr(), number_expr)
 }
 
-fn schema_oid(text: &str) -> Option<i64> {
-    text.parse().ok().or_else(|| SCHEMAS.iter().find(|(_, name)| *name == text).map(|(oid, _)| *oid))
+fn schema_oid(catalog: &Catalog, text: &str) -> Option<i64> {
+    let named = || schema_by_name(catalog, &written_name(text.trim()).filter(|name| name.schema.is_none())?.name);
+    text.parse().ok().or_else(named)
 }
 
 pub(super) fn cast(expr: Expr, data_type: ast::DataType) -> Expr {

@@ -4,14 +4,14 @@
 
 use super::constants::text_expr;
 use super::functions::{Work, ints};
-use super::relations::{DATABASE_OID, Relation, by_text, table_oid};
+use super::relations::{DATABASE_OID, Relation, by_text, schema_by_name, schema_name, table_oid};
 use super::rewrite::{cast, parts};
 use super::tables::{Row, row};
 use crate::pg_catalog::tables;
 use crate::rights::{Authoriser, aclitem, named};
 use crate::system::SystemContext;
-use alluvia_catalog::Catalog;
 use alluvia_catalog::rights::{BOOTSTRAP, Object, PUBLIC, Privilege, Privileges, Rights, Role, RoleId};
+use alluvia_catalog::{Catalog, PUBLIC_SCHEMA_ID};
 use alluvia_syntax::names::{DATABASE_NAME, name_of};
 use alluvia_syntax::trees::rewriting::call;
 use alluvia_types::{Result, TableId};
@@ -119,6 +119,14 @@ pub(super) fn table_acl(context: &SystemContext, relation: &Relation) -> Option<
     Some(acl(rights, on, rights.owner(id), Privileges::OF_TABLE))
 }
 
+/// The access list of a schema, if anything on it was granted. What may be done in `public` the database's says.
+pub(super) fn schema_acl(context: &SystemContext, name: &str) -> Option<String> {
+    let (rights, id) = (rights(context), context.snapshot.catalog.schema(name).ok()?.id);
+    let on = Object::Table(id);
+    rights.grants(on).next()?;
+    Some(acl(rights, on, rights.owner(id), Privileges::OF_SCHEMA))
+}
+
 fn acl(rights: &Rights, on: Object, owner: RoleId, all: Privileges) -> String {
     let granted = rights.grants(on).filter(|(to, _)| *to != owner);
     let items = std::iter::once((owner, all)).chain(granted);
@@ -157,7 +165,7 @@ fn privileges(context: &SystemContext, of_everybody: bool) -> Vec<Row> {
             rows.extend(privileges.iter().map(|privilege| {
                 row! {
                     grantor: rights.name(owner), grantee: if to == PUBLIC { "PUBLIC" } else { rights.name(to) },
-                    table_catalog: DATABASE_NAME, table_schema: "public", table_name: table.name.clone(),
+                    table_catalog: DATABASE_NAME, table_schema: table.schema.1.as_str(), table_name: table.name.clone(),
                     privilege_type: privilege.sql_name(), is_grantable: if to == owner { "YES" } else { "NO" },
                     with_hierarchy: if privilege == Privilege::Select { "YES" } else { "NO" },
                 }
@@ -349,10 +357,10 @@ fn any(privileges: &str, is_owner: bool, has: impl Fn(&str) -> bool) -> bool {
 fn on_table(authoriser: &Authoriser, who: RoleId, table: &str, privileges: &str) -> Option<bool> {
     let catalog: &Catalog = authoriser.catalog();
     let rights = catalog.rights();
-    let oid = by_text(catalog, table)?;
+    let oid = by_text(authoriser, table)?;
     let Some(id) = table_id(oid) else {
         // What describes the database may be read, but for the audit log.
-        let is_audit = by_text(catalog, "alluvia.audit") == Some(oid);
+        let is_audit = by_text(authoriser, "alluvia.audit") == Some(oid);
         return Some(any(privileges, false, |one| one == "SELECT" && (!is_audit || rights.is_superuser(who))));
     };
     catalog.by_id(id)?;
@@ -370,10 +378,24 @@ fn on_database(authoriser: &Authoriser, who: RoleId, database: &str, privileges:
 }
 
 fn on_schema(authoriser: &Authoriser, who: RoleId, schema: &str, privileges: &str) -> Option<bool> {
-    let rights = authoriser.catalog().rights();
-    let is_public = matches!(schema, "public" | "2200");
-    let creates = || is_public && rights.may(who, Privilege::Create, Object::Database);
-    Some(any(privileges, rights.is_superuser(who), |one| one == "USAGE" || (one == "CREATE" && creates())))
+    let (catalog, rights) = (authoriser.catalog(), authoriser.catalog().rights());
+    let name = match schema.parse() {
+        Ok(oid) => schema_name(catalog, oid)?,
+        Err(_) => schema.to_owned(),
+    };
+    let id = match catalog.schema(&name) {
+        Ok(entry) => entry.id,
+        Err(_) => {
+            schema_by_name(catalog, &name)?;
+            return Some(any(privileges, rights.is_superuser(who), |one| one == "USAGE"));
+        }
+    };
+    if id == PUBLIC_SCHEMA_ID {
+        let creates = || rights.may(who, Privilege::Create, Object::Database);
+        return Some(any(privileges, rights.is_superuser(who), |one| one == "USAGE" || (one == "CREATE" && creates())));
+    }
+    let has = |one: &str| Privilege::named(one).is_some_and(|privilege| rights.may(who, privilege, Object::Table(id)));
+    Some(any(privileges, rights.owns(who, id), has))
 }
 
 fn in_role(authoriser: &Authoriser, who: RoleId, role: &str, privileges: &str) -> Option<bool> {

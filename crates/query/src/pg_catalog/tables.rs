@@ -2,9 +2,10 @@
 
 use super::definitions::{self, Definition};
 use super::information;
-use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, SCHEMAS, of_system, of_users};
-use crate::pg_catalog::{defaults, keys, procedures, rights, types};
+use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_system, of_users, schemas};
+use crate::pg_catalog::{defaults, keys, procedures, rights, types, views};
 use crate::system::SystemContext;
+use alluvia_catalog::rights::RoleId;
 use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::array::{
@@ -19,8 +20,8 @@ use datafusion::datasource::TableType;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, LazyLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 pub(crate) const PG_CATALOG: &str = "pg_catalog";
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
@@ -83,7 +84,8 @@ pub(crate) fn is_always_empty(schema: &str, table: &str) -> bool {
 type Rows = fn(&SystemContext) -> Vec<Row>;
 
 fn rows_of(schema: &str, table: &str) -> Option<Rows> {
-    if let Some(rows) = keys::rows_of(schema, table).or_else(|| defaults::rows_of(schema, table)) {
+    let of_others = || defaults::rows_of(schema, table).or_else(|| views::rows_of(schema, table));
+    if let Some(rows) = keys::rows_of(schema, table).or_else(of_others) {
         return Some(rows);
     }
     if schema == INFORMATION_SCHEMA {
@@ -120,9 +122,14 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
                 row! { oid: 14, lanname: "sql", lanowner: ROLE_OID, lanpltrusted: true },
             ]
         },
-        "pg_namespace" => {
-            |_| SCHEMAS.iter().map(|(oid, name)| row! { oid: *oid, nspname: *name, nspowner: ROLE_OID }).collect()
-        }
+        "pg_namespace" => |context| {
+            let schema = |(oid, name, owner): (i64, String, RoleId)| {
+                let mut row = row! { oid: oid, nspname: name.as_str(), nspowner: i64::from(owner.0) };
+                row.extend(rights::schema_acl(context, &name).map(|acl| ("nspacl", Value::from(acl))));
+                row
+            };
+            schemas(&context.snapshot.catalog).into_iter().map(schema).collect()
+        },
         "pg_proc" => |_| procedures::rows(),
         "pg_settings" => |context| {
             let setting = |setting: crate::system::SettingRow| {
@@ -140,7 +147,7 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
             let row = |table: Relation| {
                 row! { relid: table.oid, schemaname: table.schema.1, relname: table.name, n_live_tup: table.rows.max(0) }
             };
-            users(context).into_iter().map(row).collect()
+            users(context).into_iter().filter(|table| table.kind == "r").map(row).collect()
         },
         "pg_tables" => |context| {
             let row = |table: Relation| row! { schemaname: table.schema.1, tablename: table.name, tableowner: rights::name(context, table.owner) };
@@ -151,8 +158,13 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
         "pg_user" | "pg_shadow" => rights::users,
         "pg_group" => rights::groups,
         "pg_views" => |context| {
-            let row =
-                |view: Relation| row! { schemaname: view.schema.1, viewname: view.name, viewowner: DATABASE_NAME };
+            let row = |view: Relation| {
+                let text = views::text(&context.snapshot.catalog, view.oid);
+                let owner = rights::name(context, view.owner);
+                let mut row = row! { schemaname: view.schema.1, viewname: view.name, viewowner: owner };
+                row.extend(text.map(|text| ("definition", text.into())));
+                row
+            };
             relations(context).into_iter().filter(|view| view.kind == "v").map(row).collect()
         },
         _ => return None,
@@ -186,7 +198,7 @@ fn classes(context: &SystemContext) -> Vec<Row> {
             oid: relation.oid, relname: relation.name, relnamespace: relation.schema.0, relowner: relation.owner, relam: of_heap,
             relfilenode: relation.oid, reltuples: relation.rows, relkind: relation.kind, relpersistence: "p",
             relnatts: relation.columns.len() as i64, relispopulated: true, relreplident: "n", relhasindex: relation.has_key,
-            relchecks: relation.checks,
+            relchecks: relation.checks, relhasrules: relation.kind == "v",
         };
         // NULL says that nothing was granted.
         row.extend(acl.map(|acl| ("relacl", Value::from(acl))));
@@ -349,20 +361,4 @@ fn column(name: &str, data_type: &DataType, rows: &[Row]) -> ArrayRef {
         }
         other => new_null_array(other, rows.len()),
     }
-}
-
-/// Whether a table is found without its schema.
-pub(crate) fn is_visible(catalog: &alluvia_catalog::Catalog, oid: i64) -> bool {
-    let of_users = catalog.tables().any(|entry| super::relations::table_oid(entry.def.id.0) == oid);
-    // Asked for each row of whatever a plan has not made fewer before.
-    static OF_SYSTEM: LazyLock<HashSet<i64>> = LazyLock::new(|| {
-        let is_visible = |relation: &&Relation| relation.schema.0 == PG_CATALOG_OID;
-        of_system().iter().filter(is_visible).map(|relation| relation.oid).collect()
-    });
-    of_users || OF_SYSTEM.contains(&oid)
-}
-
-/// The names of schemas that users see.
-pub(crate) fn schema_name(oid: i64) -> Option<&'static str> {
-    SCHEMAS.iter().find(|(known, _)| *known == oid).map(|(_, name)| *name)
 }

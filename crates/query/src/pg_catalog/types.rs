@@ -96,7 +96,12 @@ pub(crate) fn format(oid: i64, modifier: Option<i64>) -> String {
         23 => "integer",
         700 => "real",
         701 => "double precision",
-        1042 => "character",
+        1042 => match modifier {
+            Some(modifier) if modifier >= 4 => return format!("character({})", modifier - 4),
+            // Without a length `character` would be one of 1.
+            Some(_) => "bpchar",
+            None => "character",
+        },
         1043 => match modifier {
             Some(modifier) if modifier >= 4 => return format!("character varying({})", modifier - 4),
             _ => "character varying",
@@ -142,6 +147,13 @@ pub(crate) fn of_column(column_type: ColumnType) -> (i64, i64) {
         DataType::TimestampTz => (1184, -1),
         DataType::Text => column_type.chars_max.map_or((25, -1), |chars_max| (1043, i64::from(chars_max) + 4)),
         DataType::Binary => (17, -1),
+        DataType::Uuid => (2950, -1),
+        DataType::Json => (114, -1),
+        DataType::Jsonb => (3802, -1),
+        DataType::Time => (1083, -1),
+        DataType::Interval => (1186, -1),
+        DataType::Numeric => (1700, -1),
+        DataType::Char => (1042, column_type.chars_max.map_or(-1, |chars_max| i64::from(chars_max) + 4)),
     }
 }
 

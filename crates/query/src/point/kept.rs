@@ -5,6 +5,7 @@
 //! - Of one skeleton there are few plans: texts that differ in many other literals are not worth it.
 
 use super::plan::PointPlan;
+use crate::answer::NamedView;
 use alluvia_catalog::TableEntry;
 use alluvia_syntax::alike::AlikeText;
 use parking_lot::Mutex;
@@ -74,11 +75,17 @@ impl PointPlans {
 
     /// Whether the plan of a text would be kept, that reads a table which is defined so, in a session that may hold so many
     /// bytes.
-    pub(crate) fn want(&self, text: &AlikeText, entry: &TableEntry, memory_limit_bytes: u64) -> bool {
+    pub(crate) fn want(
+        &self,
+        text: &AlikeText,
+        entry: &TableEntry,
+        view: Option<&NamedView>,
+        memory_limit_bytes: u64,
+    ) -> bool {
         let known = self.known.lock();
         let Some(alike) = known.skeletons.get(text.skeleton()) else { return true };
         match alike.plans.iter().find(|plan| plan.is_of(text)) {
-            Some(plan) => !plan.holds(entry, memory_limit_bytes),
+            Some(plan) => plan.view() != view || !plan.holds(entry, memory_limit_bytes),
             None => alike.refusals < REFUSALS_MAX && alike.plans.len() < PLANS_MAX,
         }
     }

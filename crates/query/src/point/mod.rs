@@ -17,4 +17,4 @@ mod values;
 
 pub(crate) use kept::PointPlans;
 pub(crate) use plan::PointPlan;
-pub(crate) use shape::PointText;
+pub(crate) use shape::{PointText, key_names};

@@ -1,9 +1,10 @@
 //! A kept plan: what key it reads, and what it makes of the row.
 
 use super::values::{of_literal, of_parameter};
+use crate::answer::NamedView;
 use crate::by_key::NamedKeys;
 use crate::skipping::Predicate;
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_syntax::alike::{AlikeText, EqualTo, Literal};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
@@ -15,6 +16,9 @@ use std::sync::Arc;
 /// The plan of a point read.
 #[derive(Debug)]
 pub(crate) struct PointPlan {
+    pub(super) name: RelationName,
+    /// The view that this is the name of.
+    pub(super) view: Option<NamedView>,
     pub(super) entry: Arc<TableEntry>,
     /// What each column of the key is equal to, in the order of the key.
     pub(super) key: Vec<EqualTo>,
@@ -34,6 +38,16 @@ pub(crate) struct PointPlan {
 }
 
 impl PointPlan {
+    /// The table that it reads, or the view of it, by the name that its text has.
+    pub(crate) fn name(&self) -> &RelationName {
+        &self.name
+    }
+
+    /// The view that its text names, if it does.
+    pub(crate) fn view(&self) -> Option<&NamedView> {
+        self.view.as_ref()
+    }
+
     /// The table that it reads.
     pub(crate) fn entry(&self) -> &Arc<TableEntry> {
         &self.entry

@@ -3,10 +3,11 @@
 use super::kept::PointPlans;
 use super::plan::PointPlan;
 use super::values::of_literal;
+use crate::answer::NamedView;
 use crate::by_key::NamedKeys;
 use crate::skipping::Parts;
 use crate::table::{AlluviaTable, sql_schema};
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_space::TableDef;
 use alluvia_syntax::MARK;
 use alluvia_syntax::alike::{AlikeText, EqualTo};
@@ -28,15 +29,19 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct PointText {
     text: Arc<str>,
+    name: RelationName,
+    view: Option<NamedView>,
     entry: Arc<TableEntry>,
     memory_limit_bytes: u64,
 }
 
 impl PointText {
-    /// A text that reads this table alone, in a session that may hold so many bytes; `None` where its words say that it is
-    /// none, or that its plan is known as well as it can be.
+    /// A text that reads this table alone, under this name, in a session that may hold so many bytes; `None` where its words say that it is
+    /// none, or that its plan is known as well as it can be. With `view` the name is that view's.
     pub(crate) fn new(
         text: &Arc<str>,
+        name: RelationName,
+        view: Option<NamedView>,
         entry: &Arc<TableEntry>,
         memory_limit_bytes: u64,
         plans: &PointPlans,
@@ -49,10 +54,10 @@ impl PointText {
                 of_literal(alike.literals().get(literal)?, is_negative, entry.def.columns[at].data_type)?;
             }
         }
-        if !plans.want(&alike, entry, memory_limit_bytes) {
+        if !plans.want(&alike, entry, view.as_ref(), memory_limit_bytes) {
             return None;
         }
-        Some(PointText { text: Arc::clone(text), entry: Arc::clone(entry), memory_limit_bytes })
+        Some(PointText { text: Arc::clone(text), name, view, entry: Arc::clone(entry), memory_limit_bytes })
     }
 
     /// Keeps its plan, if it is that of a point read. `plan` is what was planned by `state`, and not yet optimised; `schema`
@@ -121,6 +126,8 @@ impl PointText {
             |at: &usize| key.iter().any(|with| matches!(with, EqualTo::Literal { at: of_key, .. } if of_key == at));
         let fixed = (0..alike.literals().len()).filter(|at| !of_key(at));
         Some(PointPlan {
+            name: self.name.clone(),
+            view: self.view.clone(),
             entry: Arc::clone(&self.entry),
             fixed: fixed.map(|at| (at, alike.literals()[at].to_owned_literal())).collect(),
             key,
@@ -148,7 +155,7 @@ impl PointText {
 }
 
 /// What SQL calls the columns of the key, in its order.
-fn key_names(def: &TableDef) -> Option<Vec<&str>> {
+pub(crate) fn key_names(def: &TableDef) -> Option<Vec<&str>> {
     Some(def.key_columns()?.into_iter().map(|at| def.columns[at].name.as_str()).collect())
 }
 

@@ -9,6 +9,7 @@ use super::condition::{column_of, conditions_of};
 use super::source::{Source, without_alias};
 use super::times::date_of;
 use crate::answer::{Aggregate as Function, Group, Item, Statement};
+use alluvia_catalog::RelationName;
 use alluvia_functions::aggregates::sum::WIDE;
 use alluvia_space::{DataType, TableDef};
 use arrow::datatypes::DataType as ArrowType;
@@ -38,7 +39,8 @@ pub(super) fn statement(group_by: &[Expr], functions: &[Expr], source: &Source) 
         items.push(item_of(without_alias(expr), source, def)?);
     }
     Some(Statement {
-        table: def.name.clone(),
+        table: RelationName::in_schema(def.schema.as_str(), def.name.as_str()),
+        view: None,
         items,
         hidden: Vec::new(),
         groups,
@@ -116,9 +118,9 @@ fn item_of(expr: &Expr, source: &Source, def: &TableDef) -> Option<Item> {
         (Function::Sum, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
             matches!(widened, None | Some(ArrowType::Int64 | ArrowType::Float64)) || widened == Some(&WIDE)
         }
-        (Function::Sum, DataType::Decimal { .. }) => widened.is_none(),
+        (Function::Sum, DataType::Decimal { .. } | DataType::Numeric) => widened.is_none(),
         // Decimals are averaged as decimals, by rules of the planner's.
-        (_, DataType::Decimal { .. }) => false,
+        (_, DataType::Decimal { .. } | DataType::Numeric) => false,
         _ => matches!(widened, None | Some(ArrowType::Float64)),
     };
     is_right.then_some(Item::Aggregate(function, Some(name)))

@@ -26,14 +26,18 @@ mod times;
 mod whole;
 
 use crate::table::StatementContext;
+use alluvia_plan::shared_rows::{Shared, SharedRows, SharedRowsExec};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::execution::context::QueryPlanner;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Plans queries with the index's answers in them.
@@ -43,7 +47,10 @@ pub(crate) struct IndexPlanner;
 #[async_trait]
 impl QueryPlanner for IndexPlanner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(node::IndexAnswerPlanner)]);
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
+            Arc::new(node::IndexAnswerPlanner),
+            Arc::new(SharedRowsPlanner::default()),
+        ]);
         match StatementContext::of(session) {
             Ok(context) if context.index.rule && has_aggregate(plan)? => {
                 let plan = answered(plan.clone(), &context)?;
@@ -51,6 +58,27 @@ impl QueryPlanner for IndexPlanner {
             }
             _ => planner.create_physical_plan(plan, session).await,
         }
+    }
+}
+
+/// Plans readers of rows that one plan computes once.
+#[derive(Default)]
+struct SharedRowsPlanner(Mutex<HashMap<u64, Arc<Shared>>>);
+
+#[async_trait]
+impl ExtensionPlanner for SharedRowsPlanner {
+    async fn plan_extension(
+        &self,
+        _planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical_inputs: &[&LogicalPlan],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        _session: &dyn Session,
+        _context: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let (Some(rows), [input]) = (node.as_any().downcast_ref::<SharedRows>(), inputs) else { return Ok(None) };
+        let shared = Arc::clone(self.0.lock().entry(rows.number()).or_default());
+        Ok(Some(Arc::new(SharedRowsExec::new(Arc::clone(input), shared))))
     }
 }
 

@@ -152,7 +152,7 @@ pub(super) fn asking(
 pub(super) fn readable<'a>(source: &Source, context: &'a StatementContext) -> Option<&'a TableRead> {
     let table = source.entry.def.id;
     let read = context.snapshot.tables.get(&table).filter(|read| read.entry.changed_at == source.entry.changed_at)?;
-    (!context.pending.contains_key(&table)).then_some(read)
+    (!context.pending.contains_key(&table) && !context.temporary.contains_key(&table)).then_some(read)
 }
 
 // The question follows from the aggregate, the small tables and the statement's snapshot.

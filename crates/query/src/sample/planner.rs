@@ -54,7 +54,15 @@ impl SamplePlanner {
     ) -> Result<LogicalPlan> {
         let named = factor.to_string();
         let clause = read(kind, self.describes).map_err(wrap)?;
-        let (scan, table) = table_of(context.plan(factor)?).ok_or_else(|| {
+        let planned = context.plan(factor)?;
+        if matches!(planned, LogicalPlan::SubqueryAlias(_)) {
+            let message = "TABLESAMPLE clause can only be applied to tables and materialized views";
+            let error = Error::new(ErrorKind::WrongObject, message);
+            return Err(wrap(
+                error.with_hint(format!("{named} is a view: put it behind the table that the view reads")),
+            ));
+        }
+        let (scan, table) = table_of(planned).ok_or_else(|| {
             wrap(
                 not_supported(format!("TABLESAMPLE on {named}"))
                     .with_hint("samples are drawn of tables: put it behind the table that is read"),

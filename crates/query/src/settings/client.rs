@@ -17,8 +17,6 @@ enum Takes {
     Any,
     /// One of these, in any case.
     Only(&'static [&'static str]),
-    /// A list of schemas, with `public` among them.
-    Schemas,
     /// A number of these.
     Number(i64, i64),
     /// It can only be shown.
@@ -71,8 +69,6 @@ const KNOWN: &[(&str, &str, Takes)] = &[
     ("options", "", Takes::Nothing),
     ("plan_cache_mode", "auto", Takes::Any),
     ("row_security", "on", Takes::Any),
-    // No schema is a user's: `$user` would make tools take the system tables for tables that are found without their schema.
-    ("search_path", "public", Takes::Schemas),
     ("server_encoding", "UTF8", Takes::Nothing),
     ("server_version", SERVER_VERSION, Takes::Nothing),
     ("server_version_num", "160000", Takes::Nothing),
@@ -126,14 +122,6 @@ pub(crate) fn check(name: &str, text: &str) -> Result<String> {
                 _ => text.to_ascii_lowercase(),
             })
         }
-        Takes::Schemas => {
-            let schemas: Vec<&str> = text.split(',').map(|schema| schema.trim().trim_matches('"')).collect();
-            let known = |schema: &&str| matches!(*schema, "$user" | "public" | "pg_catalog" | "alluvia");
-            if !schemas.iter().all(known) || !schemas.contains(&"public") {
-                return refused("names are looked up in public; other schemas are written: alluvia.tables".to_owned());
-            }
-            Ok(text.to_owned())
-        }
         Takes::Number(least, most) => match text.parse::<i64>() {
             Ok(number) if (*least..=*most).contains(&number) => Ok(number.to_string()),
             _ => refused(format!("it takes a whole number from {least} to {most}")),
@@ -162,7 +150,6 @@ mod tests {
             ("standard_conforming_strings", "off"),
             ("bytea_output", "escape"),
             ("datestyle", "German"),
-            ("search_path", "other"),
             ("extra_float_digits", "9"),
             ("server_version", "9.6"),
             ("synchronous_commit", "off"),

@@ -10,6 +10,7 @@ pub(crate) mod client;
 
 use crate::answer::{Accuracy, Missed};
 use crate::system::{SettingRow, SettingsView};
+use alluvia_catalog::SearchPath;
 use alluvia_snapshot::Durability;
 use alluvia_syntax::statement::SettingValue;
 use alluvia_syntax::units::{
@@ -36,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) memory_limit_bytes: u64,
     /// What all queries of the database together may hold, so the most that one can be given. No session changes it.
     pub(crate) memory_limit_max_bytes: u64,
+    /// Of the session's temporary tables.
+    pub(crate) temporary_memory_bytes: u64,
     pub(crate) batch_size: usize,
     pub(crate) threads: usize,
     /// Whether transactions only read, and statements outside of one, unless they are told otherwise.
@@ -72,12 +75,14 @@ pub(crate) struct Settings {
     pub(crate) time_zone: Zone,
     /// The role whose rights hold; empty for that which logged in.
     pub(crate) role: Arc<str>,
+    /// Where names without a schema are looked up.
+    pub(crate) search_path: Arc<SearchPath>,
     /// What clients set that changes nothing, where it differs from the start.
     pub(crate) client: Arc<BTreeMap<&'static str, String>>,
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 23] = [
+const SETTINGS: [(&str, &str); 24] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("confidence", "How often the interval of an estimated value holds the exact one, over the choice of the sample."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
@@ -109,8 +114,13 @@ const SETTINGS: [(&str, &str); 23] = [
     ),
     ("role", "Role whose rights statements have; none: that which logged in."),
     ("sample_fraction", "Share of every table's rows that queries read, above 0 to 1; 1 for all."),
+    (
+        SEARCH_PATH,
+        "Schemas in which names without a schema are looked up, in their order; new tables come into the first.",
+    ),
     ("short_path", "Whether aggregates over boxes are answered by the index, without planning: on or off."),
     ("statement_timeout", "How long a statement may run; 0 for no limit."),
+    ("temporary_memory", "Memory that the session's temporary tables may hold before they lie in files."),
     ("threads", "Threads that one query runs on."),
     (
         "timezone",
@@ -122,12 +132,20 @@ const SETTINGS: [(&str, &str); 23] = [
 pub(crate) const DEFAULT_READ_ONLY: &str = "default_transaction_read_only";
 pub(crate) const READ_ONLY: &str = "transaction_read_only";
 
+/// Where names without a schema are looked up.
+pub(crate) const SEARCH_PATH: &str = "search_path";
+
 /// What `freshness` shows and takes while it is unset: then the tables' own options hold, which no time would leave alone.
 const FRESHNESS_UNSET: &str = "default";
 
 /// What `progress` shows and takes for never, and the least time that it takes.
 const NEVER: &str = "off";
 const PROGRESS_MIN: Duration = Duration::from_millis(10);
+
+/// What memory can be set to at least, and which share of all queries' memory temporary tables of one session may hold unless
+/// it is set.
+const MEMORY_MIN_BYTES: u64 = 1 << 20;
+const TEMPORARY_SHARE: u64 = 8;
 
 /// Names that say the same.
 const SYNONYMS: [(&str, &str); 3] =
@@ -143,6 +161,7 @@ impl Settings {
             idle_transaction_timeout: Duration::ZERO,
             memory_limit_bytes: memory_limit_bytes.min(memory_limit_max_bytes),
             memory_limit_max_bytes,
+            temporary_memory_bytes: (memory_limit_max_bytes / TEMPORARY_SHARE).max(MEMORY_MIN_BYTES),
             batch_size: 8192,
             threads: threads.max(1),
             default_read_only: false,
@@ -162,6 +181,7 @@ impl Settings {
             producer_sequence: 1,
             time_zone: Zone::utc(),
             role: "".into(),
+            search_path: Arc::default(),
             client: Arc::default(),
         }
     }
@@ -213,6 +233,22 @@ impl Settings {
                     .ok_or_else(|| wrong("a time, such as '30s' or '5min', or a number of milliseconds")),
             }
         };
+        let memory_max = self.memory_limit_max_bytes;
+        let memory = |of: &str| -> Result<u64> {
+            let bytes = parse_bytes(text).ok_or_else(|| wrong("a size, such as '512MB' or '4GB'"))?;
+            if bytes < MEMORY_MIN_BYTES {
+                return Err(wrong("at least 1MB"));
+            }
+            if bytes > memory_max {
+                // Whole megabytes, which can be read; down, so that it is taken.
+                const MB: u64 = 1 << 20;
+                let most = show_bytes(if memory_max < MB { memory_max } else { memory_max / MB * MB });
+                let message = format!("{name} cannot be {text:?}: {of} may hold {most}");
+                return Err(Error::new(ErrorKind::InvalidSetting, message)
+                    .with_hint(format!("it takes up to '{most}'; open the database with more memory to raise that")));
+            }
+            Ok(bytes)
+        };
         match name {
             "batch_size" => self.batch_size = number(1, 1 << 20)? as usize,
             "durability" => {
@@ -226,24 +262,8 @@ impl Settings {
                 let unset = text.eq_ignore_ascii_case(FRESHNESS_UNSET);
                 self.freshness = if unset { None } else { Some(parse_freshness(text)?) };
             }
-            "memory_limit" => {
-                let bytes = parse_bytes(text).ok_or_else(|| wrong("a size, such as '512MB' or '4GB'"))?;
-                if bytes < 1 << 20 {
-                    return Err(wrong("at least 1MB"));
-                }
-                if bytes > self.memory_limit_max_bytes {
-                    // Whole megabytes, which can be read; down, so that it is taken.
-                    const MB: u64 = 1 << 20;
-                    let most = self.memory_limit_max_bytes;
-                    let most = show_bytes(if most < MB { most } else { most / MB * MB });
-                    let message =
-                        format!("{name} cannot be {text:?}: all queries of this database together may hold {most}");
-                    return Err(Error::new(ErrorKind::InvalidSetting, message).with_hint(format!(
-                        "it takes up to '{most}'; open the database with more memory to raise that"
-                    )));
-                }
-                self.memory_limit_bytes = bytes;
-            }
+            "memory_limit" => self.memory_limit_bytes = memory("all queries of this database together")?,
+            "temporary_memory" => self.temporary_memory_bytes = memory("all statements of this database together")?,
             "producer" => {
                 if text.len() > 255 {
                     return Err(wrong("a name of at most 255 bytes"));
@@ -272,6 +292,10 @@ impl Settings {
             // Whether it may be is for whoever knows the roles.
             "role" => self.role = if text.eq_ignore_ascii_case("none") { "".into() } else { text.into() },
             "sample_fraction" => self.sample_fraction = parse_fraction(text)?,
+            SEARCH_PATH => {
+                let path = SearchPath::parse(text).ok_or_else(|| wrong("schemas, separated by commas"))?;
+                self.search_path = Arc::new(path);
+            }
             "short_path" => self.short_path = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "max_error" => {
                 let takes = "a number from 0 (exact) to below 1, such as 0.01";
@@ -315,6 +339,7 @@ impl Settings {
             },
             "freshness" => self.freshness.map_or_else(|| FRESHNESS_UNSET.to_owned(), show_freshness),
             "memory_limit" => show_bytes(self.memory_limit_bytes),
+            "temporary_memory" => show_bytes(self.temporary_memory_bytes),
             "producer" => self.producer.clone(),
             "producer_epoch" => self.producer_epoch.to_string(),
             "producer_sequence" => self.producer_sequence.to_string(),
@@ -329,6 +354,7 @@ impl Settings {
             "role" if self.role.is_empty() => "none".to_owned(),
             "role" => self.role.to_string(),
             "sample_fraction" => self.sample_fraction.to_string(),
+            SEARCH_PATH => self.search_path.to_string(),
             "short_path" => show_switch(self.short_path),
             "max_error" => self.max_error.to_string(),
             "confidence" => self.confidence.to_string(),
@@ -357,6 +383,7 @@ impl Settings {
             "durability" => self.durability = other.durability,
             "freshness" => self.freshness = other.freshness,
             "memory_limit" => self.memory_limit_bytes = other.memory_limit_bytes,
+            "temporary_memory" => self.temporary_memory_bytes = other.temporary_memory_bytes,
             "producer" => self.producer = other.producer.clone(),
             "producer_epoch" => self.producer_epoch = other.producer_epoch,
             "producer_sequence" => self.producer_sequence = other.producer_sequence,
@@ -368,6 +395,7 @@ impl Settings {
             "progressive" => self.progressive = other.progressive,
             "role" => self.role = Arc::clone(&other.role),
             "sample_fraction" => self.sample_fraction = other.sample_fraction,
+            SEARCH_PATH => self.search_path = Arc::clone(&other.search_path),
             "short_path" => self.short_path = other.short_path,
             "max_error" => self.max_error = other.max_error,
             "confidence" => self.confidence = other.confidence,
@@ -486,6 +514,7 @@ mod tests {
             ("sample_fraction", "0.3"),
             ("short_path", "off"),
             ("statement_timeout", "90s"),
+            ("temporary_memory", "8MB"),
             ("threads", "1"),
             ("timezone", "Europe/Berlin"),
         ];

@@ -6,6 +6,10 @@
 //! - A value is only made of a literal of the column's own type: what is cast to compare is not understood here.
 
 use alluvia_space::DataType;
+use alluvia_space::data_type::{NUMERIC_SCALE, UUID_BYTES};
+use alluvia_values::display::write_time;
+use alluvia_values::numeric::write_numeric;
+use alluvia_values::uuid::write_uuid;
 use datafusion::common::ScalarValue;
 use std::fmt::Write;
 
@@ -37,6 +41,13 @@ impl Value {
             {
                 Value::Whole(*value)
             }
+            (DataType::Numeric, S::Decimal128(Some(value), _, scale))
+                if i16::from(NUMERIC_SCALE) == i16::from(*scale) =>
+            {
+                Value::Whole(*value)
+            }
+            (DataType::Time, S::Time64Microsecond(Some(value))) => Value::Whole((*value).into()),
+            (DataType::Uuid, S::FixedSizeBinary(UUID_BYTES, Some(bytes))) => Value::Bytes(bytes.clone()),
             (DataType::Real, S::Float32(Some(value))) => Value::Float(ascending_32(one_zero_32(*value)?).into()),
             (DataType::Double, S::Float64(Some(value))) => Value::Float(ascending_64(one_zero_64(*value)?)),
             (DataType::Text, S::Utf8(Some(text)) | S::LargeUtf8(Some(text)) | S::Utf8View(Some(text))) => {
@@ -91,9 +102,25 @@ impl Value {
             (Value::Whole(value), Some(DataType::Decimal { precision, scale })) => {
                 ScalarValue::Decimal128(Some(*value), *precision, *scale as i8).to_string()
             }
+            (Value::Whole(value), Some(DataType::Numeric)) => {
+                let mut text = String::new();
+                // A String takes every text.
+                let _ = write_numeric(&mut text, *value);
+                text
+            }
+            (Value::Whole(value), Some(DataType::Time)) => {
+                let mut text = String::new();
+                let _ = write_time(&mut text, i64::try_from(*value).unwrap_or(0));
+                format!("'{text}'")
+            }
             (Value::Whole(value), _) => value.to_string(),
             (Value::Float(bits), Some(DataType::Real)) => f32::from_bits(descending_32(*bits as u32)).to_string(),
             (Value::Float(bits), _) => f64::from_bits(descending_64(*bits)).to_string(),
+            (Value::Bytes(bytes), Some(DataType::Uuid)) => {
+                let mut text = String::new();
+                let _ = write_uuid(&mut text, bytes);
+                format!("'{text}'")
+            }
             (Value::Bytes(bytes), Some(DataType::Binary)) => format!("'\\x{}'", hexadecimal(bytes)),
             (Value::Bytes(bytes), _) => format!("'{}'", String::from_utf8_lossy(bytes).replace('\'', "''")),
         }

@@ -65,6 +65,7 @@ pub(crate) const CUBOIDS: &[(&str, Kind)] = &[
     ("last_used", Kind::Time),
     ("version", Kind::Count),
     ("build_seconds", Kind::Seconds),
+    ("table_schema", Kind::Text),
 ];
 
 /// Columns of `alluvia.predicate_cache`.
@@ -78,6 +79,7 @@ pub(crate) const PREDICATES: &[(&str, Kind)] = &[
     ("hits", Kind::Count),
     ("blocks_skipped", Kind::Count),
     ("bytes", Kind::Count),
+    ("table_schema", Kind::Text),
 ];
 
 pub(crate) fn predicates(context: &SystemContext) -> Vec<Vec<Cell>> {
@@ -98,6 +100,7 @@ pub(crate) fn predicates(context: &SystemContext) -> Vec<Vec<Cell>> {
             one.hits.into(),
             one.skipped.into(),
             one.bytes.into(),
+            def.schema.as_str().into(),
         ])
     });
     listed.collect()
@@ -111,7 +114,12 @@ pub(crate) fn cuboids(context: &SystemContext) -> Vec<Vec<Cell>> {
             return None;
         }
         let def = &entry.def;
-        Some([def.name.as_str().into(), shape.show_levels(def).into(), shape.show_measures(def).into()])
+        let named = [def.name.as_str().into(), shape.show_levels(def).into(), shape.show_measures(def).into()];
+        Some((named, Cell::from(def.schema.as_str())))
+    };
+    let row = |shape: &Shape, figures: [Cell; 7]| {
+        let (named, schema) = named(shape)?;
+        Some(named.into_iter().chain(figures).chain([schema]).collect())
     };
     let resident = context.cuboids.list().into_iter().filter_map(|cuboid| {
         let figures = [
@@ -123,11 +131,11 @@ pub(crate) fn cuboids(context: &SystemContext) -> Vec<Vec<Cell>> {
             cuboid.version().0.into(),
             cuboid.build.into(),
         ];
-        Some(named(&cuboid.shape)?.into_iter().chain(figures).collect())
+        row(&cuboid.shape, figures)
     });
     let missing = context.cuboids.pins_missing().into_iter().filter_map(|shape| {
         let figures = [Cell::Null, Cell::Null, "YES".into(), 0_u64.into(), Cell::Null, Cell::Null, Cell::Null];
-        Some(named(&shape)?.into_iter().chain(figures).collect())
+        row(&shape, figures)
     });
     resident.chain(missing).collect()
 }

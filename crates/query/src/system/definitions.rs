@@ -20,6 +20,7 @@ pub(crate) const TABLES: &[(&str, Kind)] = &[
     ("rows", Kind::Count),
     ("bytes", Kind::Count),
     ("changed_at", Kind::Count),
+    ("table_schema", Kind::Text),
 ];
 
 /// Columns of `alluvia.columns`.
@@ -32,6 +33,7 @@ pub(crate) const COLUMNS: &[(&str, Kind)] = &[
     ("role", Kind::Text),
     ("dimension", Kind::Text),
     ("storage_name", Kind::Text),
+    ("table_schema", Kind::Text),
 ];
 
 /// Columns of `alluvia.dimensions`.
@@ -44,6 +46,7 @@ pub(crate) const DIMENSIONS: &[(&str, Kind)] = &[
     ("column_name", Kind::Text),
     ("bits", Kind::Count),
     ("range", Kind::Text),
+    ("table_schema", Kind::Text),
 ];
 
 pub(crate) fn tables(context: &SystemContext) -> Vec<Vec<Cell>> {
@@ -71,6 +74,7 @@ pub(crate) fn tables(context: &SystemContext) -> Vec<Vec<Cell>> {
             may_read.then_some(rows).into(),
             may_read.then_some(bytes).into(),
             (!is_waiting(entry.changed_at)).then_some(entry.changed_at.0).into(),
+            def.schema.as_str().into(),
         ]
     };
     context.snapshot.catalog.tables().map(row).collect()
@@ -101,6 +105,7 @@ pub(crate) fn columns(context: &SystemContext) -> Vec<Vec<Cell>> {
                 role.into(),
                 (!dimensions.is_empty()).then(|| dimensions.join(", ")).into(),
                 column.storage_name.as_str().into(),
+                def.schema.as_str().into(),
             ]
         };
         def.columns.iter().enumerate().map(row).collect::<Vec<_>>()
@@ -123,6 +128,7 @@ pub(crate) fn dimensions(context: &SystemContext) -> Vec<Vec<Cell>> {
                 column_name(def, level.source.column()).into(),
                 u64::from(level.bits).into(),
                 range(&dimension.range).into(),
+                def.schema.as_str().into(),
             ]);
         }
     }

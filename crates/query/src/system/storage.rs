@@ -4,6 +4,7 @@
 
 use super::build::{Cell, Kind};
 use crate::system::SystemContext;
+use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_types::{TableId, Version};
 
 /// Batches that `alluvia.batches` shows at most.
@@ -18,6 +19,7 @@ pub(crate) const STAGES: &[(&str, Kind)] = &[
     ("rows", Kind::Count),
     ("bytes", Kind::Count),
     ("parts", Kind::Count),
+    ("table_schema", Kind::Text),
 ];
 
 /// Columns of `alluvia.segments`.
@@ -35,6 +37,7 @@ pub(crate) const SEGMENTS: &[(&str, Kind)] = &[
     ("ladder", Kind::Text),
     ("ladder_bytes", Kind::Count),
     ("file", Kind::Text),
+    ("table_schema", Kind::Text),
 ];
 
 /// Columns of `alluvia.batches`.
@@ -60,6 +63,7 @@ pub(crate) fn stages(context: &SystemContext) -> Vec<Vec<Cell>> {
             stage.rows.into(),
             stage.bytes.into(),
             stage.parts.into(),
+            table_schema(context, stage.table),
         ]
     };
     context.admin.stages().into_iter().filter(|stage| may_know_of(context, stage.table)).map(row).collect()
@@ -83,6 +87,7 @@ pub(crate) fn segments(context: &SystemContext) -> Vec<Vec<Cell>> {
             meta.rungs.first().map(|thickest| format!("1/{}", 1u64 << thickest.rung)).into(),
             meta.ladder_bytes().into(),
             format!("seg-{}.parquet", meta.id).into(),
+            table_schema(context, meta.table),
         ]
     };
     let mut segments = context.admin.segments();
@@ -92,7 +97,7 @@ pub(crate) fn segments(context: &SystemContext) -> Vec<Vec<Cell>> {
 
 pub(crate) fn batches(context: &SystemContext) -> Vec<Vec<Cell>> {
     let row = |batch: alluvia_snapshot::BatchInfo| {
-        let names: Vec<String> = batch.tables.iter().map(|&table| name(context, table)).collect();
+        let names: Vec<String> = batch.tables.iter().map(|&table| shown_name(context, table)).collect();
         let producer = batch.producer.as_ref();
         vec![
             batch.version.0.into(),
@@ -117,6 +122,19 @@ fn may_know_of(context: &SystemContext, table: TableId) -> bool {
 
 fn table_name(context: &SystemContext, table: TableId) -> Cell {
     name(context, table).into()
+}
+
+/// Of a table that was dropped since there is none.
+fn table_schema(context: &SystemContext, table: TableId) -> Cell {
+    context.snapshot.catalog.by_id(table).map(|entry| entry.def.schema.clone()).into()
+}
+
+/// Behind its schema, unless that is `public`.
+fn shown_name(context: &SystemContext, table: TableId) -> String {
+    match context.snapshot.catalog.by_id(table) {
+        Some(entry) if entry.def.schema != PUBLIC_SCHEMA => format!("{}.{}", entry.def.schema, entry.def.name),
+        _ => name(context, table),
+    }
 }
 
 /// A table that was dropped since has no name any more.

@@ -7,10 +7,11 @@
 //! - Position `i` of the SQL schema, of the definition and of the file schema is the same column; the hidden columns
 //!   follow in the file schema.
 
+use alluvia_space::data_type::UUID_BYTES;
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_tree::segment_schema;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::DataFusionError;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
@@ -18,8 +19,23 @@ use std::sync::Arc;
 
 /// The columns of a table as SQL sees them.
 pub(crate) fn sql_schema(def: &TableDef) -> SchemaRef {
-    let field = |column: &alluvia_space::Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
-    Arc::new(Schema::new(def.columns.iter().map(field).collect::<Vec<_>>()))
+    Arc::new(Schema::new(def.columns.iter().map(alluvia_space::Column::to_field).collect::<Vec<_>>()))
+}
+
+/// What a segment written now would have, as its file has it: intervals are bytes there ([`super::intervals`]).
+fn file_schema(def: &TableDef) -> SchemaRef {
+    let stored = segment_schema(def);
+    let field = |(at, stored): (usize, &Arc<Field>)| match def.columns.get(at) {
+        None => Arc::clone(stored),
+        Some(column) => {
+            let (shown, mut stored) = (column.to_field(), stored.as_ref().clone());
+            if column.data_type == alluvia_space::DataType::Interval {
+                stored = stored.with_data_type(DataType::FixedSizeBinary(UUID_BYTES));
+            }
+            Arc::new(stored.with_metadata(shown.metadata().clone()))
+        }
+    };
+    Arc::new(Schema::new(stored.fields().iter().enumerate().map(field).collect::<Vec<_>>()))
 }
 
 /// `name`, or as much longer a name as no column has.
@@ -51,7 +67,7 @@ impl Projected {
     ) -> Result<Self, DataFusionError> {
         let indices = projection.cloned().unwrap_or_else(|| (0..sql.fields().len()).collect());
         let schema = Arc::new(sql.project(&indices)?);
-        Ok(Projected { schema, file_schema: segment_schema(def), indices })
+        Ok(Projected { schema, file_schema: file_schema(def), indices })
     }
 
     /// The position of `_version` in the file schema.

@@ -9,6 +9,7 @@ use super::statistics::ScanCache;
 use crate::answer::{Accuracy, Cuboids, Kept};
 use crate::skipping::PredicateCache;
 use crate::used::UsedCounters;
+use alluvia_copy::temporary::TemporaryRead;
 use alluvia_snapshot::{Read, Snapshot};
 use alluvia_types::TableId;
 use arrow::record_batch::RecordBatch;
@@ -29,6 +30,8 @@ pub struct StatementContext {
     /// Rows of the open transaction, in the storage schema of the table's definition in `snapshot`, without the hidden
     /// columns; empty outside one. Has every table of which the transaction has changed rows, also if none came.
     pub pending: BTreeMap<TableId, Vec<RecordBatch>>,
+    /// Rows of the session's temporary tables that the statement reads, by table.
+    pub(crate) temporary: BTreeMap<TableId, TemporaryRead>,
     /// The share of every table's rows that the statement reads; 1 is all.
     pub sample_fraction: f64,
     /// Resident cuboids.

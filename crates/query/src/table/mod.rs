@@ -9,6 +9,7 @@ mod by_key;
 mod columns;
 mod context;
 mod draw;
+mod intervals;
 mod metrics;
 mod parts;
 mod provider;
@@ -17,6 +18,7 @@ mod reader;
 mod scan;
 mod statistics;
 mod tail;
+mod temporary;
 mod traced;
 
 #[cfg(test)]

@@ -177,6 +177,9 @@ impl AlluviaTable {
             read,
             span: ScanSpan::new(&context.used, &self.entry.def.name),
         };
+        if let Some(read) = context.temporary.get(&table.id) {
+            return scan.temporary(read);
+        }
         match keys {
             Some(keys) => scan.plan_by_keys(&keys),
             None => scan.plan(),

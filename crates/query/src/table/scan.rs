@@ -19,17 +19,20 @@
 use super::columns::{Projected, unused_name};
 use super::context::StatementContext;
 use super::draw::{Behind, Draw, Part, Sample, Unit, identified, lighter, share, weight_of};
+use super::intervals::decoded;
 use super::metrics::{count, describe};
 use super::parts::{ChosenSegment, LightRows, live_rows, spread};
 use super::reader::SegmentReaderFactory;
 use super::statistics::{count_members, of_chosen, of_rows, project};
 use super::tail::TailSource;
+use super::temporary::TemporarySource;
 use super::traced::ScanSpan;
 use crate::members::{LevelCodes, level_codes};
 use crate::skipping::chosen::Chosen;
 use crate::skipping::{Observer, Parts, Predicate, ScanFilterExec, Spared, Watch};
 use crate::table::prune::prune;
 use alluvia_catalog::TableEntry;
+use alluvia_copy::temporary::TemporaryRead;
 use alluvia_snapshot::TableRead;
 use alluvia_tree::{BlockSummaries, DeadRows, Segment, SegmentRows};
 use alluvia_types::{Error, Version};
@@ -195,10 +198,7 @@ impl Scan<'_> {
         columns: Option<Vec<ColumnStatistics>>,
         skipped: Skipped,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Draw { below, sample, .. } = self.draw;
-        let sample = sample.filter(|sample| sample.below.is_some());
-        let share = share(below) * share(sample.and_then(|sample| sample.below));
-        let sieve = Sieve { through: None, below, sample, share };
+        let sieve = self.loose_sieve();
         let used = Arc::clone(&self.context.used);
         let source = if self.identifies(&sieve) {
             let projected = self.projected.with_identity();
@@ -215,6 +215,27 @@ impl Scan<'_> {
         describe(source.metrics_set(), &self.context.snapshot, self.draw.leaves_out(), &skipped.counters());
         let source = source.limited(self.limit).traced(self.span.clone());
         self.sift(DataSourceExec::from_data_source(source), &sieve, None, None)
+    }
+
+    /// The scan of a session's temporary table.
+    pub(super) fn temporary(&self, read: &TemporaryRead) -> Result<Arc<dyn ExecutionPlan>> {
+        let read = if self.draw.part == Part::Laddered { TemporaryRead::default() } else { read.clone() };
+        let sieve = self.loose_sieve();
+        let identified = self.identifies(&sieve);
+        let projected = if identified { self.projected.with_identity() } else { self.projected.clone() };
+        let used = Arc::clone(&self.context.used);
+        let source = TemporarySource::new(projected, identified, read, self.partitions, used);
+        describe(source.metrics_set(), &self.context.snapshot, self.draw.leaves_out(), &[]);
+        let source = source.with(self.span.clone(), self.limit);
+        self.sift(DataSourceExec::from_data_source(source), &sieve, None, None)
+    }
+
+    /// What rows must pass that are in no segment.
+    fn loose_sieve(&self) -> Sieve {
+        let Draw { below, sample, .. } = self.draw;
+        let sample = sample.filter(|sample| sample.below.is_some());
+        let share = share(below) * share(sample.and_then(|sample| sample.below));
+        Sieve { through: None, below, sample, share }
     }
 
     /// What to read of the segments: of those with a ladder a rung, if one holds all that is drawn.
@@ -432,7 +453,8 @@ impl Scan<'_> {
             .build();
         let behind = self.projected.indices.len();
         let watch = observer.map(|observer| Watch { observer, segment: behind, number: behind + 1 });
-        plans.push(self.sift(DataSourceExec::from_data_source(config), &sieve, watch, fixed)?);
+        let source = decoded(DataSourceExec::from_data_source(config), &self.projected)?;
+        plans.push(self.sift(source, &sieve, watch, fixed)?);
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 
 use super::parts::ChosenSegment;
 use alluvia_catalog::{Dictionaries, TableEntry};
+use alluvia_space::DataType as StoredType;
 use alluvia_space::{LevelSource, TableDef};
 use alluvia_tree::{BlockSummaries, Segment};
 use alluvia_types::{ColumnId, SegmentId, TableId, Version};
@@ -109,8 +110,11 @@ fn of_segment(def: &TableDef, file_schema: &SchemaRef, segment: &Arc<Segment>) -
         }
         let is_exact =
             !matches!(data_type, DataType::Float32 | DataType::Float64 | DataType::Utf8View | DataType::BinaryView);
+        let is_interval = def.columns.get(at).is_some_and(|column| column.data_type == StoredType::Interval);
         for bound in [&mut column.min_value, &mut column.max_value] {
             *bound = match std::mem::take(bound) {
+                // The order of an interval's bytes is none of theirs.
+                _ if is_interval => Precision::Absent,
                 Precision::Exact(value) | Precision::Inexact(value) if value.is_null() => Precision::Absent,
                 bound if is_exact => bound,
                 bound => bound.to_inexact(),
@@ -188,6 +192,9 @@ type Bound = Precision<ScalarValue>;
 /// The bounds of one column over the chosen blocks.
 fn bounds(def: &TableDef, at: usize, segments: &[ChosenSegment]) -> Result<(Bound, Bound)> {
     let column = &def.columns[at];
+    if column.data_type == StoredType::Interval {
+        return Ok((Precision::Absent, Precision::Absent));
+    }
     let data_type = column.data_type.to_arrow();
     let (mut least, mut greatest) = (MinAccumulator::try_new(&data_type)?, MaxAccumulator::try_new(&data_type)?);
     let mut unbounded_above = false;

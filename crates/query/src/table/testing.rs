@@ -1,7 +1,7 @@
 //! A table made by hand, with pending rows and what sessions keep of it, and the live rows in a plain in-memory table beside it.
 
 use super::statistics::ScanCache;
-use crate::namespace::tables::{PUBLIC_SCHEMA, SnapshotCatalog};
+use crate::namespace::tables::{ALONG_PATH, SnapshotCatalog};
 use crate::rights::{Authoriser, Who};
 use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SettingRow, SettingsView, SystemContext};
@@ -76,6 +76,7 @@ impl Fixture {
             store: Arc::new(FixedStore { clock: Arc::new(ManualClock::default()), snapshot: Arc::clone(&snapshot) }),
             snapshot,
             used: Arc::clone(&used),
+            temporary: Default::default(),
             pending: (!self.pending.is_empty()).then(|| (self.now.id, self.pending.clone())).into_iter().collect(),
             sample_fraction: 1.0,
             cuboids: Arc::new(crate::answer::Cuboids::new(0)),
@@ -85,7 +86,7 @@ impl Fixture {
         };
         let mut config = SessionConfig::new()
             .with_target_partitions(2)
-            .with_default_catalog_and_schema(CATALOG_NAME, PUBLIC_SCHEMA)
+            .with_default_catalog_and_schema(CATALOG_NAME, ALONG_PATH)
             .with_create_default_catalog_and_schema(false);
         configure(&mut config);
         config.set_extension(Arc::new(SystemContext {
@@ -102,7 +103,7 @@ impl Fixture {
         config.set_extension(Arc::new(context));
         let state = SessionStateBuilder::new().with_config(config).with_default_features().build();
         let session = SessionContext::new_with_state(state);
-        session.register_catalog(CATALOG_NAME, Arc::new(SnapshotCatalog::new(catalog)));
+        session.register_catalog(CATALOG_NAME, Arc::new(SnapshotCatalog::new(catalog, Arc::default())));
         let memory = MemTable::try_new(plain.schema(), vec![vec![plain.clone()]]).expect("memory table");
         let plain_catalog = datafusion::catalog::MemoryCatalogProvider::new();
         let plain_schema = Arc::new(datafusion::catalog::MemorySchemaProvider::new());

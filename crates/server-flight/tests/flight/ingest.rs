@@ -75,7 +75,7 @@ async fn what_is_not_supported_or_does_not_fit_is_refused_by_name() {
         (command("t", CREATE), few(), Code::AlreadyExists, "'t' already exists"),
         (command("nowhere", APPEND), few(), Code::NotFound, "nowhere"),
         (command("t", REPLACE), few(), Code::Unimplemented, "replacing a table"),
-        (CommandStatementIngest { temporary: true, ..command("t", APPEND) }, few(), Code::Unimplemented, "temporary"),
+        (CommandStatementIngest { temporary: true, ..command("t", APPEND) }, few(), Code::NotFound, "pg_temp.t"),
         (command("t", APPEND), vec![named("c")], Code::InvalidArgument, "c"),
         (command("", APPEND), few(), Code::InvalidArgument, "no table"),
         (

@@ -1,12 +1,15 @@
 //! Rows in PostgreSQL's own COPY formats and in CSV: written from batches, and binary ones read as text ones.
 
-use crate::types::datetime::{EPOCH_DAYS, EPOCH_MICROS, put_date, put_double, put_real, put_timestamp};
+use crate::types::datetime::{
+    EPOCH_DAYS, EPOCH_MICROS, put_date, put_double, put_interval, put_real, put_time, put_timestamp,
+};
 use crate::types::encode::{Column, Rows};
-use crate::types::{numeric, of_parameter, oid};
+use crate::types::{numeric, of_field, oid};
 use crate::wire::Out;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::time_zone::Zone;
-use arrow::datatypes::{DataType, Schema};
+use alluvia_values::uuid::write_uuid;
+use arrow::datatypes::{Field, Schema};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// What begins a binary COPY; flags and the length of an extension follow.
@@ -168,9 +171,9 @@ pub(crate) struct BinaryAsText {
 }
 
 impl BinaryAsText {
-    /// For columns of these types.
-    pub(crate) fn new(types: &[DataType]) -> BinaryAsText {
-        let types = types.iter().map(of_parameter).collect();
+    /// For these columns.
+    pub(crate) fn new(columns: &[Field]) -> BinaryAsText {
+        let types = columns.iter().map(|field| of_field(field).0).collect();
         BinaryAsText { types, pending: BytesMut::new(), begun: false, ended: false, rows: 0 }
     }
 
@@ -281,7 +284,8 @@ fn put_as_text(type_oid: u32, mut value: Bytes, out: &mut BytesMut) -> Result<()
         oid::BOOL => 1,
         oid::INT2 => 2,
         oid::INT4 | oid::FLOAT4 | oid::DATE => 4,
-        oid::INT8 | oid::FLOAT8 | oid::TIMESTAMP | oid::TIMESTAMPTZ => 8,
+        oid::INT8 | oid::FLOAT8 | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ => 8,
+        oid::UUID | oid::INTERVAL => 16,
         _ => length,
     };
     if length != wanted {
@@ -307,6 +311,19 @@ fn put_as_text(type_oid: u32, mut value: Bytes, out: &mut BytesMut) -> Result<()
             let micros = value.get_i64().checked_add(EPOCH_MICROS).ok_or_else(|| broken("a time is infinite"))?;
             put_timestamp(out, micros, (type_oid == oid::TIMESTAMPTZ).then(Zone::utc).as_ref());
         }
+        oid::TIME => put_time(out, value.get_i64()),
+        oid::INTERVAL => {
+            let (micros, days, months) = (value.get_i64(), value.get_i32(), value.get_i32());
+            put_interval(out, months, days, micros);
+        }
+        oid::UUID => {
+            // A buffer takes every text.
+            let _ = write_uuid(out, &value);
+        }
+        oid::JSONB => match value.split_first() {
+            Some((1, text)) => out.put_slice(text),
+            _ => return Err(Error::new(ErrorKind::InvalidBinary, "unsupported jsonb version number")),
+        },
         oid::BYTEA => {
             out.put_slice(b"\\x");
             for byte in value {
@@ -322,7 +339,7 @@ fn put_as_text(type_oid: u32, mut value: Bytes, out: &mut BytesMut) -> Result<()
 mod tests {
     use super::*;
     use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch, StringArray};
-    use arrow::datatypes::Field;
+    use arrow::datatypes::DataType;
     use std::sync::Arc;
 
     fn written(mut form: RowForm) -> Vec<u8> {
@@ -361,7 +378,8 @@ mod tests {
     #[test]
     fn binary_rows_are_read_however_they_are_cut() {
         let bytes = written(RowForm::Binary { begun: false });
-        let types = [DataType::Int32, DataType::Utf8, DataType::Float64];
+        let field = |data_type: DataType| Field::new("a", data_type, true);
+        let types = [DataType::Int32, DataType::Utf8, DataType::Float64].map(field);
         let mut ends = Vec::new();
         for cut in 0..bytes.len() {
             let mut reader = BinaryAsText::new(&types);
@@ -374,7 +392,7 @@ mod tests {
         // After the header and after each row.
         assert_eq!(ends, [19, 53, 67]);
         assert!(BinaryAsText::new(&types[..2]).take(&bytes).is_err());
-        let wider = [DataType::Int64, DataType::Utf8, DataType::Float64];
+        let wider = [DataType::Int64, DataType::Utf8, DataType::Float64].map(field);
         assert_eq!(BinaryAsText::new(&wider).take(&bytes).unwrap_err().kind(), ErrorKind::InvalidBinary);
         assert!(BinaryAsText::new(&types).take(b"1\tx\n").is_err());
     }

@@ -3,11 +3,14 @@
 use crate::types::datetime::{EPOCH_DAYS, EPOCH_MICROS};
 use crate::types::{element_of, numeric, oid, parameter_type};
 use alluvia_query::ScalarValue;
+use alluvia_space::data_type::UUID_BYTES;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::interval::interval_of;
 use alluvia_values::list_text::array_elements;
 use alluvia_values::parse::{Bad, bytes_of_text, shown};
+use alluvia_values::time_of_day::{DAY_END, parse_time};
 use alluvia_values::time_zone::{Zone, parse_date_in_zone, parse_timestamp_without_zone, parse_timestamptz};
+use alluvia_values::uuid::parse_uuid;
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use bytes::{Buf, Bytes};
 use std::num::{IntErrorKind, ParseIntError};
@@ -50,6 +53,11 @@ fn internal(error: impl std::fmt::Display) -> Error {
 fn wrong(text: &str, what: &str) -> Error {
     let short: String = text.chars().take(60).collect();
     Error::new(ErrorKind::InvalidText, format!("'{short}' is not a valid {what}"))
+}
+
+/// The error of a text that is no value of a type.
+fn bad(why: Bad, text: &str, what: &str) -> Error {
+    Error::new(why.kind(), why.describe(&shown(text.as_bytes()), what))
 }
 
 /// An integer of any width.
@@ -96,8 +104,17 @@ fn of_text(type_oid: u32, text: &str, zone: &Zone) -> Result<ScalarValue> {
             ScalarValue::TimestampMicrosecond(Some(moment), Some("UTC".into()))
         }
         oid::INTERVAL => {
-            let (months, days, nanoseconds) = interval_of(text).ok_or_else(|| wrong(text, "interval"))?;
+            let (months, days, nanoseconds) =
+                interval_of(text).ok_or_else(|| bad(Bad::DatetimeForm, text, "INTERVAL"))?;
             ScalarValue::new_interval_mdn(months, days, nanoseconds)
+        }
+        oid::TIME => {
+            let micros = parse_time(text.as_bytes()).map_err(|why| bad(why, text, "TIME"))?;
+            ScalarValue::Time64Microsecond(Some(micros))
+        }
+        oid::UUID => {
+            let bytes = parse_uuid(text.as_bytes()).map_err(|why| bad(why, text, "UUID"))?;
+            ScalarValue::FixedSizeBinary(UUID_BYTES, Some(bytes.to_vec()))
         }
         _ => match element_of(type_oid) {
             Some(element) => {
@@ -204,7 +221,11 @@ fn of_binary(type_oid: u32, mut bytes: Bytes) -> Result<ScalarValue> {
         }
         oid::TIME => {
             wants(8)?;
-            ScalarValue::Time64Microsecond(Some(bytes.get_i64()))
+            let micros = bytes.get_i64();
+            if !(0..=DAY_END).contains(&micros) {
+                return Err(Error::new(ErrorKind::DatetimeRange, "time out of range"));
+            }
+            ScalarValue::Time64Microsecond(Some(micros))
         }
         oid::INTERVAL => {
             wants(16)?;
@@ -214,9 +235,7 @@ fn of_binary(type_oid: u32, mut bytes: Bytes) -> Result<ScalarValue> {
         }
         oid::UUID => {
             wants(16)?;
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-            ScalarValue::Utf8(Some(parts.join("-")))
+            ScalarValue::FixedSizeBinary(UUID_BYTES, Some(bytes.to_vec()))
         }
         oid::JSONB => match bytes.split_first() {
             Some((1, text)) => ScalarValue::Utf8(Some(utf8(text)?.to_owned())),
@@ -319,7 +338,10 @@ mod tests {
             (1231, "{1,1234567890123456789012345678901234567890}", ErrorKind::OutOfRange),
             (1231, "{0.5,12345678901234567890123456789012345678}", ErrorKind::OutOfRange),
             (oid::DATE, "soon", ErrorKind::InvalidText),
-            (oid::INTERVAL, "soon", ErrorKind::InvalidText),
+            (oid::INTERVAL, "soon", ErrorKind::InvalidDatetime),
+            (oid::TIME, "soon", ErrorKind::InvalidDatetime),
+            (oid::TIME, "25:00", ErrorKind::DatetimeRange),
+            (oid::UUID, "soon", ErrorKind::InvalidText),
             (1007, "{1,{2}}", ErrorKind::InvalidText),
             (oid::BYTEA, "\\x0", ErrorKind::InvalidText),
         ] {

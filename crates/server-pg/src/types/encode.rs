@@ -9,25 +9,30 @@ use crate::types::array_shape::{range, shape};
 use crate::types::datetime::{
     EPOCH_DAYS, EPOCH_MICROS, put_date, put_difference, put_double, put_interval, put_real, put_time, put_timestamp,
 };
-use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid_of, sent_type};
+use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid_of_field, sent_type};
 use crate::wire::CHANGED_COLUMNS;
+use alluvia_space::DataType as StoredType;
+use alluvia_space::data_type::{NUMERIC_SCALE, chars_of};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::display;
 use alluvia_values::list_text::quoted_element;
+use alluvia_values::numeric::{shown_scale, write_numeric};
 use alluvia_values::time_zone::Zone;
+use alluvia_values::uuid::write_uuid;
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray,
-    Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch,
-    StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray, UInt32Array,
+    FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray,
+    ListArray, RecordBatch, StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray, UInt32Array,
 };
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Decimal128Type, SchemaRef};
+use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::{BufMut, BytesMut};
+use std::sync::Arc;
 
 /// A batch, ready to be written row by row.
 pub(crate) struct Rows {
-    columns: Vec<(ArrayRef, bool)>,
+    columns: Vec<(ArrayRef, bool, FieldRef)>,
     len: usize,
     /// In which moments are written as text.
     zone: Zone,
@@ -42,7 +47,7 @@ impl Rows {
         let columns = batch.columns().iter().zip(described.fields()).zip(formats).map(|((array, field), format)| {
             let wire = sent_type(field);
             let array = if *array.data_type() == wire { array.clone() } else { to_wire(array, &wire)? };
-            Ok((array, *format == 1))
+            Ok((array, *format == 1, Arc::clone(field)))
         });
         Ok(Rows { columns: columns.collect::<Result<_>>()?, len: batch.num_rows(), zone: Zone::utc() })
     }
@@ -63,7 +68,7 @@ impl Rows {
         let columns: Vec<Column<'_>> = self
             .columns
             .iter()
-            .map(|(array, binary)| Column::new(array.as_ref(), *binary, &self.zone))
+            .map(|(array, binary, field)| Column::new(array, *binary, field, &self.zone))
             .collect::<Result<_>>()?;
         for row in from..to {
             let begin = out.len();
@@ -83,7 +88,7 @@ impl Rows {
 
     /// The columns, ready to be written.
     pub(super) fn columns(&self, binary: bool) -> Result<Vec<Column<'_>>> {
-        self.columns.iter().map(|(array, _)| Column::new(array.as_ref(), binary, &self.zone)).collect()
+        self.columns.iter().map(|(array, _, field)| Column::new(array, binary, field, &self.zone)).collect()
     }
 }
 
@@ -123,6 +128,12 @@ enum Values<'a> {
     Interval(&'a IntervalMonthDayNanoArray),
     Duration(&'a DurationMicrosecondArray),
     Decimal(&'a Decimal128Array, u8),
+    /// Those that are written without the zeros at their end.
+    Numeric(&'a Decimal128Array),
+    Uuid(&'a FixedSizeBinaryArray),
+    Jsonb(&'a StringViewArray),
+    /// Texts that are filled up with blanks to so many characters.
+    Padded(&'a StringViewArray, usize),
     /// Decimals of more digits than that, as they print.
     WideDecimal(ArrayFormatter<'a>),
     /// Its values, and the type of the elements: of lists of lists, of the innermost.
@@ -138,7 +149,9 @@ pub(super) struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    fn new(array: &'a dyn Array, binary: bool, zone: &'a Zone) -> Result<Column<'a>> {
+    /// Of values that are written from what a field has.
+    fn new(array: &'a dyn Array, binary: bool, field: &Field, zone: &'a Zone) -> Result<Column<'a>> {
+        let stored = StoredType::from_field(field);
         let binary = binary && dimensions(array.data_type()) <= DIMENSIONS_MAX;
         let shown = || {
             // Else the reason why a value has no form would be written in its place, within what it is part of.
@@ -159,7 +172,12 @@ impl<'a> Column<'a> {
             DataType::UInt32 => Values::Oid(array.as_primitive()),
             DataType::Float32 => Values::Float32(array.as_primitive()),
             DataType::Float64 => Values::Float64(array.as_primitive()),
-            DataType::Utf8View => Values::Text(array.as_string_view()),
+            DataType::Utf8View => match (stored, chars_of(field)) {
+                (Some(StoredType::Jsonb), _) => Values::Jsonb(array.as_string_view()),
+                (Some(StoredType::Char), Some(chars)) => Values::Padded(array.as_string_view(), chars as usize),
+                _ => Values::Text(array.as_string_view()),
+            },
+            DataType::FixedSizeBinary(_) => Values::Uuid(array.as_fixed_size_binary()),
             DataType::BinaryView => Values::Bytes(array.as_binary_view()),
             DataType::Date32 => Values::Date(array.as_primitive()),
             DataType::Time64(_) => Values::Time(array.as_primitive()),
@@ -167,15 +185,16 @@ impl<'a> Column<'a> {
             DataType::Timestamp(_, Some(_)) => Values::Timestamp(array.as_primitive(), Some(zone)),
             DataType::Interval(_) => Values::Interval(array.as_primitive()),
             DataType::Duration(_) => Values::Duration(array.as_primitive()),
+            DataType::Decimal128(..) if stored == Some(StoredType::Numeric) => Values::Numeric(array.as_primitive()),
             DataType::Decimal128(_, scale) => {
                 Values::Decimal(array.as_primitive::<Decimal128Type>(), u8::try_from(*scale).unwrap_or(0))
             }
             DataType::List(element) => {
                 let list = array.as_list::<i32>();
-                let inner = Column::new(list.values().as_ref(), binary, zone)?;
+                let inner = Column::new(list.values().as_ref(), binary, element, zone)?;
                 let element_oid = match &inner.values {
                     Values::List(_, _, innermost) => *innermost,
-                    _ => oid_of(element.data_type()),
+                    _ => oid_of_field(element),
                 };
                 Values::List(list, Box::new(inner), element_oid)
             }
@@ -238,6 +257,19 @@ impl<'a> Column<'a> {
             }
             Values::Duration(values) => put_difference(out, values.value(row)),
             Values::Decimal(values, scale) => numeric::put_text(out, values.value(row), *scale),
+            Values::Numeric(values) => {
+                // A buffer takes every text.
+                let _ = write_numeric(out, values.value(row));
+            }
+            Values::Uuid(values) => {
+                let _ = write_uuid(out, values.value(row));
+            }
+            Values::Jsonb(values) => out.put_slice(values.value(row).as_bytes()),
+            Values::Padded(values, chars) => {
+                let text = values.value(row);
+                out.put_slice(text.as_bytes());
+                out.put_bytes(b' ', chars.saturating_sub(text.chars().count()));
+            }
             Values::List(list, inner, _) => {
                 let elements = range(list, row);
                 out.put_u8(b'{');
@@ -298,6 +330,16 @@ impl<'a> Column<'a> {
                 out.put_i32(0);
             }
             Values::Decimal(values, scale) => numeric::put_binary(out, values.value(row), *scale),
+            Values::Numeric(values) => {
+                let (value, scale) = (values.value(row), shown_scale(values.value(row)));
+                numeric::put_binary(out, value / 10_i128.pow(u32::from(NUMERIC_SCALE - scale)), scale);
+            }
+            Values::Uuid(values) => out.put_slice(values.value(row)),
+            Values::Jsonb(values) => {
+                // The version of its format.
+                out.put_u8(1);
+                out.put_slice(values.value(row).as_bytes());
+            }
             Values::List(list, inner, element) => {
                 let Some((lengths, mut elements)) = shape(list, row) else { return Err(shapeless()) };
                 if elements.is_empty() {
@@ -324,7 +366,7 @@ impl<'a> Column<'a> {
             }
             Values::WideDecimal(formatter) => numeric::put_binary_of_text(out, &printed(formatter, row)?),
             // Text is the same in both formats, and so is what is only text.
-            Values::Null | Values::Text(_) | Values::Shown(_) => self.put_text(row, out)?,
+            Values::Null | Values::Text(_) | Values::Padded(..) | Values::Shown(_) => self.put_text(row, out)?,
         }
         Ok(())
     }
@@ -351,9 +393,11 @@ fn shapeless() -> Error {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use alluvia_space::Column as StoredColumn;
+    use alluvia_types::ColumnId;
+    use arrow::array::Time64MicrosecondArray;
     use arrow::array::{Decimal256Array, StringArray, UInt64Array};
-    use arrow::datatypes::{Field, Int64Type, Schema, i256};
-    use std::sync::Arc;
+    use arrow::datatypes::{Int64Type, IntervalMonthDayNano, Schema, i256};
 
     /// The values of a column as they are sent; `None` for NULL.
     pub(in crate::types) fn rows(array: ArrayRef, binary: bool) -> Result<Vec<Option<Vec<u8>>>> {
@@ -436,6 +480,48 @@ pub(super) mod tests {
         let expected: [u32; 9] = [36, 1, 0, 26, 2, 1, 4, 23, 4];
         let found: Vec<u32> = out[15..51].chunks(4).map(|four| u32::from_be_bytes(four.try_into().unwrap())).collect();
         assert_eq!(found, expected);
+    }
+
+    /// Bytes that PostgreSQL 15 sends for the same values.
+    #[test]
+    fn types_with_extensions_are_themselves_on_the_wire() {
+        let sent = |data_type: StoredType, array: ArrayRef| {
+            let chars_max = (data_type == StoredType::Char).then_some(4);
+            let column = StoredColumn {
+                id: ColumnId(0),
+                name: "a".into(),
+                storage_name: "a".into(),
+                data_type,
+                nullable: true,
+                chars_max,
+            };
+            let schema = Arc::new(Schema::new(vec![column.to_field()]));
+            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![array]).unwrap();
+            let value = |format: i16| {
+                let mut out = BytesMut::new();
+                Rows::new(&batch, &schema, &[format]).unwrap().write(0, 1, &mut out).unwrap();
+                out[11..].to_vec()
+            };
+            let (type_oid, size, modifier) = crate::types::of_field(schema.field(0));
+            ((type_oid, size, modifier), String::from_utf8(value(0)).unwrap(), value(1))
+        };
+        let text = |text: &str| Arc::new(StringViewArray::from(vec![text])) as ArrayRef;
+        let uuid = FixedSizeBinaryArray::try_from_iter([[0xa0; 16]].into_iter()).unwrap();
+        let expected = "a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a0a0".to_owned();
+        assert_eq!(sent(StoredType::Uuid, Arc::new(uuid)), ((2950, 16, -1), expected, vec![0xa0; 16]));
+        assert_eq!(sent(StoredType::Json, text("[1]")), ((114, -1, -1), "[1]".to_owned(), b"[1]".to_vec()));
+        assert_eq!(sent(StoredType::Jsonb, text("[1]")), ((3802, -1, -1), "[1]".to_owned(), b"\x01[1]".to_vec()));
+        assert_eq!(sent(StoredType::Char, text("é")), ((1042, -1, 8), "é   ".to_owned(), "é   ".into()));
+        let time = Arc::new(Time64MicrosecondArray::from(vec![86_400_000_000]));
+        let bytes = 86_400_000_000_i64.to_be_bytes().to_vec();
+        assert_eq!(sent(StoredType::Time, time), ((1083, 8, -1), "24:00:00".to_owned(), bytes));
+        let span = Arc::new(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(14, -3, 1_000)]));
+        let bytes = [&1_i64.to_be_bytes()[..], &(-3_i32).to_be_bytes(), &14_i32.to_be_bytes()].concat();
+        let written = "1 year 2 mons -3 days +00:00:00.000001".to_owned();
+        assert_eq!(sent(StoredType::Interval, span), ((1186, 16, -1), written, bytes));
+        let number = Decimal128Array::from(vec![15_000_000_000_000_000]).with_precision_and_scale(38, 16).unwrap();
+        let bytes = vec![0, 2, 0, 0, 0, 0, 0, 1, 0, 1, 0x13, 0x88];
+        assert_eq!(sent(StoredType::Numeric, Arc::new(number)), ((1700, -1, -1), "1.5".to_owned(), bytes));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Arrow's types as PostgreSQL's, and values of them in both of its formats.
 //!
 //! Invariants:
-//! - A column's type on the wire follows from its Arrow type alone ([`wire_type`] first brings relatives together), so that a
-//!   statement is described and answered alike.
+//! - A column's type on the wire follows from its field alone ([`wire_type`] first brings relatives together, and the field's
+//!   extension tells JSON from text), so that a statement is described and answered alike.
 //! - What is written here in either format is read back here as the same value, and as PostgreSQL itself would write it.
 
 mod array_shape;
@@ -16,6 +16,8 @@ pub(crate) use copy_rows::{BinaryAsText, RowForm};
 pub(crate) use decode::parameter;
 pub(crate) use encode::{Rows, changed};
 
+use alluvia_space::DataType as StoredType;
+use alluvia_space::data_type::{UUID_BYTES, chars_of};
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 
 /// Numbers of types in PostgreSQL's catalog.
@@ -108,6 +110,7 @@ pub(crate) fn wire_type(data_type: &DataType) -> DataType {
         DataType::UInt32 | DataType::UInt64 => DataType::Int64,
         DataType::Float16 => DataType::Float32,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8View,
+        DataType::FixedSizeBinary(UUID_BYTES) => DataType::FixedSizeBinary(UUID_BYTES),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
             DataType::BinaryView
         }
@@ -158,6 +161,7 @@ fn oid_of(wire: &DataType) -> u32 {
         DataType::Float32 => oid::FLOAT4,
         DataType::Float64 => oid::FLOAT8,
         DataType::BinaryView => oid::BYTEA,
+        DataType::FixedSizeBinary(_) => oid::UUID,
         DataType::Date32 => oid::DATE,
         DataType::Time64(_) => oid::TIME,
         DataType::Timestamp(_, None) => oid::TIMESTAMP,
@@ -177,7 +181,12 @@ fn oid_of_field(field: &Field) -> u32 {
         (Some("oid"), DataType::Int64 | DataType::Int32) => oid::OID,
         (Some("name"), DataType::Utf8View) => oid::NAME,
         (Some("char"), DataType::Utf8View) => oid::CHAR,
-        (_, wire) => oid_of(wire),
+        (_, wire) => match StoredType::from_field(field) {
+            Some(StoredType::Json) => oid::JSON,
+            Some(StoredType::Jsonb) => oid::JSONB,
+            Some(StoredType::Char) => oid::BPCHAR,
+            _ => oid_of(wire),
+        },
     }
 }
 
@@ -190,11 +199,15 @@ pub(crate) fn of_field(field: &Field) -> (u32, i16, i32) {
         oid::INT2 => 2,
         oid::INT4 | oid::OID | oid::FLOAT4 | oid::DATE => 4,
         oid::INT8 | oid::FLOAT8 | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ => 8,
-        oid::INTERVAL => 16,
+        oid::INTERVAL | oid::UUID => 16,
         oid::NAME => 64,
         _ => -1,
     };
     let modifier = match wire {
+        _ if StoredType::from_field(field) == Some(StoredType::Numeric) => -1,
+        DataType::Utf8View if type_oid == oid::BPCHAR => {
+            chars_of(field).and_then(|chars| i32::try_from(chars).ok()).map_or(-1, |chars| chars + 4)
+        }
         DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
             (i32::from(precision) << 16 | i32::from(scale)) + 4
         }
@@ -221,11 +234,12 @@ pub(crate) fn parameter_type(type_oid: u32) -> Option<DataType> {
         oid::NUMERIC => DataType::Decimal128(38, 10),
         oid::BYTEA => DataType::BinaryView,
         oid::DATE => DataType::Date32,
+        oid::TIME => DataType::Time64(TimeUnit::Microsecond),
+        oid::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
+        oid::UUID => DataType::FixedSizeBinary(UUID_BYTES),
         oid::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
         oid::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::UUID | oid::JSON | oid::JSONB => {
-            DataType::Utf8View
-        }
+        oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::JSON | oid::JSONB => DataType::Utf8View,
         other => DataType::List(Field::new("item", parameter_type(element_of(other)?)?, true).into()),
     })
 }

@@ -141,14 +141,15 @@ impl Out {
     }
 
     pub(crate) fn error(&mut self, severity: Severity, error: &Error) {
-        self.report(b'E', severity, error.kind().sqlstate(), error.message(), error.hint());
+        let more = [(b'D', error.detail()), (b'H', error.hint())];
+        self.report(b'E', severity, error.kind().sqlstate(), error.message(), more);
     }
 
     pub(crate) fn notice(&mut self, severity: Severity, sqlstate: &str, message: &str) {
-        self.report(b'N', severity, sqlstate, message, None);
+        self.report(b'N', severity, sqlstate, message, [(b'D', None), (b'H', None)]);
     }
 
-    fn report(&mut self, kind: u8, severity: Severity, sqlstate: &str, message: &str, hint: Option<&str>) {
+    fn report(&mut self, kind: u8, severity: Severity, sqlstate: &str, message: &str, more: [(u8, Option<&str>); 2]) {
         self.message(kind, |out| {
             let mut field = |code: u8, text: &str| {
                 out.put_u8(code);
@@ -158,8 +159,10 @@ impl Out {
             field(b'V', severity.name());
             field(b'C', sqlstate);
             field(b'M', message);
-            if let Some(hint) = hint {
-                field(b'H', hint);
+            for (code, text) in more {
+                if let Some(text) = text {
+                    field(code, text);
+                }
             }
             if message == CHANGED_COLUMNS {
                 field(b'R', CHANGED_COLUMNS_ROUTINE);

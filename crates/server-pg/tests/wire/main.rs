@@ -15,6 +15,8 @@ mod raw_messages;
 mod resource_limits;
 mod simple;
 mod support;
+mod temporary;
 mod tools;
 mod untyped;
+mod views;
 mod zones;

@@ -34,6 +34,7 @@ fn table(curve: Curve) -> TableDef {
     let columns: Vec<Column> = declared.into_iter().enumerate().map(column).collect();
     let def = TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "sales".into(),
         dimensions: dimensions::parse(DECLARED, &columns).unwrap(),
         next_column_id: columns.len() as u32,

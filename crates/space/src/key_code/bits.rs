@@ -5,14 +5,15 @@
 //! - A value has no more bits than [`width`] says of its type, and two values of a type have the same bits only where SQL
 //!   says that they are equal.
 
+use crate::data_type::{NUMERIC_PRECISION, UUID_BYTES};
 use crate::schema::DataType;
 use alluvia_types::{Error, Result};
 use arrow::array::{Array, AsArray};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{
     ArrowDictionaryKeyType, ArrowNativeType, DataType as ArrowType, Date32Type, Decimal128Type, Float32Type,
-    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 
 /// Bits of a value of a type; `None` of texts and bytes.
@@ -22,8 +23,14 @@ pub(super) fn width(data_type: DataType) -> Option<u32> {
         DataType::Int16 => 16,
         DataType::Int32 | DataType::Real | DataType::Date => 32,
         DataType::Int64 | DataType::Double | DataType::Timestamp | DataType::TimestampTz => 64,
+        DataType::Time => 64,
         DataType::Decimal { precision, .. } => decimal_width(precision),
-        DataType::Text | DataType::Binary => return None,
+        DataType::Numeric => decimal_width(NUMERIC_PRECISION),
+        DataType::Uuid => 128,
+        // No key has columns of the last three.
+        DataType::Text | DataType::Binary | DataType::Char | DataType::Json | DataType::Jsonb | DataType::Interval => {
+            return None;
+        }
     })
 }
 
@@ -43,6 +50,8 @@ pub(super) enum Values<'a> {
     Float64(&'a [f64]),
     /// Unscaled values, and how many bits they have.
     Decimal(&'a [i128], u32),
+    /// 16 bytes a row.
+    Uuid(&'a [u8]),
     /// Texts or bytes, by row.
     Bytes(Box<dyn Fn(usize) -> &'a [u8] + 'a>),
 }
@@ -50,7 +59,7 @@ pub(super) enum Values<'a> {
 impl<'a> Values<'a> {
     /// Reads an array of a column of this type; arrays of other types are a defect of the caller.
     pub(super) fn new(array: &'a dyn Array, data_type: DataType) -> Result<Values<'a>> {
-        if let DataType::Text | DataType::Binary = data_type {
+        if width(data_type).is_none() {
             return Ok(Values::Bytes(bytes(array)?));
         }
         let is_right = match (data_type, array.data_type()) {
@@ -64,6 +73,15 @@ impl<'a> Values<'a> {
         if !is_right {
             return Err(foreign(array));
         }
+        let decimals = |precision| {
+            let (values, bits) = (array.as_primitive::<Decimal128Type>().values(), decimal_width(precision));
+            // Arrow does not hold decimals to their precision: what has more digits would meet other keys.
+            let above = CODE_BITS - bits;
+            match values.iter().find(|&&value| (value << above) >> above != value) {
+                Some(value) => Err(Error::internal(format!("{value} has more than {precision} digits"))),
+                None => Ok(Values::Decimal(values, bits)),
+            }
+        };
         Ok(match data_type {
             DataType::Boolean => Values::Boolean(array.as_boolean().values()),
             DataType::Int16 => Values::Int16(array.as_primitive::<Int16Type>().values()),
@@ -75,16 +93,16 @@ impl<'a> Values<'a> {
             }
             DataType::Real => Values::Float32(array.as_primitive::<Float32Type>().values()),
             DataType::Double => Values::Float64(array.as_primitive::<Float64Type>().values()),
-            DataType::Decimal { precision, .. } => {
-                let (values, bits) = (array.as_primitive::<Decimal128Type>().values(), decimal_width(precision));
-                // Arrow does not hold decimals to their precision: what has more digits would meet other keys.
-                let above = CODE_BITS - bits;
-                if let Some(value) = values.iter().find(|&&value| (value << above) >> above != value) {
-                    return Err(Error::internal(format!("{value} has more than {precision} digits")));
-                }
-                Values::Decimal(values, bits)
-            }
-            DataType::Text | DataType::Binary => Values::Bytes(bytes(array)?),
+            DataType::Time => Values::Int64(array.as_primitive::<Time64MicrosecondType>().values()),
+            DataType::Decimal { precision, .. } => decimals(precision)?,
+            DataType::Numeric => decimals(NUMERIC_PRECISION)?,
+            DataType::Uuid => Values::Uuid(array.as_fixed_size_binary().value_data()),
+            DataType::Text
+            | DataType::Binary
+            | DataType::Char
+            | DataType::Json
+            | DataType::Jsonb
+            | DataType::Interval => Values::Bytes(bytes(array)?),
         })
     }
 
@@ -101,6 +119,10 @@ impl<'a> Values<'a> {
             Values::Decimal(values, bits) => {
                 let sign = 1 << (bits - 1);
                 (values[row] as u128 ^ sign) & (u128::MAX >> (CODE_BITS - bits))
+            }
+            Values::Uuid(bytes) => {
+                let (chunks, _) = bytes.as_chunks::<{ UUID_BYTES as usize }>();
+                u128::from_be_bytes(chunks[row])
             }
             Values::Bytes(_) => 0,
         }

@@ -2,11 +2,12 @@
 
 use super::bits;
 use crate::codes::calendar::{MICROS_PER_DAY, civil};
+use crate::data_type::{NUMERIC_PRECISION, NUMERIC_SCALE};
 use crate::schema::DataType;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     Date32Type, Decimal128Type, DecimalType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    TimestampMicrosecondType,
+    Time64MicrosecondType, TimestampMicrosecondType,
 };
 use std::fmt::Write;
 
@@ -40,7 +41,17 @@ fn shown(array: &dyn Array, data_type: DataType, row: usize) -> Option<String> {
         DataType::Date => date(array.as_primitive_opt::<Date32Type>()?.value(row).into(), ""),
         DataType::Timestamp => timestamp(array.as_primitive_opt::<TimestampMicrosecondType>()?.value(row), ""),
         DataType::TimestampTz => timestamp(array.as_primitive_opt::<TimestampMicrosecondType>()?.value(row), "+00"),
-        DataType::Text => String::from_utf8_lossy(bits::bytes(array).ok()?(row)).into_owned(),
+        DataType::Time => clock(array.as_primitive_opt::<Time64MicrosecondType>()?.value(row)),
+        DataType::Numeric => {
+            let value = array.as_primitive_opt::<Decimal128Type>()?.value(row);
+            let text = Decimal128Type::format_decimal(value, NUMERIC_PRECISION, NUMERIC_SCALE as i8);
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        DataType::Uuid => uuid(array.as_fixed_size_binary_opt()?.value(row)),
+        DataType::Interval => return None,
+        DataType::Text | DataType::Char | DataType::Json | DataType::Jsonb => {
+            String::from_utf8_lossy(bits::bytes(array).ok()?(row)).into_owned()
+        }
         DataType::Binary => {
             let hex: String = bits::bytes(array).ok()?(row).iter().map(|byte| format!("{byte:02x}")).collect();
             format!("\\x{hex}")
@@ -70,13 +81,27 @@ fn date(days: i64, behind: &str) -> String {
 }
 
 fn timestamp(micros: i64, zone: &str) -> String {
-    let of_day = micros.rem_euclid(MICROS_PER_DAY);
+    let time = clock(micros.rem_euclid(MICROS_PER_DAY));
+    date(micros.div_euclid(MICROS_PER_DAY), &format!(" {time}{zone}"))
+}
+
+fn clock(of_day: i64) -> String {
     let (seconds, fraction) = (of_day / 1_000_000, of_day % 1_000_000);
-    let mut time = format!(" {:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let mut time = format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     if fraction > 0 {
         // Writing to a String cannot fail.
         let _ = write!(time, ".{}", format!("{fraction:06}").trim_end_matches('0'));
     }
-    time.push_str(zone);
-    date(micros.div_euclid(MICROS_PER_DAY), &time)
+    time
+}
+
+fn uuid(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if let 4 | 6 | 8 | 10 = at {
+            text.push('-');
+        }
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }

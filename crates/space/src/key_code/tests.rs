@@ -5,8 +5,8 @@ use crate::schema::{Column, OnConflict, TableOptions};
 use alluvia_types::{ColumnId, TableId};
 use arrow::array::{
     Array, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray,
-    Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, LargeStringArray, StringArray, StringViewArray,
-    TimestampMicrosecondArray,
+    FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, LargeStringArray,
+    StringArray, StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{Int32Type, UInt32Type};
@@ -27,11 +27,12 @@ fn table(types: &[DataType]) -> TableDef {
         storage_name: format!("c{at}"),
         data_type,
         nullable: false,
-        chars_max: None,
+        chars_max: (data_type == DataType::Char).then_some(20),
     };
     let columns: Vec<Column> = types.iter().enumerate().map(column).collect();
     TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "t".into(),
         next_column_id: columns.len() as u32,
         rules: crate::rules::TableRules::default(),
@@ -98,6 +99,10 @@ fn any_type() -> impl Strategy<Value = DataType> {
         Just(DataType::TimestampTz),
         Just(DataType::Text),
         Just(DataType::Binary),
+        Just(DataType::Uuid),
+        Just(DataType::Time),
+        Just(DataType::Numeric),
+        Just(DataType::Char),
     ]
 }
 
@@ -125,7 +130,15 @@ fn any_value(data_type: DataType) -> BoxedStrategy<Value> {
             let most = 10i128.pow(precision.into()) - 1;
             whole(-most, most).boxed()
         }
-        DataType::Text => "[ab]{0,2}|[a-c]{13,14}|ü".prop_map(|text| Value::Bytes(text.into_bytes())).boxed(),
+        DataType::Time => whole(0, 86_400_000_000).boxed(),
+        DataType::Numeric => whole(1 - 10i128.pow(38), 10i128.pow(38) - 1).boxed(),
+        DataType::Uuid => prop_oneof![Just([0; 16]), Just([255; 16]), any::<[u8; 16]>()]
+            .prop_map(|bytes| Value::Bytes(bytes.to_vec()))
+            .boxed(),
+        DataType::Json | DataType::Jsonb | DataType::Interval => unreachable!("no key has one"),
+        DataType::Text | DataType::Char => {
+            "[ab]{0,2}|[a-c]{13,14}|ü".prop_map(|text| Value::Bytes(text.into_bytes())).boxed()
+        }
         DataType::Binary => {
             prop::collection::vec(prop_oneof![Just(0u8), Just(255)], 0..4).prop_map(Value::Bytes).boxed()
         }
@@ -162,7 +175,13 @@ fn column(data_type: DataType, values: &[&Value]) -> ArrayRef {
         DataType::Decimal { precision, scale } => Arc::new(
             Decimal128Array::from_iter_values(wholes()).with_precision_and_scale(precision, scale as i8).unwrap(),
         ),
-        DataType::Text => {
+        DataType::Time => Arc::new(Time64MicrosecondArray::from_iter_values(wholes().map(|value| value as i64))),
+        DataType::Numeric => Arc::new(Decimal128Array::from_iter_values(wholes()).with_data_type(data_type.to_arrow())),
+        DataType::Uuid => {
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(bytes().map(Some), 16).unwrap())
+        }
+        DataType::Json | DataType::Jsonb | DataType::Interval => unreachable!("no key has one"),
+        DataType::Text | DataType::Char => {
             Arc::new(StringViewArray::from_iter_values(bytes().map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())))
         }
         DataType::Binary => Arc::new(BinaryViewArray::from_iter_values(bytes())),

@@ -23,6 +23,7 @@ fn table(declared: &str) -> TableDef {
     let columns: Vec<Column> = columns.into_iter().enumerate().map(column).collect();
     TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "t".into(),
         dimensions: dimensions::parse(declared, &columns).unwrap(),
         next_column_id: 3,

@@ -10,6 +10,7 @@ use crate::copy::statement::{CopyStatement, Source, Target};
 use crate::names::{name_of, user_table};
 use crate::statement::{Kind, Statement};
 use crate::tokens::copied_query::copied_text;
+use alluvia_catalog::RelationName;
 use alluvia_types::{Error, ErrorKind, Result};
 
 /// A COPY, as whoever has its files runs it.
@@ -17,8 +18,8 @@ use alluvia_types::{Error, ErrorKind, Result};
 pub enum CopyHere {
     /// Files into a table.
     From {
-        /// Its exact name.
-        table: String,
+        /// Its name.
+        table: RelationName,
         /// The columns that the statement lists.
         columns: Vec<String>,
         /// The files.
@@ -82,7 +83,7 @@ mod tests {
     fn statements_say_what_is_to_be_done_here() {
         let from = here("COPY public.\"T\" (A, \"B\") FROM 'a.csv', 'b.csv' (DELIMITER ';')").unwrap().unwrap();
         let CopyHere::From { table, columns, source, options } = from else { panic!("a COPY FROM") };
-        assert_eq!((table.as_str(), columns), ("T", vec!["a".to_owned(), "B".to_owned()]));
+        assert_eq!((table, columns), (RelationName::in_schema("public", "T"), vec!["a".to_owned(), "B".to_owned()]));
         assert_eq!(source, Source::Several(vec!["a.csv".to_owned(), "b.csv".to_owned()]));
         assert_eq!(options.delimiter, Some(b';'));
         let to = here("COPY (SELECT /*+ freshness('5s') */ 1) TO 'out.parquet'").unwrap().unwrap();

@@ -13,6 +13,7 @@ use crate::statements::assignments::{Assigned, assigned};
 use crate::trees::prepare;
 use crate::trees::value_rows::query_of_row;
 use crate::trees::visit::visit_mut;
+use alluvia_catalog::RelationName;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{
@@ -28,8 +29,8 @@ pub const EXCLUDED: &str = "excluded";
 /// UPDATE of a user table.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// The user table, without its schema.
-    pub table: String,
+    /// The user table.
+    pub table: RelationName,
     /// What the statement calls it.
     pub alias: Ident,
     /// The columns that are set.
@@ -47,8 +48,8 @@ pub struct Update {
 /// DELETE from a user table, of all its rows also for TRUNCATE.
 #[derive(Clone, Debug)]
 pub struct Delete {
-    /// The user table, without its schema.
-    pub table: String,
+    /// The user table.
+    pub table: RelationName,
     /// What the statement calls it.
     pub alias: Ident,
     /// `SELECT 1 FROM table AS alias, ... WHERE condition`.
@@ -230,7 +231,7 @@ fn refuse(clauses: &[(bool, &str, &str)]) -> Result<()> {
 /// The table that a statement changes.
 pub(super) struct Target {
     pub(super) name: ObjectName,
-    pub(super) table: String,
+    pub(super) table: RelationName,
     pub(super) alias: Ident,
 }
 
@@ -343,14 +344,14 @@ impl Target {
 
     /// Its columns may be named with its schema, which the alias that it has in a query would hide.
     pub(super) fn shorten(&self, query: &mut Query) {
-        if name_of(&self.alias) == self.table {
+        if name_of(&self.alias) == self.table.name {
             let _ = visit_mut(query, &mut WithoutSchema(&self.table));
         }
     }
 }
 
-/// Makes `t.a` of `public.t.a`, for one table.
-struct WithoutSchema<'a>(&'a str);
+/// Makes `t.a` of `s.t.a`, for one table. Without a schema it is taken for one of `public`.
+struct WithoutSchema<'a>(&'a RelationName);
 
 impl VisitorMut for WithoutSchema<'_> {
     type Break = ();
@@ -358,8 +359,8 @@ impl VisitorMut for WithoutSchema<'_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if let Expr::CompoundIdentifier(parts) = expr
             && let [schema, table, _] = parts.as_slice()
-            && name_of(schema) == PUBLIC
-            && name_of(table) == self.0
+            && name_of(schema) == self.0.schema().unwrap_or(PUBLIC)
+            && name_of(table) == self.0.name
         {
             parts.remove(0);
         }
@@ -436,7 +437,7 @@ mod tests {
                 let Update { table, alias, columns, query, returning, .. } = *update;
                 let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
                 let returning = returning.map(|query| format!(" returning {query}")).unwrap_or_default();
-                format!("{table} as {alias} set {}: {query}{returning}", columns.join(", "))
+                format!("{} as {alias} set {}: {query}{returning}", table.name, columns.join(", "))
             }
             Kind::Delete(delete) => deleted(&delete),
             Kind::Truncate(tables) => tables.iter().map(deleted).collect::<Vec<_>>().join("; "),
@@ -453,7 +454,7 @@ mod tests {
     }
 
     fn deleted(delete: &Delete) -> String {
-        format!("{} as {}: {}", delete.table, delete.alias, delete.query)
+        format!("{} as {}: {}", delete.table.name, delete.alias, delete.query)
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //!
 //! Invariant: every clause of them is either taken over or refused by name.
 
-use crate::names::{SYSTEM, name_of, parts_of};
+use crate::names::{SYSTEM, name_of, parts_of, relation_name};
 use crate::statement::{Access, Declare, FetchCount, Kind, Procedure, SettingCommand, SettingValue, literal_text};
 use crate::statements::cuboid_name::{CuboidName, table_argument};
-use crate::statements::parse::table_name;
+use alluvia_catalog::SearchPath;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{self, Expr, ObjectName, Set, TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
@@ -22,7 +22,7 @@ pub fn is_plain(options: &ast::ShowStatementOptions) -> bool {
 pub(crate) fn show_columns(more: bool, mut options: ast::ShowStatementOptions) -> Result<Kind> {
     let table = options.show_in.take().and_then(|place| place.parent_name);
     match table {
-        Some(table) if !more && is_plain(&options) => Ok(Kind::Describe(table_name(&table)?)),
+        Some(table) if !more && is_plain(&options) => Ok(Kind::Describe(relation_name(&table)?)),
         Some(_) => Err(not_supported("a clause of SHOW COLUMNS").with_hint("query alluvia.columns")),
         None => Err(Error::new(ErrorKind::Syntax, "SHOW COLUMNS needs a table").with_hint("write SHOW COLUMNS FROM t")),
     }
@@ -85,9 +85,10 @@ pub(crate) fn set_of(set: Set) -> Result<SettingCommand> {
             };
             let name = setting_name(&variable)?;
             let value = match values.as_slice() {
+                values if name == SEARCH_PATH => path_value(values)?,
                 [value] => setting_value(&name, value)?,
-                // The two settings of PostgreSQL that are lists of words.
-                several if matches!(name.as_str(), "search_path" | "datestyle") => {
+                // A list of words, as a search path is.
+                several if name == "datestyle" => {
                     let words: Option<Vec<String>> = several.iter().map(literal_text).collect();
                     let wrong = || Error::new(ErrorKind::InvalidSetting, format!("{name} takes a list of words"));
                     SettingValue::Text(words.ok_or_else(wrong)?.join(", "))
@@ -127,6 +128,27 @@ pub(crate) fn set_of(set: Set) -> Result<SettingCommand> {
 
 fn is_time_zone(name: &str) -> bool {
     matches!(name, "timezone" | "time_zone")
+}
+
+/// The setting that is a list of schemas.
+pub(crate) const SEARCH_PATH: &str = "search_path";
+
+/// The schemas of a search path: each value is one, whatever is in it.
+fn path_value(values: &[Expr]) -> Result<SettingValue> {
+    let mut schemas = Vec::with_capacity(values.len());
+    for value in values {
+        schemas.push(match value {
+            Expr::Identifier(ident) => name_of(ident),
+            value => match setting_value(SEARCH_PATH, value)? {
+                SettingValue::Text(text) => text,
+                SettingValue::Default => return Ok(SettingValue::Default),
+            },
+        });
+    }
+    match values {
+        [value] if matches!(setting_value(SEARCH_PATH, value)?, SettingValue::Default) => Ok(SettingValue::Default),
+        _ => Ok(SettingValue::Text(SearchPath::new(schemas).to_string())),
+    }
 }
 
 fn setting_value(name: &str, value: &Expr) -> Result<SettingValue> {

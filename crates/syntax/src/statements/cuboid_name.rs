@@ -6,6 +6,7 @@ use crate::names::{parts_of, user_table};
 use crate::statement::text_of;
 use crate::tokens::depth::DEPTH_MAX;
 use crate::tokens::lexer;
+use alluvia_catalog::RelationName;
 use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::{FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName};
 use sqlparser::parser::{Parser, ParserError};
@@ -14,8 +15,8 @@ use sqlparser::tokenizer::Token;
 /// A cuboid by name, not yet looked up in a definition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CuboidName {
-    /// The user table, without its schema.
-    pub table: String,
+    /// The user table.
+    pub table: RelationName,
     /// Each as `level` or `dimension.level`; none for the totals of all rows.
     pub levels: Vec<Vec<String>>,
     /// Each as `column` or `function(column)`; `None` if they are left out.
@@ -56,7 +57,7 @@ impl CuboidName {
 }
 
 /// The argument of a procedure that takes the name of a table, or nothing: `CALL alluvia.purge('t')`.
-pub(crate) fn table_argument(procedure: &str, arguments: &FunctionArguments) -> Result<Option<String>> {
+pub(crate) fn table_argument(procedure: &str, arguments: &FunctionArguments) -> Result<Option<RelationName>> {
     let wrong = || {
         Error::new(ErrorKind::UndefinedFunction, format!("{procedure} takes the name of a table, or nothing"))
             .with_hint(format!("write CALL {procedure}('table'), or CALL {procedure}()"))

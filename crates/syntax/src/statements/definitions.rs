@@ -7,6 +7,7 @@ use crate::statement::literal_text;
 use crate::statements::keys;
 use crate::statements::roles::{RoleName, owner_of};
 use crate::statements::rules::{CheckSpec, IdentitySpec, check_spec, default_sql, identity_spec, serial_type};
+use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
 use alluvia_space::{
     CHARS_MAX, Column, ColumnType, Curve, DataType, IdentityKind, Ladder, TableDef, TableOptions, TableRules,
     dimensions,
@@ -16,8 +17,8 @@ use alluvia_values::errors::not_supported;
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{
     self, AlterColumnOperation, AlterTableOperation, CharLengthUnits, CharacterLength, ColumnDef, ColumnOption,
-    CreateTableOptions, ExactNumberInfo, GeneratedAs, Query, RenameTableNameKind, SqlOption, TableConstraint,
-    TimezoneInfo,
+    CreateTableOptions, DropBehavior, ExactNumberInfo, GeneratedAs, Query, RenameTableNameKind, SqlOption,
+    TableConstraint, TimezoneInfo,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -25,8 +26,8 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 /// A parsed CREATE TABLE.
 #[derive(Clone, Debug)]
 pub struct CreateTable {
-    /// The new table, without its schema.
-    pub name: String,
+    /// The new table.
+    pub name: RelationName,
     /// IF NOT EXISTS: whether a table of this name is left as it is, and no error.
     pub if_not_exists: bool,
     /// With AS: the names of the query's columns, or empty for the query's own.
@@ -39,6 +40,20 @@ pub struct CreateTable {
     pub with: WithOptions,
     /// The query after AS; `None` without AS.
     pub query: Option<Box<Query>>,
+    /// What becomes of the rows of a temporary table at the end of a transaction; `None` for a table that stays.
+    pub temporary: Option<OnCommit>,
+}
+
+/// What the end of a transaction does to a temporary table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnCommit {
+    /// Nothing.
+    #[default]
+    PreserveRows,
+    /// Its rows go.
+    DeleteRows,
+    /// It goes.
+    Drop,
 }
 
 /// One declared column. Without a type in CREATE TABLE t (a, b) AS.
@@ -83,8 +98,8 @@ pub struct WithOptions {
 /// A parsed ALTER TABLE: one change.
 #[derive(Clone, Debug)]
 pub struct AlterTable {
-    /// The table to change, without its schema.
-    pub name: String,
+    /// The table to change.
+    pub name: RelationName,
     /// IF EXISTS: whether a table that does not exist is no error.
     pub if_exists: bool,
     /// The one change to make.
@@ -107,6 +122,8 @@ pub enum TableChange {
         name: String,
         /// Whether a column that does not exist is no error.
         if_exists: bool,
+        /// CASCADE: whether the views that read it go, too.
+        cascade: bool,
     },
     /// `ALTER COLUMN a SET DEFAULT`, or DROP DEFAULT without an expression.
     SetDefault {
@@ -132,7 +149,9 @@ pub enum TableChange {
         to: String,
     },
     /// RENAME TO.
-    Rename(String),
+    Rename(RelationName),
+    /// SET SCHEMA.
+    SetSchema(String),
     /// SET (...).
     Set(WithOptions),
     /// OWNER TO.
@@ -147,6 +166,9 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         .constraints(create.constraints.clone())
         .table_options(create.table_options.clone())
         .query(create.query.clone())
+        .temporary(create.temporary)
+        .global(create.global.filter(|_| create.temporary))
+        .on_commit(create.on_commit.clone())
         .build();
     if create.or_replace {
         return Err(not_supported("CREATE OR REPLACE TABLE").with_hint("drop the table first"));
@@ -159,10 +181,8 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         (create.order_by.is_some(), "ORDER BY in CREATE TABLE"),
         (create.cluster_by.is_some() || create.clustered_by.is_some(), "CLUSTER BY"),
         (create.primary_key.is_some(), "PRIMARY KEY"),
-        (create.on_commit.is_some(), "ON COMMIT"),
         (create.comment.is_some(), "COMMENT"),
         (create.location.is_some(), "LOCATION"),
-        (create.temporary, "CREATE TEMPORARY TABLE"),
     ];
     if let Some((_, clause)) = clauses.iter().find(|(found, _)| *found) {
         let error = not_supported(clause);
@@ -177,7 +197,8 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     }
     let key = keys::key_of(&create)?;
     let name = new_table(&create.name)?;
-    let checks = checks_of(&name, &create)?;
+    let (name, temporary) = in_temporary_schema(name, temporary_of(&create)?)?;
+    let checks = checks_of(&name.name, &create)?;
     let with = match create.table_options {
         CreateTableOptions::None => WithOptions::default(),
         CreateTableOptions::With(options) => with_options(&options)?,
@@ -201,7 +222,36 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
     } else if let Some(untyped) = columns.iter().find(|column| column.column_type.is_none()) {
         return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", untyped.name)));
     }
-    Ok(CreateTable { name, if_not_exists: create.if_not_exists, columns, key, checks, with, query: create.query })
+    let query = create.query;
+    Ok(CreateTable { name, if_not_exists: create.if_not_exists, columns, key, checks, with, query, temporary })
+}
+
+/// A temporary table stands in the session's own schema, and what is made there is one.
+fn in_temporary_schema(name: RelationName, temporary: Option<OnCommit>) -> Result<(RelationName, Option<OnCommit>)> {
+    let is_there = name.schema() == Some(TEMPORARY_SCHEMA);
+    match (temporary, name.schema()) {
+        (None, _) if is_there => Ok((name, Some(OnCommit::PreserveRows))),
+        (Some(_), Some(_)) if !is_there => {
+            let message = "cannot create temporary relation in non-temporary schema";
+            Err(Error::new(ErrorKind::InvalidDefinition, message).with_hint("leave the schema out"))
+        }
+        (Some(_), _) => Ok((RelationName::in_schema(TEMPORARY_SCHEMA, name.name), temporary)),
+        (None, _) => Ok((name, None)),
+    }
+}
+
+/// What is said of a temporary table's rows, if the table is one.
+fn temporary_of(create: &ast::CreateTable) -> Result<Option<OnCommit>> {
+    match (create.temporary, &create.on_commit) {
+        (false, None) => Ok(None),
+        (false, Some(_)) => {
+            Err(Error::new(ErrorKind::InvalidDefinition, "ON COMMIT can only be used on temporary tables")
+                .with_hint("write CREATE TEMPORARY TABLE"))
+        }
+        (true, None | Some(ast::OnCommit::PreserveRows)) => Ok(Some(OnCommit::PreserveRows)),
+        (true, Some(ast::OnCommit::DeleteRows)) => Ok(Some(OnCommit::DeleteRows)),
+        (true, Some(ast::OnCommit::Drop)) => Ok(Some(OnCommit::Drop)),
+    }
 }
 
 /// The conditions of a table, those that stand beside columns first.
@@ -271,15 +321,12 @@ pub fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
             TableChange::AddColumn { column, if_not_exists: *if_not_exists }
         }
         AlterTableOperation::AddColumn { .. } => return Err(not_supported("a position in ADD COLUMN")),
-        AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior: None, .. } => {
+        AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
             let [name] = column_names.as_slice() else {
                 return Err(not_supported("dropping several columns at once"));
             };
-            TableChange::DropColumn { name: name_of(name), if_exists: *if_exists }
-        }
-        AlterTableOperation::DropColumn { .. } => {
-            return Err(not_supported("CASCADE or RESTRICT in DROP COLUMN")
-                .with_hint("nothing depends on a column: leave it out"));
+            let cascade = *drop_behavior == Some(DropBehavior::Cascade);
+            TableChange::DropColumn { name: name_of(name), if_exists: *if_exists, cascade }
         }
         AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
             TableChange::RenameColumn { from: name_of(old_column_name), to: name_of(new_column_name) }
@@ -298,7 +345,7 @@ pub fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
                 .with_hint("leave it out: the rows that are there are checked"));
         }
         AlterTableOperation::AddConstraint { constraint: TableConstraint::Check(constraint), .. } => {
-            TableChange::AddCheck(check_spec(constraint, None, &user_table(&alter.name)?, None)?)
+            TableChange::AddCheck(check_spec(constraint, None, &user_table(&alter.name)?.name, None)?)
         }
         AlterTableOperation::AddConstraint { constraint, .. } => return Err(constraint_error(constraint)),
         AlterTableOperation::AlterColumn { column_name, op: AlterColumnOperation::SetDefault { value } } => {
@@ -466,10 +513,24 @@ fn is_as(token: Option<&Token>) -> bool {
 }
 
 /// The type of a column for a written one.
-fn column_type_of(written: &ast::DataType) -> Result<ColumnType> {
+pub fn column_type_of(written: &ast::DataType) -> Result<ColumnType> {
+    if let Some(chars_max) = char_length_of(written)? {
+        return Ok(ColumnType { data_type: DataType::Char, chars_max: Some(chars_max) });
+    }
     match length_of(written)? {
         Some(chars_max) => Ok(ColumnType { data_type: DataType::Text, chars_max: Some(chars_max) }),
         None => data_type_of(written).map(ColumnType::from),
+    }
+}
+
+/// The n of `CHAR(n)`, which is 1 where none is written; `None` for other types.
+pub fn char_length_of(written: &ast::DataType) -> Result<Option<u32>> {
+    use ast::DataType as Sql;
+    match written {
+        Sql::Char(None) | Sql::Character(None) => Ok(Some(1)),
+        Sql::Char(Some(length)) | Sql::Character(Some(length)) => chars_of(written, length).map(Some),
+        // `bpchar` without a length has none in PostgreSQL either, and is then a text but for its blanks.
+        _ => Ok(None),
     }
 }
 
@@ -480,10 +541,15 @@ pub fn length_of(written: &ast::DataType) -> Result<Option<u32>> {
     else {
         return Ok(None);
     };
+    chars_of(written, length).map(Some)
+}
+
+/// How many characters a type's length is.
+fn chars_of(written: &ast::DataType, length: &CharacterLength) -> Result<u32> {
     match length {
         CharacterLength::IntegerLength { length, unit: None | Some(CharLengthUnits::Characters) } => {
             match u32::try_from(*length) {
-                Ok(chars_max @ 1..=CHARS_MAX) => Ok(Some(chars_max)),
+                Ok(chars_max @ 1..=CHARS_MAX) => Ok(chars_max),
                 _ => Err(Error::new(ErrorKind::InvalidDefinition, format!("{written} has no possible length"))
                     .with_hint(format!("a length is 1 to {CHARS_MAX} characters; TEXT takes any"))),
             }
@@ -492,12 +558,11 @@ pub fn length_of(written: &ast::DataType) -> Result<Option<u32>> {
     }
 }
 
-/// Our type for a written one that has no length.
+/// Our type for a written one, whatever its length.
 pub fn data_type_of(written: &ast::DataType) -> Result<DataType> {
     use ast::DataType as Sql;
     let decimal = |info: &ExactNumberInfo| match info {
-        ExactNumberInfo::None => Err(Error::new(ErrorKind::InvalidDefinition, format!("{written} needs a precision"))
-            .with_hint("write DECIMAL(18, 2): digits in all, digits after the point; at most 38")),
+        ExactNumberInfo::None => Ok(DataType::Numeric),
         ExactNumberInfo::Precision(precision) => decimal_of(written, *precision, 0),
         ExactNumberInfo::PrecisionAndScale(precision, scale) => decimal_of(written, *precision, *scale),
     };
@@ -528,6 +593,15 @@ pub fn data_type_of(written: &ast::DataType) -> Result<DataType> {
             Ok(DataType::Text)
         }
         Sql::Bytea | Sql::Blob(None) | Sql::Bytes(None) | Sql::Varbinary(None) => Ok(DataType::Binary),
+        Sql::Uuid => Ok(DataType::Uuid),
+        Sql::JSON => Ok(DataType::Json),
+        Sql::JSONB => Ok(DataType::Jsonb),
+        Sql::Time(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Ok(DataType::Time),
+        Sql::Time(Some(_), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            Err(not_supported(written).with_hint("times hold microseconds: write TIME"))
+        }
+        Sql::Interval { fields: None, precision: None | Some(6) } => Ok(DataType::Interval),
+        Sql::Char(_) | Sql::Character(_) => char_length_of(written).map(|_| DataType::Char),
         other => Err(type_error(other)),
     }
 }
@@ -543,26 +617,20 @@ fn decimal_of(written: &ast::DataType, precision: u64, scale: i64) -> Result<Dat
 fn type_error(written: &ast::DataType) -> Error {
     use ast::DataType as Sql;
     let hint = match written {
-        Sql::Character(_) | Sql::Char(_) => "use VARCHAR(n), which neither fills up with spaces nor overlooks them",
         Sql::Nvarchar(_) => "use VARCHAR(n): all text is Unicode",
-        Sql::Varchar(_)
-        | Sql::CharacterVarying(_)
-        | Sql::CharVarying(_)
-        | Sql::String(Some(_))
-        | Sql::Uuid
-        | Sql::JSON
-        | Sql::JSONB => "use TEXT",
+        Sql::Varchar(_) | Sql::CharacterVarying(_) | Sql::CharVarying(_) | Sql::String(Some(_)) => "use TEXT",
         Sql::TinyInt(_) | Sql::TinyIntUnsigned(_) | Sql::UTinyInt => "use SMALLINT",
         Sql::IntUnsigned(_) | Sql::IntegerUnsigned(_) | Sql::Int4Unsigned(_) => "use BIGINT",
         Sql::BigIntUnsigned(_) | Sql::UBigInt | Sql::HugeInt | Sql::UInt64 => "use DECIMAL(20, 0)",
         Sql::Datetime(_) => "use TIMESTAMP",
-        Sql::Time(..) | Sql::Interval { .. } => "store it as TEXT, or as a number of seconds",
+        Sql::Time(..) => "write TIME, or TIMESTAMPTZ where the zone matters",
+        Sql::Interval { .. } => "write INTERVAL, which holds years to microseconds",
         Sql::Custom(..) if serial_type(written).is_some() => {
             "a column of a new table may be numbered; anywhere else use BIGINT"
         }
         _ => {
-            "the types are BOOLEAN, SMALLINT, INT, BIGINT, REAL, DOUBLE, DECIMAL(p, s), DATE, TIMESTAMP, TIMESTAMPTZ, \
-             TEXT, VARCHAR(n), BYTEA"
+            "the types are BOOLEAN, SMALLINT, INT, BIGINT, REAL, DOUBLE, NUMERIC, DECIMAL(p, s), DATE, TIME, TIMESTAMP, \
+             TIMESTAMPTZ, INTERVAL, TEXT, VARCHAR(n), CHAR(n), BYTEA, UUID, JSON, JSONB"
         }
     };
     not_supported(format!("type {written}")).with_hint(hint)
@@ -624,7 +692,7 @@ pub fn checked_freshness(written: &str) -> Result<String> {
 /// The definition of a new table without a key; [`with_key`](keys::with_key) gives it one.
 pub fn define(
     id: TableId,
-    name: &str,
+    (schema, name): (&str, &str),
     specs: &[(String, ColumnType, bool)],
     with: &WithOptions,
     seed: u64,
@@ -663,6 +731,7 @@ pub fn define(
     let next_column_id = columns.len() as u32;
     let def = TableDef {
         id,
+        schema: schema.to_owned(),
         name: name.to_owned(),
         columns,
         next_column_id,
@@ -691,9 +760,21 @@ mod tests {
         assert!(decimal(39, 2).is_err() && decimal(5, 6).is_err() && decimal(5, -1).is_err());
         let length = CharacterLength::IntegerLength { length: 10, unit: None };
         let padded = ast::DataType::Char(Some(length));
-        assert!(data_type_of(&padded).unwrap_err().hint().is_some_and(|hint| hint.starts_with("use VARCHAR(n)")));
-        assert_eq!(column_type_of(&padded).unwrap_err().kind(), ErrorKind::NotSupported);
-        assert!(data_type_of(&ast::DataType::Numeric(ExactNumberInfo::None)).is_err());
+        let chars = |chars_max| ColumnType { data_type: DataType::Char, chars_max: Some(chars_max) };
+        assert_eq!(column_type_of(&padded).unwrap(), chars(10));
+        assert_eq!(column_type_of(&ast::DataType::Character(None)).unwrap(), chars(1));
+        assert_eq!(data_type_of(&ast::DataType::Numeric(ExactNumberInfo::None)).unwrap(), DataType::Numeric);
+        let interval = ast::DataType::Interval { fields: None, precision: None };
+        for (written, wanted) in [
+            (ast::DataType::Uuid, DataType::Uuid),
+            (ast::DataType::JSON, DataType::Json),
+            (ast::DataType::JSONB, DataType::Jsonb),
+            (ast::DataType::Time(None, TimezoneInfo::None), DataType::Time),
+            (interval, DataType::Interval),
+        ] {
+            assert_eq!(column_type_of(&written).unwrap(), ColumnType::from(wanted));
+        }
+        assert!(data_type_of(&ast::DataType::Time(None, TimezoneInfo::WithTimeZone)).is_err());
         assert_eq!(data_type_of(&ast::DataType::Float(ExactNumberInfo::None)).unwrap(), DataType::Double);
     }
 

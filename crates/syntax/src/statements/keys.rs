@@ -130,7 +130,7 @@ mod tests {
             .into_iter()
             .map(|column| (column.name, column.column_type.expect("a type"), column.nullable))
             .collect();
-        let def = define(TableId(1), &name, &columns, &with, 0)?;
+        let def = define(TableId(1), ("public", &name.name), &columns, &with, 0)?;
         with_key(def, &key, with.on_conflict.as_deref(), [1, 2])
     }
 

@@ -17,6 +17,7 @@ use crate::trees::prepare;
 use crate::trees::rewriting::{call_of, name_items};
 use crate::trees::value_rows::query_of_row;
 use crate::trees::visit::visit_mut;
+use alluvia_catalog::RelationName;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::helpers::attached_token::AttachedToken;
@@ -35,8 +36,8 @@ pub const ACTION: [&str; 2] = ["merge action", "action"];
 /// MERGE INTO a user table.
 #[derive(Clone, Debug)]
 pub struct Merge {
-    /// The user table, without its schema.
-    pub table: String,
+    /// The user table.
+    pub table: RelationName,
     /// What the statement calls it.
     pub alias: Ident,
     /// What it calls the source.
@@ -513,6 +514,7 @@ mod tests {
                 });
                 let clauses = clauses.collect::<Vec<_>>().join("; ");
                 let returning = returning.map(|query| format!(" returning {query}")).unwrap_or_default();
+                let table = table.name;
                 format!("{table} as {alias}, {source}: {query} [{clauses}]{returning}")
             }
             Kind::Refused(error) => format!("refused {}", error.message()),

@@ -9,5 +9,8 @@ pub mod keys;
 pub mod merge;
 pub mod parse;
 pub mod plain_insert;
+pub mod planned_types;
 pub mod roles;
 pub mod rules;
+pub mod schemas;
+pub mod views;

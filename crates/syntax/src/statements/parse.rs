@@ -7,8 +7,9 @@
 
 use crate::copy::statement::{CopyStatement, CopyWhat, parse_copy};
 use crate::grammar::Grammar;
-use crate::names::{SYSTEM, parts_of, shown_table, unknown_schema, user_table, within_database};
-use crate::statement::{CREATE_SCHEMA, FetchCount, Insert, InsertSource, Kind, SettingCommand, TableName};
+use crate::names;
+use crate::names::{relation_name, shown_table, user_table};
+use crate::statement::{Discard, FetchCount, Insert, InsertSource, Kind, SettingCommand};
 use crate::statements::changes::{conflict_of, delete_of, inserted_returning, truncate_of, update_of};
 use crate::statements::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
@@ -17,11 +18,12 @@ use crate::statements::commands::{
 use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
 use crate::statements::merge::{is_merge, parse_merge};
 use crate::statements::roles::{is_role_statement, parse_role_statement};
+use crate::statements::schemas::{is_schema_statement, parse_schema_statement, parse_set_schema, sets_schema};
+use crate::statements::views::{is_alter_view, parse_alter_view};
 use crate::tokens::hints::Hints;
-use crate::tokens::{Prepared, depth, phrases, prepare_tokens};
+use crate::tokens::{Prepared, depth, nested_joins, phrases, prepare_tokens};
 use crate::trees::value_rows::query_of_row;
 use crate::trees::{prepare, repeated_names};
-use crate::{names, refuse};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use alluvia_values::errors::not_supported;
 use datafusion_common::DataFusionError;
@@ -68,7 +70,7 @@ fn hint_of(message: &str) -> Option<String> {
 pub fn statement(tokens: &[TokenWithSpan], hints: &Hints) -> Result<Kind> {
     let given = tokens;
     let Prepared { tokens, column_names: names, is_without_rows, overriding } = prepare_tokens(tokens);
-    let grammar = Grammar::for_tokens(tokens.len());
+    let grammar = Grammar::for_tokens(tokens.len()).nesting_joins(nested_joins::may_have(&tokens));
     let merges = is_merge(&tokens);
     let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
     let kind = match merges {
@@ -142,11 +144,16 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
                 let _ = parser.parse_one_of_keywords(&[Keyword::TRANSACTION, Keyword::WORK]);
                 Kind::Rollback
             }
+            Keyword::ALTER if is_alter_view(parser) => Kind::AlterView(parse_alter_view(parser)?),
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP | Keyword::GRANT | Keyword::REVOKE
                 if starts_role_statement(parser) =>
             {
                 Kind::Role(Box::new(parse_role_statement(parser)?))
             }
+            Keyword::CREATE | Keyword::ALTER | Keyword::DROP if is_schema_statement(&two_words(parser)) => {
+                Kind::Schema(Box::new(parse_schema_statement(parser)?))
+            }
+            Keyword::ALTER if sets_schema(parser) => Kind::AlterTable(parse_set_schema(parser)?),
             _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
         },
         _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
@@ -158,11 +165,16 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
 }
 
 fn starts_role_statement(parser: &Parser<'_>) -> bool {
+    is_role_statement(&two_words(parser))
+}
+
+/// The first words of a statement, in upper case.
+fn two_words(parser: &Parser<'_>) -> Vec<String> {
     let word = |at: usize| match parser.peek_nth_token(at).token {
         Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
         _ => None,
     };
-    is_role_statement(&(0..2).map_while(word).collect::<Vec<_>>())
+    (0..2).map_while(word).collect()
 }
 
 /// EXPLAIN [ANALYZE] [VERBOSE] [FORMAT f] query, or EXPLAIN (option, ...) query. Parsed here because the parser's own
@@ -240,22 +252,12 @@ fn describe(parser: &mut Parser<'_>) -> Result<Kind> {
     parser.next_token();
     let _ = parser.parse_keyword(Keyword::TABLE);
     let name = parser.parse_object_name(false).map_err(syntax)?;
-    Ok(Kind::Describe(table_name(&name)?))
-}
-
-/// A table of either schema.
-pub fn table_name(name: &ObjectName) -> Result<TableName> {
-    match within_database(name)?.as_slice() {
-        [schema, table] if schema == SYSTEM => Ok(TableName { schema: schema.clone(), table: table.clone() }),
-        [schema, _] if schema != names::PUBLIC => Err(unknown_schema(schema)),
-        _ => Ok(TableName { schema: names::PUBLIC.to_owned(), table: user_table(name)? }),
-    }
+    Ok(Kind::Describe(relation_name(&name)?))
 }
 
 /// The command that drops objects of a kind that is not built, of which there are none.
 fn command_of(kind: ObjectType) -> Option<&'static str> {
     match kind {
-        ObjectType::View => Some("DROP VIEW"),
         ObjectType::MaterializedView => Some("DROP MATERIALIZED VIEW"),
         ObjectType::Index => Some("DROP INDEX"),
         ObjectType::Sequence => Some("DROP SEQUENCE"),
@@ -283,17 +285,21 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             Ok(Kind::CreateTable(Box::new(create)))
         }
         Tree::AlterTable(alter) => Ok(Kind::AlterTable(alter_table(alter)?)),
-        // Nothing depends on a table: CASCADE and RESTRICT are one.
-        Tree::Drop { object_type: ObjectType::Table, if_exists, names, purge, temporary, .. } => {
+        Tree::Drop { object_type: ObjectType::Table, if_exists, names, purge, temporary, cascade, .. } => {
             if purge || temporary {
                 return Err(not_supported("this form of DROP TABLE"));
             }
-            Ok(Kind::DropTable { names: names.iter().map(user_table).collect::<Result<_>>()?, if_exists })
+            Ok(Kind::DropTable { names: names.iter().map(user_table).collect::<Result<_>>()?, if_exists, cascade })
+        }
+        Tree::Drop { object_type: ObjectType::View, if_exists, names, purge, temporary, cascade, .. } => {
+            if purge || temporary {
+                return Err(not_supported("this form of DROP VIEW"));
+            }
+            Ok(Kind::DropView { names: names.iter().map(user_table).collect::<Result<_>>()?, if_exists, cascade })
         }
         Tree::Drop { object_type, if_exists: true, names, .. } if command_of(object_type).is_some() => {
             let command = command_of(object_type).unwrap_or("DROP");
-            let name = |name: &ObjectName| -> Result<String> { Ok(parts_of(name)?.pop().unwrap_or_default()) };
-            Ok(Kind::DropNone { command, names: names.iter().map(name).collect::<Result<_>>()? })
+            Ok(Kind::DropNone { command, names: names.iter().map(relation_name).collect::<Result<_>>()? })
         }
         Tree::ShowTables { terse, history, extended, full, external, show_options } => {
             if terse || history || extended || full || external || !is_plain(&show_options) {
@@ -302,7 +308,7 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             Ok(Kind::ShowTables)
         }
         Tree::ShowColumns { extended, full, show_options } => show_columns(extended || full, show_options),
-        Tree::ShowCreate { obj_type: ShowCreateObject::Table, obj_name } => {
+        Tree::ShowCreate { obj_type: ShowCreateObject::Table | ShowCreateObject::View, obj_name } => {
             Ok(Kind::ShowCreate(shown_table(&obj_name)?))
         }
         Tree::ShowCreate { obj_type, .. } => Err(not_supported(format!("SHOW CREATE {obj_type}"))),
@@ -344,23 +350,22 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             ast::CloseCursor::Specific { name } => Some(names::name_of(&name)),
         })),
         Tree::Deallocate { name, .. } => Ok(Kind::Deallocate(deallocate_of(&name))),
-        Tree::Discard { object_type: ast::DiscardObject::ALL } => Ok(Kind::Discard),
+        Tree::Discard { object_type } => Ok(Kind::Discard(match object_type {
+            ast::DiscardObject::ALL => Discard::All,
+            ast::DiscardObject::PLANS => Discard::Plans,
+            ast::DiscardObject::SEQUENCES => Discard::Sequences,
+            ast::DiscardObject::TEMP => Discard::Temporary,
+        })),
         // Nobody listens.
         Tree::UNLISTEN { .. } => Ok(Kind::AsIs { command: "UNLISTEN", notice: None }),
-        Tree::CreateSchema { schema_name: ast::SchemaName::Simple(name), if_not_exists: true, .. }
-            if names::is_schema(&name)? =>
-        {
-            Ok(Kind::AsIs { command: CREATE_SCHEMA, notice: Some(format!("there is a schema {name} already")) })
-        }
-        Tree::CreateSchema { .. } => Err(refuse::new_schema()),
         other => {
             let text = other.to_string();
             let words = text.split_whitespace().take_while(|word| word.bytes().all(|byte| byte.is_ascii_uppercase()));
             let error = not_supported(words.take(3).collect::<Vec<_>>().join(" "));
             Err(match other {
-                Tree::ShowSchemas { .. } | Tree::ShowDatabases { .. } => {
-                    error.with_hint("there is one database, whose schemas are public and alluvia: SHOW TABLES")
-                }
+                Tree::ShowSchemas { .. } | Tree::ShowDatabases { .. } => error.with_hint(
+                    "SELECT schema_name FROM information_schema.schemata lists the schemas of the one database",
+                ),
                 _ => error,
             })
         }

@@ -8,8 +8,9 @@
 //! For the parser a literal is a token, an expression and several allocations. Here it is a place, also in the INSERTs of thousands of rows
 //! that other databases' dumps are made of.
 
-use crate::names::{PUBLIC, name_of};
+use crate::names::{SYSTEM, name_of};
 use crate::statement::{Insert, InsertSource, Kind};
+use alluvia_catalog::{INFORMATION_SCHEMA, PG_CATALOG, RelationName};
 use sqlparser::ast::Ident;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -96,9 +97,10 @@ pub fn read(sql: &str) -> Option<(Arc<str>, Kind)> {
         return None;
     }
     let table = match scan.byte(b'.') {
-        false => first,
-        true if name_of(&first) == PUBLIC => scan.ident()?,
-        true => return None,
+        false => RelationName::bare(name_of(&first)),
+        // The rest is refused by the parser's way.
+        true if [SYSTEM, PG_CATALOG, INFORMATION_SCHEMA].contains(&name_of(&first).as_str()) => return None,
+        true => RelationName::in_schema(name_of(&first), name_of(&scan.ident()?)),
     };
     let is_apart = scan.space();
     let columns = if scan.byte(b'(') { Some(scan.columns()?) } else { None };
@@ -113,17 +115,7 @@ pub fn read(sql: &str) -> Option<(Arc<str>, Kind)> {
     let text: Arc<str> = Arc::from(trimmed);
     let rows = LiteralRows { text: Arc::clone(&text), literals, width };
     let source = InsertSource::Literals(rows);
-    Some((
-        text,
-        Kind::Insert(Insert {
-            table: name_of(&table),
-            columns,
-            source,
-            overriding: None,
-            conflict: None,
-            returning: None,
-        }),
-    ))
+    Some((text, Kind::Insert(Insert { table, columns, source, overriding: None, conflict: None, returning: None })))
 }
 
 fn is_space(c: char) -> bool {
@@ -328,7 +320,7 @@ mod tests {
             " insert INTO Public.\"T x\"( a, \"B\" )Values\n(1,'it''s'),( -2.5e-3 , '') ,(+7,NULL),(true,default) ; ";
         let (text, insert, rows) = rows(sql).expect("an INSERT of literals");
         assert_eq!(&*text, sql.trim().trim_end_matches([' ', ';']));
-        assert_eq!(insert.table, "T x");
+        assert_eq!(insert.table.name, "T x");
         let columns: Vec<String> = insert.columns.iter().flatten().map(name_of).collect();
         assert_eq!(columns, ["a", "B"]);
         assert_eq!((rows.rows(), rows.width()), (4, 2));

@@ -385,7 +385,7 @@ mod tests {
             .iter()
             .map(|column| (column.name.clone(), column.column_type.expect("a type"), column.nullable))
             .collect();
-        with_rules(define(TableId(1), &name, &typed, &with, 0)?, &columns, &checks)
+        with_rules(define(TableId(1), ("public", &name.name), &typed, &with, 0)?, &columns, &checks)
     }
 
     #[test]

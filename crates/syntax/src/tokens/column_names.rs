@@ -2,6 +2,7 @@
 //!
 //! Invariant: only the parenthesis directly behind the table's name is such a list; what stands further on belongs to options or to the query.
 
+use crate::tokens::behind_create_table;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -20,10 +21,9 @@ pub(crate) fn without_column_names(tokens: &[TokenWithSpan]) -> (Vec<TokenWithSp
     let all = || (tokens.to_vec(), Vec::new());
     let starts =
         |at: usize, keyword| word(at).is_some_and(|word| word.keyword == keyword && word.quote_style.is_none());
-    if !starts(0, Keyword::CREATE) || !starts(1, Keyword::TABLE) {
-        return all();
-    }
-    let Some(open) = behind_name(&meaning) else { return all() };
+    let keyword = |at: usize| word(at).filter(|word| word.quote_style.is_none()).map(|word| word.keyword);
+    let Some(first) = behind_create_table(keyword) else { return all() };
+    let Some(open) = behind_name(&meaning, first) else { return all() };
     let mut names = Vec::new();
     let mut at = open + 1;
     let close = loop {
@@ -38,7 +38,7 @@ pub(crate) fn without_column_names(tokens: &[TokenWithSpan]) -> (Vec<TokenWithSp
             _ => return all(),
         }
     };
-    if !starts(close + 1, Keyword::AS) && !starts(close + 1, Keyword::WITH) {
+    if ![Keyword::AS, Keyword::WITH, Keyword::ON].into_iter().any(|keyword| starts(close + 1, keyword)) {
         return all();
     }
     let mut rest = tokens[..meaning[open].0].to_vec();
@@ -47,13 +47,13 @@ pub(crate) fn without_column_names(tokens: &[TokenWithSpan]) -> (Vec<TokenWithSp
 }
 
 /// Where the parenthesis directly behind the name of a CREATE TABLE is: one further on is an option's, or part of its query.
-fn behind_name(meaning: &[(usize, &Token)]) -> Option<usize> {
+fn behind_name(meaning: &[(usize, &Token)], first: usize) -> Option<usize> {
     let keyword = |at: usize| match meaning.get(at) {
         Some((_, Token::Word(word))) if word.quote_style.is_none() => Some(word.keyword),
         _ => None,
     };
     let if_not_exists = [Some(Keyword::IF), Some(Keyword::NOT), Some(Keyword::EXISTS)];
-    let mut at = if [2, 3, 4].map(keyword) == if_not_exists { 5 } else { 2 };
+    let mut at = if [first, first + 1, first + 2].map(keyword) == if_not_exists { first + 3 } else { first };
     while let Some((_, Token::Word(_))) = meaning.get(at) {
         match meaning.get(at + 1) {
             Some((_, Token::Period)) => at += 2,
@@ -78,6 +78,11 @@ mod tests {
                 "CREATE TABLE IF NOT EXISTS s.t(A) WITH (x = 'y') AS SELECT 1",
                 vec!["a"],
                 "CREATE TABLE IF NOT EXISTS s.t WITH (x = 'y') AS SELECT 1",
+            ),
+            (
+                "CREATE LOCAL TEMP TABLE t (a, b) ON COMMIT DROP AS SELECT 1",
+                vec!["a", "b"],
+                "CREATE LOCAL TEMP TABLE t  ON COMMIT DROP AS SELECT 1",
             ),
             ("CREATE TABLE t AS SELECT sum(a) AS b FROM u", vec![], "CREATE TABLE t AS SELECT sum(a) AS b FROM u"),
             ("CREATE TABLE t WITH (x) AS SELECT 1", vec![], "CREATE TABLE t WITH (x) AS SELECT 1"),

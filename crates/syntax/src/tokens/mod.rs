@@ -10,6 +10,7 @@ pub mod depth;
 pub(crate) mod hints;
 pub(crate) mod lexer;
 pub(crate) mod national;
+pub(crate) mod nested_joins;
 pub(crate) mod overriding;
 pub(crate) mod phrases;
 pub(crate) mod seeds;
@@ -19,7 +20,23 @@ pub(crate) mod unreserved_words;
 pub(crate) mod url_secrets;
 
 use crate::statements::rules::Overriding;
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::TokenWithSpan;
+
+/// Where what stands behind CREATE TABLE begins, whatever says between the two how long the table lasts; `keyword` tells the
+/// keywords of a statement by their places.
+pub(crate) fn behind_create_table(keyword: impl Fn(usize) -> Option<Keyword>) -> Option<usize> {
+    if keyword(0) != Some(Keyword::CREATE) {
+        return None;
+    }
+    let mut at = 1;
+    while let Some(Keyword::GLOBAL | Keyword::LOCAL | Keyword::TEMP | Keyword::TEMPORARY | Keyword::UNLOGGED) =
+        keyword(at)
+    {
+        at += 1;
+    }
+    (keyword(at) == Some(Keyword::TABLE)).then_some(at + 1)
+}
 
 /// The tokens of a statement as the parser takes them, and what was taken out of them.
 pub(crate) struct Prepared {

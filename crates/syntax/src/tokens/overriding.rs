@@ -110,6 +110,9 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let columns: Vec<String> = insert.columns.iter().flatten().map(ToString::to_string).collect();
-        assert_eq!((insert.table.as_str(), columns), ("identity", vec!["start".to_owned(), "increment".to_owned()]));
+        assert_eq!(
+            (insert.table.name.as_str(), columns),
+            ("identity", vec!["start".to_owned(), "increment".to_owned()])
+        );
     }
 }

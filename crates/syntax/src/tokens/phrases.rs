@@ -5,6 +5,7 @@
 //! Invariant: only a whole phrase is changed. Half of one is left to the parser, which refuses it; so are `WITH TIES` and `PERCENT`, which
 //! mean something else.
 
+use crate::tokens::behind_create_table;
 use sqlparser::ast::{Expr, LimitClause, Query, Value};
 use sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
@@ -200,7 +201,7 @@ impl Phrases<'_> {
     /// Takes `WITH [NO] DATA` from the end of a CREATE TABLE ... AS; gives whether there are to be none.
     fn data(&mut self) -> bool {
         let last = self.meaning.len();
-        let is_table = self.word(0) == Some(Keyword::CREATE) && self.word(1) == Some(Keyword::TABLE);
+        let is_table = behind_create_table(|at| self.word(at)).is_some();
         if !is_table || last < 6 || self.word(last - 1) != Some(Keyword::DATA) {
             return false;
         }

@@ -14,7 +14,7 @@ pub fn refusal(tokens: &[TokenWithSpan]) -> Option<Error> {
     let begins = |at: usize, wanted: &[&str]| {
         wanted.iter().enumerate().all(|(by, word)| words.get(at + by).is_some_and(|found| found == word))
     };
-    let is_table = begins(0, &["CREATE", "TABLE"]);
+    let is_table = begins(0, &["CREATE"]) && words.iter().take(4).any(|word| word == "TABLE");
     (0..words.len()).find_map(|at| match words[at].as_str() {
         "USING" if matches!(signs.get(at + 1), Some(Token::Lt | Token::Gt)) => Some(
             not_supported("USING in ORDER BY").with_hint("write ASC instead of USING <, and DESC instead of USING >"),

@@ -14,7 +14,7 @@ use crate::names::name_of;
 use crate::trees::repeated_names;
 use crate::trees::varchar_casts::is_cut;
 use sqlparser::ast::{
-    Expr, Ident, Query, Select, SelectItem, TypedString, Value, VisitorMut, WildcardAdditionalOptions,
+    Expr, Ident, Query, Select, SelectItem, TypedString, UnaryOperator, Value, VisitorMut, WildcardAdditionalOptions,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -89,7 +89,8 @@ fn is_unnamed(item: &SelectItem) -> bool {
 fn is_cast(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_cast(inner),
-        Expr::Cast { .. } => true,
+        // Planning leaves a plus out.
+        Expr::Cast { .. } | Expr::UnaryOp { op: UnaryOperator::Plus, .. } => true,
         _ => false,
     }
 }
@@ -141,7 +142,7 @@ impl VisitorMut for Uncast {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Cast { expr: inner, .. } => {
+            Expr::Cast { expr: inner, .. } | Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner } => {
                 let mut inner = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
                 if let Expr::Nested(nested) = inner {
                     inner = *nested;
@@ -178,6 +179,7 @@ mod tests {
             ("a, a::text", "a, a::TEXT AS \"a 2\""),
             ("a, (a::text)", "a, (a::TEXT) AS \"a 2\""),
             ("A::text, x.a, CAST((a) AS INT)", "A::TEXT AS \"a 2\", x.a, CAST((a) AS INT) AS \"a 3\""),
+            ("a, + a, +a", "a, +a AS \"a 2\", +a AS \"a 3\""),
             ("*, a::date, b + 1", "*, a::DATE AS \"a 2\", b + 1"),
             ("a::date, a::text, b::text", "a::DATE, a::TEXT AS \"a 2\", b::TEXT"),
             ("count(*)::int, count(*)", "count(*)::INT, count(*) AS \"count(*) 2\""),

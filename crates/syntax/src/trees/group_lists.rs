@@ -10,9 +10,13 @@
 //! columns, struct).
 //! Held by `slt/phrases.slt` (`GROUP BY (country, plan)`, `GROUP BY ROLLUP ((country, plan), id % 1)`).
 
+use super::rewriting::call_of;
 use super::visit::visit_mut;
 use sqlparser::ast::{Expr, GroupByExpr, Query, Select, VisitorMut};
 use std::ops::ControlFlow;
+
+/// Columns of a CUBE within other sets.
+const CUBE_MAX: usize = 8;
 
 /// Writes lists as planning takes them. It comes before anything else that looks for keys of groups, and after [`crate::bounds`].
 pub fn write_out(query: &mut Query) {
@@ -45,6 +49,37 @@ impl VisitorMut for Lists {
                 .collect();
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Writes ROLLUP and CUBE within GROUPING SETS out as the sets that they are.
+pub(crate) fn flatten_sets(groups: &mut [Expr]) {
+    for group in groups {
+        let Expr::GroupingSets(sets) = group else { continue };
+        if sets.iter().any(|set| sets_within(set).is_some()) {
+            *sets = std::mem::take(sets)
+                .into_iter()
+                .flat_map(|set| sets_within(&set).unwrap_or_else(|| vec![set]))
+                .collect();
+        }
+    }
+}
+
+/// The sets of ROLLUP or CUBE, which the parser takes for a call there.
+fn sets_within(set: &[Expr]) -> Option<Vec<Vec<Expr>>> {
+    let [Expr::Function(function)] = set else { return None };
+    let (name, parts) = call_of(function)?;
+    let elements: Vec<Vec<Expr>> = parts
+        .into_iter()
+        .map(|part| match parts_of(part) {
+            Some(parts) => columns(parts),
+            None => vec![part.clone()],
+        })
+        .collect();
+    match name.as_str() {
+        "rollup" => Some(rolled_up(&elements)),
+        "cube" if elements.len() <= CUBE_MAX => Some(cubed(&elements)),
+        _ => None,
     }
 }
 

@@ -6,6 +6,7 @@
 //! position).
 //! Held by `slt/meaning.slt` (`GROUP BY ROLLUP (1)`).
 
+use super::group_lists::flatten_sets;
 use super::visit::visit_mut;
 use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::{Expr, GroupByExpr, Query, Select, SelectItem, Value, VisitorMut};
@@ -39,6 +40,7 @@ impl VisitorMut for Positions {
         let Select { projection, group_by: GroupByExpr::Expressions(groups, _), .. } = select else {
             return ControlFlow::Continue(());
         };
+        flatten_sets(groups);
         for set in groups.iter_mut().filter_map(sets_of).flatten().flatten() {
             if let Err(error) = resolve(set, projection) {
                 return ControlFlow::Break(error);
@@ -92,6 +94,10 @@ mod tests {
             (
                 "SELECT a, b FROM t GROUP BY GROUPING SETS ((1), (2), (1, 2), ())",
                 "SELECT a, b FROM t GROUP BY GROUPING SETS ((a), (b), (a, b), ())",
+            ),
+            (
+                "SELECT a, b FROM t GROUP BY GROUPING SETS (ROLLUP (a, 2), CUBE ((a, b)), a)",
+                "SELECT a, b FROM t GROUP BY GROUPING SETS ((a, b), (a), (), (a, b), (), (a))",
             ),
             ("SELECT *, a FROM t GROUP BY ROLLUP (1)", "SELECT *, a FROM t GROUP BY ROLLUP (1)"),
         ] {

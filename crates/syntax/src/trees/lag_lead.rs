@@ -1,6 +1,8 @@
-//! `lag(x, n, d)` and `lead(x, n, d)` with a default that is computed: planning takes literals alone.
+//! `lag(x, n, d)` and `lead(x, n, d)` with a default that is computed: planning takes literals alone, and casts them to the type of `x`.
 //!
-//! Invariant: the default stands where the neighbour is missing, and not where it is NULL. Which rows lack it is told by the neighbours of a
+//! Invariants:
+//! - The value has the type that `x` and the default have in common: only a default that fits every number stays a literal.
+//! - The default stands where the neighbour is missing, and not where it is NULL. Which rows lack it is told by the neighbours of a
 //! constant; with IGNORE NULLS a neighbour that is there is never NULL.
 //!
 //! Mends apache/datafusion#22082 (in 55.2).
@@ -47,7 +49,11 @@ fn has_computed_default(expr: &Expr) -> bool {
 
 fn is_literal(expr: &Expr) -> bool {
     match expr {
-        Expr::Value(_) => true,
+        // Numbers with a point, and those that a column may be too narrow for, make another type.
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => digits.parse::<i16>().is_ok(),
+            _ => true,
+        },
         Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } | Expr::Nested(expr) => is_literal(expr),
         _ => false,
     }

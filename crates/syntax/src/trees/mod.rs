@@ -12,19 +12,26 @@ pub(crate) mod constants_right;
 pub(crate) mod decimal_literals;
 pub(crate) mod display_names;
 pub(crate) mod estimate_bounds;
+pub(crate) mod frame_bounds;
 pub mod generate_series;
 pub(crate) mod group_lists;
 pub(crate) mod group_positions;
+pub(crate) mod hypothetical_ranks;
 pub(crate) mod interval_literals;
+pub(crate) mod json_calls;
 pub(crate) mod lag_lead;
 pub(crate) mod lateral_functions;
 pub(crate) mod like_any;
 pub mod like_escape;
 pub(crate) mod list_calls;
 pub mod list_literals;
+pub mod merged_columns;
+pub mod named_queries;
 pub(crate) mod operators;
+pub(crate) mod outer_aggregates;
 pub(crate) mod regex_calls;
 pub mod regex_literals;
+pub(crate) mod relations;
 pub mod repeated_names;
 pub mod rewriting;
 pub(crate) mod row_comparisons;
@@ -52,7 +59,7 @@ type MayHave = fn(&[TokenWithSpan]) -> bool;
 type WriteOut = fn(&mut Query) -> Result<()>;
 
 /// The passes in their order. A pass sees what those above it have written.
-const PASSES: [(MayHave, WriteOut); 26] = [
+const PASSES: [(MayHave, WriteOut); 30] = [
     // First: whatever compares with a constant has it on the right from here on.
     (constants_right::may_have, |query| {
         constants_right::constants_right(query);
@@ -61,12 +68,16 @@ const PASSES: [(MayHave, WriteOut); 26] = [
     // Positions and names of the select list are taken before any of its expressions changes.
     (sort_keys::may_have, sort_keys::write_out),
     (group_positions::may_have, group_positions::write_out),
+    (outer_aggregates::may_have, outer_aggregates::write_out),
     (array_subqueries::may_have, array_subqueries::write_out),
+    (hypothetical_ranks::may_have, hypothetical_ranks::write_out),
+    (frame_bounds::may_have, frame_bounds::write_out),
     // Operators and special forms become calls, and calls get the names that planning knows.
     (operators::may_have, operators::write_out),
     (arg_min_max::may_have, arg_min_max::write_out),
     (regex_calls::may_have, regex_calls::write_out),
     (regex_literals::may_have, regex_literals::write_out),
+    (json_calls::may_have, json_calls::write_out),
     (generate_series::may_have, generate_series::write_out),
     (lag_lead::may_have, lag_lead::write_out),
     (interval_literals::may_have, interval_literals::write_out),
@@ -115,7 +126,9 @@ pub(crate) fn rewrite(tokens: &[TokenWithSpan], kind: &mut Kind) {
 /// A query as planning takes it: nothing in it is ignored, and no two columns have one name unless they were named so.
 pub(crate) fn prepare(mut query: Box<Query>) -> Result<Box<Query>> {
     regex_calls::unnest(&mut query);
+    json_calls::unnest(&mut query);
     lateral_functions::write_out(&mut query);
+    named_queries::order(&mut query)?;
     // Behind the forms that are known by now: what is left of them is refused.
     crate::refuse::query(&query)?;
     crate::sample::thin::gather(&mut query)?;

@@ -18,7 +18,7 @@ use super::visit::{visit, visit_mut};
 use crate::names::name_of;
 use crate::trees::column_labels::is_of_one_table;
 use crate::trees::repeated_names::expr_of;
-use alluvia_types::Result;
+use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::{
     CastKind, Distinct, Expr, Function, GroupByExpr, Ident, ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, Query,
     Select, SelectItem, SetExpr, Value, Visitor, VisitorMut,
@@ -40,24 +40,32 @@ pub(crate) fn differs_each_time(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a query of these tokens may be sorted.
+/// Whether a query of these tokens may be sorted, or told apart by DISTINCT ON.
 pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
-    tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::ORDER))
+    let is_such = |keyword| matches!(keyword, Keyword::ORDER | Keyword::DISTINCT);
+    tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if is_such(word.keyword)))
 }
 
 /// Brings what all SELECTs of a query are sorted by to the form that is planned.
 pub fn write_out(query: &mut Query) -> Result<()> {
-    let _ = visit_mut(query, &mut Sorted);
-    Ok(())
+    match visit_mut(query, &mut Sorted) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
 }
 
 struct Sorted;
 
 impl VisitorMut for Sorted {
-    type Break = ();
+    type Break = Error;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         let Query { body, order_by, .. } = query;
+        if let SetExpr::Select(select) = body.as_mut()
+            && let Err(error) = write_out_apart(select)
+        {
+            return ControlFlow::Break(error);
+        }
         if let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = order_by
             && let SetExpr::Select(select) = body.as_mut()
         {
@@ -90,6 +98,24 @@ fn number_columns(select: &Select, keys: &mut [OrderByExpr]) {
             key.expr = Expr::Value(Value::Number(number.to_string(), false).into());
         }
     }
+}
+
+/// Says a column's expression in the place of its number in DISTINCT ON.
+fn write_out_apart(select: &mut Select) -> Result<()> {
+    let Select { distinct: Some(Distinct::On(keys)), projection, .. } = select else { return Ok(()) };
+    // What `*` is, only planning knows.
+    let are_known = projection.iter().all(|item| expr_of(item).is_some());
+    for key in keys.iter_mut().filter(|_| are_known) {
+        let Some(number) = number_of(key) else { continue };
+        let item = number.checked_sub(1).and_then(|at| projection.get(at)).and_then(expr_of);
+        let Some(expr) = item else {
+            let message = format!("SELECT DISTINCT ON position {number} is not in select list");
+            return Err(Error::new(ErrorKind::NoKey, message)
+                .with_hint(format!("the select list has {} items", projection.len())));
+        };
+        *key = expr.clone();
+    }
+    Ok(())
 }
 
 /// Says a column's expression in the place of its number, where planning would not know the column.
@@ -160,7 +186,7 @@ fn number_of(expr: &Expr) -> Option<usize> {
 }
 
 /// Whether a call is that of an aggregate, and of no window.
-fn is_aggregate(expr: &Expr) -> bool {
+pub(crate) fn is_aggregate(expr: &Expr) -> bool {
     matches!(expr, Expr::Function(function) if function.over.is_none()
         && name_of_call(function).is_some_and(|name| AGGREGATES.contains(&name.as_str())))
 }
@@ -393,6 +419,7 @@ mod tests {
                 "SELECT DISTINCT sum(b) + 1 FROM t GROUP BY a ORDER BY sum(b) + 1",
                 "SELECT DISTINCT sum(b) + 1 AS \"sum(b) + 1\" FROM t GROUP BY a ORDER BY 1",
             ),
+            ("SELECT DISTINCT ON (1) a, b FROM t", "SELECT DISTINCT ON (a) a, b FROM t"),
             (
                 "SELECT DISTINCT ON (abs(a)) abs(a), b FROM t ORDER BY 1, 2",
                 "SELECT DISTINCT ON (abs(a)) abs(a), b FROM t ORDER BY abs(a), 2",
@@ -402,6 +429,7 @@ mod tests {
         }
         for sql in [
             "SELECT a, sum(b), sum(b) + 1 AS x FROM t GROUP BY a ORDER BY 1, 2, 3",
+            "SELECT DISTINCT ON (b) a, * FROM t",
             "SELECT abs(a), sum(b) FROM t GROUP BY ABS(t.a) ORDER BY 1",
             "SELECT abs(a), sum(b) FROM t GROUP BY 1 ORDER BY 1",
             "SELECT DISTINCT sum(b)::TEXT, abs(a)::TEXT FROM t GROUP BY abs(a) ORDER BY 1, 2",

@@ -1,5 +1,5 @@
 //! Other spellings of what planning knows: `mod(a, b)`, `date(x)`, `to_hex(-5)`, `year(x)`, `ceiling(x)`, `count_if(x)`, `num_nulls(a, b, ...)`, `|/ x`, `@ x`,
-//! `current_schema` without parentheses, and `x::json`, which is the text that it is stored as.
+//! `current_schema` without parentheses.
 //!
 //! Invariants:
 //! - Only calls that have nothing but their arguments are brought to an expression; with more in them they are left to planning,
@@ -18,15 +18,12 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 /// What is called without parentheses, too.
 const SCHEMA: &str = "current_schema";
 /// Functions by other names, as the function is called.
-const RENAMED: [(&str, &str); 9] = [
+const RENAMED: [(&str, &str); 6] = [
     ("approx_count_distinct", "approx_distinct"),
     ("ceiling", "ceil"),
     // There is one moment in a statement.
     ("clock_timestamp", "now"),
-    ("gen_random_uuid", "uuid"),
     ("jsonb_array_length", "json_array_length"),
-    ("jsonb_extract_path", "json_extract_path"),
-    ("jsonb_extract_path_text", "json_extract_path_text"),
     ("statement_timestamp", "now"),
     ("transaction_timestamp", "now"),
 ];
@@ -53,8 +50,7 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
         return true;
     }
     let is_one = |word: &str| names.iter().any(|name| word.eq_ignore_ascii_case(name));
-    let is_json = |word: &str| word.eq_ignore_ascii_case("json") || word.eq_ignore_ascii_case("jsonb");
-    let is_bare = |word: &str| is_json(word) || word.eq_ignore_ascii_case(SCHEMA);
+    let is_bare = |word: &str| word.eq_ignore_ascii_case(SCHEMA);
     if tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if is_bare(&word.value))) {
         return true;
     }
@@ -103,10 +99,6 @@ fn spelt(expr: &Expr) -> Option<Expr> {
     if let Expr::Identifier(ident) = expr {
         let is_schema = ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case(SCHEMA);
         return is_schema.then(|| call(SCHEMA, Vec::new()));
-    }
-    if let Expr::Cast { kind, expr, data_type: DataType::JSON | DataType::JSONB, array, format } = expr {
-        let (kind, expr, array, format) = (kind.clone(), expr.clone(), *array, format.clone());
-        return Some(Expr::Cast { kind, expr, data_type: DataType::Text, array, format });
     }
     if let Expr::UnaryOp { op, expr } = expr {
         let name = match op {

@@ -1,9 +1,11 @@
-//! VALUES with subqueries.
+//! VALUES with subqueries, and such as cast to types that their fields tell.
 //!
 //! Invariants:
 //! - Rows that have a subquery are SELECTs, and those between them VALUES, put together by UNION ALL: `VALUES ((SELECT max(a) FROM t) + 1)` is
 //!   `SELECT (SELECT max(a) FROM t) + 1 AS column1`. Columns are called as those of VALUES are.
 //! - VALUES that are all of an INSERT's query are left alone: what is computed there is asked for by itself (`session::computed`).
+//!
+//! - A literal in a column that another row casts to UUID, JSON, JSONB, NUMERIC or CHAR(n) is cast as that one.
 //!
 //! DataFusion 55.2 computes VALUES while it plans, when no subquery has run.
 //!
@@ -13,10 +15,13 @@
 use super::visit::{visit, visit_mut};
 use crate::grammar::Grammar;
 use crate::statements::parse::syntax;
+use crate::statements::planned_types::planned_type;
 use crate::tokens::depth;
 use alluvia_types::{Error, Result};
+use arrow::datatypes::FieldRef;
 use sqlparser::ast::{
-    Expr, Ident, Parens, Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Values, Visitor, VisitorMut,
+    CastKind, DataType, Expr, Ident, Parens, Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Value, Values,
+    Visitor, VisitorMut,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
@@ -56,7 +61,15 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
     let has = |keyword: Keyword| {
         tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if word.keyword == keyword))
     };
-    has(Keyword::VALUES) && has(Keyword::SELECT)
+    let casts = || {
+        let is_cast = |token: &Token| match token {
+            Token::DoubleColon => true,
+            Token::Word(word) => matches!(word.keyword, Keyword::CAST | Keyword::UUID | Keyword::JSON | Keyword::JSONB),
+            _ => false,
+        };
+        tokens.iter().any(|token| is_cast(&token.token))
+    };
+    has(Keyword::VALUES) && (has(Keyword::SELECT) || casts())
 }
 
 /// Makes SELECTs of them. The query may be the one of an INSERT.
@@ -95,7 +108,40 @@ impl VisitorMut for Rows {
     }
 }
 
+/// Casts literals as the first cast of their column, where that is to a type that has a field of its own: DataFusion takes no row of which
+/// nothing is said of its type beside one of which there is.
+fn typed(values: &mut Values) {
+    let is_told = |of: &DataType| {
+        let is_told = |field: FieldRef| !field.metadata().is_empty();
+        planned_type(of).is_ok_and(|field| field.is_some_and(is_told))
+    };
+    let columns = values.rows.first().map_or(0, |row| row.content.len());
+    for at in 0..columns {
+        let cast = values.rows.iter().find_map(|row| match row.content.get(at) {
+            Some(Expr::Cast { data_type, .. }) if is_told(data_type) => Some(data_type.clone()),
+            Some(Expr::TypedString(text)) if is_told(&text.data_type) => Some(text.data_type.clone()),
+            _ => None,
+        });
+        let Some(data_type) = cast else { continue };
+        for expr in values.rows.iter_mut().filter_map(|row| row.content.get_mut(at)) {
+            let is_literal = match &*expr {
+                Expr::Value(_) => true,
+                Expr::UnaryOp { expr, .. } => matches!(**expr, Expr::Value(_)),
+                _ => false,
+            };
+            if is_literal {
+                let of = Box::new(std::mem::replace(expr, Expr::Value(Value::Null.into())));
+                let data_type = data_type.clone();
+                *expr = Expr::Cast { kind: CastKind::Cast, expr: of, data_type, array: false, format: None };
+            }
+        }
+    }
+}
+
 fn selects(set: &mut SetExpr) -> Result<()> {
+    if let SetExpr::Values(values) = set {
+        typed(values);
+    }
     match set {
         SetExpr::SetOperation { left, right, .. } => {
             selects(left)?;

@@ -46,6 +46,7 @@ fn table() -> TableDef {
     let level = Level { name: "place".to_owned(), source: LevelSource::Column(ColumnId(0)), bits: 6 };
     TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "heavy".to_owned(),
         columns: columns.into_iter().enumerate().map(column).collect(),
         next_column_id: 4,

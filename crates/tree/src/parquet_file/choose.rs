@@ -111,8 +111,8 @@ pub(crate) fn is_prose(sample: &ArrayRef) -> bool {
 }
 
 fn is_integer(data_type: &DataType) -> bool {
-    use DataType::{Date32, Int16, Int32, Int64, Timestamp, UInt64};
-    matches!(data_type, Int16 | Int32 | Int64 | UInt64 | Date32 | Timestamp(_, _))
+    use DataType::{Date32, Int16, Int32, Int64, Time64, Timestamp, UInt64};
+    matches!(data_type, Int16 | Int32 | Int64 | UInt64 | Date32 | Time64(_) | Timestamp(_, _))
 }
 
 /// How often values were seen in a sample. NULLs are one value.
@@ -159,14 +159,22 @@ fn stored_width(data_type: &DataType) -> usize {
     match data_type {
         DataType::Decimal128(..=9, _) => 4,
         DataType::Decimal128(..=18, _) => 8,
-        other => other.primitive_width().unwrap_or(1),
+        other => width(other).unwrap_or(1),
+    }
+}
+
+/// Bytes of a value in memory, where all have as many.
+fn width(data_type: &DataType) -> Option<usize> {
+    match data_type {
+        DataType::FixedSizeBinary(bytes) => usize::try_from(*bytes).ok(),
+        other => other.primitive_width(),
     }
 }
 
 /// Bytes of the values, as wide as they are stored.
 fn fixed_bytes(values: &ArrayRef) -> Vec<u8> {
     let data = values.to_data();
-    let width = data.data_type().primitive_width().unwrap_or(0);
+    let width = width(data.data_type()).unwrap_or(0);
     let stored = stored_width(data.data_type()).min(width);
     let Some(buffer) = data.buffers().first().filter(|_| width > 0) else { return Vec::new() };
     let bytes = &buffer.as_slice()[data.offset() * width..(data.offset() + data.len()) * width];

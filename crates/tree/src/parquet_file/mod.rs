@@ -17,11 +17,13 @@ mod codec;
 mod dictionary;
 mod hybrid;
 mod input;
+mod intervals;
 mod point;
 mod rows;
 
 pub(crate) use choose::Expected;
 pub(crate) use input::{ParquetInput, read_error};
+pub use intervals::intervals;
 pub(crate) use point::{Decoded, DictionaryPage, PointColumn};
 pub(crate) use rows::{ColumnReaders, RowReader};
 
@@ -111,19 +113,21 @@ impl ParquetWriter {
         short_pages: ShortPages,
     ) -> Result<ParquetWriter> {
         let failed = |error: ParquetError| write_error(path, error);
-        let parquet_schema = ArrowSchemaConverter::new().schema_root("alluvia").convert(&schema).map_err(failed)?;
+        let stored = intervals::stored_schema(&schema);
+        let converted = ArrowSchemaConverter::new().schema_root("alluvia").convert(&stored).map_err(failed)?;
+        let root_schema = intervals::with_uuids(&converted, &schema).map_err(failed)?;
         let page_rows = if short_pages == ShortPages::All { SHORT_PAGE_ROWS } else { BLOCK_ROWS };
-        let root = || parquet_schema.root_schema_ptr();
+        let root = || Arc::clone(&root_schema);
         let properties = Arc::new(choose::properties(&schema, expected, metadata, page_rows));
         let file = SerializedFileWriter::new(file, root(), Arc::clone(&properties)).map_err(failed)?;
-        let factory = ArrowRowGroupWriterFactory::new(&file, Arc::clone(&schema));
+        let factory = ArrowRowGroupWriterFactory::new(&file, Arc::clone(&stored));
         let is_compressed = |descr: &ColumnDescPtr| properties.compression(descr.path()) != Compression::UNCOMPRESSED;
         let compresses = file.schema_descr().columns().iter().any(is_compressed);
         // How many rows a page has is said of a file and not of a column: the factory of another file, which nobody keeps, has it its way.
         let compressed = if short_pages == ShortPages::Compressed && compresses {
             let properties = choose::properties(&schema, expected, Vec::new(), SHORT_PAGE_ROWS);
             let other = SerializedFileWriter::new(std::io::sink(), root(), Arc::new(properties)).map_err(failed)?;
-            Some(ArrowRowGroupWriterFactory::new(&other, Arc::clone(&schema)))
+            Some(ArrowRowGroupWriterFactory::new(&other, Arc::clone(&stored)))
         } else {
             None
         };
@@ -139,7 +143,8 @@ impl ParquetWriter {
                 }
                 _ => {
                     let is_compressed = is_compressed(descr);
-                    Column::Fixed { field: Arc::clone(field), writer: None, saw_nan: false, is_compressed }
+                    let field = field.as_ref().clone().with_data_type(intervals::stored_type(field.data_type()));
+                    Column::Fixed { field: Arc::new(field), writer: None, saw_nan: false, is_compressed }
                 }
             })
         };
@@ -187,7 +192,7 @@ impl ParquetWriter {
                 }
                 (Column::Fixed { field, writer, .. }, Piece::Values(values)) => {
                     let writer = writer.as_mut().expect("a row group is open");
-                    for leaf in compute_leaves(field, values)? {
+                    for leaf in compute_leaves(field, &intervals::stored(values)?)? {
                         writer.write(&leaf)?;
                     }
                     summaries.fixed(at, values.as_ref(), place);

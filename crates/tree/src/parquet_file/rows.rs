@@ -1,5 +1,6 @@
 //! Reading of rows from a segment's Parquet file, as record batches of the table's types.
 
+use super::intervals::{INTERVAL, intervals, stored_type};
 use super::{ParquetInput, read_error};
 use alluvia_storage::CheckedFile;
 use alluvia_types::{Error, Result};
@@ -21,6 +22,8 @@ use std::sync::Arc;
 pub(crate) struct ColumnReaders {
     typed: ArrowReaderMetadata,
     mask: ProjectionMask,
+    /// Names of those that are.
+    intervals: Arc<[String]>,
 }
 
 impl ColumnReaders {
@@ -37,13 +40,15 @@ impl ColumnReaders {
         for (name, data_type) in columns {
             let at = fields.iter().position(|field| field.name() == name);
             let at = at.ok_or_else(|| Error::internal(format!("{} lacks the column {name}", path.display())))?;
-            fields[at] = fields[at].clone().with_data_type(data_type.clone());
+            fields[at] = fields[at].clone().with_data_type(stored_type(data_type));
             wanted.push(at);
         }
         let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
         let typed = ArrowReaderMetadata::try_new(Arc::clone(metadata), options).map_err(failed)?;
         let mask = ProjectionMask::roots(typed.parquet_schema(), wanted);
-        Ok(ColumnReaders { typed, mask })
+        let intervals = columns.iter().filter(|(_, data_type)| *data_type == INTERVAL);
+        let intervals = intervals.map(|(name, _)| (*name).to_owned()).collect();
+        Ok(ColumnReaders { typed, mask, intervals })
     }
 
     /// About how many bytes they take beside the footer, which is counted by itself.
@@ -57,6 +62,7 @@ impl ColumnReaders {
 pub(crate) struct RowReader {
     path: PathBuf,
     reader: ParquetRecordBatchReader,
+    intervals: Arc<[String]>,
 }
 
 impl RowReader {
@@ -103,18 +109,40 @@ impl RowReader {
             builder = builder.with_row_selection(selection);
         }
         let reader = builder.build().map_err(|error| read_error(&path, error))?;
-        Ok(RowReader { path, reader })
+        Ok(RowReader { path, reader, intervals: Arc::clone(&columns.intervals) })
     }
 
     /// The next rows; `None` at the end.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        self.reader.next().transpose().map_err(|error| match error {
+        let next = self.reader.next().transpose().map_err(|error| match error {
             ArrowError::ExternalError(source) => match source.downcast::<ParquetError>() {
                 Ok(error) => read_error(&self.path, *error),
                 Err(other) => read_error(&self.path, ParquetError::External(other)),
             },
             ArrowError::ParquetError(what) => read_error(&self.path, ParquetError::General(what)),
             other => read_error(&self.path, ParquetError::General(other.to_string())),
-        })
+        })?;
+        next.map(|batch| self.with_intervals(batch)).transpose()
+    }
+
+    /// The rows with intervals where the file has their bytes.
+    fn with_intervals(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        if self.intervals.is_empty() {
+            return Ok(batch);
+        }
+        let damaged =
+            || read_error(&self.path, ParquetError::General("a column of intervals has other values".to_owned()));
+        let mut fields = Vec::with_capacity(batch.num_columns());
+        let mut columns = Vec::with_capacity(batch.num_columns());
+        for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+            if self.intervals.contains(field.name()) {
+                fields.push(Arc::new(field.as_ref().clone().with_data_type(INTERVAL)));
+                columns.push(intervals(column).ok_or_else(damaged)?);
+            } else {
+                fields.push(Arc::clone(field));
+                columns.push(Arc::clone(column));
+            }
+        }
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(|_| damaged())
     }
 }

@@ -4,13 +4,16 @@
 //! NaN is the largest value and no block that holds one is skipped for `x > 5`; text and binary by bytes. Long values are
 //! cut to [`BYTES_MAX`]: the bounds still hold, they are just not values of the column any more.
 
+use alluvia_space::data_type::UUID_BYTES;
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewBuilder, BooleanArray, PrimitiveArray, StringViewBuilder,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewBuilder, BooleanArray, FixedSizeBinaryArray,
+    PrimitiveArray, StringViewBuilder, new_null_array,
 };
+use arrow::buffer::NullBuffer;
 use arrow::compute::kernels::aggregate;
 use arrow::datatypes::{
     ArrowNativeTypeOp, ArrowNumericType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type,
-    Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, UInt64Type,
+    Int32Type, Int64Type, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt64Type,
 };
 use std::sync::Arc;
 
@@ -51,6 +54,10 @@ pub(crate) fn fixed_bounds(data_type: &DataType) -> Option<Box<dyn FixedBounds>>
         DataType::UInt64 => plain::<UInt64Type>(data_type),
         DataType::Date32 => plain::<Date32Type>(data_type),
         DataType::Timestamp(TimeUnit::Microsecond, _) => plain::<TimestampMicrosecondType>(data_type),
+        DataType::Time64(TimeUnit::Microsecond) => plain::<Time64MicrosecondType>(data_type),
+        DataType::FixedSizeBinary(UUID_BYTES) => Box::new(Uuids::default()),
+        // Equal intervals may have other months, days and times: none bounds the others by these.
+        DataType::Interval(_) => Box::new(Unbounded { data_type: data_type.clone(), blocks: 0 }),
         DataType::Decimal128(_, _) => plain::<Decimal128Type>(data_type),
         // Zero has two encodings, and a predicate may mean either.
         DataType::Float32 => Box::new(Numbers::<Float32Type> {
@@ -139,6 +146,65 @@ impl FixedBounds for Booleans {
             Arc::new(done.iter().map(|bounds| bounds.map(pick)).collect::<BooleanArray>())
         };
         (array(|bounds| bounds.0), array(|bounds| bounds.1))
+    }
+
+    fn saw_nan(&self) -> bool {
+        false
+    }
+}
+
+/// Of UUIDs, whose order is that of their bytes.
+#[derive(Default)]
+struct Uuids {
+    current: Option<(u128, u128)>,
+    done: Vec<Option<(u128, u128)>>,
+}
+
+impl FixedBounds for Uuids {
+    fn update(&mut self, values: &dyn Array) {
+        let values = values.as_fixed_size_binary();
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |value: u128, byte| value << 8 | u128::from(*byte));
+        for value in values.iter().flatten().map(number) {
+            let (low, high) = self.current.unwrap_or((value, value));
+            self.current = Some((low.min(value), high.max(value)));
+        }
+    }
+
+    fn end_block(&mut self) {
+        self.done.push(self.current.take());
+    }
+
+    fn finish(&mut self) -> (ArrayRef, ArrayRef) {
+        let done = std::mem::take(&mut self.done);
+        let array = |pick: fn((u128, u128)) -> u128| -> ArrayRef {
+            let bytes: Vec<u8> = done.iter().flat_map(|bounds| bounds.map_or(0, pick).to_be_bytes()).collect();
+            let nulls = NullBuffer::from_iter(done.iter().map(Option::is_some));
+            Arc::new(FixedSizeBinaryArray::new(UUID_BYTES, bytes.into(), Some(nulls)))
+        };
+        (array(|bounds| bounds.0), array(|bounds| bounds.1))
+    }
+
+    fn saw_nan(&self) -> bool {
+        false
+    }
+}
+
+/// Of values that have no bounds.
+struct Unbounded {
+    data_type: DataType,
+    blocks: usize,
+}
+
+impl FixedBounds for Unbounded {
+    fn update(&mut self, _values: &dyn Array) {}
+
+    fn end_block(&mut self) {
+        self.blocks += 1;
+    }
+
+    fn finish(&mut self) -> (ArrayRef, ArrayRef) {
+        let none = new_null_array(&self.data_type, std::mem::take(&mut self.blocks));
+        (Arc::clone(&none), none)
     }
 
     fn saw_nan(&self) -> bool {

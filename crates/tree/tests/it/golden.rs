@@ -60,6 +60,7 @@ fn golden_table() -> TableDef {
     let time = vec![level("year", LevelSource::Calendar(ColumnId(8), CalendarUnit::Year))];
     TableDef {
         id: TableId(3),
+        schema: "public".to_owned(),
         name: "golden".to_owned(),
         columns: types.into_iter().enumerate().map(column).collect(),
         next_column_id: types.len() as u32,

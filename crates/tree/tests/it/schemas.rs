@@ -12,7 +12,7 @@ use alluvia_space::{
 use alluvia_types::{ColumnId, TableId};
 use arrow::array::*;
 use arrow::compute::{DatePart, date_part};
-use arrow::datatypes::{DataType as Arrow, Field, Int32Type, Schema as ArrowSchema};
+use arrow::datatypes::{DataType as Arrow, Field, Int32Type, IntervalMonthDayNano, Schema as ArrowSchema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -165,6 +165,7 @@ impl Maker<'_> {
                     6 => DataType::Date,
                     7 => DataType::Timestamp,
                     8 => DataType::Binary,
+                    9 => any(self.random, &[DataType::Uuid, DataType::Time, DataType::Numeric]),
                     _ => DataType::Text,
                 };
                 if data_type == DataType::Boolean {
@@ -296,6 +297,7 @@ pub fn schema(random: &mut Random, dimensions: usize) -> Schema {
     let curve = if random.below(3) == 0 { Curve::Z } else { Curve::Hilbert };
     let table = TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "random".to_owned(),
         next_column_id: columns.len() as u32 + 1,
         key: None,
@@ -389,7 +391,22 @@ fn array_of(data_type: DataType, numbers: &[Option<i64>]) -> ArrayRef {
         DataType::Date => Arc::new(numbers.map(|number| number.map(|number| number as i32)).collect::<Date32Array>()),
         DataType::Timestamp => Arc::new(numbers.collect::<TimestampMicrosecondArray>()),
         DataType::TimestampTz => Arc::new(numbers.collect::<TimestampMicrosecondArray>().with_timezone("UTC")),
-        DataType::Text => Arc::new(numbers.map(|number| number.map(text)).collect::<StringViewArray>()),
+        DataType::Time => Arc::new(numbers.collect::<Time64MicrosecondArray>()),
+        DataType::Uuid => {
+            let values = numbers.map(|number| number.map(|number| i128::from(number).to_be_bytes()));
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 16).expect("16 bytes"))
+        }
+        DataType::Interval => {
+            let span = |number: i64| IntervalMonthDayNano::new(number as i32, 1, number * 1_000);
+            Arc::new(numbers.map(|number| number.map(span)).collect::<IntervalMonthDayNanoArray>())
+        }
+        DataType::Numeric => {
+            let values: Decimal128Array = numbers.map(|number| number.map(i128::from)).collect();
+            Arc::new(values.with_data_type(data_type.to_arrow()))
+        }
+        DataType::Text | DataType::Json | DataType::Jsonb | DataType::Char => {
+            Arc::new(numbers.map(|number| number.map(text)).collect::<StringViewArray>())
+        }
         DataType::Binary => {
             Arc::new(numbers.map(|number| number.map(|number| text(number).into_bytes())).collect::<BinaryViewArray>())
         }

@@ -5,8 +5,9 @@ use alluvia_space::{
 };
 use alluvia_types::{ColumnId, TableId};
 use arrow::array::{
-    ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array, Float64Array,
-    Int16Array, Int32Array, Int64Array, StringArray, StringViewArray, TimestampMicrosecondArray, UInt32Array,
+    ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, FixedSizeBinaryArray,
+    Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, StringArray, StringViewArray,
+    Time64MicrosecondArray, TimestampMicrosecondArray, UInt32Array,
 };
 use arrow::datatypes::{Field, Int32Type, Schema, UInt32Type};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Every type that a level's column can have.
-pub const TYPES: [DataType; 12] = [
+pub const TYPES: [DataType; 15] = [
     DataType::Text,
     DataType::Binary,
     DataType::Boolean,
@@ -27,6 +28,9 @@ pub const TYPES: [DataType; 12] = [
     DataType::Date,
     DataType::Timestamp,
     DataType::TimestampTz,
+    DataType::Uuid,
+    DataType::Time,
+    DataType::Numeric,
 ];
 
 /// A table whose dimensions are these paths of columns; with `calendar`, a last one of year and day of a timestamp.
@@ -66,6 +70,7 @@ pub fn table(paths: &[Vec<DataType>], calendar: bool) -> TableDef {
     }
     TableDef {
         id: TableId(7),
+        schema: "public".to_owned(),
         name: "t".into(),
         next_column_id: columns.len() as u32,
         rules: alluvia_space::TableRules::default(),
@@ -108,10 +113,21 @@ pub fn array(data_type: DataType, draws: &[Option<u8>], encoding: u8) -> ArrayRe
         }
         DataType::Real => Arc::new(draws.iter().map(|draw| draw.map(|d| float(d) as f32)).collect::<Float32Array>()),
         DataType::Double => Arc::new(draws.iter().map(|draw| draw.map(float)).collect::<Float64Array>()),
-        DataType::Decimal { .. } => {
+        DataType::Decimal { .. } | DataType::Numeric => {
             let values = draws.iter().map(|draw| draw.map(|d| i128::from(of(d)) << 70)).collect::<Decimal128Array>();
             Arc::new(values.with_data_type(data_type.to_arrow()))
         }
+        DataType::Time => {
+            let micros = |draw: u8| i64::from(draw) * 1_234_567_890;
+            Arc::new(draws.iter().map(|draw| draw.map(micros)).collect::<Time64MicrosecondArray>())
+        }
+        DataType::Uuid => {
+            let bytes = |draw: u8| [draw; 16];
+            let values = draws.iter().map(|draw| draw.map(bytes));
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 16).unwrap())
+        }
+        DataType::Char => Arc::new(draws.iter().map(|draw| draw.map(text)).collect::<StringViewArray>()),
+        DataType::Json | DataType::Jsonb | DataType::Interval => unreachable!("no level is made of one"),
         DataType::Date => Arc::new(draws.iter().map(|draw| draw.map(|d| of(d) as i32 * 400)).collect::<Date32Array>()),
         DataType::Timestamp | DataType::TimestampTz => {
             let micros = |draw: u8| of(draw) * 86_400_000_000 * 90;

@@ -3,6 +3,7 @@
 use super::ExactAggregate;
 use crate::aggregates::interval_avg::rounded_mean;
 use crate::aggregates::sum::WIDE;
+use crate::casts::kinds::NUMERIC;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use arrow::array::{ArrayRef, AsArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array, UInt64Array};
@@ -55,6 +56,8 @@ pub enum Mean {
     Double,
     /// A duration of the unit that the integers count, rounded to the nearest.
     Duration(TimeUnit),
+    /// A NUMERIC, rounded half away from zero.
+    Numeric,
 }
 
 impl Total {
@@ -92,6 +95,16 @@ impl Exact for Total {
             Mean::Duration(unit) => {
                 let means = all.iter().map(|total| rounded_mean(total.sum, total.count));
                 Ok(cast(&means.collect::<Result<Int64Array>>()?, &DataType::Duration(unit))?)
+            }
+            Mean::Numeric => {
+                let mean = |total: &Total| {
+                    let count = i128::from(total.count);
+                    (count > 0).then(|| {
+                        let (below, rest) = (total.sum / count, total.sum % count);
+                        below + if 2 * rest.abs() >= count { rest.signum() } else { 0 }
+                    })
+                };
+                Ok(Arc::new(all.iter().map(mean).collect::<Decimal128Array>().with_data_type(NUMERIC)))
             }
         }
     }

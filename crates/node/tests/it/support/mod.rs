@@ -71,6 +71,7 @@ pub fn table(id: TableId, name: &str) -> TableDef {
     let dimensions = dimensions::parse("kind; number(id: linear 0..1000)", &columns).expect("a good declaration");
     TableDef {
         id,
+        schema: "public".to_owned(),
         name: name.to_owned(),
         columns,
         next_column_id: 2,

@@ -12,6 +12,7 @@ use super::filters::filters_of;
 use crate::answer::{conjunction, select_alone};
 use crate::sample::thin::{Bound, bound_of};
 use crate::table::Draw;
+use alluvia_catalog::RelationName;
 use alluvia_space::TableDef;
 use alluvia_syntax::names::{is_ambiguous, name_of, user_table};
 use alluvia_syntax::sample::thin::is_call;
@@ -33,7 +34,7 @@ pub(crate) struct DrawnQuery<'a> {
     query: &'a Query,
     select: &'a Select,
     name: &'a ObjectName,
-    table: String,
+    table: RelationName,
     /// What the box's columns may be qualified with.
     qualifier: String,
     alias: Option<&'a TableAlias>,
@@ -69,13 +70,13 @@ impl DrawnQuery<'_> {
         }
         let (name, alias, condition, drawn) = factor_of(relation, select.selection.as_ref())?;
         let table = user_table(name).ok()?;
-        let qualifier = alias.map_or_else(|| table.clone(), |alias| name_of(&alias.name));
+        let qualifier = alias.map_or_else(|| table.name.clone(), |alias| name_of(&alias.name));
         let asked = DrawnQuery { query, select, name, table, qualifier, alias, condition, drawn };
         (!is_ambiguous(&asked.text())).then_some(asked)
     }
 
     /// The table that is drawn from.
-    pub(crate) fn table(&self) -> &str {
+    pub(crate) fn table(&self) -> &RelationName {
         &self.table
     }
 

@@ -25,7 +25,9 @@ use crate::session::change::upsert::insert;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::sample_fraction_of;
-use alluvia_catalog::TableEntry;
+use crate::session::state::temporary::is_temporary;
+use alluvia_catalog::rights::Privilege;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_syntax::Hints;
 use alluvia_syntax::statement::Insert;
 use alluvia_syntax::statements::changes::{Delete, Update};
@@ -56,13 +58,24 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    fn tables(&self) -> Vec<&str> {
+    fn tables(&self) -> Vec<&RelationName> {
         match self {
-            Change::Update(update) => vec![update.table.as_str()],
-            Change::Delete(delete) => vec![delete.table.as_str()],
-            Change::Truncate(tables) => tables.iter().map(|delete| delete.table.as_str()).collect(),
-            Change::Merge(merge) => vec![merge.table.as_str()],
-            Change::Insert(insert) => vec![insert.table.as_str()],
+            Change::Update(update) => vec![&update.table],
+            Change::Delete(delete) => vec![&delete.table],
+            Change::Truncate(tables) => tables.iter().map(|delete| &delete.table).collect(),
+            Change::Merge(merge) => vec![&merge.table],
+            Change::Insert(insert) => vec![&insert.table],
+        }
+    }
+
+    /// What it does with them first of all.
+    fn need(&self) -> Need {
+        match self {
+            Change::Update(_) => Need::Privilege(Privilege::Update),
+            Change::Delete(_) => Need::Privilege(Privilege::Delete),
+            Change::Truncate(_) => Need::Privilege(Privilege::Truncate),
+            Change::Merge(_) => Need::Definition,
+            Change::Insert(_) => Need::Privilege(Privilege::Insert),
         }
     }
 
@@ -80,9 +93,13 @@ impl Change {
 /// Runs a statement that changes rows, again where others have changed what it was computed from.
 pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> Result<Outcome> {
     refuse_inexact(run, hints)?;
-    let entries = statement.tables().into_iter().map(|table| run.scope.table_for(Need::Definition, table));
+    let need = statement.need();
+    let entries = statement.tables().into_iter().map(|table| {
+        run.scope.refuse_view(need, table)?;
+        run.scope.table_for(Need::Definition, table)
+    });
     let entries = entries.collect::<Result<Vec<_>>>()?;
-    let is_alone = !run.state().is_open()?;
+    let is_alone = !run.state().is_open()? && !entries.iter().any(|entry| is_temporary(entry.def.id));
     let mut turn = None;
     let mut wait = FIRST_WAIT;
     for _ in 1..TRIES_MAX {

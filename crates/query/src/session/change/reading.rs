@@ -12,14 +12,14 @@ use crate::namespace::GivenTables;
 use crate::rights::Need;
 use crate::session::change::beside::Given;
 use crate::session::run::Run;
-use crate::session::select::pin::pin_newest;
+use crate::session::select::pin::{pin_newest, reference_of};
 use crate::session::select::planning::plan_given;
 use crate::session::state::transaction::Transaction;
 use crate::table::waiting::is_waiting;
 use crate::table::{AlluviaTable, sql_schema};
 use crate::used::UsedCounters;
-use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_change::{Gone, ROWS, TARGET};
 use alluvia_copy::Assigner;
 use alluvia_copy::progress::Phase;
@@ -32,7 +32,6 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
-use datafusion::common::TableReference;
 use datafusion::datasource::MemTable;
 use datafusion::sql::parser::Statement as Tree;
 use datafusion::sql::resolve::resolve_table_references;
@@ -60,18 +59,23 @@ pub(super) struct Read {
 
 impl Reading {
     /// Pins the snapshot that these queries read, and the table, which the session must be allowed to use so.
-    pub(super) async fn begin(run: &Run, table: &str, privileges: &[Privilege], queries: &[&Query]) -> Result<Reading> {
+    pub(super) async fn begin(
+        run: &Run,
+        table: &RelationName,
+        privileges: &[Privilege],
+        queries: &[&Query],
+    ) -> Result<Reading> {
         for privilege in privileges {
             run.scope.table_for(Need::Privilege(*privilege), table)?;
         }
-        let mut references = vec![TableReference::bare(table)];
+        let mut references = vec![reference_of(table)];
         for query in queries {
             let tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new((*query).clone()))));
             references.extend(resolve_table_references(&tree, true).map_err(|error| error_of(&error))?.0);
         }
         run.scope.await_own_writes().await?;
         let snapshot = pin_newest(run, &references).await?;
-        let entry = Arc::clone(snapshot.catalog.table(table)?);
+        let entry = Arc::clone(snapshot.catalog.relation(table, &run.scope.path())?);
         Ok(Reading { snapshot, entry, time_zone: run.settings.time_zone.clone() })
     }
 

@@ -9,6 +9,7 @@ use crate::session::change::reading::Reading;
 use crate::session::change::written::Written;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use crate::session::state::temporary::is_temporary;
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
 use alluvia_change::delete_query;
@@ -34,13 +35,17 @@ pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
     let mut restarted = Vec::new();
     for delete in tables {
         let snapshot = Arc::clone(&begun.snapshot);
-        let entry = Arc::clone(snapshot.catalog.table(&delete.table)?);
+        let entry = Arc::clone(snapshot.catalog.relation(&delete.table, &run.scope.path())?);
         if delete.restarts && !entry.def.rules.identities.is_empty() {
-            if run.state().is_open()? {
+            if run.state().is_open()? && !is_temporary(entry.def.id) {
                 return Err(not_supported("RESTART IDENTITY inside a transaction")
                     .with_hint("COMMIT first: what is taken of a sequence is not given back by ROLLBACK"));
             }
             restarted.push(Arc::clone(&entry));
+        }
+        if is_temporary(entry.def.id) {
+            count += run.state().temporary_to_change()?.clear(entry.def.id)?;
+            continue;
         }
         let reading = Reading { snapshot, entry, time_zone: run.settings.time_zone.clone() };
         let (query, gone, _) = delete_query(&reading.entry.def, delete, false)?;

@@ -40,19 +40,23 @@ impl Written {
 
     /// The same of several tables, which change together.
     pub(super) async fn commit_all(run: &Run, all: Vec<Written>) -> Result<u64> {
-        if run.state().is_open()? {
-            let mut passed_over = 0;
-            for Written { entry, changes } in all.into_iter().filter(|written| !written.changes.is_empty()) {
+        let (mut rows, mut passed_over, mut are_held) = (Vec::new(), 0, true);
+        for Written { entry, changes } in all {
+            if !run.state().is_held(entry.def.id)? {
+                are_held = false;
+                rows.extend(changes);
+            } else if !changes.is_empty() {
                 passed_over += add(run, &entry, changes).await?;
             }
+        }
+        if are_held {
             return Ok(passed_over);
         }
-        let rows: Vec<NewRows> = all.into_iter().flat_map(|written| written.changes).collect();
         if rows.is_empty() {
             submit_empty(run).await?;
-            return Ok(0);
+            return Ok(passed_over);
         }
         let committed = submit(run, NewBatch { rows, ..NewBatch::default() }).await?;
-        Ok(committed.passed_over)
+        Ok(passed_over + committed.passed_over)
     }
 }

@@ -3,14 +3,16 @@
 //! Columns are matched by name, as SQL would match them; types are cast as INSERT casts them.
 
 use crate::rights::INSERT;
+use crate::session::insert::rows::hold;
 use crate::session::rules::{Rules, completed, rules_of};
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
+use crate::session::state::temporary::is_temporary;
 use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::submit;
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_copy::Assigner;
-use alluvia_snapshot::{Committed, NewBatch, NewRows};
+use alluvia_snapshot::{Committed, NewBatch, NewRows, RowChange};
 use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result};
 use alluvia_values::builders::TextAs;
@@ -25,7 +27,7 @@ use std::sync::Arc;
 #[must_use = "nothing happens until commit"]
 pub struct BatchBuilder<'a> {
     runner: &'a Runner,
-    tables: Vec<(String, Vec<RecordBatch>)>,
+    tables: Vec<(RelationName, Vec<RecordBatch>)>,
     producer: Option<ProducerMark>,
 }
 
@@ -36,8 +38,8 @@ impl<'a> BatchBuilder<'a> {
     }
 
     /// Adds rows for a table. Columns are matched by name; missing ones get their defaults, or NULL.
-    pub fn append(mut self, table: &str, rows: Vec<RecordBatch>) -> Self {
-        self.tables.push((table.to_owned(), rows));
+    pub fn append(mut self, table: impl Into<RelationName>, rows: Vec<RecordBatch>) -> Self {
+        self.tables.push((table.into(), rows));
         self
     }
 
@@ -58,16 +60,24 @@ impl<'a> BatchBuilder<'a> {
 
 async fn commit_rows(
     run: &Run,
-    tables: Vec<(String, Vec<RecordBatch>)>,
+    tables: Vec<(RelationName, Vec<RecordBatch>)>,
     producer: Option<ProducerMark>,
 ) -> Result<Committed> {
     check_outside(&run.scope, "an append")?;
     run.scope.check_writable("INSERT")?;
     let mut rows: Vec<NewRows> = Vec::new();
+    let (mut passed_over, mut are_temporary) = (0, false);
     for (table, batches) in tables {
         let entry = run.scope.table_for(INSERT, &table)?;
         let rules = rules_of(run, &entry).await?;
         let bound = bind(&entry, batches, &rules).await?;
+        if is_temporary(entry.def.id) {
+            let count: u64 = bound.iter().map(|batch| batch.num_rows() as u64).sum();
+            run.progress.add_rows(count);
+            passed_over += hold(run, &entry, RowChange::of_table(&entry.def), bound).await?;
+            are_temporary = true;
+            continue;
+        }
         run.progress.add_rows(bound.iter().map(|batch| batch.num_rows() as u64).sum());
         match rows.iter_mut().find(|known| known.table == entry.def.id) {
             Some(known) if known.checked_at == entry.changed_at => known.batches.extend(bound),
@@ -78,7 +88,12 @@ async fn commit_rows(
             None => rows.push(NewRows::of_table(&entry.def, entry.changed_at, bound)),
         }
     }
-    submit(run, NewBatch { rows, producer, ..NewBatch::default() }).await
+    if rows.is_empty() && are_temporary {
+        let version = run.state().seen;
+        return Ok(Committed { version, duplicate: false, passed_over });
+    }
+    let committed = submit(run, NewBatch { rows, producer, ..NewBatch::default() }).await?;
+    Ok(Committed { passed_over: committed.passed_over + passed_over, ..committed })
 }
 
 /// Batches in the storage schema of a table, with what its definition gives them.

@@ -14,6 +14,7 @@ use crate::session::run::runner::Runner;
 use crate::session::state::scope::Scope;
 use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::submit_empty;
+use alluvia_catalog::RelationName;
 use alluvia_copy::{BodyOptions, Hints, copy_from};
 use alluvia_snapshot::BatchKey;
 use alluvia_syntax::copy::options::{CopyOptions, Direction};
@@ -27,8 +28,8 @@ use std::sync::Arc;
 /// What a body is, and where its rows go.
 #[derive(Clone, Debug)]
 pub struct Ingest {
-    /// The table, by its exact name.
-    pub table: String,
+    /// The table.
+    pub table: RelationName,
     /// The columns that the fields go to; none: as in COPY.
     pub columns: Vec<String>,
     /// Format and dialect.

@@ -16,7 +16,9 @@ use crate::session::insert::rows::hold;
 use crate::session::rules::{Rules, rules_of};
 use crate::session::run::Run;
 use crate::session::state::failed_transaction;
+use crate::session::state::own_rows::fitted::fitted;
 use crate::session::state::scope::Scope;
+use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::own_changes::add;
 use crate::session::transaction::submit::submit;
@@ -28,11 +30,11 @@ use alluvia_snapshot::{Committed, Durability, NewBatch, NewRows, RowChange, Want
 use alluvia_space::{KeyCode, KeyCoder, OnConflict, RowOp, RowPolicy, TableDef};
 use alluvia_types::{Error, ErrorKind, Freshness, Result, Version};
 use alluvia_values::errors::not_supported;
-use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::compute::{cast, concat};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::{cast, concat, filter_record_batch};
 use arrow::datatypes::{Field, Schema};
 use arrow::error::ArrowError;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +54,7 @@ pub(crate) fn change_of(def: &TableDef, policy: RowPolicy) -> RowChange {
 /// Refuses a session what its statements might not do, beside inserting.
 pub(crate) fn check_rights(scope: &Scope, entry: &TableEntry, policy: RowPolicy) -> Result<()> {
     if policy.on_conflict == Some(OnConflict::Replace) {
-        scope.table_for(Need::Privilege(Privilege::Update), &entry.def.name)?;
+        scope.resolver()?.table(Need::Privilege(Privilege::Update), entry)?;
     }
     policy.op.map_or(Ok(()), |op| check_right(scope, entry, op))
 }
@@ -63,7 +65,7 @@ fn check_right(scope: &Scope, entry: &TableEntry, op: RowOp) -> Result<()> {
         RowOp::Upsert | RowOp::Patch => Privilege::Update,
         RowOp::Delete => Privilege::Delete,
     };
-    scope.table_for(Need::Privilege(privilege), &entry.def.name).map(|_| ())
+    scope.resolver()?.table(Need::Privilege(privilege), entry)
 }
 
 /// Makes batches of rows that say what they do.
@@ -136,6 +138,9 @@ impl MixedWriter {
         if keys.is_empty() {
             return Ok(Old { version: None, rows: self.no_rows(), places: HashMap::new() });
         }
+        if is_temporary(self.entry.def.id) {
+            return self.old_rows_of_temporary(coder, keys);
+        }
         if self.scope.in_transaction() {
             return self.old_rows_of_own(coder, keys);
         }
@@ -171,6 +176,28 @@ impl MixedWriter {
         let first = own.num_rows();
         places.extend(found.places.into_iter().map(|(code, place)| (code, first + place)));
         Ok(Old { version: found.version, rows: joined(&self.entry, &[own, found.rows])?, places })
+    }
+
+    /// The same of a temporary table.
+    fn old_rows_of_temporary(&self, coder: &KeyCoder, keys: &[KeyCode]) -> Result<Old> {
+        let wanted: HashSet<KeyCode> = keys.iter().copied().collect();
+        let read = self.scope.state().temporary.read(self.entry.def.id).unwrap_or_default();
+        let columns = self.entry.def.columns.iter().map(|column| column.storage_name.clone()).collect();
+        let mut found = Vec::new();
+        for batch in read.batches(read.whole(), columns, false) {
+            let batch = fitted(&batch?, self.entry.storage_schema())?;
+            let is_wanted =
+                coder.codes(&batch)?.iter().map(|code| Some(wanted.contains(code))).collect::<BooleanArray>();
+            if is_wanted.true_count() > 0 {
+                found.push(filter_record_batch(&batch, &is_wanted).map_err(misfit)?);
+            }
+        }
+        if found.is_empty() {
+            return Ok(Old { version: None, rows: self.no_rows(), places: HashMap::new() });
+        }
+        let rows = joined(&self.entry, &found)?;
+        let places = coder.codes(&rows)?.into_iter().zip(0..).collect();
+        Ok(Old { version: None, rows, places })
     }
 
     /// The rows that have these keys in a snapshot: of exactly this version, or of the newest, which has `at_least`.

@@ -12,20 +12,24 @@
 
 pub(crate) mod append;
 pub(crate) mod body;
+mod into_temporary;
 pub(crate) mod mixed;
 pub(crate) mod stream_in;
 
 use crate::errors::from_datafusion;
 use crate::rights::{INSERT, Need};
+use crate::session::copy::into_temporary::IntoTemporary;
 use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed};
 use crate::session::rules::{Rules, rules_of};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::planning::plan;
 use crate::session::state::scope::Scope;
+use crate::session::state::temporary::is_temporary;
 use crate::session::transaction::check_transaction;
 use crate::session::transaction::submit::submit_empty;
-use alluvia_catalog::TableEntry;
+use crate::session::transaction::temporary::TemporaryWriter;
+use alluvia_catalog::{RelationName, TableEntry, ViewColumn};
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{
     BodyOptions, CopyContext, CopyPlaces, CopyReport, Destination, INLINE_BYTES_MAX, IntoStore, IntoTransaction, Mixed,
@@ -36,18 +40,23 @@ use alluvia_space::{Column, OP_COLUMN, RowPolicy};
 use alluvia_syntax::copy::statement::{CopyStatement, CopyWhat};
 use alluvia_syntax::copy::streams::Streams;
 use alluvia_syntax::names::{name_of, user_table};
+use alluvia_syntax::statements::views::type_of_column;
 use alluvia_syntax::{Hints, Kind, Statement, query_of_table};
 use alluvia_types::{Error, Result};
 use arrow::datatypes::{DataType, Field, Schema};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The columns of a table, which are everybody's to know.
-pub(crate) fn table_schema(scope: &Scope, table: &str) -> Result<Schema> {
+pub(crate) fn table_schema(scope: &Scope, table: &RelationName) -> Result<Schema> {
+    if let Some(view) = scope.view(table)? {
+        let field = |column: &ViewColumn| Field::new(&column.name, type_of_column(&column.sql_type).to_arrow(), true);
+        return Ok(Schema::new(view.def.columns.iter().map(field).collect::<Vec<_>>()));
+    }
     let entry = scope.table_for(Need::Definition, table)?;
-    let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
-    Ok(Schema::new(entry.def.columns.iter().map(field).collect::<Vec<_>>()))
+    Ok(Schema::new(entry.def.columns.iter().map(Column::to_field).collect::<Vec<_>>()))
 }
 
 /// The columns that the fields of a COPY FROM go to, in their order.
@@ -62,12 +71,11 @@ pub(crate) fn copied_columns(scope: &Scope, statement: &Statement) -> Result<Vec
     let entry = scope.table_for(INSERT, &user_table(table)?)?;
     options.policy.check(&entry.def)?;
     check_rights(scope, &entry, options.policy)?;
-    let field = |column: &Column| Field::new(&column.name, column.data_type.to_arrow(), column.nullable);
     if columns.is_empty() {
-        return Ok(entry.def.columns.iter().map(field).collect());
+        return Ok(entry.def.columns.iter().map(Column::to_field).collect());
     }
     let named = |name: String| match entry.def.column(&name) {
-        Ok(column) => Ok(field(column)),
+        Ok(column) => Ok(column.to_field()),
         // What each row does is no column of the table.
         Err(_) if name == OP_COLUMN && entry.def.key.is_some() => Ok(Field::new(name, DataType::Utf8View, true)),
         Err(error) => Err(error),
@@ -88,18 +96,26 @@ pub(crate) async fn copy(run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> 
             let mut context = copy_context(run, &streams);
             let rules = rules_of(run, &entry).await?;
             context.rules = for_copy(&rules);
-            let is_open = run.state().is_open()?;
-            let held = is_open.then(|| Arc::new(Mutex::new(run.scope.held())));
+            let is_held = run.state().is_held(entry.def.id)?;
+            let held = is_held.then(|| Arc::new(Mutex::new(run.scope.held())));
             // COMMIT numbers the batch of a transaction.
             let numbered = held.is_none() && run.settings.producer_mark().is_some();
+            let passed_over = Arc::new(AtomicU64::new(0));
             let destination: Box<dyn Destination> = match &held {
+                Some(held) if is_temporary(entry.def.id) => Box::new(IntoTemporary {
+                    writer: TemporaryWriter::new(run, &entry),
+                    entry: Arc::clone(&entry),
+                    change: change_of(&entry.def, policy),
+                    passed_over: Arc::clone(&passed_over),
+                    held: Arc::clone(held),
+                }),
                 Some(held) => Box::new(IntoTransaction(Arc::clone(held))),
                 None => Box::new(store_of(run, &entry, policy, rules, None)),
             };
             let mut report = copy_from(context, Arc::clone(&entry), columns, source, options, destination).await?;
             if let Some(held) = held {
                 let rows = std::mem::take(&mut held.lock().batches);
-                let passed_over = hold_mixed(run, &entry, policy, rows).await?;
+                let passed_over = passed_over.load(Ordering::Relaxed) + hold_mixed(run, &entry, policy, rows).await?;
                 report.rows = report.rows.saturating_sub(passed_over);
             }
             if numbered && report.committed.is_some() {

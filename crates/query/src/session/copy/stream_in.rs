@@ -9,6 +9,7 @@
 //! - In an open transaction the rows are the transaction's until COMMIT; they are in memory, and bounded. An error of
 //!   the rows, of their schema or of their table fails the transaction, as an INSERT's error does: rows, schema and
 //!   table are looked at within the statement.
+//! - A temporary table takes rows as they come, and what fails is taken back.
 //! - Rows with a producer's number are a batch of their own, outside of a transaction: COMMIT has the number of its
 //!   own.
 //! - Rows that share their values come in pieces, bounded by the size of each value written out: however often a record
@@ -18,23 +19,24 @@
 use crate::execution::blocking::blocking;
 use crate::rights::{INSERT, Need};
 use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed, submit_mixed};
-use crate::session::define::tables::{create_with, creating, seed};
+use crate::session::define::tables::{create_temporary, create_with, creating, schema_of_new, seed};
 use crate::session::insert::rows::sink;
 use crate::session::rules::{completed, completed_now, rules_of};
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
+use crate::session::state::temporary::{is_temporary, temporary_id};
 use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::{submit, submit_empty};
-use alluvia_catalog::TableEntry;
-use alluvia_catalog::rights::Privilege;
+use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA, TableEntry};
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{Assigner, BadRow, Held, Incoming, Lacking, Wanted, infer_schema};
 use alluvia_snapshot::{Committed, NewBatch};
 use alluvia_space::{ColumnType, RowPolicy, TableDef};
-use alluvia_syntax::statements::definitions::{WithOptions, define};
+use alluvia_syntax::statements::definitions::{OnCommit, WithOptions, define};
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
 use alluvia_values::builders::TextAs;
 use alluvia_values::compact::compact;
+use alluvia_values::errors::not_supported;
 use alluvia_values::widths::pieces;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -110,7 +112,12 @@ impl Matched {
 }
 
 /// Takes all rows into a table, as [`Session::append_stream`](crate::Session::append_stream) says.
-pub(crate) async fn append_stream(runner: &Runner, table: &str, policy: RowPolicy, rows: Rows<'_>) -> Result<Appended> {
+pub(crate) async fn append_stream(
+    runner: &Runner,
+    table: RelationName,
+    policy: RowPolicy,
+    rows: Rows<'_>,
+) -> Result<Appended> {
     let text = format!("/* rows from a program into */ {table}");
     runner.run_for(&text, "INGEST", |run| async move { append_rows(&run, table, None, policy, rows).await }).await
 }
@@ -118,7 +125,7 @@ pub(crate) async fn append_stream(runner: &Runner, table: &str, policy: RowPolic
 /// The same, numbered by a producer. Refused in a transaction.
 pub(crate) async fn append_numbered(
     runner: &Runner,
-    table: &str,
+    table: RelationName,
     mark: ProducerMark,
     policy: RowPolicy,
     rows: Rows<'_>,
@@ -132,15 +139,20 @@ pub(crate) async fn append_numbered(
 }
 
 /// The same, into a table that the same batch creates, with a column for each field of `schema`.
-pub(crate) async fn append_to_new(runner: &Runner, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+pub(crate) async fn append_to_new(
+    runner: &Runner,
+    table: RelationName,
+    schema: &Schema,
+    rows: Rows<'_>,
+) -> Result<Appended> {
     let text = format!("/* rows from a program into new */ {table}");
-    runner.run_for(&text, "INGEST", |run| async move { append_rows_to_new(&run, table, schema, rows).await }).await
+    runner.run_for(&text, "INGEST", |run| async move { append_rows_to_new(&run, &table, schema, rows).await }).await
 }
 
 /// The same, into the table of this name, or into a new one where there is none.
 pub(crate) async fn append_creating(
     runner: &Runner,
-    table: &str,
+    table: RelationName,
     schema: &Schema,
     policy: RowPolicy,
     rows: Rows<'_>,
@@ -150,13 +162,13 @@ pub(crate) async fn append_creating(
         run.scope.check_usable()?;
         // The table may be this session's own, and with `durability = relaxed` not visible yet.
         run.scope.await_own_writes().await?;
-        match run.scope.table_for(Need::Definition, table) {
-            Ok(_) => append_rows(&run, table, None, policy, rows).await,
+        match run.scope.table_for(Need::Definition, &table) {
+            Ok(_) => append_rows(&run, table.clone(), None, policy, rows).await,
             // A table that is made of rows has no key.
             Err(error) if error.kind() == ErrorKind::UndefinedTable && policy != RowPolicy::default() => Err(error
                 .with_hint("what rows do by key needs a table with one: CREATE TABLE t (id BIGINT PRIMARY KEY, ...)")),
             Err(error) if error.kind() == ErrorKind::UndefinedTable => {
-                append_rows_to_new(&run, table, schema, rows).await
+                append_rows_to_new(&run, &table, schema, rows).await
             }
             Err(error) => Err(error),
         }
@@ -166,7 +178,7 @@ pub(crate) async fn append_creating(
 
 async fn append_rows(
     run: &Arc<Run>,
-    table: &str,
+    table: &RelationName,
     producer: Option<ProducerMark>,
     policy: RowPolicy,
     rows: Rows<'_>,
@@ -175,16 +187,23 @@ async fn append_rows(
     run.scope.check_writable("INSERT")?;
     // The table may be this session's own, and with `durability = relaxed` not visible yet.
     run.scope.await_own_writes().await?;
-    let entry = run.scope.table_for(INSERT, table)?;
+    let entry = run.scope.table_for(INSERT, &table)?;
     policy.check(&entry.def)?;
     check_rights(&run.scope, &entry, policy)?;
+    if is_temporary(entry.def.id) {
+        if producer.is_some() {
+            return Err(not_supported("a numbered batch of a temporary table")
+                .with_hint("nothing of the table outlasts its session: leave the number out"));
+        }
+        return append_temporary(run, &entry, policy, rows).await;
+    }
     if run.state().is_open()? {
         return append_pending(run, &entry, policy, rows).await;
     }
     append_batch(run, &entry, policy, NewBatch { producer, ..NewBatch::default() }, rows).await
 }
 
-async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
+async fn append_rows_to_new(run: &Arc<Run>, table: &RelationName, schema: &Schema, rows: Rows<'_>) -> Result<Appended> {
     run.scope.check_usable()?;
     run.scope.check_writable("CREATE TABLE")?;
     let inferred = infer_schema(schema, "the data")?;
@@ -192,13 +211,23 @@ async fn append_rows_to_new(run: &Arc<Run>, table: &str, schema: &Schema, rows: 
         inferred.columns.into_iter().map(|column| (column.name, ColumnType::from(column.data_type), column.nullable));
     let columns: Vec<_> = columns.collect();
     run.scope.await_own_writes().await?;
-    if run.scope.table_for(Need::Definition, table).is_ok() {
-        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{table}' already exists"))
+    let new_in = schema_of_new(&run.scope, table)?;
+    if run.scope.resolver()?.catalog().in_schema(&new_in, &table.name).is_some() {
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", table.name))
             .with_hint("append to it, choose another name, or drop the table first"));
     }
-    run.scope.authoriser().database(Privilege::Create)?;
-    let id = run.engine().ingest().new_table_id();
-    let def = define(id, table, &columns, &WithOptions::default(), seed(run.engine(), id))?;
+    let is_own = new_in == TEMPORARY_SCHEMA;
+    let id = match is_own {
+        true => temporary_id(run.engine().next_temporary()),
+        false => run.engine().ingest().new_table_id(),
+    };
+    let def = define(id, (&new_in, &table.name), &columns, &WithOptions::default(), seed(run.engine(), id))?;
+    if is_own {
+        let name = RelationName::in_schema(new_in, def.name.as_str());
+        create_temporary(run, def, OnCommit::default())?;
+        let entry = run.scope.table_for(INSERT, &name)?;
+        return append_temporary(run, &entry, RowPolicy::default(), rows).await;
+    }
     if run.state().is_open()? {
         let entry = Arc::new(TableEntry::new(Arc::new(def.clone()), Version(0)));
         let (count, rows) = held_rows(run, &entry, RowPolicy::default(), rows).await?;
@@ -283,6 +312,29 @@ async fn append_pending(
     run.progress.add_rows(count);
     let passed_over = hold_mixed(run, entry, policy, rows).await?;
     Ok(Appended { rows: count.saturating_sub(passed_over), committed: None })
+}
+
+/// Rows of a temporary table, which takes them as they come: who drops this in the middle leaves what the next statement takes
+/// back.
+async fn append_temporary(
+    run: &Arc<Run>,
+    entry: &Arc<TableEntry>,
+    policy: RowPolicy,
+    mut rows: Rows<'_>,
+) -> Result<Appended> {
+    let rules = rules_of(run, entry).await?;
+    let mut matched = Matched::new(entry, policy)?;
+    let mut passed_over = 0;
+    while let Some(next) = rows.next().await {
+        for piece in pieces(&next?, Some(matched.rows))? {
+            run.token.check()?;
+            let (piece, lacking) = matched.assign(&piece)?;
+            run.progress.add_rows(piece.num_rows() as u64);
+            let piece = compact(&completed(&rules, piece, lacking).await?)?;
+            passed_over += hold_mixed(run, entry, policy, vec![piece]).await?;
+        }
+    }
+    Ok(Appended { rows: matched.rows.saturating_sub(passed_over), committed: None })
 }
 
 /// All rows, and how many: who drops this in the middle leaves the transaction as it was.

@@ -10,7 +10,8 @@ use crate::execution::blocking::blocking;
 use crate::rights::DELETE;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use alluvia_catalog::TableEntry;
+use crate::session::state::temporary::is_temporary;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_copy::progress::CancelToken;
 use alluvia_snapshot::{PurgeWait, Purged};
 use alluvia_types::{Error, ErrorKind, Result, Version};
@@ -28,9 +29,9 @@ const NAMED_MAX: usize = 10;
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// Purges a table, or all tables that the user may delete rows of.
-pub(crate) async fn purge(run: &Arc<Run>, table: Option<String>) -> Result<Outcome> {
+pub(crate) async fn purge(run: &Arc<Run>, table: Option<RelationName>) -> Result<Outcome> {
     let scope = &run.scope;
-    let entries = match table {
+    let mut entries: Vec<Arc<TableEntry>> = match table {
         Some(name) => vec![scope.table_for(DELETE, &name)?],
         None => {
             let authoriser = scope.resolver()?;
@@ -38,13 +39,15 @@ pub(crate) async fn purge(run: &Arc<Run>, table: Option<String>) -> Result<Outco
             authoriser.catalog().tables().filter(may).cloned().collect()
         }
     };
+    // Nothing of a temporary table is in the database's files.
+    entries.retain(|entry| !is_temporary(entry.def.id));
     let (engine, token) = (Arc::clone(&scope.engine), run.token.clone());
     let mut waiting = Waiting::new(&engine, token, scope.id, run.settings.statement_timeout);
     let done = blocking(move || {
         let mut done = Vec::with_capacity(entries.len());
         for entry in &entries {
             let table = entry.def.id;
-            let name = entry.def.name.as_str();
+            let name = &entry.def.shown();
             let purged = engine.admin().purge(table, &mut |wait| waiting.turn(name, wait))?;
             engine.forget_predicates(table)?;
             done.push(told(name, &purged));

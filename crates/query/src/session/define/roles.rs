@@ -8,15 +8,19 @@ use crate::execution::blocking::blocking;
 use crate::rights::{Authoriser, Need, named};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::transaction::submit::submit;
+use crate::session::state::temporary::of_temporary;
+use crate::session::transaction::submit::{change, submit};
 use crate::settings::Settings;
 use alluvia_access::Verifier;
-use alluvia_catalog::rights::{BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, RightsChange, RoleId, Secret};
-use alluvia_catalog::{Change, TableEntry};
+use alluvia_catalog::rights::{
+    BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, Privilege, Privileges, RightsChange, RoleId, Secret,
+};
+use alluvia_catalog::{Change, PUBLIC_SCHEMA_ID, TableEntry, ViewEntry};
 use alluvia_snapshot::NewBatch;
+use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_syntax::statement::SettingValue;
 use alluvia_syntax::statements::roles::{Grant, GrantOn, RoleName, RoleOptions, RoleStatement};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, TableId};
 use std::sync::Arc;
 
 /// Settings that a session must not begin with: they are about what it does next.
@@ -100,18 +104,18 @@ pub(crate) async fn role_statement(run: &Arc<Run>, statement: RoleStatement) -> 
             ("REVOKE ROLE", pairs(&authoriser, &roles, &members, leave)?, Vec::new())
         }
         RoleStatement::Grant { grant, to } => {
-            let privileges = grant.privileges;
-            let changes = on_objects(&authoriser, &grant, &to, |on, to| RightsChange::Grant { on, privileges, to })?;
-            let notice = grant.usage.then(|| "schema public may be used by everybody".to_owned());
+            let change = |(on, privileges), to| RightsChange::Grant { on, privileges, to };
+            let changes = on_objects(&authoriser, &grant, &to, change)?;
+            let notice = is_of_public(&grant).then(|| "schema public may be used by everybody".to_owned());
             ("GRANT", changes, notice.into_iter().collect())
         }
         RoleStatement::Revoke { grant, from } => {
-            let privileges = grant.privileges;
-            if grant.usage && privileges.is_empty() {
-                return Err(Error::new(ErrorKind::NotSupported, "REVOKE USAGE of a schema is not supported")
-                    .with_hint("revoke what may be done with its tables"));
+            let usage = Privileges::NONE.with(Privilege::Usage);
+            if is_of_public(&grant) && grant.privileges == usage {
+                return Err(Error::new(ErrorKind::NotSupported, "REVOKE USAGE of schema public is not supported")
+                    .with_hint("revoke what may be done with its tables, or put them into another schema"));
             }
-            let revoke = |on, from| RightsChange::Revoke { on, privileges, from };
+            let revoke = |(on, privileges), from| RightsChange::Revoke { on, privileges, from };
             ("REVOKE", on_objects(&authoriser, &grant, &from, revoke)?, Vec::new())
         }
     };
@@ -122,20 +126,23 @@ pub(crate) async fn role_statement(run: &Arc<Run>, statement: RoleStatement) -> 
 }
 
 async fn change_rights(run: &Arc<Run>, changes: Vec<RightsChange>) -> Result<()> {
-    let changes = changes.into_iter().map(|change| Change::Rights { change }).collect();
+    let changes: Vec<Change> = changes.into_iter().map(|change| Change::Rights { change }).collect();
+    if changes.iter().any(of_temporary) {
+        return change(run, changes).await;
+    }
     submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
 }
 
-/// ALTER TABLE ... OWNER TO, of a table that is the session's to change.
-pub(crate) async fn give_table(run: &Arc<Run>, entry: &TableEntry, owner: &RoleName) -> Result<Outcome> {
+/// ALTER TABLE or VIEW ... OWNER TO, of a relation that is the session's to change.
+pub(crate) async fn give(run: &Arc<Run>, table: TableId, owner: &RoleName, tag: &'static str) -> Result<Outcome> {
     let authoriser = run.scope.authoriser();
     let owner = role_of(&authoriser, owner)?;
     // Else whoever gets it would answer for rows that somebody else wrote.
     if !authoriser.catalog().rights().is_in(authoriser.role()?, owner) {
         authoriser.superuser("give a table to a role that one is not in")?;
     }
-    change_rights(run, vec![RightsChange::Own { table: entry.def.id, owner }]).await?;
-    Ok(Outcome::done("ALTER TABLE"))
+    change_rights(run, vec![RightsChange::Own { table, owner }]).await?;
+    Ok(Outcome::done(tag))
 }
 
 /// The setting's canonical name, if roles may have it, and that value.
@@ -192,7 +199,7 @@ fn refuse_built_in(id: RoleId, what: &str) -> Result<()> {
     }
 }
 
-fn role_of(authoriser: &Authoriser, name: &RoleName) -> Result<RoleId> {
+pub(crate) fn role_of(authoriser: &Authoriser, name: &RoleName) -> Result<RoleId> {
     match name {
         RoleName::Named(name) => named(authoriser.catalog().rights(), name),
         RoleName::Current => authoriser.role(),
@@ -240,30 +247,72 @@ fn pairs(
     Ok(changes)
 }
 
+/// Whether USAGE of schema `public` is meant, which everybody has.
+fn is_of_public(grant: &Grant) -> bool {
+    let is_public =
+        matches!(&grant.on, GrantOn::Schemas(schemas) if schemas.iter().any(|schema| schema == PUBLIC_SCHEMA));
+    is_public && grant.privileges.has(Privilege::Usage)
+}
+
 fn on_objects(
     authoriser: &Authoriser,
     grant: &Grant,
     to: &[RoleName],
-    change: impl Fn(Object, RoleId) -> RightsChange,
+    change: impl Fn((Object, Privileges), RoleId) -> RightsChange,
 ) -> Result<Vec<RightsChange>> {
-    if grant.privileges.is_empty() {
-        return Ok(Vec::new());
-    }
     let catalog = authoriser.catalog();
-    let entries: Vec<&Arc<TableEntry>> = match &grant.on {
-        GrantOn::Tables(names) => names.iter().map(|name| catalog.table(name)).collect::<Result<_>>()?,
-        GrantOn::AllTables => catalog.tables().collect(),
-        GrantOn::Database => Vec::new(),
-    };
+    let (mut entries, mut views): (Vec<&Arc<TableEntry>>, Vec<&Arc<ViewEntry>>) = (Vec::new(), Vec::new());
+    match &grant.on {
+        GrantOn::Tables(names) => {
+            for name in names {
+                match catalog.view(name, authoriser.path()) {
+                    Some(view) => views.push(view),
+                    None => entries.push(authoriser.relation(name)?),
+                }
+            }
+        }
+        GrantOn::AllTables(schemas) => {
+            for schema in schemas {
+                catalog.schema(schema)?;
+                entries.extend(catalog.tables_in(schema));
+                views.extend(catalog.views().filter(|view| view.def.schema == *schema));
+            }
+        }
+        GrantOn::Schemas(_) | GrantOn::Database => {}
+    }
     for entry in &entries {
         authoriser.table(Need::Ownership, entry)?;
     }
-    let objects: Vec<Object> = match &grant.on {
-        GrantOn::Database => {
-            authoriser.superuser("change who may do what with the database")?;
-            vec![Object::Database]
+    for view in &views {
+        authoriser.view(Need::Ownership, view)?;
+    }
+    let of_database = || -> Result<Object> {
+        authoriser.superuser("change who may do what with the database")?;
+        Ok(Object::Database)
+    };
+    let objects: Vec<(Object, Privileges)> = match &grant.on {
+        GrantOn::Database => vec![(of_database()?, grant.privileges)],
+        GrantOn::Schemas(schemas) => {
+            let mut objects = Vec::new();
+            for schema in schemas {
+                let id = catalog.schema(schema)?.id;
+                // Everybody may use it, and who may make tables in it, may in the database.
+                if id == PUBLIC_SCHEMA_ID {
+                    let privileges = grant.privileges.without(Privileges::NONE.with(Privilege::Usage));
+                    if !privileges.is_empty() {
+                        objects.push((of_database()?, privileges));
+                    }
+                    continue;
+                }
+                authoriser.owns_schema(schema, id)?;
+                objects.push((Object::Table(id), grant.privileges));
+            }
+            objects
         }
-        _ => entries.iter().map(|entry| Object::Table(entry.def.id)).collect(),
+        _ => {
+            let ids = entries.iter().map(|entry| entry.def.id).chain(views.iter().map(|view| view.def.id));
+            ids.map(|id| (Object::Table(id), grant.privileges)).collect()
+        }
     };
     let mut changes = Vec::new();
     for on in objects {

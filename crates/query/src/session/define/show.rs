@@ -4,27 +4,34 @@ use crate::rights::Need;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::scope::Scope;
 use crate::system::{TABLE_NAMES, schema_of};
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::{RelationName, ViewColumn};
 use alluvia_space::{DataType, TableDef};
-use alluvia_syntax::names::{PUBLIC, SYSTEM};
-use alluvia_syntax::statement::TableName;
+use alluvia_syntax::names::SYSTEM;
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use arrow::datatypes::SchemaRef;
-use std::sync::Arc;
 
 /// DESCRIBE, SHOW COLUMNS.
-pub(crate) fn describe_table(scope: &Scope, name: &TableName) -> Result<Outcome> {
+pub(crate) fn describe_table(scope: &Scope, name: &RelationName) -> Result<Outcome> {
     let heads = ["column_name", "data_type", "nullable", "role"];
-    if name.schema == SYSTEM {
-        let schema = system_schema(&name.table)?;
+    let system = match name.schema() {
+        Some(SYSTEM) => Some(system_schema(&name.name)?),
+        Some(_) => None,
+        None => along_path(scope, &name.name),
+    };
+    if let Some(schema) = system {
         let rows = schema.fields().iter().map(|field| {
-            let data_type = DataType::from_arrow(field.data_type())
+            let data_type = DataType::from_field(field)
                 .map_or_else(|| field.data_type().to_string(), |data_type| data_type.sql_name());
             vec![Some(field.name().clone()), Some(data_type), Some(yes(field.is_nullable())), None]
         });
         return Ok(Outcome::table("DESCRIBE", &heads, rows.collect()));
     }
-    let entry = scope.table_for(Need::Definition, &name.table)?;
+    if let Some(view) = scope.view(name)? {
+        let row =
+            |column: &ViewColumn| vec![Some(column.name.clone()), Some(column.sql_type.clone()), Some(yes(true)), None];
+        return Ok(Outcome::table("DESCRIBE", &heads, view.def.columns.iter().map(row).collect()));
+    }
+    let entry = scope.table_for(Need::Definition, name)?;
     let rows = entry.def.columns.iter().map(|column| {
         let role = role(&entry.def, column.id);
         vec![Some(column.name.clone()), Some(column.sql_type()), Some(yes(column.nullable)), role]
@@ -35,15 +42,39 @@ pub(crate) fn describe_table(scope: &Scope, name: &TableName) -> Result<Outcome>
 /// SHOW TABLES.
 pub(crate) fn show_tables(scope: &Scope) -> Outcome {
     let authoriser = scope.authoriser();
-    let row = |entry: &Arc<TableEntry>| vec![Some(PUBLIC.to_owned()), Some(entry.def.name.clone())];
-    Outcome::table("SHOW", &["table_schema", "table_name"], authoriser.catalog().tables().map(row).collect())
+    let tables = authoriser.catalog().tables().map(|entry| (&entry.def.schema, &entry.def.name));
+    let views = authoriser.catalog().views().map(|view| (&view.def.schema, &view.def.name));
+    let mut names: Vec<(&String, &String)> = tables.chain(views).collect();
+    names.sort_unstable();
+    let rows = names.into_iter().map(|(schema, name)| vec![Some(schema.clone()), Some(name.clone())]);
+    Outcome::table("SHOW", &["table_schema", "table_name"], rows.collect())
 }
 
-/// SHOW CREATE TABLE.
-pub(crate) fn show_create(scope: &Scope, table: &str) -> Result<Outcome> {
+/// SHOW CREATE TABLE, SHOW CREATE VIEW.
+pub(crate) fn show_create(scope: &Scope, table: &RelationName) -> Result<Outcome> {
+    if let Some(view) = scope.view(table)? {
+        let text = view.def.show_create(scope.resolver()?.catalog())?;
+        let row = vec![Some(view.def.name.clone()), Some(text)];
+        return Ok(Outcome::table("SHOW", &["table_name", "create_table"], vec![row]));
+    }
     let entry = scope.table_for(Need::Definition, table)?;
     let row = vec![Some(entry.def.name.clone()), Some(entry.def.show_create())];
     Ok(Outcome::table("SHOW", &["table_name", "create_table"], vec![row]))
+}
+
+/// The columns of a system table that is named without its schema, where the path leads to it before any user's.
+fn along_path(scope: &Scope, table: &str) -> Option<SchemaRef> {
+    let authoriser = scope.authoriser();
+    for schema in authoriser.path().schemas() {
+        if schema == SYSTEM {
+            if let Some(schema) = schema_of(table) {
+                return Some(schema);
+            }
+        } else if authoriser.catalog().in_schema(schema, table).is_some() {
+            return None;
+        }
+    }
+    None
 }
 
 fn system_schema(table: &str) -> Result<SchemaRef> {

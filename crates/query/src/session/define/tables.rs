@@ -8,23 +8,30 @@ use crate::engine::Engine;
 use crate::errors::from_datafusion;
 use crate::errors::signatures::sql_name;
 use crate::rights::Need;
-use crate::session::define::roles::give_table;
-use crate::session::insert::rows::{hold, mapping, read_all, stream_into};
+use crate::session::define::dependents::{Dependents, dependents};
+use crate::session::define::roles::give;
+use crate::session::define::views::alter_as_table;
+use crate::session::insert::rows::{hold, hold_query, mapping, read_all, stream_into};
 use crate::session::rules::check_definition;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::pin_newest;
+use crate::session::select::pin::{pin_newest, reference_of};
 use crate::session::select::planning::{plan, plan_later};
 use crate::session::state::scope::Scope;
+use crate::session::state::temporary::temporary_id;
 use crate::session::transaction::submit::{change, submit};
-use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
-use alluvia_catalog::{Change, TableEntry, alter};
+use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange};
+use alluvia_catalog::{
+    Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,
+    TableEntry, alter,
+};
 use alluvia_change::conflict::key_name;
 use alluvia_snapshot::{NewBatch, RowChange};
+use alluvia_space::data_type::chars_of;
 use alluvia_space::keywords::quoted;
-use alluvia_space::{Check, ColumnType, DataType, Ladder, TableDef};
+use alluvia_space::{Check, Column, ColumnType, DataType, Ladder, TableDef};
 use alluvia_syntax::statements::definitions::{
-    AlterTable, CreateTable, TableChange, WithOptions, checked_freshness, define,
+    AlterTable, CreateTable, OnCommit, TableChange, WithOptions, checked_freshness, define,
 };
 use alluvia_syntax::statements::keys::{with_key, with_on_conflict};
 use alluvia_syntax::statements::rules::{check_of, free_name, renamed, with_rules};
@@ -32,44 +39,63 @@ use alluvia_syntax::{Hints, Kind, parse};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
-use datafusion::common::TableReference;
 use futures::StreamExt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 /// CREATE TABLE, with or without AS.
 pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hints) -> Result<Outcome> {
-    if run.scope.table_for(Need::Definition, &create.name).is_ok() {
+    let schema = schema_of_new(&run.scope, &create.name)?;
+    let name = (schema.as_str(), create.name.name.as_str());
+    if run.scope.resolver()?.catalog().id_in_schema(name.0, name.1).is_some() {
         if create.if_not_exists {
-            let notice = format!("table '{}' exists already, and is left as it is", create.name);
+            let notice = format!("table '{}' exists already, and is left as it is", create.name.name);
             return Ok(Outcome::done("CREATE TABLE").with_notice(notice));
         }
-        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name))
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name.name))
             .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
     }
-    let id = run.engine().ingest().new_table_id();
+    let id = match create.temporary {
+        Some(_) => temporary_id(run.engine().next_temporary()),
+        None => run.engine().ingest().new_table_id(),
+    };
     let seed = seed(run.engine(), id);
+    let (with, notice) = match create.temporary {
+        Some(_) => of_temporary(create.with),
+        None => (create.with, None),
+    };
+    let told = |outcome: Outcome| notice.into_iter().fold(outcome, Outcome::with_notice);
     let Some(query) = create.query else {
         let columns = create.columns.iter().map(|column| match column.column_type {
             Some(column_type) => Ok((column.name.clone(), column_type, column.nullable)),
             None => Err(Error::internal(format!("column {} came without a type", column.name))),
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let def = define(id, &create.name, &columns, &create.with, seed)?;
-        let def = with_key(def, &create.key, create.with.on_conflict.as_deref(), secret())?;
+        let def = define(id, name, &columns, &with, seed)?;
+        let def = with_key(def, &create.key, with.on_conflict.as_deref(), secret())?;
         let mut def = with_rules(def, &create.columns, &create.checks)?;
         name_sequences(&run.scope, &mut def);
         check_definition(run, &def).await?;
-        change(run, creating(&run.scope, def)?).await?;
-        return Ok(Outcome::done("CREATE TABLE"));
+        match create.temporary {
+            Some(on_commit) => create_temporary(run, def, on_commit)?,
+            None => change(run, creating(&run.scope, def)?).await?,
+        }
+        return Ok(told(Outcome::done("CREATE TABLE")));
     };
     let planned = plan(run, query, hints).await?;
     let names: Vec<String> = create.columns.into_iter().map(|column| column.name).collect();
     let columns = columns_of(&planned.schema(), &names)?;
-    let def = define(id, &create.name, &columns, &create.with, seed)?;
-    let def = with_key(def, &create.key, create.with.on_conflict.as_deref(), secret())?;
+    let def = define(id, name, &columns, &with, seed)?;
+    let def = with_key(def, &create.key, with.on_conflict.as_deref(), secret())?;
     let all: Vec<usize> = (0..def.columns.len()).collect();
     let mapping = mapping(&def, &all);
+    if let Some(on_commit) = create.temporary {
+        let name = whole_name(&def);
+        create_temporary(run, def, on_commit)?;
+        let entry = run.scope.table_for(Need::Definition, &name)?;
+        let (rows, _) = hold_query(run, &planned, &entry, RowChange::Insert, &mapping, &None).await?;
+        return Ok(told(Outcome::done(format!("SELECT {rows}")).with_used(planned.used())));
+    }
     if run.state().is_open()? {
         let rows = read_all(run, &planned, &def, &mapping, &None).await?;
         let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
@@ -86,9 +112,24 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
     Ok(Outcome::done(format!("SELECT {rows}")).with_used(used))
 }
 
+/// Adds a temporary table to the session.
+pub(crate) fn create_temporary(run: &Run, def: TableDef, on_commit: OnCommit) -> Result<()> {
+    let owner = run.scope.authoriser().role()?;
+    let version = run.engine().waiting_version();
+    run.state().temporary_to_change()?.create(def, version, owner, on_commit);
+    Ok(())
+}
+
+/// What is said of a table, as far as it means anything for a temporary one: no index is made of it. What means nothing is told.
+fn of_temporary(with: WithOptions) -> (WithOptions, Option<String>) {
+    let kept = WithOptions { on_conflict: with.on_conflict.clone(), ..WithOptions::default() };
+    let notice = (with != kept).then(|| "a temporary table has no dimensions, and its options mean nothing".to_owned());
+    (kept, notice)
+}
+
 /// Adds a new table and its rows to the open transaction.
 pub(crate) async fn create_with(run: &Run, def: TableDef, rows: Vec<RecordBatch>) -> Result<()> {
-    let name = def.name.clone();
+    let name = RelationName::in_schema(def.schema.as_str(), def.name.as_str());
     change(run, creating(&run.scope, def)?).await?;
     hold(run, &run.scope.table_for(Need::Definition, &name)?, RowChange::Insert, rows).await.map(|_| ())
 }
@@ -108,13 +149,39 @@ fn name_sequences(scope: &Scope, def: &mut TableDef) {
     let authoriser = scope.authoriser();
     let catalog = authoriser.catalog();
     let mut named: Vec<String> = vec![def.name.clone()];
+    let schema = def.schema.clone();
     for identity in &mut def.rules.identities {
-        let is_free = |name: &str| {
-            catalog.table(name).is_err() && catalog.sequence(name).is_none() && named.iter().all(|known| known != name)
-        };
+        let is_free = |name: &str| is_free(catalog, &schema, name) && named.iter().all(|known| known != name);
         identity.name = free_name(&identity.name, is_free);
         named.push(identity.name.clone());
     }
+}
+
+/// Whether no table and no sequence of a schema is called so.
+fn is_free(catalog: &Catalog, schema: &str, name: &str) -> bool {
+    let named = RelationName::in_schema(schema, name);
+    catalog.in_schema(schema, name).is_none() && catalog.sequence(&named, &SearchPath::default()).is_none()
+}
+
+/// The schema that a new relation of this name comes into: the one that is written, or the first of the path.
+pub(crate) fn schema_of_new(scope: &Scope, name: &RelationName) -> Result<String> {
+    let authoriser = scope.resolver()?;
+    let schema = match name.schema() {
+        Some(schema) => schema,
+        None => authoriser.path().schemas().find(|schema| *schema != TEMPORARY_SCHEMA).ok_or_else(|| {
+            Error::new(ErrorKind::UndefinedSchema, "no schema has been selected to create in")
+                .with_hint("name the schema: s.t, or SET search_path to one that exists")
+        })?,
+    };
+    if matches!(schema, SYSTEM_SCHEMA | PG_CATALOG | INFORMATION_SCHEMA) {
+        return Err(Error::new(ErrorKind::Forbidden, format!("permission denied for schema {schema}"))
+            .with_hint("it is the system's: make tables in another schema"));
+    }
+    if schema == TEMPORARY_SCHEMA {
+        return Ok(schema.to_owned());
+    }
+    authoriser.schema(Privilege::Create, schema, authoriser.catalog().schema(schema)?.id)?;
+    Ok(schema.to_owned())
 }
 
 /// Seed of a new table's weights. Any number will do, as long as tables differ.
@@ -133,56 +200,93 @@ fn secret() -> [u64; 2] {
 }
 
 /// DROP TABLE, all in one batch.
-pub(crate) async fn drop_tables(run: &Arc<Run>, names: Vec<String>, if_exists: bool) -> Result<Outcome> {
+pub(crate) async fn drop_tables(
+    run: &Arc<Run>,
+    names: Vec<RelationName>,
+    if_exists: bool,
+    cascade: bool,
+) -> Result<Outcome> {
     let mut changes = Vec::new();
+    let mut gone = Vec::new();
     let mut outcome = Outcome::done("DROP TABLE");
     for name in names {
-        match run.scope.table_for(Need::Ownership, &name) {
+        if let Some(error) = missing_schema(&run.scope, &name)? {
+            match if_exists {
+                true => outcome = outcome.with_notice(format!("{}, skipping", error.message())),
+                false => return Err(error),
+            }
+            continue;
+        }
+        match run.scope.table_for(Need::Dropping, &name) {
             Ok(entry) => {
                 let drop = Change::DropTable { id: entry.def.id };
                 if !changes.contains(&drop) {
                     changes.push(drop);
+                    gone.push(entry);
                 }
             }
             Err(error) if if_exists && error.kind() == ErrorKind::UndefinedTable => {
-                outcome = outcome.with_notice(format!("there is no table '{name}' to drop"))
+                outcome = outcome.with_notice(format!("there is no table '{}' to drop", name.name))
             }
             Err(error) => return Err(error),
         }
     }
-    if !changes.is_empty() {
-        change(run, changes).await?;
-    }
-    Ok(outcome)
+    let Some(first) = gone.first() else { return Ok(outcome) };
+    let needed: Vec<Needed> = gone.iter().map(|entry| Needed::Relation(entry.def.id)).collect();
+    let what = format!("table {}", first.def.shown());
+    let mut with = dependents(run.scope.resolver()?.catalog(), &needed, &what, cascade)?;
+    with.changes.extend(changes);
+    change(run, with.changes).await?;
+    Ok(with.notices.into_iter().fold(outcome, Outcome::with_notice))
+}
+
+/// The error for a name whose schema does not exist.
+pub(crate) fn missing_schema(scope: &Scope, name: &RelationName) -> Result<Option<Error>> {
+    let Some(schema) = name.schema() else { return Ok(None) };
+    let authoriser = scope.resolver()?;
+    Ok(authoriser.catalog().schema(schema).err())
 }
 
 /// DROP ... IF EXISTS of what is not built.
-pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[String]) -> Result<Outcome> {
+pub(crate) fn drop_none(scope: &Scope, command: &'static str, names: &[RelationName]) -> Result<Outcome> {
     let kind = command.trim_start_matches("DROP ").to_lowercase();
     let mut outcome = Outcome::done(command);
     for name in names {
         if scope.table_for(Need::Definition, name).is_ok() {
-            return Err(Error::new(ErrorKind::InvalidDefinition, format!("'{name}' is a table, and no {kind}"))
-                .with_hint(format!("write DROP TABLE {}", quoted(name))));
+            return Err(Error::new(ErrorKind::InvalidDefinition, format!("'{}' is a table, and no {kind}", name.name))
+                .with_hint(format!("write DROP TABLE {name}")));
         }
-        outcome = outcome.with_notice(format!("there is no {kind} '{name}' to drop"));
+        outcome = outcome.with_notice(format!("there is no {kind} '{}' to drop", name.name));
     }
     Ok(outcome)
 }
 
 /// ALTER TABLE.
 pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result<Outcome> {
+    if let Some(outcome) = alter_as_table(run, &statement).await? {
+        return Ok(outcome);
+    }
+    if let Some(error) = missing_schema(&run.scope, &statement.name)? {
+        return match statement.if_exists {
+            true => Ok(Outcome::done("ALTER TABLE").with_notice(format!("{}, skipping", error.message()))),
+            false => Err(error),
+        };
+    }
     let entry = match run.scope.table_for(Need::Ownership, &statement.name) {
         Ok(entry) => entry,
         Err(error) if statement.if_exists && error.kind() == ErrorKind::UndefinedTable => {
-            let notice = format!("there is no table '{}' to alter", statement.name);
+            let notice = format!("there is no table '{}' to alter", statement.name.name);
             return Ok(Outcome::done("ALTER TABLE").with_notice(notice));
         }
         Err(error) => return Err(error),
     };
     if let TableChange::Owner(owner) = &statement.change {
-        return give_table(run, &entry, owner).await;
+        return give(run, entry.def.id, owner, "ALTER TABLE").await;
     }
+    if let TableChange::SetSchema(schema) = &statement.change {
+        return set_schema(run, &entry, schema).await;
+    }
+    let cascades = matches!(&statement.change, TableChange::DropColumn { cascade: true, .. });
     let is_of_rules = matches!(statement.change, TableChange::SetDefault { .. } | TableChange::AddCheck(_));
     let added = match &statement.change {
         TableChange::AddCheck(spec) => Some(check_of(&entry.def, spec)?),
@@ -198,13 +302,17 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
     if let Some(check) = added {
         return add_check(run, &entry, def, &check).await;
     }
-    if def.name != entry.def.name && run.scope.table_for(Need::Definition, &def.name).is_ok() {
+    let is_named_anew = (&def.schema, &def.name) != (&entry.def.schema, &entry.def.name);
+    if is_named_anew && run.scope.resolver()?.catalog().id_in_schema(&def.schema, &def.name).is_some() {
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
     }
     def.validate()?;
+    let with = without_columns(run, &entry.def, &def, cascades)?;
     let ladder = (def.options.ladder != entry.def.options.ladder).then_some(def.options.ladder);
-    change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
-    let outcome = Outcome::done("ALTER TABLE");
+    let mut changes = with.changes;
+    changes.push(Change::AlterTable { def, was: entry.changed_at });
+    change(run, changes).await?;
+    let outcome = with.notices.into_iter().fold(Outcome::done("ALTER TABLE"), Outcome::with_notice);
     Ok(match ladder {
         Some(ladder) => outcome.with_notice(format!(
             "ladders begin at {} in what is merged from now on; merged segments keep theirs until they are merged again",
@@ -212,6 +320,41 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
         )),
         None => outcome,
     })
+}
+
+/// What goes with the columns that a definition has no more.
+fn without_columns(run: &Run, old: &TableDef, new: &TableDef, cascades: bool) -> Result<Dependents> {
+    let is_gone = |column: &&Column| new.columns.iter().all(|kept| kept.id != column.id);
+    let gone: Vec<&Column> = old.columns.iter().filter(is_gone).collect();
+    let Some(first) = gone.first() else { return Ok(Dependents::default()) };
+    let what = format!("column {} of table {}", first.name, old.shown());
+    let gone: Vec<Needed> = gone.iter().map(|column| Needed::Column(old.id, column.id)).collect();
+    dependents(run.scope.resolver()?.catalog(), &gone, &what, cascades)
+}
+
+/// ALTER TABLE ... SET SCHEMA. Its sequences go with it.
+async fn set_schema(run: &Run, entry: &TableEntry, schema: &str) -> Result<Outcome> {
+    let done = Outcome::done("ALTER TABLE");
+    let named = RelationName::in_schema(schema, entry.def.name.as_str());
+    let schema = schema_of_new(&run.scope, &named)?;
+    if schema == entry.def.schema {
+        return Ok(done);
+    }
+    if [schema.as_str(), entry.def.schema.as_str()].contains(&TEMPORARY_SCHEMA) {
+        let message = "cannot move objects into or out of temporary schemas";
+        return Err(Error::new(ErrorKind::NotSupported, message).with_hint("create the other table AS SELECT from it"));
+    }
+    let authoriser = run.scope.resolver()?;
+    let sequences = entry.def.rules.identities.iter().map(|identity| identity.name.as_str());
+    for name in std::iter::once(entry.def.name.as_str()).chain(sequences) {
+        if !is_free(authoriser.catalog(), &schema, name) {
+            let message = format!("relation \"{name}\" already exists in schema \"{schema}\"");
+            return Err(Error::new(ErrorKind::DuplicateTable, message));
+        }
+    }
+    let def = TableDef { schema, ..TableDef::clone(&entry.def) };
+    change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
+    Ok(done)
 }
 
 /// Columns for the result of a query.
@@ -228,8 +371,9 @@ fn columns_of(schema: &SchemaRef, names: &[String]) -> Result<Vec<(String, Colum
             ArrowType::Dictionary(_, values) => values.as_ref(),
             other => other,
         };
-        match DataType::from_arrow(arrow) {
-            Some(data_type) => Ok((name, ColumnType::from(data_type), true)),
+        let plain = field.as_ref().clone().with_data_type(arrow.clone());
+        match DataType::from_field(&plain) {
+            Some(data_type) => Ok((name, ColumnType { data_type, chars_max: chars_of(&plain) }, true)),
             None => Err(Error::new(
                 ErrorKind::DatatypeMismatch,
                 format!("column {name} of the query is {}, which a table cannot hold", sql_name(arrow)),
@@ -246,12 +390,12 @@ fn columns_of(schema: &SchemaRef, names: &[String]) -> Result<Vec<(String, Colum
 /// if one has come between.
 async fn add_check(run: &Arc<Run>, entry: &Arc<TableEntry>, def: TableDef, check: &Check) -> Result<Outcome> {
     refuse_broken(run, &def, check).await?;
-    let is_alone = !run.state().is_open()?;
+    let is_alone = !run.state().is_held(def.id)?;
     change(run, vec![Change::AlterTable { def: def.clone(), was: entry.changed_at }]).await?;
     if is_alone {
         run.scope.await_own_writes().await?;
         if let Err(error) = refuse_broken(run, &def, check).await {
-            let now = run.scope.table_for(Need::Ownership, &def.name)?;
+            let now = run.scope.table_for(Need::Ownership, &whole_name(&def))?;
             let def = alter::drop_check(&now.def, &check.name)?;
             change(run, vec![Change::AlterTable { def, was: now.changed_at }]).await?;
             return Err(error);
@@ -262,13 +406,13 @@ async fn add_check(run: &Arc<Run>, entry: &Arc<TableEntry>, def: TableDef, check
 
 /// Refuses a condition that is false of a row which is there.
 async fn refuse_broken(run: &Arc<Run>, def: &TableDef, check: &Check) -> Result<()> {
-    let table = quoted(&def.name);
+    let table = def.qualified();
     let text = format!("SELECT 1 FROM {table} WHERE NOT ({}) LIMIT 1", check.sql);
     let query = match parse(&text)?.pop().map(|statement| statement.kind) {
         Some(Kind::Query(query)) => query,
         _ => return Err(Error::internal("a condition is no part of a query")),
     };
-    let snapshot = pin_newest(run, &[TableReference::bare(def.name.as_str())]).await?;
+    let snapshot = pin_newest(run, &[reference_of(&whole_name(def))]).await?;
     let hints = Hints { sample_fraction: Some("1".to_owned()), ..Hints::default() };
     let planned = plan_later(run, query, &snapshot, &hints)?.plan().await?;
     let mut rows = planned.execute()?;
@@ -282,6 +426,11 @@ async fn refuse_broken(run: &Arc<Run>, def: &TableDef, check: &Check) -> Result<
         }
     }
     Ok(())
+}
+
+/// A table's name with its schema.
+fn whole_name(def: &TableDef) -> RelationName {
+    RelationName::in_schema(def.schema.as_str(), def.name.as_str())
 }
 
 enum Altered {
@@ -300,7 +449,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             let column_type = column.column_type.ok_or_else(|| Error::internal("a column came without a type"))?;
             alter::add_column(def, &column.name, column_type, column.nullable)?
         }
-        TableChange::DropColumn { name, if_exists } => {
+        TableChange::DropColumn { name, if_exists, .. } => {
             if if_exists && !has(&name) {
                 return Ok(Altered::Nothing(format!("there is no column {name} to drop")));
             }
@@ -321,7 +470,13 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
         TableChange::RenameColumn { from, to } => {
             alter::rename_column(def, &from, &to, |sql| renamed(sql, &from, &to))?
         }
-        TableChange::Rename(name) => alter::rename_table(def, &name)?,
+        TableChange::Rename(name) => match name.schema() {
+            Some(schema) if schema != def.schema => {
+                return Err(Error::new(ErrorKind::NotSupported, "RENAME TO another schema is not supported")
+                    .with_hint(format!("write ALTER TABLE {} SET SCHEMA {}", def.shown(), quoted(schema))));
+            }
+            _ => alter::rename_table(def, &name.name)?,
+        },
         TableChange::Set(WithOptions {
             dimensions: None,
             measures: None,
@@ -343,6 +498,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
                 None => def,
             }
         }
+        TableChange::SetSchema(_) => return Err(Error::internal("a table's schema is changed elsewhere")),
         TableChange::Owner(_) => return Err(Error::internal("a table's owner is no part of its definition")),
         TableChange::Set(_) => {
             return Err(Error::new(ErrorKind::NotSupported, "changing dimensions, measures or curve is not supported")

@@ -5,6 +5,7 @@ use crate::session::copy::append::BatchBuilder;
 use crate::session::copy::body::{Ingest, Ingested, ingest, ingested_before};
 use crate::session::copy::stream_in::{Appended, append_creating, append_numbered, append_stream, append_to_new};
 use crate::session::door::Session;
+use alluvia_catalog::RelationName;
 use alluvia_snapshot::Committed;
 use alluvia_space::RowPolicy;
 use alluvia_syntax::Statement;
@@ -17,12 +18,17 @@ use std::io::Read;
 
 impl Session {
     /// Appends rows to a table as one atomic, durable batch, visible when this returns (with `durability = sync`).
-    pub async fn append(&self, table: &str, rows: Vec<RecordBatch>) -> Result<Committed> {
+    pub async fn append(&self, table: impl Into<RelationName>, rows: Vec<RecordBatch>) -> Result<Committed> {
         self.batch().append(table, rows).commit().await
     }
 
     /// As [`Session::append`], numbered by a producer.
-    pub async fn append_with(&self, mark: ProducerMark, table: &str, rows: Vec<RecordBatch>) -> Result<Committed> {
+    pub async fn append_with(
+        &self,
+        mark: ProducerMark,
+        table: impl Into<RelationName>,
+        rows: Vec<RecordBatch>,
+    ) -> Result<Committed> {
         self.batch().producer(mark).append(table, rows).commit().await
     }
 
@@ -35,7 +41,7 @@ impl Session {
     /// = sync`), or into the open transaction. Columns are matched by name (exactly, else without regard to case),
     /// missing ones are NULL, values are cast as INSERT casts them. An error of `rows` ends the statement with nothing
     /// applied, and is the error given.
-    pub fn append_stream<'a, S>(&'a self, table: &'a str, rows: S) -> BoxFuture<'a, Result<Appended>>
+    pub fn append_stream<'a, S>(&'a self, table: impl Into<RelationName>, rows: S) -> BoxFuture<'a, Result<Appended>>
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
@@ -46,21 +52,21 @@ impl Session {
     /// row what it does (`insert`, `upsert`, `patch`, `delete`): rows of one key do so in their order.
     pub fn append_stream_as<'a, S>(
         &'a self,
-        table: &'a str,
+        table: impl Into<RelationName>,
         policy: RowPolicy,
         rows: S,
     ) -> BoxFuture<'a, Result<Appended>>
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        Box::pin(append_stream(&self.runner, table, policy, rows.boxed()))
+        Box::pin(append_stream(&self.runner, table.into(), policy, rows.boxed()))
     }
 
     /// As [`Session::append_stream`], numbered by a producer: sent again under the same number, the batch is
     /// acknowledged and not applied twice. Refused in a transaction.
     pub fn append_numbered<'a, S>(
         &'a self,
-        table: &'a str,
+        table: impl Into<RelationName>,
         mark: ProducerMark,
         rows: S,
     ) -> BoxFuture<'a, Result<Appended>>
@@ -73,7 +79,7 @@ impl Session {
     /// As [`Session::append_numbered`], of rows of which this is said.
     pub fn append_numbered_as<'a, S>(
         &'a self,
-        table: &'a str,
+        table: impl Into<RelationName>,
         mark: ProducerMark,
         policy: RowPolicy,
         rows: S,
@@ -81,7 +87,7 @@ impl Session {
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        Box::pin(append_numbered(&self.runner, table, mark, policy, rows.boxed()))
+        Box::pin(append_numbered(&self.runner, table.into(), mark, policy, rows.boxed()))
     }
 
     /// As [`Session::append_stream`], into a table that the same batch creates: with a column for each field of
@@ -89,20 +95,20 @@ impl Session {
     /// anything fails there is no table. In an open transaction table and rows are its own until COMMIT.
     pub fn append_to_new<'a, S>(
         &'a self,
-        table: &'a str,
+        table: impl Into<RelationName>,
         schema: &'a Schema,
         rows: S,
     ) -> BoxFuture<'a, Result<Appended>>
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        Box::pin(append_to_new(&self.runner, table, schema, rows.boxed()))
+        Box::pin(append_to_new(&self.runner, table.into(), schema, rows.boxed()))
     }
 
     /// As [`Session::append_stream`] where there is a table of this name, else as [`Session::append_to_new`].
     pub fn append_creating<'a, S>(
         &'a self,
-        table: &'a str,
+        table: impl Into<RelationName>,
         schema: &'a Schema,
         rows: S,
     ) -> BoxFuture<'a, Result<Appended>>
@@ -116,7 +122,7 @@ impl Session {
     /// is made of rows has no key.
     pub fn append_creating_as<'a, S>(
         &'a self,
-        table: &'a str,
+        table: impl Into<RelationName>,
         schema: &'a Schema,
         policy: RowPolicy,
         rows: S,
@@ -124,7 +130,7 @@ impl Session {
     where
         S: Stream<Item = Result<RecordBatch>> + Send + 'a,
     {
-        Box::pin(append_creating(&self.runner, table, schema, policy, rows.boxed()))
+        Box::pin(append_creating(&self.runner, table.into(), schema, policy, rows.boxed()))
     }
 
     /// The last batch of a producer, and its version; `None` if it has none.
@@ -144,8 +150,8 @@ impl Session {
     }
 
     /// The columns of a table, which are everybody's to know.
-    pub fn table_schema(&self, table: &str) -> Result<Schema> {
-        copy::table_schema(self.scope(), table)
+    pub fn table_schema(&self, table: impl Into<RelationName>) -> Result<Schema> {
+        copy::table_schema(self.scope(), &table.into())
     }
 
     /// The columns that the fields of a COPY FROM go to, in their order.

@@ -192,9 +192,9 @@ fn as_values(values: &Values, computed: &[(usize, usize)], def: &TableDef, targe
 /// A value as what its column holds, where a type that it has in common with others would make another thing of it:
 /// texts of a date and of a timestamp are two, and a whole number of many digits is none as a double.
 fn as_stored(expr: Expr, def: &TableDef, targets: &[usize], place: usize) -> Expr {
-    use DataType::{Decimal, Int16, Int32, Int64, Text};
+    use DataType::{Decimal, Int16, Int32, Int64, Numeric, Text};
     let column = targets.get(place).and_then(|column| def.columns.get(*column));
-    let is_exact = |of: &DataType| matches!(of, Text | Int16 | Int32 | Int64 | Decimal { .. });
+    let is_exact = |of: &DataType| matches!(of, Text | Int16 | Int32 | Int64 | Decimal { .. } | Numeric);
     match column.filter(|column| is_exact(&column.data_type)).and_then(|of| sql_type(&of.data_type.to_arrow())) {
         Some(data_type) => {
             Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }

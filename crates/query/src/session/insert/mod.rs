@@ -12,7 +12,7 @@ pub(crate) mod values;
 
 use crate::rights::INSERT;
 use crate::session::insert::computed::computed_rows;
-use crate::session::insert::rows::{inserted, mapping, read_all, stream_into, write, write_rows};
+use crate::session::insert::rows::{hold_query, inserted, mapping, read_all, stream_into, write, write_rows};
 use crate::session::insert::values::{Given, always_numbered, literal_rows, values_rows};
 use crate::session::rules::{completed, rules_of};
 use crate::session::run::Run;
@@ -52,9 +52,9 @@ pub(crate) async fn insert(run: &Arc<Run>, insert: Insert, hints: &Hints) -> Res
             }
             Source::Query(planned, mapping) => (planned, mapping),
         };
-    if run.state().is_open()? {
-        let rows = read_all(run, &planned, &entry.def, &mapping, &rules).await?;
-        return Ok(write(run, &entry, change, rows).await?.with_used(planned.used()));
+    if run.state().is_held(entry.def.id)? {
+        let (rows, passed_over) = hold_query(run, &planned, &entry, change, &mapping, &rules).await?;
+        return Ok(inserted(rows.saturating_sub(passed_over)).with_used(planned.used()));
     }
     let mut batch = NewBatch::default();
     let rows = stream_into(run, &planned, (&entry.def, entry.changed_at), &mapping, &rules, &mut batch).await?;

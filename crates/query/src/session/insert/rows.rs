@@ -16,6 +16,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::planning::Planned;
 use crate::session::state::failed_transaction;
+use crate::session::state::temporary::is_temporary;
 use crate::session::transaction::own_changes::add;
 use crate::session::transaction::submit::submit;
 use alluvia_catalog::TableEntry;
@@ -48,7 +49,7 @@ pub(crate) async fn write(
         return Ok(inserted(0));
     }
     let new_rows = NewRows { change, ..NewRows::insert(entry.def.id, entry.changed_at, batches) };
-    if run.state().is_open()? {
+    if run.state().is_held(entry.def.id)? {
         let passed_over = add(run, entry, vec![new_rows]).await?;
         return Ok(inserted((rows as u64).saturating_sub(passed_over)));
     }
@@ -58,7 +59,7 @@ pub(crate) async fn write(
 
 /// The same for rows that may be too many for the log, and come as their table says.
 pub(crate) async fn write_rows(run: &Arc<Run>, entry: &Arc<TableEntry>, rows: RecordBatch) -> Result<Outcome> {
-    if run.state().is_open()? {
+    if run.state().is_held(entry.def.id)? {
         return write(run, entry, RowChange::of_table(&entry.def), vec![rows]).await;
     }
     let count = rows.num_rows() as u64;
@@ -89,7 +90,7 @@ pub(crate) async fn hold(
     change: RowChange,
     batches: Vec<RecordBatch>,
 ) -> Result<u64> {
-    if !run.state().is_open()? {
+    if !run.state().is_held(entry.def.id)? {
         return Err(failed_transaction());
     }
     let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
@@ -154,6 +155,37 @@ pub(crate) async fn read_all(
         held.push(completed(rules, next, assigner.lacking().clone()).await?)?;
     }
     Ok(held.batches)
+}
+
+/// A query's rows into the open transaction, or into a temporary table, which takes them as they come. Gives how many there
+/// were, and how many of them were passed over.
+pub(crate) async fn hold_query(
+    run: &Arc<Run>,
+    planned: &Planned,
+    entry: &Arc<TableEntry>,
+    change: RowChange,
+    mapping: &[Option<usize>],
+    rules: &Option<Arc<Rules>>,
+) -> Result<(u64, u64)> {
+    if !is_temporary(entry.def.id) {
+        let batches = read_all(run, planned, &entry.def, mapping, rules).await?;
+        let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        run.progress.add_rows(rows);
+        return Ok((rows, hold(run, entry, change, batches).await?));
+    }
+    let assigner = Assigner::new(&planned.schema(), &entry.def, mapping, TextAs::Plain)?.of_query();
+    let mut stream = planned.execute()?;
+    let (mut rows, mut passed_over) = (0, 0);
+    run.progress.set_phase(Phase::Running);
+    while let Some(next) = stream.next().await {
+        run.token.check()?;
+        let next = tight_batch(assigner.assign(&next.map_err(from_datafusion)?)?);
+        let next = completed(rules, next, assigner.lacking().clone()).await?;
+        rows += next.num_rows() as u64;
+        run.progress.add_rows(next.num_rows() as u64);
+        passed_over += hold(run, entry, change, vec![next]).await?;
+    }
+    Ok((rows, passed_over))
 }
 
 /// What takes a query's rows. Dropped, a sink waits for what it stages, and removes it: if that is because the

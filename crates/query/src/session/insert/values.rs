@@ -253,8 +253,7 @@ fn literal(expr: &Expr, to: DataType) -> Option<Literal<'_>> {
 }
 
 fn is_number(data_type: DataType) -> bool {
-    use DataType::{Decimal, Double, Int16, Int32, Int64, Real};
-    matches!(data_type, Int16 | Int32 | Int64 | Real | Double | Decimal { .. })
+    data_type.is_number()
 }
 
 /// Whether a decimal of these digits holds all of what is written.
@@ -296,16 +295,22 @@ fn append(builder: &mut ColumnBuilder, literal: &Literal<'_>, column: &Column, r
         }
         (Literal::Null | Literal::Default, _) => (Err(Bad::Null), Cow::Borrowed("NULL")),
         (Literal::Text(text), _) => (builder.append(text.as_bytes()), Cow::Borrowed(text.as_ref())),
-        (Literal::Boolean(value), DataType::Boolean | DataType::Text) => {
+        (Literal::Boolean(value), DataType::Boolean | DataType::Text | DataType::Char) => {
             let text = if *value { "true" } else { "false" };
             (builder.append(text.as_bytes()), Cow::Borrowed(text))
         }
         (Literal::Number(text), DataType::Int16 | DataType::Int32 | DataType::Int64) => {
             (append_rounded(builder, text), Cow::Borrowed(text.as_ref()))
         }
-        (Literal::Number(text), DataType::Real | DataType::Double | DataType::Decimal { .. } | DataType::Text) => {
-            (builder.append(text.as_bytes()), Cow::Borrowed(text.as_ref()))
-        }
+        (
+            Literal::Number(text),
+            DataType::Real
+            | DataType::Double
+            | DataType::Decimal { .. }
+            | DataType::Numeric
+            | DataType::Text
+            | DataType::Char,
+        ) => (builder.append(text.as_bytes()), Cow::Borrowed(text.as_ref())),
         (Literal::Hex(digits), DataType::Binary) => {
             let text = format!("\\x{digits}");
             (builder.append(text.as_bytes()), Cow::Owned(text))
@@ -360,7 +365,7 @@ mod tests {
         ];
         let columns =
             columns.map(|(name, data_type, nullable)| (name.to_owned(), ColumnType::from(data_type), nullable));
-        define(TableId(1), "t", &columns, &WithOptions::default(), 0).unwrap()
+        define(TableId(1), ("public", "t"), &columns, &WithOptions::default(), 0).unwrap()
     }
 
     fn bind(values: &str, targets: &[usize]) -> Result<Option<RecordBatch>> {

@@ -27,6 +27,7 @@ use crate::session::run::described_plan::DescribedPlan;
 use crate::session::run::runner::Runner;
 use crate::session::select::shown_names::{PlannedColumns, columns_of, plan_by_distinct_names};
 use crate::session::settings::setting;
+use alluvia_catalog::RelationName;
 use alluvia_catalog::rights::Privilege;
 use alluvia_syntax::statement::{Insert, InsertSource, SettingCommand};
 use alluvia_syntax::statements::changes::ConflictAction;
@@ -177,22 +178,22 @@ fn merged_values(run: &Run, merge: &Merge, types: &mut [Option<DataType>]) -> Re
 }
 
 /// The queries of a statement whose values are of a table's columns: of these, or of the first.
-fn whole_values_of(kind: &Kind) -> Vec<(&str, Option<&[Ident]>, &Query)> {
+fn whole_values_of(kind: &Kind) -> Vec<(&RelationName, Option<&[Ident]>, &Query)> {
     match kind {
         Kind::Insert(Insert { table, columns, source, conflict, .. }) => {
             let source = match source {
-                InsertSource::Query(source) => Some((table.as_str(), columns.as_deref(), source.as_ref())),
+                InsertSource::Query(source) => Some((table, columns.as_deref(), source.as_ref())),
                 InsertSource::Literals(_) => None,
             };
             let set = conflict.as_deref().and_then(|conflict| match &conflict.action {
                 ConflictAction::Update { columns, query, .. } => {
-                    Some((table.as_str(), Some(columns.as_slice()), query.as_ref()))
+                    Some((table, Some(columns.as_slice()), query.as_ref()))
                 }
                 ConflictAction::Nothing => None,
             });
             source.into_iter().chain(set).collect()
         }
-        Kind::Update(update) => vec![(update.table.as_str(), Some(update.columns.as_slice()), update.query.as_ref())],
+        Kind::Update(update) => vec![(&update.table, Some(update.columns.as_slice()), update.query.as_ref())],
         _ => Vec::new(),
     }
 }

@@ -139,6 +139,7 @@ impl Runner {
         let _turn = self.turn.lock().await;
         let token = self.cancel.begin();
         let scope = &self.scope;
+        scope.state().begin_statement();
         let mut run = Run::new(scope, token.clone(), cut(text).into());
         let progress = Arc::clone(&run.progress);
         *self.progress.lock() = Arc::clone(&progress);
@@ -165,6 +166,7 @@ impl Runner {
         };
         match result {
             Ok(mut outcome) => {
+                scope.state().end_statement(true);
                 if let Some(version) = version_before.get() {
                     outcome = outcome.with_notice(repeated(*version));
                 }
@@ -179,7 +181,11 @@ impl Runner {
             }
             Err(error) => {
                 record.end(progress.rows(), Err(&error));
-                scope.state().fail_transaction();
+                {
+                    let mut state = scope.state();
+                    state.fail_transaction();
+                    state.end_statement(false);
+                }
                 audit_refusal(scope, text, &error).await;
                 Err(error)
             }

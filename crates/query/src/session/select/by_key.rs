@@ -8,10 +8,11 @@
 use crate::by_key::NamedKeys;
 use crate::errors::error_of;
 use crate::execution::blocking::blocking;
-use crate::point::{PointPlan, PointText};
+use crate::point::{PointPlan, PointText, key_names};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::{pin, read_of};
+use crate::session::select::pin::{named, pin, read_of, reference_of};
+use crate::session::select::simple_views::view_by_key;
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
@@ -48,10 +49,18 @@ impl PointRead {
             return Ok(None);
         }
         let PointRead { plan, key } = self;
-        let name = plan.entry().def.name.clone();
+        // Along this session's path, and by the definitions of now, its name may mean another table.
         run.scope.await_own_writes().await?;
-        let snapshot = pin(run, &[TableReference::bare(name.as_str())], &Hints::default()).await?;
-        let Some(read) = read_of(&snapshot, &name) else { return Ok(None) };
+        let snapshot = pin(run, &[reference_of(plan.name())], &Hints::default()).await?;
+        let path = run.scope.path();
+        let found = match plan.view() {
+            None => read_of(&snapshot, plan.name(), &path),
+            // What was planned through a view is of the definitions that it was planned by.
+            Some(view) if view.holds(&snapshot.catalog, &path) => snapshot.tables.get(&plan.entry().def.id),
+            Some(_) => None,
+        };
+        let Some(read) = found else { return Ok(None) };
+        let table = read.entry.def.id;
         if !plan.holds(&read.entry, run.settings.memory_limit_bytes) {
             return Ok(None);
         }
@@ -65,7 +74,8 @@ impl PointRead {
         run.engine().queries().reads(run.query_id, &used);
         let (store, counted, of) = (Arc::clone(run.engine().read()), Arc::clone(&used), Arc::clone(&plan));
         let find = move || {
-            let read = read_of(&snapshot, &name).ok_or_else(|| Error::internal("a table has left its snapshot"))?;
+            let read = snapshot.tables.get(&table);
+            let read = read.ok_or_else(|| Error::internal("a table has left its snapshot"))?;
             let found = key.find(store.as_ref(), snapshot.version, read)?;
             let rows = read.rows_at(found.rows(), of.columns())?;
             let cost = found.cost(read);
@@ -92,6 +102,8 @@ fn may_answer(run: &Run) -> bool {
     is_plain
         && run.refining.get().is_none()
         && !state.has_own_definitions()
+        // Beside temporary tables a text may mean another table.
+        && state.temporary.is_empty()
         && !matches!(state.transaction, Transaction::Failed(_))
 }
 
@@ -107,6 +119,16 @@ pub(crate) fn to_be_kept(
     if !may_answer(run) || *hints != Hints::default() {
         return None;
     }
-    let read = read_of(snapshot, table.table()).filter(|_| snapshot.tables.len() == 1)?;
-    PointText::new(&run.text, &read.entry, run.settings.memory_limit_bytes, run.engine().point_plans())
+    let (name, path) = (named(table), run.scope.path());
+    let mut tables = snapshot.tables.values();
+    let (Some(read), None) = (tables.next(), tables.next()) else { return None };
+    let view = match snapshot.catalog.view(&name, &path) {
+        Some(_) => {
+            let key = key_names(&read.entry.def)?;
+            Some(view_by_key(&snapshot.catalog, &path, &name, &key).ok()??)
+        }
+        None => None,
+    };
+    let memory = run.settings.memory_limit_bytes;
+    PointText::new(&run.text, name, view, &read.entry, memory, run.engine().point_plans())
 }

@@ -12,8 +12,9 @@ use crate::engine::Engine;
 use crate::execution::blocking::blocking;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::{own_freshness, pin, read_of, sample_fraction_of};
+use crate::session::select::pin::{own_freshness, pin, read_of, reference_of, sample_fraction_of};
 use crate::session::select::planning::schema_of;
+use crate::session::select::simple_views::simple_views;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
 use alluvia_catalog::Dictionaries;
@@ -25,7 +26,6 @@ use alluvia_tree::Counters;
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::TableReference;
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr};
@@ -69,7 +69,12 @@ impl Found {
     /// The answer of a statement.
     pub(crate) fn into_outcome(self, run: &Run, ready: Ready, hints: &Hints) -> Result<Outcome> {
         let Found { batch, by_cuboid, used, .. } = self;
-        *run.cached.lock() = cached_statement(ready, hints, by_cuboid)?.map(Arc::new);
+        // By a text others would be answered to whom it means the same; beside temporary tables it may mean another table.
+        let is_of_all = run.state().temporary.is_empty();
+        *run.cached.lock() = match is_of_all {
+            true => cached_statement(ready, hints, by_cuboid)?.map(Arc::new),
+            false => None,
+        };
         let rows = RecordBatchStreamAdapter::new(batch.schema(), futures::stream::once(async { Ok(batch) }));
         // Who takes what was reached is told that it is not what was asked for.
         let missed = used.sample().filter(|sample| !sample.holds).map(|sample| sample.to_string());
@@ -100,7 +105,8 @@ pub(crate) async fn answer_again(run: &Run, cached: &CachedStatement) -> Result<
     let statement = cached.statement();
     let Some((snapshot, read)) = pinned(run, statement, &cached.hints).await? else { return Ok(None) };
     let codes = |dictionaries: &Arc<Dictionaries>| cached.codes_by(dictionaries);
-    if !cached.holds(&snapshot.catalog) || !read.dictionaries.as_ref().is_some_and(codes) {
+    if !cached.holds(&snapshot.catalog) || !cached.is_of(&read.entry) || !read.dictionaries.as_ref().is_some_and(codes)
+    {
         return Ok(None);
     }
     let Some(bound) = cached.bound(&[], moment(run.engine())) else { return Ok(None) };
@@ -112,7 +118,7 @@ pub(crate) async fn answer_again(run: &Run, cached: &CachedStatement) -> Result<
 async fn answer_ready(run: &Run, ready: Ready, hints: &Hints) -> Result<Option<Outcome>> {
     let span = info_span!(
         "index answer",
-        table = ready.statement.table,
+        table = %ready.statement.table,
         by_cuboid = field::Empty,
         nodes.covered = field::Empty,
         nodes.cut = field::Empty,
@@ -173,7 +179,10 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
     let known = run.cached.lock().take();
     let recognised = match &known {
         Some(known) => Some(Arc::clone(known.statement())),
-        None => recognise(query).map(Arc::new),
+        None => {
+            let Some(statement) = recognise(query) else { return Ok(None) };
+            through_views(run, statement)?.map(Arc::new)
+        }
     };
     let Some(statement) = recognised.filter(|statement| may_be(statement)) else { return Ok(None) };
     let Some((snapshot, read)) = pinned(run, &statement, hints).await? else { return Ok(None) };
@@ -187,7 +196,9 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
         return Ok(None);
     }
     let Some(dictionaries) = &read.dictionaries else { return Ok(None) };
-    let holds = |known: &Arc<CachedStatement>| known.holds(&snapshot.catalog) && known.codes_by(dictionaries);
+    let holds = |known: &Arc<CachedStatement>| {
+        known.holds(&snapshot.catalog) && known.is_of(&read.entry) && known.codes_by(dictionaries)
+    };
     if let Some(known) = known.filter(holds)
         && let Some(bound) = known.bound(&[], moment(run.engine()))
     {
@@ -212,6 +223,13 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
     Ok(Some(Ready { statement, snapshot, read: Arc::new(read), bound: Arc::new(bound), schema }))
 }
 
+/// A statement over a view as one over the table that the view reads; `None` where the planner must tell what the view is.
+fn through_views(run: &Run, statement: Statement) -> Result<Option<Statement>> {
+    let authoriser = run.scope.resolver()?;
+    let Some(views) = simple_views(authoriser.catalog(), authoriser.path(), &statement.table)? else { return Ok(None) };
+    Ok(views.iter().try_fold(statement, |statement, (view, simple)| statement.through(view, simple)))
+}
+
 /// The moment that `now()` is in a statement that begins, in microseconds since 1970.
 fn moment(engine: &Engine) -> i64 {
     engine.read().clock().wall_micros()
@@ -226,9 +244,14 @@ fn may_answer(run: &Run, hints: &Hints) -> Result<bool> {
 /// The snapshot that a statement reads, and its table there, once the session's own writes are visible.
 async fn pinned(run: &Run, statement: &Statement, hints: &Hints) -> Result<Option<(Arc<Snapshot>, TableRead)>> {
     run.scope.await_own_writes().await?;
-    let table = TableReference::bare(statement.table.clone());
+    let path = run.scope.path();
+    let table = reference_of(statement.named());
     let snapshot = pin(run, std::slice::from_ref(&table), hints).await?;
-    let read = read_of(&snapshot, &statement.table).cloned();
+    // What was bound through a view is of the definitions that it was bound by.
+    if statement.view.as_ref().is_some_and(|view| !view.holds(&snapshot.catalog, &path)) {
+        return Ok(None);
+    }
+    let read = read_of(&snapshot, &statement.table, &path).cloned();
     Ok(read.map(|read| (snapshot, read)))
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod planning;
 pub(crate) mod refine;
 pub(crate) mod sequences;
 pub(crate) mod shown_names;
+pub(crate) mod simple_views;
 
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;

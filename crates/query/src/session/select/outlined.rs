@@ -8,16 +8,17 @@
 use crate::errors::error_of;
 use crate::execution::blocking::blocking;
 use crate::execution::planning::plan_apart;
+use crate::merged::statement_to_plan;
 use crate::sample::{DrawnQuery, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, SamplePlanner};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::{pin, read_of};
+use crate::session::select::pin::{pin, read_of, reference_of};
 use crate::session::select::planning::{Brought, catalog_query, planning_state, statement_context};
+use crate::session::state::temporary::is_temporary;
 use crate::table::AlluviaTable;
 use alluvia_snapshot::Snapshot;
 use alluvia_syntax::Hints;
 use alluvia_types::Result;
-use datafusion::common::TableReference;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execute_stream;
 use datafusion::sql::parser::Statement as Tree;
@@ -33,11 +34,14 @@ pub(crate) async fn answer_by_outline(run: &Run, query: &Query, hints: &Hints) -
     }
     let Some(asked) = DrawnQuery::of(query) else { return Ok(None) };
     run.scope.await_own_writes().await?;
-    let table = TableReference::bare(asked.table());
+    let table = reference_of(asked.table());
     let snapshot = pin(run, std::slice::from_ref(&table), hints).await?;
-    let Some(entry) = read_of(&snapshot, asked.table()).map(|read| Arc::clone(&read.entry)) else {
+    let Some(entry) = read_of(&snapshot, asked.table(), &run.scope.path()).map(|read| Arc::clone(&read.entry)) else {
         return Ok(None);
     };
+    if is_temporary(entry.def.id) {
+        return Ok(None);
+    }
     let Some(filters) = asked.filters(&entry.def) else { return Ok(None) };
     let text = asked.text();
     if text.len() > OUTLINE_TEXT_BYTES_MAX {
@@ -109,7 +113,7 @@ async fn outline(
     let options = state.config_mut().options_mut();
     *options = config.options().as_ref().clone();
     plan_apart(run.token.clone(), async move {
-        let plan = state.statement_to_plan(tree).await.map_err(|error| error_of(&error))?;
+        let plan = statement_to_plan(&state, tree).await.map_err(|error| error_of(&error))?;
         let plan = state.create_physical_plan(&plan).await.map_err(|error| error_of(&error))?;
         Ok(Outline::new(plan, config))
     })

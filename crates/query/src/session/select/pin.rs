@@ -12,16 +12,15 @@
 //!   what those before it have changed. The transaction's own rows come beside it.
 
 use crate::execution::blocking::blocking;
-use crate::rights::Need;
+use crate::rights::{Authoriser, Need};
 use crate::session::run::Run;
 use crate::session::state::own_rows::view::leave_out;
 use crate::session::state::transaction::Transaction;
 use crate::settings::Settings;
 use alluvia_catalog::rights::Privilege;
-use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_catalog::{Catalog, RelationName, SearchPath, TableEntry};
 use alluvia_snapshot::{Snapshot, TableRead, Want};
 use alluvia_syntax::Hints;
-use alluvia_syntax::names::PUBLIC;
 use alluvia_syntax::units::{parse_fraction, parse_freshness};
 use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId, Version};
 use datafusion::common::TableReference;
@@ -33,8 +32,12 @@ use std::time::Duration;
 pub(crate) async fn pin(run: &Run, references: &[TableReference], hints: &Hints) -> Result<Arc<Snapshot>> {
     let pinned = run.pinned();
     if let Some(pinned) = &pinned
-        && tables_of(references, &pinned.catalog).iter().all(|table| pinned.tables.contains_key(table))
+        && tables_of(references, &pinned.catalog, &run.scope.path())
+            .iter()
+            .all(|table| pinned.tables.contains_key(table))
     {
+        // A table may have been pinned for a view that reads it.
+        authorise(&run.scope.resolver()?, references, &pinned.catalog)?;
         return Ok(Arc::clone(pinned));
     }
     // A look at other tables than before is at the version of before.
@@ -71,10 +74,8 @@ fn pin_as_fresh(
     let authoriser = run.scope.resolver()?;
     let mut catalog = Arc::clone(authoriser.catalog());
     loop {
-        let tables = tables_of(references, &catalog);
-        for entry in tables.iter().filter_map(|id| catalog.by_id(*id)) {
-            authoriser.table(Need::Privilege(Privilege::Select), entry)?;
-        }
+        let tables = tables_of(references, &catalog, authoriser.path());
+        authorise(&authoriser, references, &catalog)?;
         let freshness = freshness(&tables, &catalog)?;
         let (at_least, exactly) = {
             let state = run.state();
@@ -87,7 +88,7 @@ fn pin_as_fresh(
         let mut snapshot = store.snapshot(&Want { freshness, at_least, exactly, tables: tables.clone() })?;
         run.state().add_own_definitions(&mut snapshot, &tables)?;
         // Between the two looks at the definitions a table may have come or gone.
-        if tables_of(references, &snapshot.catalog) == tables {
+        if tables_of(references, &snapshot.catalog, authoriser.path()) == tables {
             run.state().has_read(snapshot.version);
             return Ok(snapshot);
         }
@@ -113,16 +114,52 @@ async fn without_killed(run: &Run, snapshot: Snapshot) -> Result<Snapshot> {
     left_out.await
 }
 
-/// A user table in a snapshot that was pinned for it, perhaps beside others.
-pub(crate) fn read_of<'a>(snapshot: &'a Snapshot, table: &str) -> Option<&'a TableRead> {
-    let entry = snapshot.catalog.table(table).ok()?;
+/// The user table that a name means along a path, in a snapshot that was pinned for it, perhaps beside others.
+pub(crate) fn read_of<'a>(snapshot: &'a Snapshot, name: &RelationName, path: &SearchPath) -> Option<&'a TableRead> {
+    let entry = snapshot.catalog.found(name, path)?;
     snapshot.tables.get(&entry.def.id)
 }
 
-/// The user tables among the names in a statement. Names of functions and unknown names are planning's to judge.
-fn tables_of(references: &[TableReference], catalog: &Catalog) -> Vec<TableId> {
-    let user = references.iter().filter(|reference| reference.schema().is_none_or(|schema| schema == PUBLIC));
-    user.filter_map(|reference| catalog.table(reference.table()).ok()).map(|entry| entry.def.id).collect()
+/// A name as planning has it.
+pub(crate) fn reference_of(name: &RelationName) -> TableReference {
+    match name.schema() {
+        None => TableReference::bare(name.name.as_str()),
+        Some(schema) => TableReference::partial(schema, name.name.as_str()),
+    }
+}
+
+/// A name that planning has.
+pub(crate) fn named(reference: &TableReference) -> RelationName {
+    match reference.schema() {
+        None => RelationName::bare(reference.table()),
+        Some(schema) => RelationName::in_schema(schema, reference.table()),
+    }
+}
+
+/// The user tables among the names in a statement, and those that its views read. Names of functions and unknown names are planning's to judge.
+fn tables_of(references: &[TableReference], catalog: &Catalog, path: &SearchPath) -> Vec<TableId> {
+    let mut tables = Vec::with_capacity(references.len());
+    for id in references.iter().filter_map(|reference| catalog.id_of(&named(reference), path)) {
+        match catalog.view_by_id(id) {
+            Some(view) => tables.extend(catalog.tables_below(view)),
+            None => tables.push(id),
+        }
+    }
+    tables
+}
+
+/// Refuses what the session may not read: the tables and views that it names, and what these views read, by their owners' rights.
+fn authorise(authoriser: &Authoriser, references: &[TableReference], catalog: &Catalog) -> Result<()> {
+    const READ: Need = Need::Privilege(Privilege::Select);
+    for id in references.iter().filter_map(|reference| catalog.id_of(&named(reference), authoriser.path())) {
+        if let Some(view) = catalog.view_by_id(id) {
+            authoriser.view(READ, view)?;
+            authoriser.below_view(view)?;
+        } else if let Some(entry) = catalog.by_id(id) {
+            authoriser.table(READ, entry)?;
+        }
+    }
+    Ok(())
 }
 
 /// Hint, else setting, else the freshest of what the tables ask for.

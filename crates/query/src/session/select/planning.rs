@@ -9,6 +9,7 @@ use crate::answer::Accuracy;
 use crate::errors::{error_of, planning_error};
 use crate::execution::planning::plan_apart;
 use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS};
+use crate::merged::{MergedColumns, statement_to_plan};
 use crate::namespace::{GivenTables, Namespace};
 use crate::pg_catalog;
 use crate::point::{PointPlans, PointText};
@@ -18,22 +19,22 @@ use crate::session::select::by_key::to_be_kept;
 use crate::session::select::calls::refuse_ignored;
 use crate::session::select::pin::{pin, sample_fraction_of};
 use crate::session::select::sequences::register as register_sequences;
+use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::system::SystemContext;
 use crate::table::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_copy::progress::CancelToken;
 use alluvia_snapshot::Snapshot;
-use alluvia_syntax::names::SYSTEM;
 use alluvia_syntax::trees::generate_series::compute_moments;
 use alluvia_syntax::{Hints, rewrite_sureness};
 use alluvia_types::{Error, ErrorKind, Result, TableId};
 use arrow::datatypes::SchemaRef;
-use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::planner::RelationPlanner;
 use datafusion::prelude::SQLOptions;
 use datafusion::sql::parser::Statement as Tree;
 use datafusion::sql::resolve::resolve_table_references;
@@ -92,7 +93,7 @@ impl Unplanned {
         plan_apart(token, async move {
             let planning = |error| planning_error(&error, &snapshot.catalog);
             let plan = match source {
-                Source::Tree(tree) => state.statement_to_plan(*tree).await.map_err(planning)?,
+                Source::Tree(tree) => statement_to_plan(&state, *tree).await.map_err(planning)?,
                 Source::Plan(plan) => *plan,
             };
             refuse_writes(&plan)?;
@@ -158,15 +159,9 @@ pub(crate) async fn plan_given(
 ) -> Result<Planned> {
     let mut unplanned = plan_later(run, query, snapshot, &Hints::default())?;
     let state = &mut unplanned.state;
-    let namespace = Namespace::new(&snapshot.catalog, state).and(given);
-    state.register_catalog_list(catalog_list(namespace));
+    let namespace = Namespace::new(&snapshot.catalog, &run.scope.path(), state).and(given);
+    state.register_catalog_list(namespace.into_list());
     unplanned.plan().await
-}
-
-fn catalog_list(namespace: Namespace) -> Arc<dyn CatalogProviderList> {
-    let catalogs = MemoryCatalogProviderList::new();
-    catalogs.register_catalog(SYSTEM.to_owned(), Arc::new(namespace));
-    Arc::new(catalogs)
 }
 
 fn unplanned(
@@ -224,7 +219,7 @@ pub(crate) async fn logical_plan(run: &Run, query: Query, hints: &Hints) -> Resu
         add_catalog_functions(run, &mut state, &snapshot)?;
     }
     plan_apart(run.token.clone(), async move {
-        let plan = state.statement_to_plan(tree).await;
+        let plan = statement_to_plan(&state, tree).await;
         plan.map_err(|error| planning_error(&error, &snapshot.catalog))
     })
     .await
@@ -238,7 +233,7 @@ pub(crate) async fn schema_of(run: &Run, snapshot: &Arc<Snapshot>, query: &Query
     let (state, _, _) = planner(run, snapshot, &Hints::default(), true, None)?;
     let snapshot = Arc::clone(snapshot);
     plan_apart(run.token.clone(), async move {
-        let plan = state.statement_to_plan(tree).await;
+        let plan = statement_to_plan(&state, tree).await;
         let plan = plan.map_err(|error| planning_error(&error, &snapshot.catalog))?;
         Ok(Arc::new(plan.schema().as_arrow().clone()))
     })
@@ -246,7 +241,7 @@ pub(crate) async fn schema_of(run: &Run, snapshot: &Arc<Snapshot>, query: &Query
 }
 
 /// What plans a statement on a snapshot; where `describes`, for its types alone.
-fn planner(
+pub(crate) fn planner(
     run: &Run,
     snapshot: &Arc<Snapshot>,
     hints: &Hints,
@@ -274,6 +269,11 @@ pub(crate) fn statement_context(
         }
         _ => Default::default(),
     };
+    let temporary = {
+        let mut state = run.state();
+        let ids: Vec<TableId> = snapshot.tables.keys().copied().filter(|table| is_temporary(*table)).collect();
+        ids.into_iter().filter_map(|table| Some((table, state.temporary.read(table)?))).collect()
+    };
     // What is kept between statements is of definitions that are everybody's.
     let uses_kept = !has_own_definitions;
     let used = UsedCounters::new(snapshot);
@@ -283,6 +283,7 @@ pub(crate) fn statement_context(
         store: Arc::clone(run.engine().read()),
         used: Arc::clone(&used),
         pending,
+        temporary,
         sample_fraction,
         cuboids: Arc::clone(run.engine().cuboids()),
         skipping: (run.settings.predicate_cache && uses_kept).then(|| Arc::clone(run.engine().predicates())),
@@ -323,11 +324,14 @@ pub(crate) fn planning_state(
 ) -> Result<(SessionState, Arc<RuntimeEnv>)> {
     let catalog = Arc::clone(&context.snapshot.catalog);
     let (mut state, runtime) = run.engine().statement_state(&run.settings);
-    state.register_relation_planner(Arc::new(samples)).map_err(|error| error_of(&error))?;
+    let merged = Arc::new(MergedColumns::default());
+    for planner in [Arc::new(samples) as Arc<dyn RelationPlanner>, merged] {
+        state.register_relation_planner(planner).map_err(|error| error_of(&error))?;
+    }
     state.config_mut().set_extension(system_context(run, &context));
     state.config_mut().set_extension(context);
-    let namespace = Namespace::new(&catalog, &state);
-    state.register_catalog_list(catalog_list(namespace));
+    let namespace = Namespace::new(&catalog, &run.scope.path(), &state);
+    state.register_catalog_list(namespace.into_list());
     Ok((state, runtime))
 }
 

@@ -9,9 +9,10 @@ use crate::errors::error_of;
 use crate::rights::{Authoriser, INSERT, Need};
 use crate::session::run::Run;
 use crate::session::state::State;
-use alluvia_catalog::TableEntry;
 use alluvia_catalog::rights::Privilege;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_space::Identity;
+use alluvia_syntax::names::written_name;
 use alluvia_types::{Error, ErrorKind, Result, near_names};
 use alluvia_values::errors::wrap;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
@@ -209,20 +210,19 @@ impl SequenceCall {
 
     /// The sequence of a name, which may be quoted, and stand behind its schema.
     fn sequence(&self, written: &str) -> Result<(Arc<TableEntry>, Identity)> {
-        let name = written.trim();
-        let name = name.strip_prefix("public.").unwrap_or(name);
-        let name = match name.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
-            Some(inner) => inner.replace("\"\"", "\""),
-            None => name.to_ascii_lowercase(),
-        };
+        let name = written_name(written.trim()).unwrap_or_else(|| RelationName::bare(written.trim()));
         let catalog = self.authoriser.catalog();
-        if let Some((entry, identity)) = catalog.sequence(&name) {
+        if let Some((entry, identity)) = catalog.sequence(&name, self.authoriser.path()) {
             return Ok((Arc::clone(entry), identity.clone()));
         }
+        let shown = match &name.schema {
+            Some(schema) => format!("{schema}.{}", name.name),
+            None => name.name.clone(),
+        };
         let known = catalog.tables().flat_map(|entry| &entry.def.rules.identities);
         let known: Vec<&str> = known.map(|identity| identity.name.as_str()).collect();
-        let error = Error::new(ErrorKind::UndefinedTable, format!("relation \"{name}\" does not exist"));
-        Err(match near_names(&name, known).as_slice() {
+        let error = Error::new(ErrorKind::UndefinedTable, format!("relation \"{shown}\" does not exist"));
+        Err(match near_names(&name.name, known).as_slice() {
             [] => error.with_hint("sequences are those of identity columns: SELECT pg_get_serial_sequence('t', 'id')"),
             near => error.with_hint(format!("did you mean {}?", near.join(" or "))),
         })

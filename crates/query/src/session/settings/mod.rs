@@ -9,7 +9,7 @@ use crate::session::state::scope::Scope;
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::set_access;
 use crate::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings};
-use alluvia_syntax::statement::{Access, SettingCommand, SettingValue};
+use alluvia_syntax::statement::{Access, Discard, SettingCommand, SettingValue};
 use alluvia_syntax::units::parse_switch;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -135,14 +135,28 @@ pub(crate) fn start_with(scope: &Scope, name: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// DISCARD ALL.
-pub(crate) fn discard(scope: &Scope) -> Result<Outcome> {
-    scope.cursors.clear();
+/// DISCARD.
+pub(crate) fn discard(scope: &Scope, what: Discard) -> Outcome {
+    if what == Discard::All {
+        scope.cursors.clear();
+    }
     let mut state = scope.state.lock();
-    state.settings = state.defaults.clone();
-    state.sequences.clear();
-    state.last_sequence = None;
-    Ok(Outcome::done("DISCARD ALL"))
+    if what == Discard::All {
+        state.settings = state.defaults.clone();
+    }
+    if matches!(what, Discard::All | Discard::Sequences) {
+        state.sequences.clear();
+        state.last_sequence = None;
+    }
+    if matches!(what, Discard::All | Discard::Temporary) {
+        state.temporary.drop_all();
+    }
+    Outcome::done(match what {
+        Discard::All => "DISCARD ALL",
+        Discard::Plans => "DISCARD PLANS",
+        Discard::Sequences => "DISCARD SEQUENCES",
+        Discard::Temporary => "DISCARD TEMP",
+    })
 }
 
 /// A setting's canonical name and value; the database's own can be shown too.

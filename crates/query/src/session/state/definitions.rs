@@ -13,7 +13,6 @@ use crate::rights::{Authoriser, Need};
 use crate::table::waiting::is_waiting;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{Catalog, Change};
-use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
@@ -37,7 +36,7 @@ pub(crate) fn in_log(version: Version) -> Version {
 /// What another session has made impossible. That a name is taken is, too: it was free when the transaction took it.
 pub(crate) fn conflict(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::DuplicateTable => {
+        ErrorKind::DuplicateTable | ErrorKind::DuplicateSchema => {
             let message = format!("{} by now: another session has made it since the transaction did", error.message());
             Error::new(ErrorKind::Conflict, message).with_hint("roll back and try again")
         }
@@ -124,11 +123,40 @@ impl PendingDefinitions {
             let authoriser = authoriser.acting_as(&statement.definer.acting);
             for change in &statement.changes {
                 match change {
-                    Change::CreateTable { .. } => authoriser.database(Privilege::Create)?,
-                    Change::DropTable { id } | Change::AlterTable { def: TableDef { id, .. }, .. } => {
-                        if let Some(entry) = authoriser.catalog().by_id(*id) {
-                            authoriser.table(Need::Ownership, entry)?;
+                    Change::CreateTable { def } => check_schema(&authoriser, &def.schema)?,
+                    Change::CreateView { def } => check_schema(&authoriser, &def.schema)?,
+                    // A view goes with what it needs, too, whose owner may drop that.
+                    Change::DropView { id } => {
+                        if let Some(view) = authoriser.catalog().view_by_id(*id) {
+                            authoriser.drop_of_view(view)?;
                         }
+                    }
+                    Change::AlterView { def, .. } => {
+                        if let Some(view) = authoriser.catalog().view_by_id(def.id) {
+                            authoriser.view(Need::Ownership, view)?;
+                            if view.def.schema != def.schema {
+                                check_schema(&authoriser, &def.schema)?;
+                            }
+                        }
+                    }
+                    Change::AlterTable { def, .. } => {
+                        if let Some(entry) = authoriser.catalog().by_id(def.id) {
+                            authoriser.table(Need::Ownership, entry)?;
+                            if entry.def.schema != def.schema {
+                                check_schema(&authoriser, &def.schema)?;
+                            }
+                        }
+                    }
+                    Change::DropTable { id } => {
+                        if let Some(entry) = authoriser.catalog().by_id(*id) {
+                            authoriser.table(Need::Dropping, entry)?;
+                        }
+                    }
+                    Change::CreateSchema { .. } => authoriser.database(Privilege::Create)?,
+                    Change::DropSchema { id } => check_own_schema(&authoriser, *id)?,
+                    Change::RenameSchema { id, .. } => {
+                        authoriser.database(Privilege::Create)?;
+                        check_own_schema(&authoriser, *id)?;
                     }
                     Change::Rights { .. } | Change::Sequence { .. } => {}
                 }
@@ -144,10 +172,26 @@ impl PendingDefinitions {
             definers.push(statement.definer);
             changes.extend(statement.changes.into_iter().map(|change| match change {
                 Change::AlterTable { def, was } => Change::AlterTable { def, was: in_log(was) },
+                Change::AlterView { def, was } => Change::AlterView { def, was: in_log(was) },
                 other => other,
             }));
         }
         (changes, definers)
+    }
+}
+
+/// Refuses who may make nothing in a schema, unless the transaction has made the schema itself.
+fn check_schema(authoriser: &Authoriser, schema: &str) -> Result<()> {
+    match authoriser.catalog().schema(schema) {
+        Ok(entry) => authoriser.schema(Privilege::Create, schema, entry.id),
+        Err(_) => Ok(()),
+    }
+}
+
+fn check_own_schema(authoriser: &Authoriser, id: TableId) -> Result<()> {
+    match authoriser.catalog().schema_name(id) {
+        Some(name) => authoriser.owns_schema(name, id),
+        None => Ok(()),
     }
 }
 
@@ -156,12 +200,12 @@ mod tests {
     use super::*;
     use crate::table::waiting::waiting;
     use alluvia_catalog::alter;
-    use alluvia_space::DataType;
+    use alluvia_space::{DataType, TableDef};
     use alluvia_syntax::statements::definitions::{WithOptions, define};
 
     fn def(id: u32, name: &str) -> TableDef {
         let columns = [("a".to_owned(), DataType::Int32.into(), true)];
-        define(TableId(id), name, &columns, &WithOptions::default(), 7).unwrap()
+        define(TableId(id), ("public", name), &columns, &WithOptions::default(), 7).unwrap()
     }
 
     fn create(id: u32, name: &str) -> Change {

@@ -11,12 +11,14 @@ pub(crate) mod definitions;
 pub(crate) mod own_rows;
 pub(crate) mod scope;
 pub(crate) mod sibling;
+pub(crate) mod temporary;
 pub(crate) mod transaction;
 
 use crate::clients::Standing;
 use crate::engine::Engine;
-use crate::engine::sequences::Taker;
+use crate::engine::sequences::{SharedBlock, Taker};
 use crate::rights::{Authoriser, Who};
+use crate::session::state::temporary::{Inherited, Temporary, is_temporary};
 use crate::session::state::transaction::Transaction;
 use crate::settings::Settings;
 use alluvia_catalog::{Catalog, Change};
@@ -65,6 +67,10 @@ pub(crate) struct State {
     pub(crate) is_served: bool,
     /// What it was made with, if it is another session's sibling.
     pub(crate) inherited: Option<Box<Settings>>,
+    /// Its temporary tables.
+    pub(crate) temporary: Temporary,
+    /// What these were like when it got them, if it is another session's sibling.
+    pub(crate) inherited_temporary: Inherited,
     /// The last values that it got of sequences.
     pub(crate) sequences: HashMap<(TableId, ColumnId), i64>,
     /// The sequence that it was given a value of last.
@@ -84,6 +90,8 @@ impl State {
             who: Who::embedded(),
             is_served: false,
             inherited: None,
+            temporary: Temporary::new(engine.temporary_memory()),
+            inherited_temporary: Inherited::default(),
             sequences: HashMap::new(),
             last_sequence: None,
         }
@@ -91,7 +99,7 @@ impl State {
 
     /// What the session may, by these definitions.
     pub(crate) fn authoriser(&self, catalog: Arc<Catalog>) -> Authoriser {
-        Authoriser::new(self.who.clone(), Arc::clone(&self.settings.role), catalog)
+        Authoriser::new(self.who.clone(), Arc::clone(&self.settings.role), catalog).along(&self.settings.search_path)
     }
 
     /// Where the session stands.
@@ -108,6 +116,7 @@ impl State {
         self.transaction = match std::mem::take(&mut self.transaction) {
             Transaction::Open(mut open) => {
                 open.drop_unsaved();
+                self.temporary.take_back(open.temporary_kept());
                 Transaction::Failed(open)
             }
             other => other,
@@ -132,12 +141,43 @@ impl State {
         }
     }
 
+    /// Whether what is written to a table waits in the session: for the COMMIT of its transaction, or because the table is
+    /// temporary.
+    pub(crate) fn is_held(&self, table: TableId) -> Result<bool> {
+        Ok(self.is_open()? || is_temporary(table))
+    }
+
+    /// The temporary tables, for what changes them.
+    pub(crate) fn temporary_to_change(&mut self) -> Result<&mut Temporary> {
+        match self.transaction {
+            Transaction::Failed(_) => Err(failed_transaction()),
+            _ => Ok(&mut self.temporary),
+        }
+    }
+
+    /// Outside of a transaction a statement begins: what one has left that did not come to its end goes.
+    pub(crate) fn begin_statement(&mut self) {
+        if let Transaction::None = self.transaction {
+            self.temporary.take_back(0);
+        }
+    }
+
+    /// Outside of a transaction a statement has come to its end: what it has changed of temporary tables stays, or goes.
+    pub(crate) fn end_statement(&mut self, is_kept: bool) {
+        match self.transaction {
+            Transaction::None if is_kept => self.temporary.keep(),
+            Transaction::None => self.temporary.take_back(0),
+            _ => {}
+        }
+    }
+
     /// The definitions that the session sees; `newest` are the newest visible ones.
     pub(crate) fn definitions(&mut self, newest: &Arc<Catalog>) -> Result<Arc<Catalog>> {
-        match &mut self.transaction {
-            Transaction::Open(open) => open.definitions(newest),
-            _ => Ok(Arc::clone(newest)),
-        }
+        let seen = match &mut self.transaction {
+            Transaction::Open(open) => open.definitions(newest)?,
+            _ => Arc::clone(newest),
+        };
+        Ok(self.temporary.over(&seen))
     }
 
     /// Whether the open transaction has changed definitions. What is kept between statements is then of no use: it is
@@ -146,13 +186,13 @@ impl State {
         matches!(&self.transaction, Transaction::Open(open) if open.has_own_definitions())
     }
 
-    /// Puts what the open transaction has changed into a snapshot of these tables. Those that only it knows are empty.
+    /// Puts what the open transaction has changed, and temporary tables, into a snapshot of these tables. Those that only the
+    /// session knows are empty.
     pub(crate) fn add_own_definitions(&mut self, snapshot: &mut Snapshot, tables: &[TableId]) -> Result<()> {
-        let Transaction::Open(open) = &mut self.transaction else { return Ok(()) };
-        if !open.has_own_definitions() {
+        if !self.has_own_definitions() && self.temporary.is_empty() {
             return Ok(());
         }
-        let seen = open.definitions(&snapshot.catalog)?;
+        let seen = self.definitions(&snapshot.catalog)?;
         for table in tables {
             let Some(entry) = seen.by_id(*table) else {
                 snapshot.tables.remove(table);
@@ -191,6 +231,10 @@ impl State {
 }
 
 impl Taker for Mutex<State> {
+    fn own_block(&self, sequence: (TableId, ColumnId)) -> Option<SharedBlock> {
+        is_temporary(sequence.0).then(|| self.lock().temporary.sequence(sequence)).flatten()
+    }
+
     fn has_taken(&self, sequence: (TableId, ColumnId), last: i64) {
         let mut state = self.lock();
         state.sequences.insert(sequence, last);

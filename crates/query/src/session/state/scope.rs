@@ -11,10 +11,12 @@ use crate::engine::Engine;
 use crate::execution::blocking::blocking;
 use crate::rights::{Authoriser, Need, Who};
 use crate::session::state::cursors::Cursors;
+use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::session::state::{State, failed_transaction};
 use crate::settings::SettingsNow;
-use alluvia_catalog::TableEntry;
+use alluvia_catalog::rights::Privilege;
+use alluvia_catalog::{RelationName, SearchPath, TableEntry, ViewEntry};
 use alluvia_copy::Held;
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::{Mutex, MutexGuard};
@@ -75,13 +77,43 @@ impl Scope {
         Ok(state.authoriser(catalog))
     }
 
+    /// Where names without a schema are looked up, now.
+    pub(crate) fn path(&self) -> Arc<SearchPath> {
+        let (stated, has_temporary) = {
+            let state = self.state.lock();
+            (Arc::clone(&state.settings.search_path), !state.temporary.is_empty())
+        };
+        if stated.is_default() && !has_temporary { stated } else { Arc::clone(self.authoriser().path()) }
+    }
+
     /// The newest visible definition of a user table, or the open transaction's own, with near names if there is none;
     /// refused if the session may not use it for this.
-    pub(crate) fn table_for(&self, need: Need, name: &str) -> Result<Arc<TableEntry>> {
+    pub(crate) fn table_for(&self, need: Need, name: &RelationName) -> Result<Arc<TableEntry>> {
+        self.refuse_view(need, name)?;
         let authoriser = self.resolver()?;
-        let entry = authoriser.catalog().table(name)?;
+        let entry = authoriser.relation(name)?;
         authoriser.table(need, entry)?;
         Ok(Arc::clone(entry))
+    }
+
+    /// Refuses a view for what needs a table.
+    pub(crate) fn refuse_view(&self, need: Need, name: &RelationName) -> Result<()> {
+        match self.view(name)? {
+            Some(view) => Err(no_table(need, &view.def.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// The newest visible definition of a view, or the open transaction's own; `None` if the name is none of a view.
+    pub(crate) fn view(&self, name: &RelationName) -> Result<Option<Arc<ViewEntry>>> {
+        let authoriser = self.resolver()?;
+        Ok(authoriser.catalog().view(name, authoriser.path()).cloned())
+    }
+
+    /// Whether a name means a temporary table of the session.
+    pub(crate) fn is_temporary(&self, name: &RelationName) -> bool {
+        let is_empty = self.state.lock().temporary.is_empty();
+        !is_empty && self.resolver().is_ok_and(|all| all.relation(name).is_ok_and(|entry| is_temporary(entry.def.id)))
     }
 
     /// Whether the session is between BEGIN and the end of its transaction.
@@ -136,4 +168,20 @@ impl Scope {
     pub(crate) fn held(&self) -> Held {
         Held::new(self.pending_bytes_max())
     }
+}
+
+/// What a view is refused for where a table is needed.
+fn no_table(need: Need, view: &str) -> Error {
+    let doing = match need {
+        Need::Privilege(Privilege::Insert) => "insert into",
+        Need::Privilege(Privilege::Update) => "update",
+        Need::Privilege(Privilege::Delete) => "delete from",
+        _ => {
+            return Error::new(ErrorKind::WrongObject, format!("\"{view}\" is not a table"))
+                .with_hint("Use DROP VIEW to remove a view: its rows are computed when they are read.");
+        }
+    };
+    Error::new(ErrorKind::ObjectState, format!("cannot {doing} view \"{view}\""))
+        .with_detail("Views are not updatable.")
+        .with_hint("change the table that it reads")
 }

@@ -4,6 +4,7 @@
 //! - A client never reads below what it has read or written, in any of its sessions.
 //! - Siblings are for one client: the role by its number, whatever its name has become; and COPY may name the same
 //!   files.
+//! - Each has the temporary tables that the other had when it was made, and those that its kept transactions leave.
 //! - A producer's batches are numbered by one session: a session that has a producer has no siblings.
 
 use crate::session::state::scope::Scope;
@@ -15,11 +16,12 @@ use alluvia_types::{Error, ErrorKind, Result};
 pub(crate) fn inherit(sibling: &Scope, own: &Scope) -> Result<()> {
     *sibling.entry.client.lock() = own.client();
     // Never both at once: two sessions of a client may be each other's siblings.
-    let (settings, defaults, seen, unseen, who, is_served) = {
+    let (settings, defaults, seen, unseen, who, is_served, (temporary, inherited)) = {
         let own = own.state();
         // Whether the own transaction only reads is its own.
         let settings = Settings { read_only: None, ..own.settings.clone() };
-        (settings, own.defaults.clone(), own.seen, own.unseen, own.who.clone(), own.is_served)
+        let temporary = own.temporary.fork();
+        (settings, own.defaults.clone(), own.seen, own.unseen, own.who.clone(), own.is_served, temporary)
     };
     if settings.producer_mark().is_some() {
         return Err(Error::new(
@@ -33,20 +35,26 @@ pub(crate) fn inherit(sibling: &Scope, own: &Scope) -> Result<()> {
         state.inherited = Some(Box::new(settings.clone()));
         (state.settings, state.defaults, state.who, state.is_served) = (settings, defaults, who, is_served);
         (state.seen, state.unseen) = (seen, unseen);
+        state.temporary.begin_with(temporary);
+        state.inherited_temporary = inherited;
     }
     Ok(())
 }
 
 /// A session sees from now on what a sibling has read and written, and if that was kept, takes over what was set there.
 pub(crate) fn follow(own: &Scope, sibling: &Scope, is_kept: bool) {
-    let (settings, inherited, seen, unseen) = {
+    let (settings, inherited, seen, unseen, temporary) = {
         let theirs = sibling.state();
-        (theirs.settings.clone(), theirs.inherited.clone(), theirs.seen, theirs.unseen)
+        let temporary = is_kept.then(|| (theirs.temporary.fork(), theirs.inherited_temporary.clone()));
+        (theirs.settings.clone(), theirs.inherited.clone(), theirs.seen, theirs.unseen, temporary)
     };
     let mut own = own.state();
     if let (Some(inherited), true) = (inherited, is_kept) {
         let is_changed = |name: &&str| settings.show(name).ok() != inherited.show(name).ok();
         Settings::names().filter(is_changed).for_each(|name| own.settings.copy(name, &settings));
+    }
+    if let Some(((tables, now), inherited)) = temporary {
+        own.temporary.follow(tables, &now, &inherited);
     }
     own.seen = own.seen.max(seen);
     own.unseen = own.unseen.max(unseen);

@@ -80,6 +80,8 @@ pub(crate) struct Outside {
     pub(crate) locals: Vec<(&'static str, Settings)>,
     /// How many cursors the session had ever declared.
     pub(crate) cursors: u64,
+    /// How many changes of temporary tables there were.
+    pub(crate) temporary: usize,
 }
 
 /// Savepoints that a transaction may have. Some drivers make one before each statement and never release them.
@@ -231,7 +233,16 @@ impl OpenTransaction {
                 let of_rows = self.tables.get(&def.id).map_or(0, |rows| rows.bytes_added(&def.storage_schema()));
                 of_rows.saturating_add(COLUMN_BYTES * (1 + def.columns.len() as u64))
             }
-            Change::DropTable { .. } | Change::Rights { .. } | Change::Sequence { .. } => COLUMN_BYTES,
+            Change::CreateView { def } | Change::AlterView { def, .. } => {
+                COLUMN_BYTES * (1 + def.columns.len() as u64) + def.sql.len() as u64
+            }
+            Change::DropTable { .. }
+            | Change::DropView { .. }
+            | Change::CreateSchema { .. }
+            | Change::DropSchema { .. }
+            | Change::RenameSchema { .. }
+            | Change::Rights { .. }
+            | Change::Sequence { .. } => COLUMN_BYTES,
         }
     }
 
@@ -248,14 +259,14 @@ impl OpenTransaction {
     }
 
     /// SAVEPOINT. One of the same name stays, and is found again once this one is released.
-    pub(crate) fn save(&mut self, name: String, settings: Settings, cursors: u64) -> Result<()> {
+    pub(crate) fn save(&mut self, name: String, settings: Settings, cursors: u64, temporary: usize) -> Result<()> {
         if self.savepoints.len() >= SAVEPOINTS_MAX {
             return Err(Error::new(ErrorKind::Busy, format!("the transaction has {SAVEPOINTS_MAX} savepoints"))
                 .with_hint("RELEASE those that are done with"));
         }
         let place = |(table, rows): (&TableId, &PendingRows)| (*table, (rows.len(), Arc::clone(&rows.entry)));
         let tables = self.tables.iter().map(place).collect();
-        let outside = Outside { settings, locals: self.locals.clone(), cursors };
+        let outside = Outside { settings, locals: self.locals.clone(), cursors, temporary };
         let (definitions, bytes) = (self.definitions.len(), self.bytes);
         self.savepoints.push(Savepoint { name, tables, definitions, bytes, outside });
         Ok(())
@@ -303,6 +314,11 @@ impl OpenTransaction {
             None => false,
         });
         self.bytes = last.bytes;
+    }
+
+    /// How many changes of temporary tables stay if it fails now.
+    pub(crate) fn temporary_kept(&self) -> usize {
+        self.savepoints.last().map_or(0, |last| last.outside.temporary)
     }
 
     /// Refuses what may not be changed any more by who has changed it, by the rights of now.

@@ -32,7 +32,20 @@ fn answer(scope: &Scope, text: &str, cached: &CachedStatement, parameters: &[Lit
     let store = engine.read();
     // Who may not is refused the general way.
     let authoriser = scope.authoriser();
-    if !cached.holds(authoriser.catalog()) || !authoriser.may_read(cached.entry()) {
+    let may_read = match &cached.statement().view {
+        Some(view) => {
+            let is_same = view.holds(authoriser.catalog(), authoriser.path());
+            // What its owner may is as it was: so are all definitions.
+            is_same && view.id().is_some_and(|id| authoriser.may_read_view(id))
+        }
+        None => authoriser.may_read(cached.entry()),
+    };
+    if !cached.holds(authoriser.catalog()) || !may_read {
+        return Ok(None);
+    }
+    // Along this session's path its name may mean another table.
+    let named = authoriser.catalog().found(&cached.statement().table, authoriser.path());
+    if !named.is_some_and(|entry| cached.is_of(entry)) {
         return Ok(None);
     }
     let (freshness, seen) = {

@@ -7,8 +7,10 @@ use crate::session::change::{Change, change};
 use crate::session::copy::copy;
 use crate::session::define::procedures::call;
 use crate::session::define::roles::role_statement;
+use crate::session::define::schemas::schema_statement;
 use crate::session::define::show::{describe_table, show_create, show_tables};
 use crate::session::define::tables::{alter_table, create_table, drop_none, drop_tables};
+use crate::session::define::views::{alter_view, create_view, drop_views};
 use crate::session::insert::insert;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -47,7 +49,10 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
         Kind::Truncate(tables) => change(run, Change::Truncate(tables), &hints).await,
         Kind::Merge(statement) => change(run, Change::Merge(statement), &hints).await,
         Kind::CreateTable(create) => create_table(run, *create, &hints).await,
-        Kind::DropTable { names, if_exists } => drop_tables(run, names, if_exists).await,
+        Kind::DropTable { names, if_exists, cascade } => drop_tables(run, names, if_exists, cascade).await,
+        Kind::CreateView(create) => create_view(run, *create).await,
+        Kind::DropView { names, if_exists, cascade } => drop_views(run, names, if_exists, cascade).await,
+        Kind::AlterView(alter) => alter_view(run, alter).await,
         Kind::DropNone { command, names } => drop_none(scope, command, &names),
         Kind::AsIs { command, notice } => {
             let done = Outcome::done(command);
@@ -62,6 +67,7 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
         Kind::ShowCreate(table) => show_create(scope, &table),
         Kind::Setting(command) => setting(scope, command),
         Kind::Role(statement) => role_statement(run, *statement).await,
+        Kind::Schema(statement) => schema_statement(run, *statement).await,
         Kind::Begin(access) => begin(scope, access).await,
         Kind::Commit => commit(run).await,
         Kind::Rollback => rollback(scope),
@@ -73,7 +79,7 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
         Kind::Declare(statement) => declare(run, statement, &hints).await,
         Kind::Fetch { name, count } => fetch(run, &name, count).await,
         Kind::CloseCursor(name) => close_cursor(&scope.cursors, name.as_deref()),
-        Kind::Discard => discard(scope),
+        Kind::Discard(what) => Ok(discard(scope, what)),
         Kind::Deallocate(name) => deallocate(name.as_deref()),
         Kind::Refused(error) => Err(error),
     }

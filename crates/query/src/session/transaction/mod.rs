@@ -8,6 +8,7 @@
 pub(crate) mod own_changes;
 pub(crate) mod savepoints;
 pub(crate) mod submit;
+pub(crate) mod temporary;
 
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -18,8 +19,11 @@ use crate::session::state::transaction::{OpenTransaction, Transaction};
 use crate::session::transaction::submit::submit_of;
 use alluvia_snapshot::Want;
 use alluvia_syntax::Kind;
-use alluvia_syntax::statement::Access;
+use alluvia_syntax::copy::statement::CopyStatement;
+use alluvia_syntax::names::user_table;
+use alluvia_syntax::statement::{Access, Discard};
 use alluvia_syntax::statements::definitions::TableChange;
+use alluvia_syntax::statements::schemas::SchemaStatement;
 use alluvia_types::{Error, ErrorKind, Freshness, Result};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +63,7 @@ pub(crate) async fn commit(run: &Arc<Run>) -> Result<Outcome> {
             Err(Error::new(ErrorKind::Transaction, "there is no transaction to commit").with_hint("BEGIN opens one"))
         }
         Transaction::Failed(failed) if failed.is_abandoned => {
-            run.state().settings = failed.settings_before;
+            end_failed(run, *failed);
             Err(Error::new(
                 ErrorKind::FailedTransaction,
                 "the transaction was not used for too long, and has been rolled back",
@@ -67,7 +71,7 @@ pub(crate) async fn commit(run: &Arc<Run>) -> Result<Outcome> {
             .with_hint("begin another; the server's transaction_idle_timeout says how long it may wait"))
         }
         Transaction::Failed(failed) => {
-            run.state().settings = failed.settings_before;
+            end_failed(run, *failed);
             Ok(Outcome::done("ROLLBACK").with_notice("the transaction had failed, and was rolled back"))
         }
         Transaction::Open(mut open) => {
@@ -92,6 +96,13 @@ pub(crate) async fn commit(run: &Arc<Run>) -> Result<Outcome> {
     }
 }
 
+/// What a transaction that has failed leaves: settings as they were before it, and temporary tables.
+fn end_failed(run: &Run, failed: OpenTransaction) {
+    let mut state = run.state();
+    state.settings = failed.settings_before;
+    state.temporary.take_back(0);
+}
+
 /// Commits what there is in a transaction.
 async fn commit_open(run: &Run, open: OpenTransaction) -> Result<()> {
     open.check_rights(&run.scope.authoriser())?;
@@ -112,6 +123,7 @@ pub(crate) fn rollback(scope: &Scope) -> Result<Outcome> {
         }
         Transaction::Open(open) | Transaction::Failed(open) => {
             state.settings = open.settings_before;
+            state.temporary.take_back(0);
             Ok(Outcome::done("ROLLBACK"))
         }
     }
@@ -127,6 +139,7 @@ pub(crate) fn abandon(scope: &Scope) {
         Transaction::Open(open) | Transaction::Failed(open) => open,
     };
     state.settings = open.settings_before.clone();
+    state.temporary.take_back(0);
     state.transaction = Transaction::Failed(Box::new(open.abandoned()));
 }
 
@@ -152,8 +165,12 @@ pub(crate) fn check_transaction(scope: &Scope, kind: &Kind) -> Result<()> {
             .with_hint("it holds queries, rows and tables' definitions; COMMIT or ROLLBACK first"))
     };
     let has_failed = matches!(scope.state().transaction, Transaction::Failed(_));
-    if !has_failed && let Some(command) = kind.writes() {
-        scope.check_writable(command)?;
+    if !has_failed
+        && let Some(command) = kind.writes()
+        && let Err(error) = scope.check_writable(command)
+        && !writes_temporary(scope, kind)
+    {
+        return Err(error);
     }
     match (&scope.state().transaction, kind) {
         (Transaction::None, _) => Ok(()),
@@ -162,12 +179,31 @@ pub(crate) fn check_transaction(scope: &Scope, kind: &Kind) -> Result<()> {
         (Transaction::Open(_), Kind::AlterTable(alter)) if matches!(alter.change, TableChange::Owner(_)) => {
             refused("ALTER TABLE ... OWNER TO")
         }
+        (Transaction::Open(_), Kind::Schema(schema)) if matches!(**schema, SchemaStatement::Owner { .. }) => {
+            refused("ALTER SCHEMA ... OWNER TO")
+        }
         (Transaction::Open(_), Kind::Role(_)) => refused("a change of roles or grants"),
         (Transaction::Open(_), Kind::Call(_)) => refused("CALL"),
-        (Transaction::Open(_), Kind::Discard) => refused("DISCARD ALL"),
+        (Transaction::Open(_), Kind::Discard(Discard::All)) => refused("DISCARD ALL"),
         (Transaction::Open(_), Kind::Copy(copy)) if copy.is_in_batches() => refused("COPY with BATCH_ROWS"),
         (Transaction::Open(_), _) => Ok(()),
     }
+}
+
+/// Whether a statement adds, changes or removes rows of temporary tables alone: as in PostgreSQL, who only reads may, too.
+fn writes_temporary(scope: &Scope, kind: &Kind) -> bool {
+    let table = match kind {
+        Kind::Insert(insert) => Ok(insert.table.clone()),
+        Kind::Update(update) => Ok(update.table.clone()),
+        Kind::Delete(delete) => Ok(delete.table.clone()),
+        Kind::Merge(merge) => Ok(merge.table.clone()),
+        Kind::Copy(copy) => match copy.as_ref() {
+            CopyStatement::From { table, .. } => user_table(table),
+            CopyStatement::To { .. } => return false,
+        },
+        _ => return false,
+    };
+    table.is_ok_and(|table| scope.is_temporary(&table))
 }
 
 /// Refuses what is a batch of its own while a transaction is open, or has failed.

@@ -1,4 +1,4 @@
-//! Rows on their way into the open transaction.
+//! Rows on their way into the open transaction, or into a temporary table.
 //!
 //! Invariants:
 //! - What a statement is told is what it sees: a key that is there, in the snapshot or among what the transaction has
@@ -10,7 +10,9 @@
 use crate::execution::blocking::blocking;
 use crate::session::run::Run;
 use crate::session::state::failed_transaction;
+use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
+use crate::session::transaction::temporary::TemporaryWriter;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{NewRows, RowChange, Want};
 use alluvia_space::TableDef;
@@ -24,6 +26,10 @@ use std::time::Duration;
 
 /// Adds changes of one table to the open transaction, in their order. Gives how many rows were passed over.
 pub(crate) async fn add(run: &Run, entry: &Arc<TableEntry>, changes: Vec<NewRows>) -> Result<u64> {
+    if is_temporary(entry.def.id) {
+        let writer = TemporaryWriter::new(run, entry);
+        return blocking(move || writer.add(changes)).await;
+    }
     let version = match &run.state().transaction {
         Transaction::Open(open) => open.version,
         _ => return Err(failed_transaction()),
@@ -50,20 +56,44 @@ pub(crate) async fn new_ones(
 }
 
 /// Changes of which it is known which of their rows come.
-struct Settled {
-    changes: Vec<NewRows>,
-    passed_over: u64,
+pub(super) struct Settled {
+    pub(super) changes: Vec<NewRows>,
+    pub(super) passed_over: u64,
 }
 
 /// Settles which rows of a statement come, as it sees the table at a version.
 async fn settle(run: &Run, entry: &Arc<TableEntry>, version: Version, changes: Vec<NewRows>) -> Result<Settled> {
-    let asks = |rows: &NewRows| matches!(rows.change, RowChange::Insert | RowChange::InsertNew);
     let coder = KeyCoder::new(&entry.def).filter(|_| changes.iter().any(asks));
     let Some(coder) = coder else { return Ok(Settled { changes, passed_over: 0 }) };
-    let codes = |rows: &NewRows| rows.batches.iter().map(|batch| coder.codes(batch)).collect::<Result<Vec<_>>>();
-    let codes = changes.iter().map(codes).collect::<Result<Vec<_>>>()?;
+    let codes = codes_of(&coder, &changes)?;
     let asked = changes.iter().zip(&codes).filter(|(rows, _)| asks(rows)).flat_map(|(_, codes)| codes.concat());
-    let mut is_there = are_there(run, entry.def.id, version, &coder, asked.collect()).await?;
+    let is_there = are_there(run, entry.def.id, version, &coder, asked.collect()).await?;
+    settled((entry, &coder), changes, codes, is_there, Some(version))
+}
+
+/// Whether it matters for a change which keys are there.
+pub(super) fn asks(rows: &NewRows) -> bool {
+    matches!(rows.change, RowChange::Insert | RowChange::InsertNew)
+}
+
+/// The codes of keys, by change and batch.
+pub(super) type Codes = Vec<Vec<Vec<KeyCode>>>;
+
+/// The codes of the keys of all changes, whose rows have them in their own columns.
+pub(super) fn codes_of(coder: &KeyCoder, changes: &[NewRows]) -> Result<Codes> {
+    let codes = |rows: &NewRows| rows.batches.iter().map(|batch| coder.codes(batch)).collect::<Result<Vec<_>>>();
+    changes.iter().map(codes).collect()
+}
+
+/// Settles which rows come, where it is known which keys are there. Those that do not come were computed from what is there
+/// at `version`.
+pub(super) fn settled(
+    (entry, coder): (&TableEntry, &KeyCoder),
+    changes: Vec<NewRows>,
+    codes: Codes,
+    mut is_there: HashMap<KeyCode, bool>,
+    version: Option<Version>,
+) -> Result<Settled> {
     let mut passed_over = 0;
     let mut settled = Vec::with_capacity(changes.len());
     for (rows, codes) in changes.into_iter().zip(codes) {
@@ -89,7 +119,7 @@ async fn settle(run: &Run, entry: &Arc<TableEntry>, version: Version, changes: V
                     batches.extend((new.num_rows() > 0).then_some(new));
                 }
                 // That nobody has them is what was read.
-                settled.push(NewRows { change: RowChange::Insert, computed_at: Some(version), batches, ..rows });
+                settled.push(NewRows { change: RowChange::Insert, computed_at: version, batches, ..rows });
             }
             RowChange::Upsert | RowChange::Delete => {
                 let comes = rows.change == RowChange::Upsert;
@@ -115,6 +145,7 @@ async fn are_there(
     {
         let state = run.state();
         let changed = |code| match &state.transaction {
+            _ if is_temporary(table) => state.temporary.has_key(table, code),
             Transaction::Open(open) => open.has_key(table, code),
             _ => None,
         };

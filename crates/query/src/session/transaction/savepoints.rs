@@ -16,9 +16,9 @@ fn outside(command: &str) -> Error {
 /// SAVEPOINT name.
 pub(crate) fn savepoint(scope: &Scope, name: String) -> Result<Outcome> {
     let mut state = scope.state.lock();
-    let settings = state.settings.clone();
+    let (settings, temporary) = (state.settings.clone(), state.temporary.mark());
     let Transaction::Open(open) = &mut state.transaction else { return Err(outside("SAVEPOINT")) };
-    open.save(name, settings, scope.cursors.declared())?;
+    open.save(name, settings, scope.cursors.declared(), temporary)?;
     Ok(Outcome::done("SAVEPOINT"))
 }
 
@@ -33,6 +33,7 @@ pub(crate) fn rollback_to(scope: &Scope, name: &str) -> Result<Outcome> {
         Transaction::Failed(open) => Transaction::Open(open),
         other => other,
     };
+    state.temporary.take_back(restored.temporary);
     state.settings = restored.settings;
     scope.cursors.undo_since(restored.cursors);
     Ok(Outcome::done("ROLLBACK"))

@@ -14,6 +14,7 @@ use crate::session::run::Run;
 use crate::session::run::auditing::{audit_changes, audit_ends};
 use crate::session::state::definitions::Definer;
 use crate::session::state::failed_transaction;
+use crate::session::state::temporary::of_temporary;
 use crate::session::state::transaction::Transaction;
 use alluvia_catalog::Change;
 use alluvia_copy::progress::Phase;
@@ -22,8 +23,17 @@ use alluvia_types::{Error, Result};
 use std::sync::Arc;
 use tracing::{Instrument, info_span};
 
-/// Changes definitions: in the open transaction, or as a batch of its own.
+/// Changes definitions: in the open transaction, or as a batch of its own; those of temporary tables in the session.
 pub(crate) async fn change(run: &Run, changes: Vec<Change>) -> Result<()> {
+    let (temporary, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(of_temporary);
+    if !temporary.is_empty() {
+        let mut state = run.state();
+        let tables = state.temporary_to_change()?;
+        temporary.into_iter().try_for_each(|change| tables.define(change, run.engine().waiting_version()))?;
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
     {
         let newest = run.engine().read().catalog();
         let mut state = run.state();

@@ -76,6 +76,7 @@ pub fn table(id: TableId, name: &str, kind: KeyKind, on_conflict: OnConflict) ->
     let measures = vec![columns[keys + 1].id, columns[keys + 2].id];
     TableDef {
         id,
+        schema: "public".to_owned(),
         name: name.to_owned(),
         next_column_id: columns.len() as u32,
         columns,

@@ -2,7 +2,7 @@
 
 use super::parse::{expect, list, one_of, role, role_of, word, wrong};
 use super::{Grant, GrantOn, RoleStatement};
-use crate::names::{PUBLIC, name_of, user_table};
+use crate::names::{name_of, schema_name, user_table};
 use crate::statements::parse::syntax;
 use alluvia_catalog::rights::{Privilege, Privileges};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -81,7 +81,6 @@ fn on(parser: &mut Parser<'_>, names: &[Ident]) -> Result<Grant> {
             "PARAMETER",
         ],
     );
-    let mut is_schema = false;
     let on = match kind {
         None | Some("TABLE") => {
             let table = |parser: &mut Parser<'_>| user_table(&parser.parse_object_name(false).map_err(syntax)?);
@@ -93,30 +92,24 @@ fn on(parser: &mut Parser<'_>, names: &[Ident]) -> Result<Grant> {
             }
             expect(parser, "IN")?;
             expect(parser, "SCHEMA")?;
-            named(parser, PUBLIC, "schema")?;
-            GrantOn::AllTables
+            GrantOn::AllTables(list(parser, schema)?)
         }
         Some("DATABASE") => {
             named(parser, crate::names::DATABASE_NAME, "database")?;
             GrantOn::Database
         }
-        Some("SCHEMA") => {
-            named(parser, PUBLIC, "schema")?;
-            is_schema = true;
-            GrantOn::Database
-        }
+        Some("SCHEMA") => GrantOn::Schemas(list(parser, schema)?),
         Some(other) => return Err(not_supported(format!("a grant on {other}"))),
     };
     let possible = match &on {
-        GrantOn::Database if is_schema => Privileges::NONE.with(Privilege::Create),
+        GrantOn::Schemas(_) => Privileges::OF_SCHEMA,
         GrantOn::Database => Privileges::OF_DATABASE,
         _ => Privileges::OF_TABLE,
     };
-    let (mut privileges, mut usage) = (Privileges::NONE, false);
+    let mut privileges = Privileges::NONE;
     for name in names {
         match (name.value.to_ascii_uppercase().as_str(), Privilege::named(&name.value)) {
-            ("ALL", _) => (privileges, usage) = (possible, is_schema),
-            ("USAGE", _) if is_schema => usage = true,
+            ("ALL", _) => privileges = possible,
             (_, Some(privilege)) if possible.has(privilege) => privileges = privileges.with(privilege),
             ("REFERENCES" | "TRIGGER" | "MAINTAIN" | "TEMP" | "TEMPORARY" | "USAGE" | "EXECUTE", _) => {
                 return Err(not_supported(format!("the privilege {}", name.value.to_uppercase())));
@@ -127,7 +120,11 @@ fn on(parser: &mut Parser<'_>, names: &[Ident]) -> Result<Grant> {
             }
         }
     }
-    Ok(Grant { privileges, usage, on })
+    Ok(Grant { privileges, on })
+}
+
+fn schema(parser: &mut Parser<'_>) -> Result<String> {
+    schema_name(&parser.parse_object_name(false).map_err(syntax)?)
 }
 
 fn named(parser: &mut Parser<'_>, wanted: &str, what: &str) -> Result<()> {

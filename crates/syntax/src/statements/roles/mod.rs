@@ -11,8 +11,9 @@ mod grants;
 mod parse;
 
 pub use parse::secrets;
-pub(crate) use parse::{is_role_statement, owner_of, parse_role_statement};
+pub(crate) use parse::{expect, is_role_statement, list, one_of, owner_of, parse_role_statement, role, word};
 
+use alluvia_catalog::RelationName;
 use alluvia_catalog::rights::{Privileges, Secret};
 
 /// A role as a statement names it.
@@ -139,8 +140,6 @@ pub struct RoleOptions {
 pub struct Grant {
     /// The privileges that are named; for ALL every privilege that an object of this sort has.
     pub privileges: Privileges,
-    /// USAGE of the schema, which everybody has.
-    pub usage: bool,
     /// What the privileges are on.
     pub on: GrantOn,
 }
@@ -149,9 +148,11 @@ pub struct Grant {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GrantOn {
     /// Tables by name.
-    Tables(Vec<String>),
-    /// All tables that there are.
-    AllTables,
-    /// The database; its schema `public` is the same.
+    Tables(Vec<RelationName>),
+    /// All tables of these schemas.
+    AllTables(Vec<String>),
+    /// Schemas by name.
+    Schemas(Vec<String>),
+    /// The database.
     Database,
 }

@@ -3,7 +3,9 @@
 use super::grants::grant;
 use super::{RoleName, RoleOptions, RoleStatement};
 use crate::names::name_of;
+use crate::statements::commands::SEARCH_PATH;
 use crate::statements::parse::syntax;
+use alluvia_catalog::SearchPath;
 use alluvia_catalog::rights::Secret;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
@@ -166,6 +168,11 @@ fn alter(parser: &mut Parser<'_>) -> Result<RoleStatement> {
         if word(parser, "DEFAULT") {
             return Ok(RoleStatement::Set { name, setting, value: None });
         }
+        if setting == SEARCH_PATH {
+            // Each value is a schema, whatever is in it.
+            let schemas = list(parser, schema_on_path)?;
+            return Ok(RoleStatement::Set { name, setting, value: Some(SearchPath::new(schemas).to_string()) });
+        }
         let values = list(parser, value)?;
         return Ok(RoleStatement::Set { name, setting, value: Some(values.join(", ")) });
     }
@@ -183,6 +190,18 @@ fn alter(parser: &mut Parser<'_>) -> Result<RoleStatement> {
 
 fn setting(parser: &mut Parser<'_>) -> Result<String> {
     Ok(parser.parse_identifier().map_err(syntax)?.value.to_ascii_lowercase())
+}
+
+/// A schema of a search path: a word, or a string.
+fn schema_on_path(parser: &mut Parser<'_>) -> Result<String> {
+    match &parser.peek_token_ref().token {
+        Token::Word(word) if word.quote_style.is_none() => {
+            let schema = word.value.to_ascii_lowercase();
+            parser.advance_token();
+            Ok(schema)
+        }
+        _ => value(parser),
+    }
 }
 
 /// A string, a number or a word.
@@ -283,6 +302,7 @@ mod tests {
     use crate::Kind;
     use crate::script::parse;
     use crate::statements::roles::{Grant, GrantOn};
+    use alluvia_catalog::RelationName;
 
     pub(crate) fn parsed(sql: &str) -> RoleStatement {
         let mut statements = parse(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -317,7 +337,7 @@ mod tests {
         assert_eq!(parsed("ALTER USER g SET freshness TO '5s'"), set("freshness", Some("5s")));
         assert_eq!(
             parsed("ALTER ROLE g SET search_path = \"$user\", public"),
-            set("search_path", Some("$user, public"))
+            set("search_path", Some("\"$user\", public"))
         );
         assert_eq!(parsed("ALTER ROLE g RESET max_error"), set("max_error", None));
         assert_eq!(parsed("ALTER ROLE current_user RESET ALL"), RoleStatement::ResetAll { name: RoleName::Current });
@@ -329,9 +349,9 @@ mod tests {
 
     #[test]
     fn grants_are_of_privileges_or_of_roles() {
-        let grant =
-            |letters: &str, on: GrantOn| Grant { privileges: letters.to_owned().try_into().unwrap(), usage: false, on };
-        let tables = || GrantOn::Tables(vec!["a".into(), "b".into()]);
+        let grant = |letters: &str, on: GrantOn| Grant { privileges: letters.to_owned().try_into().unwrap(), on };
+        let tables = || GrantOn::Tables(vec!["a".into(), RelationName::in_schema("public", "b")]);
+        let bare = || GrantOn::Tables(vec!["a".into(), "b".into()]);
         let to = vec![named("x"), RoleName::Everybody];
         assert_eq!(
             parsed("GRANT SELECT, INSERT ON a, public.b TO x, PUBLIC"),
@@ -339,11 +359,14 @@ mod tests {
         );
         assert_eq!(
             parsed("REVOKE ALL PRIVILEGES ON TABLE a, b FROM x, PUBLIC CASCADE"),
-            RoleStatement::Revoke { grant: grant("arwdD", tables()), from: to.clone() }
+            RoleStatement::Revoke { grant: grant("arwdD", bare()), from: to.clone() }
         );
         assert_eq!(
             parsed("GRANT ALL ON ALL TABLES IN SCHEMA public TO x, PUBLIC"),
-            RoleStatement::Grant { grant: grant("arwdD", GrantOn::AllTables), to: to.clone() }
+            RoleStatement::Grant {
+                grant: grant("arwdD", GrantOn::AllTables(vec!["public".to_owned()])),
+                to: to.clone()
+            }
         );
         assert_eq!(
             parsed("GRANT CREATE, CONNECT ON DATABASE alluvia TO x, PUBLIC"),

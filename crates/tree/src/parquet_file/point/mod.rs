@@ -13,11 +13,15 @@ mod decode;
 mod header;
 
 use super::ParquetInput;
+use super::intervals::span_of;
+use alluvia_space::data_type::UUID_BYTES;
 use alluvia_types::Result as AlluviaResult;
 use arrow::array::{
-    ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int16Array,
-    Int32Array, Int64Array, StringViewArray, TimestampMicrosecondArray, UInt64Array,
+    ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float32Array,
+    Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, StringViewArray,
+    Time64MicrosecondArray, TimestampMicrosecondArray, UInt64Array,
 };
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, TimeUnit};
 use bytes::Bytes;
 use decode::{Value, dictionary_indices, packed_differences, plain, starts, validity};
@@ -218,6 +222,19 @@ fn array_of(data_type: &DataType, values: Vec<Option<Value>>) -> Result<Decoded>
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let micros = numbers().map(|value| value.map(|value| value as i64));
             Arc::new(TimestampMicrosecondArray::from_iter(micros).with_timezone_opt(zone.clone()))
+        }
+        DataType::Time64(TimeUnit::Microsecond) => {
+            Arc::new(Time64MicrosecondArray::from_iter(numbers().map(|value| value.map(|value| value as i64))))
+        }
+        DataType::FixedSizeBinary(UUID_BYTES) => {
+            let bytes: Vec<u8> = numbers().flat_map(|value| value.unwrap_or(0).to_be_bytes()).collect();
+            let nulls = NullBuffer::from_iter(numbers().map(|value| value.is_some()));
+            let uuids = FixedSizeBinaryArray::try_new(UUID_BYTES, bytes.into(), Some(nulls));
+            Arc::new(uuids.map_err(|error| ParquetError::General(error.to_string()))?)
+        }
+        DataType::Interval(_) => {
+            let span = |value: i128| span_of(&value.to_be_bytes());
+            Arc::new(IntervalMonthDayNanoArray::from_iter(numbers().map(|value| value.and_then(span))))
         }
         DataType::Float32 => {
             Arc::new(Float32Array::from_iter(numbers().map(|value| value.map(|value| f32::from_bits(value as u32)))))

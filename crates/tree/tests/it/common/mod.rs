@@ -12,7 +12,7 @@ use alluvia_tree::{BLOCK_ROWS, Dead, DeadRows, RowChunk, TreeContext, by_band};
 use alluvia_types::{ColumnId, TableId, Version};
 use arrow::array::*;
 use arrow::compute::{cast, concat_batches, take};
-use arrow::datatypes::{DataType as Arrow, Field, Schema, UInt64Type};
+use arrow::datatypes::{DataType as Arrow, Field, IntervalMonthDayNano, Schema, UInt64Type};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub fn dictionaries(disk: &Arc<FaultDisk>, table: &TableDef) -> Dictionaries {
 }
 
 /// Every type a column can have.
-pub const TYPES: [DataType; 13] = [
+pub const TYPES: [DataType; 20] = [
     DataType::Boolean,
     DataType::Int16,
     DataType::Int32,
@@ -54,6 +54,13 @@ pub const TYPES: [DataType; 13] = [
     DataType::TimestampTz,
     DataType::Text,
     DataType::Binary,
+    DataType::Uuid,
+    DataType::Json,
+    DataType::Jsonb,
+    DataType::Time,
+    DataType::Interval,
+    DataType::Numeric,
+    DataType::Char,
 ];
 
 /// A table with every type, and optionally with dimensions of each kind; three further TEXT columns are levels.
@@ -61,7 +68,8 @@ pub fn table(with_dimensions: bool) -> TableDef {
     let mut columns = Vec::new();
     let mut column = |name: String, data_type, nullable| {
         let id = ColumnId(columns.len() as u32 + 1);
-        columns.push(Column { id, storage_name: name.clone(), name, data_type, nullable, chars_max: None });
+        let chars_max = (data_type == DataType::Char).then_some(400);
+        columns.push(Column { id, storage_name: name.clone(), name, data_type, nullable, chars_max });
         id
     };
     let plain: Vec<ColumnId> =
@@ -89,6 +97,7 @@ pub fn table(with_dimensions: bool) -> TableDef {
     let next_column_id = columns.len() as u32 + 1;
     TableDef {
         id: TableId(1),
+        schema: "public".to_owned(),
         name: "everything".to_owned(),
         columns,
         next_column_id,
@@ -181,6 +190,30 @@ fn values(data_type: DataType, picks: &[Option<u64>]) -> ArrayRef {
             Arc::new(Float32Array::from_iter(picks.iter().map(|pick| pick.map(|pick| float(pick) as f32))))
         }
         DataType::Double => Arc::new(Float64Array::from_iter(picks.iter().map(|pick| pick.map(float)))),
+        DataType::Time => {
+            let times = each(&|pick| spread(pick).rem_euclid(86_400_000_001));
+            Arc::new(Time64MicrosecondArray::from(times))
+        }
+        DataType::Uuid => {
+            let bytes = |pick: u64| (u128::from(spread(pick) as u64) << 64 | u128::from(pick)).to_be_bytes();
+            let values = picks.iter().map(|pick| pick.map(bytes));
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 16).expect("16 bytes"))
+        }
+        DataType::Interval => {
+            let span = |pick: u64| {
+                IntervalMonthDayNano::new(
+                    (pick % 7) as i32 - 3,
+                    (spread(pick) >> 40) as i32,
+                    spread(pick) / 1_000 * 1_000,
+                )
+            };
+            Arc::new(IntervalMonthDayNanoArray::from_iter(picks.iter().map(|pick| pick.map(span))))
+        }
+        DataType::Numeric => {
+            let wide = |pick: u64| i128::from(spread(pick)) * i128::from(spread(pick + 1)) % 10i128.pow(38);
+            let array = Decimal128Array::from_iter(picks.iter().map(|pick| pick.map(wide)));
+            Arc::new(array.with_data_type(data_type.to_arrow()))
+        }
         DataType::Decimal { precision, scale } => {
             let bound = 10i128.pow(precision.into());
             let wide = |pick: u64| i128::from(spread(pick)) * i128::from(spread(pick + 1)) % bound;
@@ -194,7 +227,9 @@ fn values(data_type: DataType, picks: &[Option<u64>]) -> ArrayRef {
         DataType::TimestampTz => {
             Arc::new(TimestampMicrosecondArray::from(each(&|pick| spread(pick) >> 10)).with_timezone("UTC"))
         }
-        DataType::Text => Arc::new(StringViewArray::from_iter(picks.iter().map(|pick| pick.map(text)))),
+        DataType::Text | DataType::Json | DataType::Jsonb | DataType::Char => {
+            Arc::new(StringViewArray::from_iter(picks.iter().map(|pick| pick.map(text))))
+        }
         DataType::Binary => {
             let bytes = |pick: u64| vec![(pick % 3) as u8 * 127 + (pick % 2) as u8; pick as usize % 90];
             Arc::new(BinaryViewArray::from_iter(picks.iter().map(|pick| pick.map(bytes))))

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Rows with the columns of `schema`: those that were added since they came are NULL, and those that were dropped are
 /// gone. A storage name stands for one column for ever.
-pub(super) fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(crate) fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let (known, wanted) = (batch.schema_ref().fields(), schema.fields());
     if known.len() == wanted.len() && known.iter().zip(wanted).all(|(known, wanted)| known.name() == wanted.name()) {
         return Ok(batch.clone());

@@ -11,7 +11,7 @@
 //! - Rows wait as they came. ALTER TABLE after them leaves them so, and they are read and committed by the definition
 //!   that it makes.
 
-mod fitted;
+pub(crate) mod fitted;
 mod overlay;
 pub(crate) mod view;
 

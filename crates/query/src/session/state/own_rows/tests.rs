@@ -18,7 +18,7 @@ fn pending(sql: &str) -> PendingRows {
         .into_iter()
         .map(|column| (column.name, column.column_type.expect("a type"), column.nullable))
         .collect();
-    let def = define(TABLE, &create.name, &columns, &create.with, 0).unwrap();
+    let def = define(TABLE, ("public", &create.name.name), &columns, &create.with, 0).unwrap();
     let def = with_key(def, &create.key, create.with.on_conflict.as_deref(), [1, 2]).unwrap();
     PendingRows::new(Arc::new(TableEntry::new(Arc::new(def), Version(1))))
 }

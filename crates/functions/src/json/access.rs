@@ -1,15 +1,17 @@
-//! JSON within texts: `payload -> 'a'`, `payload ->> 'a'`, `payload #>> '{a,0,b}'`, `json_extract_path_text(payload, 'a', '0', 'b')`,
+//! What is taken out of JSON: `payload -> 'a'`, `payload ->> 'a'`, `payload #>> '{a,0,b}'`, `json_extract_path_text(payload, 'a', '0', 'b')`,
 //! `json_array_length(tags)`.
 //!
 //! Invariants:
-//! - A text is read each time, as it is stored: JSON is no type of a column. What is taken out of it is as it is written there: numbers
-//!   keep their digits, objects and arrays their spaces.
+//! - What is taken out of JSON is as it is written there: numbers keep their digits, objects and arrays their spaces. Of JSON it is JSON, of
+//!   JSONB it is JSONB, and of a TEXT with JSON in it, which is read each time, a TEXT.
 //! - `->` gives JSON, `->>` and the functions whose names end in `_text` give what a string says, and NULL for `null`. A key that is not there, an
 //!   index past the end, and whatever is no object or no array is NULL. Of keys that come twice the last one counts, as in PostgreSQL's jsonb.
 //! - The path of `#>` and `#>>` is a list of texts, or the text of one. A path without steps leads to the whole, one with NULL in it nowhere. One
 //!   that is written becomes its steps when it is planned; any other is read for each row.
 //! - A text that is no JSON is an error (22P02) where something is taken out of it, and so is a path that is no list.
 
+use super::text::only;
+use crate::casts::kinds::{field_of, kind_of};
 use crate::columnar::by_arrays;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
@@ -17,63 +19,11 @@ use alluvia_values::json::{Members, NotJson, Value, elements, resolve};
 use alluvia_values::list_text::array_elements;
 use alluvia_values::parse::shown;
 use arrow::array::{Array, ArrayRef, AsArray, Int32Builder, StringViewBuilder};
-use arrow::datatypes::{DataType, Int64Type};
-use datafusion_common::{DFSchema, Result, ScalarValue, exec_err};
-use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion_expr::{
-    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-use sqlparser::ast::BinaryOperator;
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use datafusion_common::{Result, exec_err};
+use datafusion_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// Plans `->`, `->>`, `#>` and `#>>` of texts.
-#[derive(Debug)]
-pub struct JsonOperators;
-
-impl ExprPlanner for JsonOperators {
-    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        let RawBinaryExpr { op, left, right } = expr;
-        if let BinaryOperator::HashArrow | BinaryOperator::HashLongArrow = op
-            && left.get_type(schema).is_ok_and(|of| of.is_string() || of.is_null())
-        {
-            let is_text = op == BinaryOperator::HashLongArrow;
-            let (function, path) = match (steps_of(&right), is_text) {
-                (Some(steps), false) => (Function::Path, steps),
-                (Some(steps), true) => (Function::PathText, steps),
-                (None, false) => (Function::At, vec![right]),
-                (None, true) => (Function::AtText, vec![right]),
-            };
-            let function = Arc::new(ScalarUDF::from(Json::new(function)));
-            let args = std::iter::once(left).chain(path).collect();
-            return Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(function, args))));
-        }
-        let function = match op {
-            BinaryOperator::Arrow => Function::Get,
-            BinaryOperator::LongArrow => Function::GetText,
-            op => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
-        };
-        if !left.get_type(schema).is_ok_and(|of| of.is_string() || of.is_null()) {
-            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
-        }
-        let function = Arc::new(ScalarUDF::from(Json::new(function)));
-        Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![left, right]))))
-    }
-}
-
-/// The steps of a path that is written: `'{a,0,b}'`, `ARRAY['a', '0', 'b']`; `None` of any other, and of one without steps.
-fn steps_of(path: &Expr) -> Option<Vec<Expr>> {
-    let steps: Vec<Expr> = match path {
-        Expr::Literal(text, _) => {
-            let steps = array_elements(text.try_as_str().flatten()?)?;
-            steps.into_iter().map(|step| Expr::Literal(ScalarValue::Utf8View(step), None)).collect()
-        }
-        Expr::ScalarFunction(call) if call.name() == "make_array" => call.args.clone(),
-        _ => return None,
-    };
-    (!steps.is_empty()).then_some(steps)
-}
 
 /// What a function takes out of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -262,19 +212,6 @@ fn taken<'a>(json: &'a [u8], key: &Key<'_>) -> std::result::Result<Option<Value<
     }
 }
 
-/// Whether it is one value by itself, as an array of it alone would be.
-fn only(json: &[u8]) -> std::result::Result<(), NotJson> {
-    let mut alone = Vec::with_capacity(json.len() + 2);
-    alone.push(b'[');
-    alone.extend_from_slice(json);
-    alone.push(b']');
-    match elements(&alone) {
-        Ok(values) if values.len() == 1 => Ok(()),
-        Ok(_) => Err(NotJson { at: 1, expected: "a value" }),
-        Err(NotJson { at, expected }) => Err(NotJson { at: at.saturating_sub(1).max(1), expected }),
-    }
-}
-
 fn length_of(text: &str) -> Result<i32> {
     let elements = elements(text.as_bytes()).map_err(|wrong| not_json(text, &wrong))?;
     i32::try_from(elements.len()).or_else(|_| exec_err!("an array of JSON has too many elements"))
@@ -335,6 +272,16 @@ impl ScalarUDFImpl for Json {
 
     fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
         Ok(if self.function == Function::ArrayLength { DataType::Int32 } else { DataType::Utf8View })
+    }
+
+    /// JSON of JSON, and JSONB of JSONB.
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let gives_json = !self.function.gives_text() && self.function != Function::ArrayLength;
+        match args.arg_fields.first().map(|field| kind_of(field)) {
+            Some(kind) if kind.is_json() && gives_json => Ok(field_of(kind, self.name())),
+            _ => Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, true))),
+        }
     }
 
     fn is_strict(&self) -> bool {

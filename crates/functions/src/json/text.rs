@@ -1,0 +1,57 @@
+//! Texts that are to be JSON: checked, or written anew as JSONB.
+
+use crate::casts::typed::bad_value;
+use alluvia_values::json::{NotJson, elements};
+use alluvia_values::json_value::{check_json, normalized, write_string};
+use datafusion_common::Result;
+
+/// Whether a text is one value of JSON; the error says what is wrong.
+pub(crate) fn checked(text: &str) -> Result<()> {
+    check_json(text.as_bytes()).map_err(|bad| bad_value(text, bad, "JSON"))
+}
+
+/// A text as JSONB.
+pub(crate) fn normalised(text: &str) -> Result<String> {
+    normalized(text.as_bytes()).map_err(|bad| bad_value(text, bad, "JSONB"))
+}
+
+/// Whether it is one value by itself, as an array of it alone would be.
+pub(crate) fn only(json: &[u8]) -> std::result::Result<(), NotJson> {
+    let mut alone = Vec::with_capacity(json.len() + 2);
+    alone.push(b'[');
+    alone.extend_from_slice(json);
+    alone.push(b']');
+    match elements(&alone) {
+        Ok(values) if values.len() == 1 => Ok(()),
+        Ok(_) => Err(NotJson { at: 1, expected: "a value" }),
+        Err(NotJson { at, expected }) => Err(NotJson { at: at.saturating_sub(1).max(1), expected }),
+    }
+}
+
+/// An object of members that are written already, as JSONB would have them but for their order.
+pub(crate) fn object<'a>(members: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut out = String::from("{");
+    for (at, (key, value)) in members.enumerate() {
+        if at > 0 {
+            out.push_str(", ");
+        }
+        write_string(key, &mut out);
+        out.push_str(": ");
+        out.push_str(value);
+    }
+    out.push('}');
+    out
+}
+
+/// An array of elements that are written already.
+pub(crate) fn array<'a>(elements: impl Iterator<Item = &'a str>) -> String {
+    let mut out = String::from("[");
+    for (at, element) in elements.enumerate() {
+        if at > 0 {
+            out.push_str(", ");
+        }
+        out.push_str(element);
+    }
+    out.push(']');
+    out
+}

@@ -1,0 +1,377 @@
+//! The session's temporary tables: their definitions, over whatever the database has, and their rows.
+//!
+//! Invariants:
+//! - Nobody but the session knows of them: no batch, no log and no file of the database has anything of them.
+//! - They have numbers of their own ([`is_temporary`]), and every definition has a version that no other definition of any
+//!   table has: what is kept between statements by number and version is never taken for another's.
+//! - Each change is noted with what takes it back. A statement that fails takes back its own, ROLLBACK TO those behind its
+//!   savepoint, ROLLBACK all of the transaction's; the end of a transaction that is kept forgets the notes
+//!   ([`Temporary::keep`]), and only then are rows folded.
+//! - What is taken of their sequences stays taken.
+
+mod overlay;
+
+use crate::engine::sequences::SharedBlock;
+use crate::session::state::temporary::overlay::Overlay;
+use alluvia_catalog::rights::{Object, RightsChange, RoleId};
+use alluvia_catalog::{Catalog, Change as Definition, TableEntry};
+use alluvia_copy::temporary::{Coming, Spilled, Spilling, TemporaryMemory, TemporaryRead, TemporaryRows, Undo};
+use alluvia_space::TableDef;
+use alluvia_space::key_code::KeyCode;
+use alluvia_syntax::statements::definitions::OnCommit;
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
+use arrow::array::RecordBatch;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The numbers of temporary tables begin here: no other table gets so far.
+const FIRST_ID: u32 = 1 << 30;
+
+/// Whether a table is a session's own.
+pub(crate) fn is_temporary(table: TableId) -> bool {
+    table.0 >= FIRST_ID
+}
+
+/// Whether a definition of a temporary table changes.
+pub(crate) fn of_temporary(change: &Definition) -> bool {
+    match change {
+        Definition::CreateTable { def } | Definition::AlterTable { def, .. } => is_temporary(def.id),
+        Definition::DropTable { id } => is_temporary(*id),
+        Definition::Rights { change: RightsChange::Own { table, .. } } => is_temporary(*table),
+        Definition::Rights { change: RightsChange::Grant { on, .. } | RightsChange::Revoke { on, .. } } => {
+            matches!(on, Object::Table(table) if is_temporary(*table))
+        }
+        _ => false,
+    }
+}
+
+/// The number of a temporary table, the so manieth of the database since it was opened.
+pub(crate) fn temporary_id(number: u32) -> TableId {
+    TableId(FIRST_ID + number % FIRST_ID)
+}
+
+/// The temporary tables of one session.
+#[derive(Debug)]
+pub(crate) struct Temporary {
+    memory: Arc<TemporaryMemory>,
+    tables: BTreeMap<TableId, TemporaryTable>,
+    changes: Vec<Change>,
+    /// Where changes were counted last: what lies behind may be taken back by itself.
+    marked: usize,
+    overlay: Overlay,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct TemporaryTable {
+    entry: Arc<TableEntry>,
+    owner: RoleId,
+    on_commit: OnCommit,
+    rows: TemporaryRows,
+    sequences: BTreeMap<ColumnId, SharedBlock>,
+    /// Counts its changes: whether a sibling has changed it.
+    changed: u64,
+}
+
+/// What takes back a change.
+#[derive(Debug)]
+enum Change {
+    Created(TableId),
+    Dropped(Box<TemporaryTable>),
+    Altered(TableId, Arc<TableEntry>, RoleId),
+    Rows(TableId, Undo),
+}
+
+/// What tables were like when a sibling got them.
+pub(crate) type Inherited = BTreeMap<TableId, u64>;
+
+impl Temporary {
+    /// None yet.
+    pub(crate) fn new(memory: Arc<TemporaryMemory>) -> Temporary {
+        Temporary { memory, tables: BTreeMap::new(), changes: Vec::new(), marked: 0, overlay: Overlay::default() }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// What counts their memory.
+    pub(crate) fn memory(&self) -> &Arc<TemporaryMemory> {
+        &self.memory
+    }
+
+    /// The definitions that the session sees over these.
+    pub(crate) fn over(&mut self, beneath: &Arc<Catalog>) -> Arc<Catalog> {
+        if self.tables.is_empty() {
+            return Arc::clone(beneath);
+        }
+        self.overlay.over(beneath, self.tables.values().map(|table| (&table.entry, table.owner)))
+    }
+
+    /// The rows that there are now of one of them.
+    pub(crate) fn read(&mut self, table: TableId) -> Option<TemporaryRead> {
+        self.tables.get_mut(&table).map(|table| table.rows.read())
+    }
+
+    /// Whether a row has a key; `None` if the table is not one of them.
+    pub(crate) fn has_key(&self, table: TableId, code: KeyCode) -> Option<bool> {
+        Some(self.tables.get(&table)?.rows.has_key(code))
+    }
+
+    /// The values of a sequence that are taken.
+    pub(crate) fn sequence(&mut self, (table, column): (TableId, ColumnId)) -> Option<SharedBlock> {
+        Some(Arc::clone(self.tables.get_mut(&table)?.sequences.entry(column).or_default()))
+    }
+
+    /// CREATE TABLE.
+    pub(crate) fn create(&mut self, def: TableDef, version: Version, owner: RoleId, on_commit: OnCommit) {
+        let (id, rows) = (def.id, TemporaryRows::new(&def, &self.memory));
+        let entry = Arc::new(TableEntry::new(Arc::new(def), version));
+        let table = TemporaryTable { entry, owner, on_commit, rows, sequences: BTreeMap::new(), changed: 0 };
+        self.tables.insert(id, table);
+        self.note(Change::Created(id));
+    }
+
+    /// What a statement changes of one of them, by a definition that gets this version.
+    pub(crate) fn define(&mut self, change: Definition, version: Version) -> Result<()> {
+        match change {
+            Definition::AlterTable { def, .. } => self.alter(def.id, Some(def), version, None),
+            Definition::DropTable { id } => self.drop_table(id),
+            Definition::Rights { change: RightsChange::Own { table, owner } } => {
+                self.alter(table, None, version, Some(owner))
+            }
+            Definition::Rights { .. } => {
+                Err(Error::new(ErrorKind::NotSupported, "GRANT and REVOKE on a temporary table are not supported")
+                    .with_hint("nobody but its session sees it: leave them out"))
+            }
+            _ => Err(Error::internal("a temporary table is made without saying how long its rows stay")),
+        }
+    }
+
+    /// ALTER TABLE: another definition, or another owner.
+    fn alter(&mut self, id: TableId, def: Option<TableDef>, version: Version, owner: Option<RoleId>) -> Result<()> {
+        let table = self.tables.get_mut(&id).ok_or_else(gone)?;
+        let was = Change::Altered(id, Arc::clone(&table.entry), table.owner);
+        let def = def.map_or_else(|| Arc::clone(&table.entry.def), Arc::new);
+        table.entry = Arc::new(TableEntry::new(def, version));
+        table.owner = owner.unwrap_or(table.owner);
+        self.note(was);
+        Ok(())
+    }
+
+    /// DROP TABLE.
+    fn drop_table(&mut self, id: TableId) -> Result<()> {
+        let table = self.tables.remove(&id).ok_or_else(gone)?;
+        self.note(Change::Dropped(Box::new(table)));
+        Ok(())
+    }
+
+    /// Rows come; those that have had their keys go.
+    pub(crate) fn come(&mut self, id: TableId, coming: Coming) -> Result<()> {
+        let undo = self.rows(id)?.come(coming)?;
+        self.note(Change::Rows(id, undo));
+        Ok(())
+    }
+
+    /// Rows with these keys go.
+    pub(crate) fn delete(&mut self, id: TableId, codes: &[KeyCode]) -> Result<()> {
+        let undo = self.rows(id)?.delete(codes);
+        self.note(Change::Rows(id, undo));
+        Ok(())
+    }
+
+    /// Rows that are told by version and ordinal go.
+    pub(crate) fn delete_rows(&mut self, id: TableId, rows: &RecordBatch) -> Result<()> {
+        let undo = self.rows(id)?.delete_rows(rows)?;
+        self.note(Change::Rows(id, undo));
+        Ok(())
+    }
+
+    /// All rows go; gives how many.
+    pub(crate) fn clear(&mut self, id: TableId) -> Result<u64> {
+        let rows = self.rows(id)?;
+        let (count, undo) = (rows.rows(), rows.clear());
+        self.note(Change::Rows(id, undo));
+        Ok(count)
+    }
+
+    fn rows(&mut self, id: TableId) -> Result<&mut TemporaryRows> {
+        self.tables.get_mut(&id).map(|table| &mut table.rows).ok_or_else(gone)
+    }
+
+    fn note(&mut self, change: Change) {
+        if let Change::Created(_) | Change::Dropped(_) | Change::Altered(..) = change {
+            self.overlay.forget();
+        }
+        let (Change::Created(id) | Change::Altered(id, ..) | Change::Rows(id, _)) = &change else {
+            return self.changes.push(change);
+        };
+        if let Some(table) = self.tables.get_mut(id) {
+            table.changed += 1;
+        }
+        let Change::Rows(id, undo) = change else { return self.changes.push(change) };
+        // Rows that come one by one are many.
+        let is_open = self.changes.len() > self.marked;
+        let left = match self.changes.last_mut().filter(|_| is_open) {
+            Some(Change::Rows(last, known)) if *last == id => known.join(undo).err(),
+            _ => Some(undo),
+        };
+        self.changes.extend(left.map(|undo| Change::Rows(id, undo)));
+    }
+
+    /// How many changes could be taken back: what comes from now on can be by itself.
+    pub(crate) fn mark(&mut self) -> usize {
+        self.marked = self.changes.len();
+        self.marked
+    }
+
+    /// Takes back what came after so many changes.
+    pub(crate) fn take_back(&mut self, changes: usize) {
+        let mut settled = BTreeSet::new();
+        while self.changes.len() > changes {
+            let Some(change) = self.changes.pop() else { break };
+            match change {
+                Change::Rows(id, undo) => {
+                    if let Some(table) = self.tables.get_mut(&id) {
+                        table.rows.take_back(undo);
+                        table.changed += 1;
+                        settled.insert(id);
+                    }
+                    continue;
+                }
+                Change::Created(id) => drop(self.tables.remove(&id)),
+                Change::Dropped(table) => drop(self.tables.insert(table.entry.def.id, *table)),
+                Change::Altered(id, entry, owner) => {
+                    if let Some(table) = self.tables.get_mut(&id) {
+                        (table.entry, table.owner) = (entry, owner);
+                        table.changed += 1;
+                    }
+                }
+            }
+            self.overlay.forget();
+        }
+        self.marked = self.marked.min(changes);
+        for id in settled {
+            if let Some(table) = self.tables.get_mut(&id) {
+                table.rows.settle();
+            }
+        }
+    }
+
+    /// A transaction is over, and its changes stay: nothing can be taken back any more.
+    pub(crate) fn keep(&mut self) {
+        let of_commit = |table: &TemporaryTable| table.on_commit != OnCommit::PreserveRows;
+        if self.changes.is_empty() && !self.tables.values().any(of_commit) {
+            return;
+        }
+        let before = self.tables.len();
+        self.tables.retain(|_, table| table.on_commit != OnCommit::Drop);
+        if self.tables.len() != before {
+            self.overlay.forget();
+        }
+        for table in self.tables.values_mut().filter(|table| table.on_commit == OnCommit::DeleteRows) {
+            table.rows.clear();
+        }
+        let changed: BTreeSet<TableId> = self.changes.iter().filter_map(Change::of_rows).collect();
+        self.changes.clear();
+        self.marked = 0;
+        for id in changed {
+            let Some(table) = self.tables.get_mut(&id) else { continue };
+            // Rows that cannot be folded stay as they are.
+            if let Err(error) = table.rows.fold() {
+                tracing::error!(%error, "rows of a temporary table stay as they came");
+            }
+        }
+    }
+
+    /// DISCARD TEMP: all of them go; ROLLBACK brings them back.
+    pub(crate) fn drop_all(&mut self) {
+        for (_, table) in std::mem::take(&mut self.tables) {
+            self.note(Change::Dropped(Box::new(table)));
+        }
+    }
+
+    fn forget_all(&mut self) {
+        self.tables.clear();
+        self.changes.clear();
+        self.marked = 0;
+        self.overlay.forget();
+    }
+
+    /// The rows in memory that could lie in files, by table.
+    pub(crate) fn spilling(&self) -> Vec<(TableId, String, Spilling)> {
+        let of_table = |(id, table): (&TableId, &TemporaryTable)| {
+            let spilling = table.rows.spilling();
+            (!spilling.is_empty()).then(|| (*id, table.entry.def.name.clone(), spilling))
+        };
+        self.tables.iter().filter_map(of_table).collect()
+    }
+
+    /// They lie there.
+    pub(crate) fn spilled(&mut self, id: TableId, spilled: Spilled) {
+        if let Some(table) = self.tables.get_mut(&id) {
+            table.rows.spilled(spilled);
+        }
+    }
+
+    /// The tables as they are now, for a sibling of the session.
+    pub(crate) fn fork(&self) -> (BTreeMap<TableId, ForkedTable>, Inherited) {
+        let forked = self.tables.iter().map(|(id, table)| (*id, ForkedTable(table.fork(&self.memory))));
+        (forked.collect(), self.inherited())
+    }
+
+    fn inherited(&self) -> Inherited {
+        self.tables.iter().map(|(id, table)| (*id, table.changed)).collect()
+    }
+
+    /// Begins with another session's tables.
+    pub(crate) fn begin_with(&mut self, tables: BTreeMap<TableId, ForkedTable>) {
+        self.forget_all();
+        self.tables = tables.into_iter().map(|(id, ForkedTable(table))| (id, table)).collect();
+    }
+
+    /// Takes over what a sibling, which has these tables now, has changed since it got them.
+    pub(crate) fn follow(&mut self, theirs: BTreeMap<TableId, ForkedTable>, now: &Inherited, inherited: &Inherited) {
+        let dropped = inherited.keys().filter(|id| !theirs.contains_key(*id));
+        dropped.for_each(|id| drop(self.tables.remove(id)));
+        for (id, ForkedTable(table)) in theirs {
+            if inherited.get(&id) != now.get(&id) {
+                self.tables.insert(id, table);
+            }
+        }
+        self.changes.clear();
+        self.marked = 0;
+        self.overlay.forget();
+    }
+}
+
+/// A table of one session on its way to another.
+#[derive(Debug)]
+pub(crate) struct ForkedTable(TemporaryTable);
+
+impl TemporaryTable {
+    fn fork(&self, memory: &Arc<TemporaryMemory>) -> TemporaryTable {
+        TemporaryTable {
+            entry: Arc::clone(&self.entry),
+            owner: self.owner,
+            on_commit: self.on_commit,
+            rows: self.rows.fork(memory),
+            sequences: self.sequences.clone(),
+            changed: self.changed,
+        }
+    }
+}
+
+impl Change {
+    fn of_rows(&self) -> Option<TableId> {
+        match self {
+            Change::Rows(id, _) => Some(*id),
+            _ => None,
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::internal("a temporary table that is changed is none of the session's")
+}

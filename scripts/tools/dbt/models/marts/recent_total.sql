@@ -1,0 +1,2 @@
+{{ config(materialized='view') }}
+select sum(amount) as amount from {{ ref('recent') }}
