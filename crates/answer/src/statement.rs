@@ -5,6 +5,7 @@ use super::having::Having;
 use super::member_predicate::MemberPredicate;
 use super::units::{Cut, test_of};
 use alluvia_catalog::{Catalog, RelationName, SearchPath};
+use alluvia_space::{DataType, TableDef};
 use alluvia_syntax::Sureness;
 use alluvia_types::{TableId, Version};
 use arrow::array::{Array, ArrayRef};
@@ -165,6 +166,29 @@ pub enum Test {
     Not(Box<Test>),
 }
 
+impl Condition {
+    fn goes_by_clocks(&self, is_moment: &dyn Fn(&String) -> bool) -> bool {
+        match self {
+            Condition::All(parts) | Condition::Any(parts) => parts.iter().any(|part| part.goes_by_clocks(is_moment)),
+            Condition::Column(_, Test::Null | Test::Known) => false,
+            Condition::Column(name, test) => is_moment(name) || test.goes_by_clocks(),
+        }
+    }
+}
+
+impl Test {
+    fn goes_by_clocks(&self) -> bool {
+        let of = |literal: &Literal| matches!(literal, Literal::Computed(_) | Literal::Time(_) | Literal::Date(_));
+        match self {
+            Test::In(literals) => literals.iter().any(of),
+            Test::Range(low, high) => [low, high].into_iter().flatten().any(|(literal, _)| of(literal)),
+            Test::Cut(..) | Test::Holds(_) => true,
+            Test::Not(test) => test.goes_by_clocks(),
+            Test::Among(_) | Test::Like(_) | Test::Null | Test::Known => false,
+        }
+    }
+}
+
 impl Statement {
     /// The name that it has for what it reads.
     pub fn named(&self) -> &RelationName {
@@ -174,6 +198,20 @@ impl Statement {
     /// Whether it looks at values that it does not show.
     pub fn looks_further(&self) -> bool {
         self.having.is_some() || !self.hidden.is_empty()
+    }
+
+    /// Whether its answer may be another one in a session of another time zone. It is asked only in such sessions, and says so where it is
+    /// not sure: a moment is compared, cut or grouped by, or a time that was computed or cut, or what only the planner knows.
+    pub fn goes_by_clocks(&self, def: &TableDef) -> bool {
+        let is_moment = |name: &String| {
+            def.columns.iter().any(|column| column.name == *name && column.data_type == DataType::TimestampTz)
+        };
+        let of_groups = self.groups.iter().any(|group| match group {
+            Group::Column(name) | Group::Truncated(_, name) => is_moment(name),
+        });
+        of_groups
+            || self.having.is_some()
+            || self.conditions.iter().any(|condition| condition.goes_by_clocks(&is_moment))
     }
 
     /// Bytes in memory, about; without those of predicates that the planner evaluates.

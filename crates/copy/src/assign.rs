@@ -16,11 +16,12 @@ use crate::operations::type_name;
 use alluvia_space::{Column, DataType, TableDef};
 use alluvia_types::{Error, Result};
 use alluvia_values::builders::{TextAs, is_level_text};
-use alluvia_values::convert::{check_types, convert, find_nulls};
+use alluvia_values::convert::{check_types, convert_in_zone, find_nulls};
 use alluvia_values::errors::internal;
 use alluvia_values::nan::one_nan;
 use alluvia_values::parse::Bad;
 use alluvia_values::text::shown_value;
+use alluvia_values::time_zone::Zone;
 use alluvia_values::varchar::fit;
 use alluvia_values::{float_digits, numeric};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
@@ -66,6 +67,8 @@ pub struct Assigner {
     plans: Vec<Plan>,
     /// Whether floats become decimals by the digits that they are sure of.
     is_of_query: bool,
+    /// The time zone that times without one are of.
+    zone: Zone,
     lacking: Lacking,
 }
 
@@ -104,13 +107,19 @@ impl Assigner {
         let plans = columns.iter().zip(mapping).map(plan).collect::<Result<Vec<Plan>>>()?;
         let without = columns.iter().zip(mapping).filter(|(_, from)| from.is_none()).map(|(column, _)| *column);
         let lacking = Lacking::of(target, without);
-        Ok(Assigner { table: target.clone(), plans, is_of_query: false, lacking })
+        Ok(Assigner { table: target.clone(), plans, is_of_query: false, zone: Zone::utc(), lacking })
     }
 
     /// The same for what a query has computed: of floats that become decimals the digits count that they are sure of, as in PostgreSQL. A
     /// file's are taken as they are.
     pub fn of_query(mut self) -> Assigner {
         self.is_of_query = true;
+        self
+    }
+
+    /// The same in a session of a time zone.
+    pub fn in_zone(mut self, zone: &Zone) -> Assigner {
+        self.zone = zone.clone();
         self
     }
 
@@ -139,7 +148,7 @@ impl Assigner {
                     };
                     let array = match sure {
                         Some(decimals) => Arc::new(decimals) as ArrayRef,
-                        None => convert(from, column.data_type, plan.text, &mut bad)?,
+                        None => convert_in_zone(from, column.data_type, plan.text, &self.zone, &mut bad)?,
                     };
                     match (column.chars_max, column.data_type) {
                         (Some(chars_max), _) => fit(&array, chars_max, &mut bad)?,

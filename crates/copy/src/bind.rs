@@ -9,6 +9,7 @@ use crate::body::Hints;
 use crate::operations::{Operations, is_apart, is_op};
 use alluvia_space::{Column, OP_COLUMN, TableDef, without_key};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
+use alluvia_values::time_zone::Zone;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub struct Wanted {
     pub is_exact: bool,
     /// What rows may do besides coming.
     pub operations: Option<Arc<Operations>>,
+    /// Of moments that say none.
+    pub time_zone: Zone,
 }
 
 impl Wanted {
@@ -33,7 +36,14 @@ impl Wanted {
         let how = Hints::default().columns;
         if listed.is_empty() {
             let columns = (0..table.columns.len()).filter(|at| !is_apart(&table.columns[*at])).collect();
-            return Ok(Wanted { columns, listed: false, how, is_exact: false, operations: None });
+            return Ok(Wanted {
+                columns,
+                listed: false,
+                how,
+                is_exact: false,
+                operations: None,
+                time_zone: Zone::utc(),
+            });
         }
         let mut columns = Vec::new();
         for name in listed {
@@ -45,7 +55,7 @@ impl Wanted {
             }
             columns.push(at);
         }
-        Ok(Wanted { columns, listed: true, how, is_exact: false, operations: None })
+        Ok(Wanted { columns, listed: true, how, is_exact: false, operations: None, time_zone: Zone::utc() })
     }
 
     /// Listed in another way than COPY's.
@@ -56,6 +66,11 @@ impl Wanted {
     /// With values that must be written as inference reads them, or need not.
     pub fn exactly(self, is_exact: bool) -> Wanted {
         Wanted { is_exact, ..self }
+    }
+
+    /// In a session of a time zone.
+    pub fn in_zone(self, time_zone: &Zone) -> Wanted {
+        Wanted { time_zone: time_zone.clone(), ..self }
     }
 
     /// Of rows that may do so.

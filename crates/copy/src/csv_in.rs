@@ -63,6 +63,7 @@ impl CsvInput {
                 scanner: scanner_of(&self.dialect),
                 rows: TextRows::new(&self.table, self.on_error, 8192)
                     .exactly(self.wanted.is_exact)
+                    .in_zone(&self.wanted.time_zone)
                     .doing(self.wanted.operations.clone()),
             };
             move |block: Block| parser.parse(&block)

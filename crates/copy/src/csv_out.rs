@@ -24,8 +24,9 @@ pub(crate) fn write_header(out: &mut Vec<u8>, schema: &Schema, dialect: &Dialect
 /// Appends all rows of `batch`.
 pub fn write_rows(out: &mut Vec<u8>, batch: &RecordBatch, dialect: &Dialect) -> Result<()> {
     let fields = batch.schema_ref().fields().iter().zip(batch.columns());
-    let columns =
-        fields.map(|(field, array)| TextColumn::of_field(array, field)).collect::<Result<Vec<TextColumn>>>()?;
+    let columns = fields
+        .map(|(field, array)| TextColumn::of_field_in_zone(array, field, &dialect.time_zone))
+        .collect::<Result<Vec<TextColumn>>>()?;
     let nulls: Vec<_> = batch.columns().iter().map(|array| array.logical_nulls()).collect();
     let mut value = Vec::new();
     for row in 0..batch.num_rows() {

@@ -45,6 +45,7 @@ impl JsonInput {
                 order: Vec::new(),
                 rows: TextRows::new(&self.table, self.on_error, 8192)
                     .exactly(self.wanted.is_exact)
+                    .in_zone(&self.wanted.time_zone)
                     .doing(self.wanted.operations.clone()),
             };
             move |block: Block| parser.parse(&block)

@@ -40,6 +40,7 @@ use alluvia_syntax::copy::places::{check_url_options, name_of};
 use alluvia_syntax::copy::statement::Source;
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result};
 use alluvia_values::compact::compact;
+use alluvia_values::time_zone::Zone;
 use alluvia_values::widths::{Pieces, written_bytes};
 use arrow::array::RecordBatch;
 use std::io::Read;
@@ -100,6 +101,7 @@ impl LoadJob {
         let wanted = Wanted::new(&incoming.def, &self.columns)?
             .hinting(self.body.hints.columns)
             .exactly(self.options.is_exact)
+            .in_zone(&self.options.time_zone)
             .doing(incoming.operations.clone());
         let mut committer = Committer::new(&self, &incoming, &files, destination)?;
         self.read_as = Some(Arc::clone(&incoming.def));
@@ -240,6 +242,8 @@ impl LoadJob {
         let same = format!("{same:?}").replace(", is_exact: false", "");
         // So did what rows do by key.
         let same = same.replace(&format!(", policy: {:?}", RowPolicy::default()), "");
+        // And the session's time zone.
+        let same = same.replace(&format!(", time_zone: {:?}", Zone::utc()), "");
         let identity = format!("{identities:?} {table:?} {:?} {same}", self.columns);
         let name = first.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Some(format!("copy {name} {:032x}", xxh3_128(identity.as_bytes())))

@@ -13,6 +13,7 @@ use alluvia_syntax::copy::options::OnError;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::builders::{ColumnBuilder, TextAs, is_level_text};
 use alluvia_values::parse::{Bad, shown};
+use alluvia_values::time_zone::Zone;
 use arrow::array::RecordBatch;
 use std::fmt;
 use std::sync::Arc;
@@ -164,6 +165,12 @@ impl TextRows {
     /// With values that must be written as inference reads them, or need not.
     pub fn exactly(self, is_exact: bool) -> TextRows {
         TextRows { is_exact, ..self }
+    }
+
+    /// In a session of a time zone.
+    pub fn in_zone(mut self, zone: &Zone) -> TextRows {
+        self.builders = self.builders.into_iter().map(|builder| builder.in_zone(zone)).collect();
+        self
     }
 
     /// Of rows that may do this.

@@ -56,6 +56,7 @@ impl TextInput {
         let worker = || {
             let rows = TextRows::new(&self.table, self.on_error, 8192)
                 .exactly(self.wanted.is_exact)
+                .in_zone(&self.wanted.time_zone)
                 .doing(self.wanted.operations.clone());
             let mut parser = Parser { input: self, rows, value: Vec::new() };
             move |block: Block| parser.parse(&block)

@@ -19,6 +19,15 @@ pub fn changed(plan: LogicalPlan, concerns: fn(&Expr) -> bool, change: Change) -
     replaced(plan, concerns, |expr, schema, _| change(expr, schema), LogicalPlan::recompute_schema)
 }
 
+/// The same, by what a change knows of the statement's session.
+pub(crate) fn changed_in_session(
+    plan: LogicalPlan,
+    concerns: fn(&Expr) -> bool,
+    change: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
+    replaced(plan, concerns, |expr, schema, _| change(expr, schema), LogicalPlan::recompute_schema)
+}
+
 /// The same, with the number of a node's expressions that have such a one.
 pub(crate) fn changed_by_count(
     plan: LogicalPlan,
@@ -30,7 +39,11 @@ pub(crate) fn changed_by_count(
 
 /// The same in a plan whose types have not been coerced, so that schemas cannot be computed: the change keeps types, and whether there
 /// are NULLs.
-pub fn changed_as_written(plan: LogicalPlan, concerns: fn(&Expr) -> bool, change: Change) -> Result<LogicalPlan> {
+pub fn changed_as_written(
+    plan: LogicalPlan,
+    concerns: fn(&Expr) -> bool,
+    change: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
     replaced(plan, concerns, |expr, schema, _| change(expr, schema), Ok)
 }
 

@@ -267,6 +267,7 @@ mod tests {
         ];
         assert_eq!(ours[typed - before.len()..typed], before);
         let after = [
+            "session_zone",
             "exact_spreads",
             "common_decimal_type",
             "counted_multisets",

@@ -513,6 +513,9 @@ impl Engine {
         let mut config = config.with_batch_size(settings.batch_size).with_target_partitions(settings.threads);
         let limits = StatementLimits::new(settings.memory_limit_bytes);
         config.options_mut().extensions.insert(limits);
+        if !settings.time_zone.is_utc() {
+            config.options_mut().execution.time_zone = Some(settings.time_zone.name().to_owned());
+        }
         *state.config_mut() = config;
         state.mark_start_execution();
         // `now()` is a moment of the store's clock, as it is where the index answers.

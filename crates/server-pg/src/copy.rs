@@ -191,7 +191,8 @@ impl Connection {
 
     /// COPY TO STDOUT; gives its tag.
     pub(crate) async fn copy_out(&mut self, statement: Statement) -> Result<String> {
-        let (statement, options) = statement.client_copy()?;
+        let (statement, mut options) = statement.client_copy()?;
+        options.time_zone = self.session.time_zone();
         let mut outcome = self.run(statement.copied_query()?).await?;
         let mut rows = outcome.rows.take().ok_or_else(|| Error::internal("a query without rows"))?;
         let schema = rows.schema();
@@ -226,7 +227,7 @@ impl Connection {
     }
 
     async fn copy_rows(&mut self, batch: &RecordBatch, schema: &SchemaRef, form: &mut RowForm) -> Result<()> {
-        let rows = Rows::new(batch, schema, &vec![0; batch.num_columns()])?;
+        let rows = Rows::new(batch, schema, &vec![0; batch.num_columns()])?.in_zone(self.session.time_zone());
         for from in (0..rows.len()).step_by(ROWS_AT_A_TIME) {
             rows.copy(from, (from + ROWS_AT_A_TIME).min(rows.len()), form, &mut self.io.out)?;
             self.send_if_long(self.until).await?;

@@ -145,13 +145,14 @@ impl Connection {
         } else {
             prepared.described.lock().clone()
         };
+        let zone = self.session.time_zone();
         let mut scalars = Vec::with_capacity(wanted);
         for (at, value) in values.into_iter().enumerate() {
             let type_oid = match (stated(at), &described) {
                 (0, Some(described)) => described.parameters.get(at).map_or(0, of_parameter),
                 (stated, _) => stated,
             };
-            scalars.push(parameter(at + 1, type_oid, is_binary(at), value)?);
+            scalars.push(parameter(at + 1, type_oid, is_binary(at), value, &zone)?);
         }
         let statement = prepared.statement.as_ref().map(|statement| statement.bind(&scalars)).transpose()?;
         let portal_of = Portal {

@@ -37,7 +37,8 @@ impl Connection {
             match self.watched(async { Ok(stream.next().await) }).await? {
                 Some(batch) => {
                     let batch = batch.map_err(from_datafusion)?;
-                    answer.current = Some((Rows::new(&batch, schema, &answer.formats)?, 0));
+                    answer.current =
+                        Some((Rows::new(&batch, schema, &answer.formats)?.in_zone(self.session.time_zone()), 0));
                 }
                 None => answer.is_over = true,
             }

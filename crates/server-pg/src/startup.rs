@@ -202,12 +202,9 @@ async fn open(io: Io, parameters: Vec<(String, String)>, peer: SocketAddr, share
         }
     };
     match settings(&mut connection, &parameters) {
-        Ok(warnings) => {
+        Ok(()) => {
             connection.reporter.settings(&connection.session, &mut connection.io.out);
             connection.io.out.backend_key(process, secret);
-            for warning in &warnings {
-                connection.reporter.warning("01000", warning, &mut connection.io.out);
-            }
             Some(connection)
         }
         Err(error) => {
@@ -218,9 +215,8 @@ async fn open(io: Io, parameters: Vec<(String, String)>, peer: SocketAddr, share
     }
 }
 
-/// Sets what the client asks for; gives what it should be warned of.
-fn settings(connection: &mut Connection, parameters: &[(String, String)]) -> Result<Vec<String>> {
-    let mut warnings = Vec::new();
+/// Sets what the client asks for.
+fn settings(connection: &mut Connection, parameters: &[(String, String)]) -> Result<()> {
     let mut wanted: Vec<(String, String)> = Vec::new();
     for (name, value) in parameters {
         match name.as_str() {
@@ -234,17 +230,7 @@ fn settings(connection: &mut Connection, parameters: &[(String, String)]) -> Res
             name => wanted.push((name.to_owned(), value.clone())),
         }
     }
-    for (name, value) in wanted {
-        let set = connection.session.start_with(&name, &value);
-        match set {
-            // Drivers send the zone of their machine unasked; times with a zone are sent with theirs.
-            Err(error) if name.eq_ignore_ascii_case("timezone") && error.kind() == ErrorKind::NotSupported => {
-                warnings.push(format!("the time zone of this session is UTC, not {value}"));
-            }
-            set => set?,
-        }
-    }
-    Ok(warnings)
+    wanted.iter().try_for_each(|(name, value)| connection.session.start_with(name, value))
 }
 
 /// Settings out of `-c name=value --name=value`, with backslashes before spaces that belong to a value.

@@ -12,6 +12,7 @@ use crate::parse::{
     Bad, parse_bool, parse_bytes, parse_date, parse_decimal, parse_f32, parse_f64, parse_i64, parse_timestamp,
 };
 use crate::time_of_day::parse_time;
+use crate::time_zone::{Zone, parse_timestamptz};
 use crate::uuid::{BYTES, parse_uuid};
 use crate::varchar::fitted;
 use alluvia_space::{ColumnType, DataType, LevelSource, TableDef};
@@ -67,8 +68,15 @@ pub enum ColumnBuilder {
     },
     /// DATE: days since 1970.
     Date(Date32Builder),
-    /// TIMESTAMP or TIMESTAMPTZ: microseconds since 1970.
+    /// TIMESTAMP: microseconds since 1970.
     Timestamp(TimestampMicrosecondBuilder),
+    /// TIMESTAMPTZ: microseconds since 1970 in UTC.
+    TimestampTz {
+        /// The moments so far.
+        values: TimestampMicrosecondBuilder,
+        /// The time zone of texts without one; `None` is UTC.
+        session: Option<Zone>,
+    },
     /// TEXT or VARCHAR, as `Utf8View`.
     Text {
         /// The values so far.
@@ -123,9 +131,11 @@ impl ColumnBuilder {
                 scale,
             },
             DataType::Date => ColumnBuilder::Date(Date32Builder::with_capacity(rows)),
-            DataType::Timestamp | DataType::TimestampTz => ColumnBuilder::Timestamp(
-                TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(data_type.to_arrow()),
-            ),
+            DataType::Timestamp => ColumnBuilder::Timestamp(TimestampMicrosecondBuilder::with_capacity(rows)),
+            DataType::TimestampTz => ColumnBuilder::TimestampTz {
+                values: TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(data_type.to_arrow()),
+                session: None,
+            },
             DataType::Text if text == TextAs::Dictionary => {
                 let values = StringDictionaryBuilder::with_capacity(rows, 1024, 16 * 1024);
                 ColumnBuilder::TextDictionary { values, chars_max }
@@ -144,6 +154,14 @@ impl ColumnBuilder {
         }
     }
 
+    /// The same builder, in a session of a time zone.
+    pub fn in_zone(mut self, zone: &Zone) -> ColumnBuilder {
+        if let ColumnBuilder::TimestampTz { session, .. } = &mut self {
+            *session = (!zone.is_utc()).then(|| zone.clone());
+        }
+        self
+    }
+
     /// Appends what `text` means in this column's type.
     #[inline]
     pub fn append(&mut self, text: &[u8]) -> Result<(), Bad> {
@@ -158,7 +176,12 @@ impl ColumnBuilder {
                 values.append_value(parse_decimal(text, *precision, *scale)?);
             }
             ColumnBuilder::Date(values) => values.append_value(parse_date(text)?),
-            ColumnBuilder::Timestamp(values) => values.append_value(parse_timestamp(text)?),
+            ColumnBuilder::Timestamp(values) | ColumnBuilder::TimestampTz { values, session: None } => {
+                values.append_value(parse_timestamp(text)?);
+            }
+            ColumnBuilder::TimestampTz { values, session: Some(zone) } => {
+                values.append_value(parse_timestamptz(text, zone)?);
+            }
             ColumnBuilder::Text { values, chars_max } => {
                 values.append_value(fitted(std::str::from_utf8(text).map_err(|_| Bad::Utf8)?, *chars_max)?);
             }
@@ -194,7 +217,7 @@ impl ColumnBuilder {
             ColumnBuilder::Double(values) => values.append_null(),
             ColumnBuilder::Decimal { values, .. } => values.append_null(),
             ColumnBuilder::Date(values) => values.append_null(),
-            ColumnBuilder::Timestamp(values) => values.append_null(),
+            ColumnBuilder::Timestamp(values) | ColumnBuilder::TimestampTz { values, .. } => values.append_null(),
             ColumnBuilder::Text { values, .. } => values.append_null(),
             ColumnBuilder::TextDictionary { values, .. } => values.append_null(),
             ColumnBuilder::Binary(values) => values.append_null(),
@@ -218,7 +241,7 @@ impl ColumnBuilder {
             ColumnBuilder::Double(values) => Arc::new(values.finish()),
             ColumnBuilder::Decimal { values, .. } => Arc::new(values.finish()),
             ColumnBuilder::Date(values) => Arc::new(values.finish()),
-            ColumnBuilder::Timestamp(values) => Arc::new(values.finish()),
+            ColumnBuilder::Timestamp(values) | ColumnBuilder::TimestampTz { values, .. } => Arc::new(values.finish()),
             ColumnBuilder::Text { values, .. } => Arc::new(values.finish()),
             ColumnBuilder::TextDictionary { values, .. } => Arc::new(values.finish()),
             ColumnBuilder::Binary(values) => Arc::new(values.finish()),

@@ -11,6 +11,7 @@ use crate::numeric::numeric_of;
 use crate::parse::{Bad, DAY_MICROS, DAYS, MICROS};
 use crate::text::TextColumn;
 use crate::time_of_day::DAY_END;
+use crate::time_zone::Zone;
 use alluvia_space::data_type::{NUMERIC_PRECISION, UUID_BYTES};
 use alluvia_space::{Column, DataType};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -113,11 +114,22 @@ pub fn check_types(from: &Field, to: &Column) -> Result<()> {
 
 /// One column in the storage type of `to`; `bad` gets the rows whose value does not fit, ascending, and NULL stands there.
 pub fn convert(array: &ArrayRef, to: DataType, text: TextAs, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+    convert_in_zone(array, to, text, &Zone::utc(), bad)
+}
+
+/// The same in a session of a time zone, which moments become times in and are made of times in.
+pub fn convert_in_zone(
+    array: &ArrayRef,
+    to: DataType,
+    text: TextAs,
+    zone: &Zone,
+    bad: &mut Vec<(usize, Bad)>,
+) -> Result<ArrayRef> {
     let target = to.to_arrow();
     if *array.data_type() == target {
         return Ok(match to {
             // Texts, which are not yet what they are to be.
-            DataType::Json | DataType::Jsonb | DataType::Char => return parse_each(array, to, bad),
+            DataType::Json | DataType::Jsonb | DataType::Char => return parse_each(array, to, zone, bad),
             DataType::Interval => return spans_of(array, bad),
             DataType::Time => {
                 let times = array.as_primitive::<Time64MicrosecondType>();
@@ -138,25 +150,27 @@ pub fn convert(array: &ArrayRef, to: DataType, text: TextAs, bad: &mut Vec<(usiz
         ArrowType::Dictionary(_, values) if family(values) == Family::Text && to == DataType::Text => {
             return cast(array, &target).map_err(internal);
         }
-        ArrowType::Dictionary(_, values) => return convert(&cast(array, values).map_err(internal)?, to, text, bad),
+        ArrowType::Dictionary(_, values) => {
+            return convert_in_zone(&cast(array, values).map_err(internal)?, to, text, zone, bad);
+        }
         ArrowType::RunEndEncoded(_, values) => {
-            return convert(&cast(array, values.data_type()).map_err(internal)?, to, text, bad);
+            return convert_in_zone(&cast(array, values.data_type()).map_err(internal)?, to, text, zone, bad);
         }
         _ => {}
     }
     match (family(array.data_type()), to) {
         (Family::Null, _) => Ok(new_null_array(&target, array.len())),
         (Family::Text, DataType::Text) | (Family::Bytes, DataType::Binary) => cast(array, &target).map_err(internal),
-        (Family::Text | Family::Bytes, _) => parse_each(array, to, bad),
+        (Family::Text | Family::Bytes, _) => parse_each(array, to, zone, bad),
         (Family::Uuid, DataType::Binary) => cast(array, &target).map_err(internal),
-        (_, DataType::Text) => texts_of(array),
-        (_, DataType::Char) => parse_each(&texts_of(array)?, to, bad),
+        (_, DataType::Text) => texts_in_zone(array, zone),
+        (_, DataType::Char) => parse_each(&texts_in_zone(array, zone)?, to, zone, bad),
         (Family::Nested, DataType::Json | DataType::Jsonb) => {
             let texts: ArrayRef = Arc::new(nested_json::texts_of(array)?);
-            parse_each(&texts, to, bad)
+            parse_each(&texts, to, zone, bad)
         }
         (Family::Integer | Family::Decimal, DataType::Numeric) => numerics(array, bad),
-        (Family::Float, DataType::Numeric) => parse_each(&texts_of(array)?, to, bad),
+        (Family::Float, DataType::Numeric) => parse_each(&texts_in_zone(array, zone)?, to, zone, bad),
         (Family::Time | Family::Span, DataType::Interval) => spans_of(array, bad),
         (Family::Time, DataType::Time) => {
             let times = safe_cast(array, &target, bad)?;
@@ -175,7 +189,7 @@ pub fn convert(array: &ArrayRef, to: DataType, text: TextAs, bad: &mut Vec<(usiz
             let doubles = cast(array, &ArrowType::Float64).map_err(internal)?;
             Ok(narrow(doubles.as_primitive(), bad))
         }
-        (Family::Date | Family::Timestamp, _) => times(array, to, bad),
+        (Family::Date | Family::Timestamp, _) => times(array, to, zone, bad),
         _ => safe_cast(array, &target, bad),
     }
 }
@@ -183,7 +197,7 @@ pub fn convert(array: &ArrayRef, to: DataType, text: TextAs, bad: &mut Vec<(usiz
 /// Decimals and whole numbers as NUMERIC, of which none is rounded.
 fn numerics(array: &ArrayRef, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
     let (wide, scale) = match array.data_type() {
-        ArrowType::Decimal256(..) => return parse_each(&texts_of(array)?, DataType::Numeric, bad),
+        ArrowType::Decimal256(..) => return parse_each(&texts_of(array)?, DataType::Numeric, &Zone::utc(), bad),
         ArrowType::Decimal32(_, scale) | ArrowType::Decimal64(_, scale) | ArrowType::Decimal128(_, scale) => {
             (ArrowType::Decimal128(NUMERIC_PRECISION, *scale), *scale)
         }
@@ -253,9 +267,9 @@ fn narrow(doubles: &Float64Array, bad: &mut Vec<(usize, Bad)>) -> ArrayRef {
     Arc::new(out)
 }
 
-fn parse_each(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+fn parse_each(array: &ArrayRef, to: DataType, zone: &Zone, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
     let bytes = cast(array, &ArrowType::BinaryView).map_err(internal)?;
-    let mut builder = ColumnBuilder::new(to, TextAs::Plain, bytes.len());
+    let mut builder = ColumnBuilder::new(to, TextAs::Plain, bytes.len()).in_zone(zone);
     for (row, value) in bytes.as_binary_view().iter().enumerate() {
         match value.map(|value| builder.append(value)) {
             Some(Ok(())) => {}
@@ -272,6 +286,11 @@ fn parse_each(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Re
 /// What PostgreSQL's casts to text write of each value. Of all but floats and intervals that is what COPY writes; files keep the `.0` of
 /// whole floats, by which `alluvia load` knows the column's type.
 pub fn texts_of(array: &ArrayRef) -> Result<ArrayRef> {
+    texts_in_zone(array, &Zone::utc())
+}
+
+/// The same for a reader in a time zone.
+pub fn texts_in_zone(array: &ArrayRef, reader: &Zone) -> Result<ArrayRef> {
     const SPAN: ArrowType = ArrowType::Interval(IntervalUnit::MonthDayNano);
     match array.data_type() {
         ArrowType::Float64 => each(array.as_primitive::<Float64Type>(), display::write_double),
@@ -286,7 +305,7 @@ pub fn texts_of(array: &ArrayRef) -> Result<ArrayRef> {
             let spans = cast(array, &ArrowType::Duration(TimeUnit::Microsecond)).map_err(internal)?;
             each(spans.as_primitive::<DurationMicrosecondType>(), display::write_difference)
         }
-        _ => as_copied(array),
+        _ => as_copied(array, reader),
     }
 }
 
@@ -310,8 +329,8 @@ fn each<T: ArrowPrimitiveType>(
 }
 
 /// What COPY writes for each value.
-fn as_copied(array: &ArrayRef) -> Result<ArrayRef> {
-    let column = TextColumn::new(array)?;
+fn as_copied(array: &ArrayRef, reader: &Zone) -> Result<ArrayRef> {
+    let column = TextColumn::in_zone(array, reader)?;
     let mut builder = StringViewBuilder::with_capacity(array.len());
     let mut value = Vec::new();
     for row in 0..array.len() {
@@ -326,8 +345,8 @@ fn as_copied(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(builder.finish()))
 }
 
-/// Dates and timestamps of any unit, through microseconds since 1970 in UTC.
-fn times(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
+/// Dates and timestamps of any unit, through microseconds since 1970.
+fn times(array: &ArrayRef, to: DataType, zone: &Zone, bad: &mut Vec<(usize, Bad)>) -> Result<ArrayRef> {
     let numbers = cast(array, &ArrowType::Int64).map_err(internal)?;
     let numbers: &Int64Array = numbers.as_primitive();
     let (multiply, divide) = match array.data_type() {
@@ -337,8 +356,14 @@ fn times(array: &ArrayRef, to: DataType, bad: &mut Vec<(usize, Bad)>) -> Result<
         ArrowType::Timestamp(TimeUnit::Nanosecond, _) => (1, 1_000),
         _ => (1, 1),
     };
+    let is_moment = matches!(array.data_type(), ArrowType::Timestamp(_, Some(_)));
+    let in_zone = |micros: i64| match (is_moment, to == DataType::TimestampTz) {
+        (false, true) if !zone.is_utc() => zone.moment_of(micros),
+        (true, false) if !zone.is_utc() => zone.shown_at(micros),
+        _ => Some(micros),
+    };
     let to_micros = |value: i64| {
-        let micros = value.checked_mul(multiply).map(|value| value.div_euclid(divide));
+        let micros = value.checked_mul(multiply).map(|value| value.div_euclid(divide)).and_then(in_zone);
         micros.filter(|micros| MICROS.contains(micros))
     };
     let micros: PrimitiveArray<Int64Type> = numbers.unary_opt(to_micros);

@@ -29,6 +29,7 @@ pub mod sql_type;
 pub mod templates;
 pub mod text;
 pub mod time_of_day;
+pub mod time_zone;
 pub mod uuid;
 pub mod varchar;
 pub mod widths;

@@ -1,10 +1,11 @@
 //! Values as text: what CSV files hold, what a cast to TEXT gives, what messages quote.
 //!
-//! Invariant: what is written here for a value of a storage type, `parse` reads back as the same value.
+//! Invariant: what is written here for a value of a storage type, `parse` reads back as the same value, also in another zone.
 
 use crate::display::{write_interval, write_time};
 use crate::numeric::write_numeric;
 use crate::parse::shown;
+use crate::time_zone::{Zone, write_offset};
 use crate::uuid::write_uuid;
 use alluvia_space::DataType as StoredType;
 use alluvia_space::codes::calendar::civil;
@@ -44,13 +45,18 @@ enum Form<'a> {
     Numeric(&'a Decimal128Array),
     /// Texts that are filled up with blanks to so many characters.
     Padded(StringViewArray, usize),
-    /// `2026-11-21 10:11:12.5`, with `+00` where there is a zone. Done here because Arrow knows a zone by name only in some builds.
-    Timestamp { values: Int64Array, per_second: i64, zone: bool },
+    /// `2026-11-21 10:11:12.5`, and where the type has a zone what clocks of the reader's show, with their offset.
+    Timestamp { values: Int64Array, per_second: i64, zone: Option<Zone> },
 }
 
 impl<'a> TextColumn<'a> {
     /// Prepares a column of a field: as [`TextColumn::new`], but that the field's extension is looked at.
     pub fn of_field(array: &'a dyn Array, field: &Field) -> Result<TextColumn<'a>> {
+        TextColumn::of_field_in_zone(array, field, &Zone::utc())
+    }
+
+    /// The same for a reader in a time zone.
+    pub fn of_field_in_zone(array: &'a dyn Array, field: &Field, reader: &Zone) -> Result<TextColumn<'a>> {
         let form = match StoredType::from_field(field) {
             Some(StoredType::Decimal { .. }) => return TextColumn::plain(array),
             Some(StoredType::Char) => match chars_of(field) {
@@ -63,12 +69,17 @@ impl<'a> TextColumn<'a> {
         };
         match form {
             Some(form) => Ok(TextColumn { form }),
-            None => TextColumn::new(array),
+            None => TextColumn::in_zone(array, reader),
         }
     }
 
-    /// Prepares a column of any type.
+    /// Prepares a column of any type; moments are shown in UTC.
     pub fn new(array: &'a dyn Array) -> Result<TextColumn<'a>> {
+        TextColumn::in_zone(array, &Zone::utc())
+    }
+
+    /// Prepares a column of any type for a reader in a time zone.
+    pub fn in_zone(array: &'a dyn Array, reader: &Zone) -> Result<TextColumn<'a>> {
         let unwritable =
             |error| Error::new(ErrorKind::NotSupported, format!("cannot write {} as text: {error}", array.data_type()));
         if let DataType::Timestamp(unit, zone) = array.data_type() {
@@ -79,7 +90,9 @@ impl<'a> TextColumn<'a> {
                 TimeUnit::Microsecond => 1_000_000,
                 TimeUnit::Nanosecond => 1_000_000_000,
             };
-            return Ok(TextColumn { form: Form::Timestamp { values, per_second, zone: zone.is_some() } });
+            return Ok(TextColumn {
+                form: Form::Timestamp { values, per_second, zone: zone.as_ref().map(|_| reader.clone()) },
+            });
         }
         match array.data_type() {
             DataType::FixedSizeBinary(UUID_BYTES) => {
@@ -126,7 +139,7 @@ impl<'a> TextColumn<'a> {
         let formatter = match &self.form {
             Form::Timestamp { values, per_second, zone } => {
                 if values.is_valid(row) {
-                    write_timestamp(out, values.value(row), *per_second, *zone);
+                    write_timestamp(out, values.value(row), *per_second, zone.as_ref())?;
                 }
                 return Ok(());
             }
@@ -183,29 +196,38 @@ fn written(result: fmt::Result) -> Result<()> {
     result.map_err(|_| Error::internal("bytes take every text"))
 }
 
-fn write_timestamp(out: &mut Vec<u8>, value: i64, per_second: i64, zone: bool) {
+fn write_timestamp(out: &mut Vec<u8>, value: i64, per_second: i64, zone: Option<&Zone>) -> Result<()> {
+    let mut text = String::with_capacity(32);
+    write_parts(&mut text, value, per_second, zone).map_err(|_| Error::internal("a String takes every text"))?;
+    out.extend_from_slice(text.as_bytes());
+    Ok(())
+}
+
+/// A moment as clocks of a zone show it, with their offset: `2026-11-21 10:11:12.5+01`.
+pub fn write_timestamptz(out: &mut String, moment: i64, zone: &Zone) -> fmt::Result {
+    write_parts(out, moment, 1_000_000, Some(zone))
+}
+
+fn write_parts(text: &mut String, value: i64, per_second: i64, zone: Option<&Zone>) -> fmt::Result {
     let (seconds, fraction) = (value.div_euclid(per_second), value.rem_euclid(per_second));
+    let offset = zone.map(|zone| if zone.is_utc() { 0 } else { zone.offset_at(seconds.saturating_mul(1_000_000)) });
+    let seconds = seconds.saturating_add(offset.unwrap_or(0));
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = civil(days);
-    let mut text = String::with_capacity(32);
     // Years of more than four digits have a sign, as ISO 8601 asks.
-    let year = match year {
-        0..=9999 => format!("{year:04}"),
-        _ => format!("{year:+05}"),
-    };
+    match year {
+        0..=9999 => write!(text, "{year:04}")?,
+        _ => write!(text, "{year:+05}")?,
+    }
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let written = write!(text, "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}");
-    assert!(written.is_ok(), "a String takes every text");
+    write!(text, "-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")?;
     if fraction > 0 {
         let digits = per_second.ilog10() as usize;
         let fraction = format!("{fraction:0digits$}");
         text.push('.');
         text.push_str(fraction.trim_end_matches('0'));
     }
-    if zone {
-        text.push_str("+00");
-    }
-    out.extend_from_slice(text.as_bytes());
+    offset.map_or(Ok(()), |offset| write_offset(text, offset))
 }
 
 fn is_bytes(data_type: &DataType) -> bool {

@@ -18,6 +18,7 @@ use alluvia_node::Database;
 use alluvia_syntax::copy::streams::Streams;
 use alluvia_syntax::{Command, script};
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::time_zone::Zone;
 use clap::Args;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -284,6 +285,14 @@ impl Connection {
     pub async fn sql(&self, sql: &str) -> Result<Answer> {
         let statement = self.parse(sql)?.pop().ok_or_else(|| Error::internal("a statement was parsed to nothing"))?;
         self.execute(statement).await
+    }
+
+    /// In which moments are shown: of a session in this process its own. Of a server's nothing is asked, and it is UTC.
+    pub fn time_zone(&self) -> Zone {
+        match self {
+            Connection::Embedded { session, .. } => session.time_zone(),
+            Connection::Remote(_) => Zone::utc(),
+        }
     }
 
     /// Whether queries are to be refined: the session's setting `progressive`.

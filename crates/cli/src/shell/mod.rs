@@ -363,6 +363,7 @@ impl Shell {
                 if let Some(written) = written.filter(|_| !is_foreseen && answer.rows.is_some()) {
                     written.admit(settings.format)?;
                 }
+                settings.time_zone = connection.time_zone();
                 write(answer, settings).await
             };
             connection.cancellable(work).await?;

@@ -9,7 +9,9 @@ use crate::note;
 use alluvia_copy::ResultWriter;
 use alluvia_syntax::copy::options::{CopyOptions, Direction, Format as OutputFormat};
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::convert::texts_in_zone;
 use alluvia_values::text::value_text;
+use alluvia_values::time_zone::Zone;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatchOptions, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -96,6 +98,8 @@ pub fn table(shown: &[RecordBatch], count: usize, settings: &OutputSettings) -> 
         0 => String::new(),
         rest => format!(", {rest} of them not shown; use --format csv for all"),
     };
+    let shown = shown.iter().map(|batch| in_zone(batch, &settings.time_zone)).collect::<Result<Vec<RecordBatch>>>()?;
+    let shown = shown.as_slice();
     let noun = if count == 1 { "row" } else { "rows" };
     let counted = format!("({count} {noun}{rest})\n");
     if !settings.is_expanded {
@@ -108,6 +112,27 @@ pub fn table(shown: &[RecordBatch], count: usize, settings: &OutputSettings) -> 
     let records = records(shown, &settings.null)?;
     let counted = if count == 0 || !rest.is_empty() { counted } else { String::new() };
     settings.sink.say(&format!("{records}{counted}\n"))
+}
+
+/// Rows whose moments are texts, as clocks of a zone show them; those of UTC stay.
+fn in_zone(batch: &RecordBatch, zone: &Zone) -> Result<RecordBatch> {
+    let is_moment = |field: &Field| matches!(field.data_type(), DataType::Timestamp(_, Some(_)));
+    if zone.is_utc() || !batch.schema_ref().fields().iter().any(|field| is_moment(field)) {
+        return Ok(batch.clone());
+    }
+    let (mut fields, mut columns): (Vec<Field>, Vec<ArrayRef>) = (Vec::new(), Vec::new());
+    for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+        if is_moment(field) {
+            fields.push(Field::new(field.name(), DataType::Utf8View, true));
+            columns.push(texts_in_zone(column, zone)?);
+        } else {
+            fields.push(field.as_ref().clone());
+            columns.push(Arc::clone(column));
+        }
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+        .map_err(|error| Error::internal(format!("an answer cannot be shown: {error}")))
 }
 
 /// The first rows of an answer as a table that fits a screen, and what of the answer is not shown.
@@ -272,7 +297,7 @@ impl Written {
         let is_spelled = settings.format == Format::Csv;
         let schema = if is_spelled { spelled_schema(&schema) } else { schema };
         let null = (is_spelled && !settings.null.is_empty()).then(|| settings.null.clone());
-        let options = CopyOptions { null, ..CopyOptions::default() };
+        let options = CopyOptions { null, time_zone: settings.time_zone.clone(), ..CopyOptions::default() };
         options.check(Direction::To, None)?;
         let writer = ResultWriter::new(form, schema, &options, BufWriter::new(settings.sink.clone()))?;
         Ok(Written { writer, is_spelled })

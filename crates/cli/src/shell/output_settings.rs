@@ -5,6 +5,7 @@
 use super::Format;
 use crate::{Out, say};
 use alluvia_types::{Error, Result};
+use alluvia_values::time_zone::Zone;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ pub struct OutputSettings {
     pub is_expanded: bool,
     /// What NULL is shown as in tables and CSV.
     pub null: String,
+    /// In which tables and CSV show moments.
+    pub time_zone: Zone,
     pub sink: Sink,
     /// Whether a person sees the answers as they come: tables are then as wide as the screen, and have no more rows than `rows_max`.
     pub is_screen: bool,
@@ -43,6 +46,7 @@ impl OutputSettings {
             format,
             is_expanded: false,
             null: String::new(),
+            time_zone: Zone::utc(),
             sink: Sink::Out,
             is_screen: false,
             rows_max: Some(ROWS_MAX),

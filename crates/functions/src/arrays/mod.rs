@@ -23,5 +23,5 @@ pub(crate) mod texts;
 
 pub(crate) use lists::as_lists;
 pub use planned::PlannedArrays;
-pub(crate) use texts::texts_of_lists;
 pub use texts::{is_list, is_read_as_list, read};
+pub(crate) use texts::{texts_of_lists, texts_of_lists_in_zone};

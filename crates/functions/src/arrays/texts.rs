@@ -16,10 +16,11 @@ use crate::delegate::in_place_of_a_cast;
 use alluvia_space::DataType as StoredType;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::builders::{ColumnBuilder, TextAs};
-use alluvia_values::convert::texts_of;
+use alluvia_values::convert::texts_in_zone;
 use alluvia_values::errors::wrap;
 use alluvia_values::list_text::{array_elements, quoted_element};
 use alluvia_values::parse::shown;
+use alluvia_values::time_zone::Zone;
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StringViewBuilder};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
@@ -42,16 +43,16 @@ enum Values {
 }
 
 impl Values {
-    fn of(values: &ArrayRef) -> Result<Values> {
+    fn of(values: &ArrayRef, reader: &Zone) -> Result<Values> {
         if is_list(values.data_type()) {
             let lists = as_lists(values)?;
-            let elements = Values::of(lists.values())?;
+            let elements = Values::of(lists.values(), reader)?;
             return Ok(Values::Lists(lists, Box::new(elements)));
         }
         Ok(Values::Texts(match values.data_type() {
             DataType::Boolean => values.as_boolean().iter().map(|truth| truth.map(short)).collect(),
             _ => {
-                let texts = texts_of(values).map_err(wrap)?;
+                let texts = texts_in_zone(values, reader).map_err(wrap)?;
                 cast(&texts, &DataType::Utf8View)?.as_string_view().clone()
             }
         }))
@@ -79,7 +80,12 @@ impl Values {
 
 /// The texts of lists.
 pub(crate) fn texts_of_lists(lists: &ArrayRef) -> Result<ArrayRef> {
-    let values = Values::of(lists)?;
+    texts_of_lists_in_zone(lists, &Zone::utc())
+}
+
+/// The same for a reader in a time zone.
+pub(crate) fn texts_of_lists_in_zone(lists: &ArrayRef, reader: &Zone) -> Result<ArrayRef> {
+    let values = Values::of(lists, reader)?;
     let mut texts = StringViewBuilder::with_capacity(lists.len());
     let mut text = String::new();
     for row in 0..lists.len() {

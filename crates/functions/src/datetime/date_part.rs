@@ -4,7 +4,8 @@
 //! - Seconds and milliseconds have their fractions (DOUBLE); microseconds are whole (BIGINT). Nothing that is stored is lost in them.
 //! - `epoch` is all of the seconds: of a difference over all of its days, of an interval by years of 365.25 days and months of thirty.
 //! - DatePart of a difference of moments are those of its days and time ([`crate::operators::durations`]).
-//! - The zone of every TIMESTAMPTZ is UTC. A part that a value cannot have is refused by name.
+//! - The zone of every TIMESTAMPTZ is UTC here; of other sessions' zones parts are taken of what their clocks show
+//!   (`alluvia_plan::after_types::session_zone`). A part that a value cannot have is refused by name.
 //! - Years, months and the other parts that DataFusion has right are DataFusion's, and so is what it knows of them: conditions on years are ranges.
 //!
 //! DataFusion 55.2 gives whole seconds, and of a difference those of its last minute; it plans `extract` with its own function, wherever another
@@ -353,7 +354,7 @@ fn unknown(name: &str) -> Error {
 
 fn hint_of(part: Part) -> &'static str {
     match part {
-        Part::Zone => "only a TIMESTAMPTZ has a zone, which is UTC",
+        Part::Zone => "only a TIMESTAMPTZ has a zone, which is the session's",
         Part::Julian => "days are counted of a DATE, a TIMESTAMP or a TIMESTAMPTZ",
         _ => "a TIME has hours, minutes and seconds",
     }

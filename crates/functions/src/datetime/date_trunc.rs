@@ -13,12 +13,13 @@
 //! Held by `slt/meaning.slt` (`date_trunc('year', t)` of `FROM far`).
 
 use crate::columnar::as_columnar;
-use crate::datetime::timezone::{Zone, out_of_range};
+use crate::datetime::timezone::out_of_range;
 use crate::operators::durations::differences;
 use alluvia_space::CalendarUnit;
 use alluvia_space::codes::calendar;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::{not_supported, wrap};
+use alluvia_values::time_zone::Zone;
 use arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray, TimestampMicrosecondArray, TimestampNanosecondArray};
 use arrow::compute::cast as cast_array;
 use arrow::compute::kernels::cast_utils;
@@ -199,17 +200,17 @@ fn in_zones(
         };
         let zone = match known {
             Some((last, zone)) if last == name => zone,
-            _ => Zone::of(name).map_err(wrap)?,
+            _ => Zone::of_statement(name).map_err(wrap)?,
         };
+        made.push(Some(cut_in(moment, unit, &zone).ok_or_else(|| wrap(out_of_range()))?));
         known = Some((name, zone));
-        made.push(Some(cut_in(moment, unit, zone).ok_or_else(|| wrap(out_of_range()))?));
     }
     let made: ArrayRef = Arc::new(TimestampMicrosecondArray::from(made).with_timezone("UTC"));
     as_columnar(made, is_scalar)
 }
 
-fn cut_in(moment: i64, unit: &str, zone: Zone) -> Option<i64> {
-    let offset = zone.offset_at(moment)?;
+fn cut_in(moment: i64, unit: &str, zone: &Zone) -> Option<i64> {
+    let offset = zone.offset_at(moment).checked_mul(SECOND)?;
     let shown = cut(moment.checked_add(offset)?, unit)?;
     match unit {
         "hour" | "minute" | "second" | "millisecond" | "microsecond" => shown.checked_sub(offset),
@@ -295,6 +296,24 @@ fn before_nanoseconds() -> Error {
 fn first_year(moment: i64, years: i64) -> i64 {
     let year = calendar::civil(moment.div_euclid(DAY)).0;
     (year - 1).div_euclid(years) * years + 1
+}
+
+/// Where the unit begins that a time lies in, and the next one, for units of days and more.
+pub fn starts_around(shown: i64, unit: &str) -> Option<(i64, i64)> {
+    let unit = canonical(unit)?;
+    let longest = match unit {
+        "day" => 1,
+        "week" => 7,
+        "month" => 31,
+        "quarter" => 92,
+        "year" => 366,
+        "decade" => 3_653,
+        "century" => 36_525,
+        "millennium" => 365_250,
+        _ => return None,
+    };
+    let start = cut(shown, unit)?;
+    Some((start, cut(start.checked_add(longest * DAY)?, unit)?))
 }
 
 /// The start of the unit that a moment lies in; `None` if there is no such unit.

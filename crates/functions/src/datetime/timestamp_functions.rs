@@ -13,6 +13,7 @@ use crate::operators::durations::differences;
 use alluvia_space::codes::calendar;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::wrap;
+use alluvia_values::time_zone::{Zone, parse_timestamptz};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Date32Array, Float64Array, Int64Array, IntervalMonthDayNanoArray,
     TimestampMicrosecondArray,
@@ -32,6 +33,8 @@ const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
 const DAY_NANOS: i64 = DAY * 1_000;
 const MONTH_DAYS: i32 = 30;
+/// 2000-01-01.
+const DAY_2000: i64 = 946_684_800 * SECOND;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +45,8 @@ pub(crate) enum TimestampOperation {
     JustifyInterval,
     IsFinite,
     MakeTimestamp,
+    /// A moment of a time zone, which may be left out: then it is the session's (`alluvia_plan::after_types::session_zone`), or UTC.
+    MakeTimestampTz,
     MakeInterval,
     LastDay,
 }
@@ -86,6 +91,16 @@ impl TimestampOperation {
             (TimestampOperation::MakeTimestamp, [whole @ .., seconds]) if whole.len() == 5 => {
                 numbers_of(whole, seconds)
             }
+            (TimestampOperation::MakeTimestampTz, [whole @ .., seconds]) if whole.len() == 5 => {
+                numbers_of(whole, seconds)
+            }
+            (TimestampOperation::MakeTimestampTz, [whole @ .., seconds, zone])
+                if whole.len() == 5 && (zone.is_string() || zone.is_null()) =>
+            {
+                let mut wanted = numbers_of(whole, seconds)?;
+                wanted.push(DataType::Utf8View);
+                Some(wanted)
+            }
             (TimestampOperation::MakeInterval, [whole @ .., seconds]) if whole.len() == 6 => numbers_of(whole, seconds),
             _ => None,
         }
@@ -100,6 +115,9 @@ impl TimestampOperation {
             TimestampOperation::IsFinite => "isfinite takes a DATE, a TIMESTAMP or an INTERVAL",
             TimestampOperation::MakeTimestamp => {
                 "write make_timestamp(year, month, day, hour, minute, seconds), of whole numbers but the seconds"
+            }
+            TimestampOperation::MakeTimestampTz => {
+                "write make_timestamptz(year, month, day, hour, minute, seconds [, time zone]), of whole numbers but the seconds"
             }
             TimestampOperation::MakeInterval => {
                 "write make_interval(years => 1, months => 2, weeks => 3, days => 4, hours => 5, mins => 6, secs => 7.5), or some of these"
@@ -131,6 +149,20 @@ impl TimestampOperation {
                 let days = days.as_primitive::<Date32Type>().iter();
                 Ok(Arc::new(days.map(|day| day.map(last_day)).collect::<Date32Array>()))
             }
+            (TimestampOperation::MakeTimestampTz, [numbers @ .., zones]) if numbers.len() == 6 => {
+                let [whole @ .., seconds] = numbers else { return plan_err!("{}", self.takes()) };
+                let shown = made_of(whole, seconds, timestamp)?;
+                let zones = zones.as_string_view().iter();
+                let each = |(shown, zone): (Option<i64>, Option<&str>)| {
+                    shown.zip(zone).map(|(shown, zone)| moment_in_zone(shown, zone).map_err(wrap)).transpose()
+                };
+                let made: TimestampMicrosecondArray = shown.into_iter().zip(zones).map(each).collect::<Planned<_>>()?;
+                Ok(Arc::new(made.with_timezone("UTC")))
+            }
+            (TimestampOperation::MakeTimestampTz, [whole @ .., seconds]) => {
+                let made: TimestampMicrosecondArray = made_of(whole, seconds, timestamp)?.into();
+                Ok(Arc::new(made.with_timezone("UTC")))
+            }
             (TimestampOperation::MakeTimestamp, [whole @ .., seconds]) if whole.len() == 5 => {
                 let made = made_of(whole, seconds, timestamp)?;
                 Ok(Arc::new(made.into_iter().collect::<TimestampMicrosecondArray>()))
@@ -147,6 +179,20 @@ impl TimestampOperation {
 fn timestamp_type_of(of: &DataType) -> Option<DataType> {
     let is_moment = matches!(of, DataType::Date32 | DataType::Timestamp(..)) || of.is_string() || of.is_null();
     is_moment.then_some(MOMENT)
+}
+
+/// The moment at which clocks of a zone show a time. As in PostgreSQL an offset that is written counts east here.
+fn moment_in_zone(shown: i64, zone: &str) -> Result<i64> {
+    let moment = match zone.as_bytes() {
+        [b'+' | b'-', ..] => {
+            let day = format!("2000-01-01 00:00{zone}");
+            let offset = parse_timestamptz(day.as_bytes(), &Zone::utc()).ok().map(|moment| DAY_2000 - moment);
+            let unknown = || Error::new(ErrorKind::InvalidSetting, format!("time zone \"{zone}\" not recognized"));
+            shown.checked_sub(offset.ok_or_else(unknown)?)
+        }
+        _ => Zone::of_statement(zone)?.moment_of(shown),
+    };
+    moment.ok_or_else(|| out_of_range("the moment"))
 }
 
 /// Whole numbers, and a number of seconds.
@@ -314,6 +360,7 @@ impl ScalarUDFImpl for TimestampFunction {
             TimestampOperation::JustifyInterval => "justify_interval",
             TimestampOperation::IsFinite => "isfinite",
             TimestampOperation::MakeTimestamp => "make_timestamp",
+            TimestampOperation::MakeTimestampTz => "make_timestamptz",
             TimestampOperation::MakeInterval => "make_interval",
             TimestampOperation::LastDay => "last_day",
         }
@@ -334,6 +381,7 @@ impl ScalarUDFImpl for TimestampFunction {
         Ok(match self.of {
             TimestampOperation::IsFinite => DataType::Boolean,
             TimestampOperation::MakeTimestamp => MOMENT,
+            TimestampOperation::MakeTimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             TimestampOperation::LastDay => DataType::Date32,
             _ => SPAN,
         })

@@ -15,11 +15,11 @@ pub(super) const ENTRIES: &[Entry] = &[
         .example("now() <= now()", "true"),
     Entry::datafusion("current_date", Output::Small)
         .postgresql(&["current_date"])
-        .doc("The date on which the statement began, in UTC.")
+        .doc("The date on which the statement began, in the session's time zone.")
         .example("current_date = now()::date", "true"),
     Entry::datafusion("current_time", Output::Small)
         .postgresql(&["current_time"])
-        .doc("The time of day at which the statement began, in UTC.")
+        .doc("The time of day at which the statement began, in the session's time zone.")
         .example("current_time IS NOT NULL", "true"),
     Entry::scalar("date_part", Output::Small, || DatePart::default().into())
         .postgresql(&["date_part"])
@@ -96,6 +96,16 @@ pub(super) const ENTRIES: &[Entry] = &[
         .overloads(&["make_timestamp(bigint, bigint, bigint, bigint, bigint, double precision) -> timestamp"])
         .doc("The moment of a year, a month, a day, an hour, a minute and seconds.")
         .example("make_timestamp(2026, 1, 2, 3, 4, 5.5)", "2026-01-02 03:04:05.5"),
+    Entry::scalar("make_timestamptz", Output::Small, || {
+        TimestampFunction::new(TimestampOperation::MakeTimestampTz).into()
+    })
+    .postgresql(&["make_timestamptz"])
+    .overloads(&[
+        "make_timestamptz(bigint, bigint, bigint, bigint, bigint, double precision) -> timestamptz",
+        "make_timestamptz(bigint, bigint, bigint, bigint, bigint, double precision, text) -> timestamptz",
+    ])
+    .doc("The moment at which clocks of a zone, or of the session's, show a time.")
+    .example("make_timestamptz(2026, 1, 2, 3, 4, 5.5, 'Europe/Berlin')", "2026-01-02 02:04:05.5+00"),
     Entry::scalar("make_interval", Output::Small, || TimestampFunction::new(TimestampOperation::MakeInterval).into())
         .postgresql(&["make_interval"])
         .overloads(&["make_interval(bigint, bigint, bigint, bigint, bigint, bigint, double precision) -> interval"])

@@ -19,7 +19,7 @@ const EPOCH_DAYS: i64 = 2_440_588;
 /// Whose fields these are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldSource {
-    /// A moment of a zone, UTC; also a date.
+    /// A moment of a zone; also a date.
     Zoned,
     /// A TIMESTAMP.
     Unzoned,
@@ -84,6 +84,12 @@ impl Fields {
             }
             other => exec_err!("to_char came with a value of type {other}"),
         }
+    }
+
+    /// The fields of a moment as clocks of a zone show it, by what these are ahead of UTC.
+    pub fn of_clock(moment: i64, offset: i64) -> Fields {
+        let shown = moment.saturating_add(offset.saturating_mul(SECOND));
+        Fields::of_moment(shown.div_euclid(DAY), shown.rem_euclid(DAY), FieldSource::Zoned)
     }
 
     /// Of a day, counted from 1970 on, and microseconds of it.

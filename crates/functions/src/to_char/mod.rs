@@ -22,10 +22,12 @@ use crate::codec::{StateReader, StateWriter, Stateful};
 use crate::columnar::{as_columnar, is_constant};
 use alluvia_values::errors::wrap;
 use alluvia_values::templates::picture::Picture;
+use alluvia_values::time_zone::{Clock, Zone};
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, StringBuilder, StringViewArray, new_null_array};
 use arrow::compute::cast as cast_array;
 use arrow::datatypes::{
     DataType, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int32Type, Int64Type, IntervalUnit, TimeUnit,
+    TimestampMicrosecondType,
 };
 use datafusion_common::utils::take_function_args;
 use datafusion_common::{Result as Planned, exec_err, plan_err};
@@ -73,7 +75,7 @@ impl ToChar {
     }
 
     /// The text of each row.
-    fn texts(&self, values: &ArrayRef, templates: &Templates) -> Planned<StringArray> {
+    fn texts(&self, values: &ArrayRef, templates: &Templates, zone: &Zone) -> Planned<StringArray> {
         if values.data_type().is_null() {
             return Ok(StringArray::new_null(values.len()));
         }
@@ -83,11 +85,20 @@ impl ToChar {
                 Ok(Some(numbers::written(picture, &self.number(values, row)?)))
             });
         }
+        let utc = Clock { offset: 0, abbreviation: "UTC".to_owned(), is_summer: false };
         // There is nothing to be parsed of a template that has no character.
         let parse = |template: &str| Ok((!template.is_empty()).then(|| TimestampTemplate::parse(template)));
         each(values, templates, parse, |template, row| {
             let Some(template) = template else { return Ok(None) };
-            template.written(&Fields::at(values, row)?).map(Some).map_err(wrap)
+            let (fields, clock) = match values.data_type() {
+                DataType::Timestamp(_, Some(_)) if !zone.is_utc() => {
+                    let moment = values.as_primitive::<TimestampMicrosecondType>().value(row);
+                    let clock = zone.clock_at(moment);
+                    (Fields::of_clock(moment, clock.offset), clock)
+                }
+                _ => (Fields::at(values, row)?, utc.clone()),
+            };
+            template.written(&fields, &clock).map(Some).map_err(wrap)
         })
     }
 
@@ -120,6 +131,12 @@ impl ScalarUDFImpl for ToChar {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Planned<Vec<DataType>> {
+        // The session's time zone is a third one (`alluvia_plan::after_types::session_zone`).
+        if let [value, template, _] = arg_types
+            && let (Some(value @ DataType::Timestamp(..)), true) = (wanted(value), is_text(template))
+        {
+            return Ok(vec![value, DataType::Utf8View, DataType::Utf8]);
+        }
         let [value, template] = take_function_args(self.name(), arg_types)?;
         match (wanted(value), is_text(template)) {
             (Some(value), true) => Ok(vec![value, DataType::Utf8View]),
@@ -138,11 +155,20 @@ impl ScalarUDFImpl for ToChar {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Planned<ColumnarValue> {
         let is_scalar = is_constant(&args.args);
         let rows = if is_scalar { 1 } else { args.number_rows };
-        let [values, templates] = take_function_args(self.name(), args.args)?;
+        let mut given = args.args;
+        let zone = match given.get(2) {
+            Some(ColumnarValue::Scalar(zone)) => {
+                Zone::of_setting(zone.try_as_str().flatten().unwrap_or("UTC")).map_err(wrap)?
+            }
+            Some(ColumnarValue::Array(_)) => return exec_err!("the time zone of to_char must be a constant"),
+            None => Zone::utc(),
+        };
+        given.truncate(2);
+        let [values, templates] = take_function_args(self.name(), given)?;
         let templates = Templates::of(&templates)?;
         let made: ArrayRef = match templates {
             Templates::Same(None) => new_null_array(&DataType::Utf8, rows),
-            templates => Arc::new(self.texts(&values.into_array(rows)?, &templates)?),
+            templates => Arc::new(self.texts(&values.into_array(rows)?, &templates, &zone)?),
         };
         as_columnar(made, is_scalar)
     }

@@ -9,6 +9,7 @@
 use super::fields::{FieldSource, Fields};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::templates::literals::{Piece, after_text, key, ordinal};
+use alluvia_values::time_zone::Clock;
 use chrono::format::StrftimeItems;
 use std::fmt::Write;
 
@@ -190,8 +191,8 @@ impl TimestampTemplate {
         TimestampTemplate { pieces, form: template.contains('%').then(|| template.to_owned()) }
     }
 
-    /// A value as the template says.
-    pub fn written(&self, fields: &Fields) -> Result<String> {
+    /// A value as the template says, of clocks of a zone.
+    pub fn written(&self, fields: &Fields, clock: &Clock) -> Result<String> {
         let mut made = String::new();
         if let Some(form) = self.form.as_ref().filter(|_| fields.of != FieldSource::Span) {
             return by_form(form, fields);
@@ -200,7 +201,7 @@ impl TimestampTemplate {
             match piece {
                 Piece::Text(text) => made.push_str(text),
                 Piece::Key(pattern) => {
-                    let text = pattern.of(fields)?;
+                    let text = pattern.of(fields, clock)?;
                     made.push_str(&text);
                     if let Some(case) = pattern.ordinal.filter(|_| pattern.what.is_counted() && !text.is_empty()) {
                         made.push_str(ordinal(&text, case == Case::Upper));
@@ -270,12 +271,13 @@ impl What {
 }
 
 impl Pattern {
-    fn of(&self, fields: &Fields) -> Result<String> {
+    fn of(&self, fields: &Fields, clock: &Clock) -> Result<String> {
         if fields.is_duration() && self.what.is_of_moments() {
             let error = Error::new(ErrorKind::InvalidValue, "invalid format specification for an interval value");
             return Err(error.with_hint("intervals are not tied to specific calendar dates"));
         }
         let number = |value: i64, width: usize| self.filled(value, width);
+        let (sign, offset) = if clock.offset < 0 { ('-', -clock.offset) } else { ('+', clock.offset) };
         // Years before the first are counted down from it; those of a span are its own.
         let shown_year = |year: i64| if fields.is_duration() || year > 0 { year } else { 1 - year };
         Ok(match self.what {
@@ -335,12 +337,16 @@ impl Pattern {
             What::RomanMonth => self.roman_month(fields),
             What::Quarter if fields.month == 0 => String::new(),
             What::Quarter => ((fields.month - 1) / 3 + 1).to_string(),
-            // The zone that moments are shown in is UTC; a TIMESTAMP has none, and its offset is none either.
-            What::Offset => format!("+{}", if self.is_unfilled { "0" } else { "00" }),
-            What::OffsetHours => "+00".to_owned(),
-            What::OffsetMinutes => "00".to_owned(),
+            // A TIMESTAMP has no zone, and its offset is none either.
+            What::Offset => {
+                let hours = offset / 3_600;
+                let minutes = if offset % 3_600 == 0 { String::new() } else { format!(":{:02}", offset / 60 % 60) };
+                if self.is_unfilled { format!("{sign}{hours}{minutes}") } else { format!("{sign}{hours:02}{minutes}") }
+            }
+            What::OffsetHours => format!("{sign}{:02}", offset / 3_600),
+            What::OffsetMinutes => format!("{:02}", offset / 60 % 60),
             What::Zone if fields.of == FieldSource::Unzoned => String::new(),
-            What::Zone => self.cased("UTC"),
+            What::Zone => self.cased(&clock.abbreviation),
             What::Year(digits) => self.year(shown_year(fields.year), digits),
             What::IsoYear(digits) => self.year(shown_year(fields.iso_year().0), digits),
             What::ThousandYear => {

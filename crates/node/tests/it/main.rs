@@ -49,3 +49,4 @@ mod times;
 mod tour;
 mod transactions;
 mod views;
+mod zones;

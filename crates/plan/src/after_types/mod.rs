@@ -9,6 +9,7 @@ pub mod decimals;
 pub mod exact_aggregates;
 pub mod multisets;
 pub mod output_size;
+pub mod session_zone;
 pub mod signed_zero;
 pub mod subqueries;
 pub mod unions;
@@ -19,6 +20,8 @@ use std::sync::Arc;
 /// The rules, in the order in which they run.
 pub fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     vec![
+        // It goes by the casts that were written and coerced, before others take them away.
+        Arc::new(session_zone::SessionZone),
         // They take casts out that coercion has put in, so they come before whoever puts functions in the place of casts.
         Arc::new(exact_aggregates::ExactSpreads),
         Arc::new(decimals::CommonDecimalType),

@@ -16,10 +16,12 @@ use alluvia_functions::bytes::text_literal;
 use alluvia_functions::casts::kinds::{Kind, UUID, kind_of};
 use alluvia_functions::casts::pg_typeof::type_name;
 use alluvia_functions::casts::typed;
+use alluvia_functions::datetime::session_zone::session_zone;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use alluvia_values::parse::{parse_bool, parse_timestamp, shown};
 use alluvia_values::time_of_day::parse_time;
+use alluvia_values::time_zone::{Zone, parse_timestamptz};
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -31,7 +33,8 @@ use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-/// Plans comparisons with text. Here, since the types of a statement's columns follow from them.
+/// Plans comparisons with text. Here, since the types of a statement's columns follow from them; but what is compared with a TIMESTAMPTZ is
+/// for [`ListedText`], which knows the session's time zone.
 #[derive(Debug)]
 pub struct ComparedText;
 
@@ -39,8 +42,8 @@ impl ExprPlanner for ComparedText {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
         let RawBinaryExpr { op, mut left, mut right } = expr;
-        if matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) && !read(&mut right, &left, schema)? {
-            read(&mut left, &right, schema)?;
+        if matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) && !read(&mut right, &left, schema, None)? {
+            read(&mut left, &right, schema, None)?;
             refuse_texts(&op, &left, &right, schema)?;
         }
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
@@ -59,7 +62,8 @@ fn refuse_texts(op: &BinaryOperator, left: &Expr, right: &Expr, schema: &DFSchem
     Err(wrap(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint)))
 }
 
-/// The same for comparisons that are planned without asking: lists, ranges, CASE, IS DISTINCT FROM. Types must not have been coerced.
+/// The same for comparisons that are planned without asking: lists, ranges, CASE, IS DISTINCT FROM, and all with a TIMESTAMPTZ. Types must
+/// not have been coerced.
 #[derive(Debug)]
 pub struct ListedText;
 
@@ -68,8 +72,9 @@ impl AnalyzerRule for ListedText {
         "listed_text"
     }
 
-    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        changed_as_written(plan, meets_text, compared)
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        let zone = session_zone(config);
+        changed_as_written(plan, meets_text, |expr, schema| compared(expr, schema, &zone))
     }
 }
 
@@ -79,7 +84,14 @@ fn meets_text(expr: &Expr) -> bool {
         Expr::InList(InList { expr, list, .. }) => is_text(expr) || list.iter().any(is_text),
         Expr::Between(Between { expr, low, high, .. }) => is_text(expr) || is_text(low) || is_text(high),
         Expr::Case(Case { expr: Some(_), when_then_expr, .. }) => when_then_expr.iter().any(|(when, _)| is_text(when)),
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => is_distinction(*op) && (is_text(left) || is_text(right)),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let is_read = |expr: &Expr| match is_distinction(*op) {
+                true => is_text(expr),
+                // Others were read where they were planned.
+                false => text_literal(expr).flatten().is_some_and(may_be_moment),
+            };
+            is_comparison(*op) && (is_read(left) || is_read(right))
+        }
         Expr::Cast(Cast { expr, field }) => is_text(expr) && matches!(field.data_type(), DataType::Timestamp(..)),
         Expr::ScalarFunction(function) => function.name() == "coalesce" && function.args.iter().any(is_text),
         _ => false,
@@ -90,43 +102,55 @@ fn is_distinction(op: Operator) -> bool {
     matches!(op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom)
 }
 
-fn compared(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+/// Whether a text begins as a date does: most texts do not, and are told apart without walking through what is around them.
+fn may_be_moment(text: &str) -> bool {
+    let text = text.trim_start().trim_start_matches(['+', '-']).as_bytes();
+    text.len() >= 8 && text[..4].iter().all(u8::is_ascii_digit)
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+fn compared(mut expr: Expr, schema: &DFSchema, zone: &Zone) -> Result<Transformed<Expr>> {
+    let zone = Some(zone);
     if let Expr::Cast(Cast { expr: literal, field }) = &expr {
-        return Ok(match read_moment(literal, field.data_type()) {
+        return Ok(match read_moment(literal, field.data_type(), zone) {
             Some(moment) => Transformed::yes(Expr::Literal(moment, None)),
             None => Transformed::no(expr),
         });
     }
     let is_changed = match &mut expr {
         Expr::InList(InList { expr: of, list, .. }) => {
-            let mut any = read_beside(of, list.iter(), schema)?;
+            let mut any = read_beside(of, list.iter(), schema, zone)?;
             for member in list {
-                any |= read(member, of, schema)?;
+                any |= read(member, of, schema, zone)?;
             }
             any
         }
         Expr::Between(Between { expr: of, low, high, .. }) => {
-            let mut any = read_beside(of, [&**low, &**high], schema)?;
+            let mut any = read_beside(of, [&**low, &**high], schema, zone)?;
             for end in [low, high] {
-                any |= read(end, of, schema)?;
+                any |= read(end, of, schema, zone)?;
             }
             any
         }
         Expr::Case(Case { expr: Some(of), when_then_expr, .. }) => {
             let mut any = false;
             for (when, _) in when_then_expr {
-                any |= read(when, of, schema)?;
+                any |= read(when, of, schema, zone)?;
             }
             any
         }
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_distinction(*op) => {
-            read(right, left, schema)? || read(left, right, schema)?
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => {
+            read(right, left, schema, zone)? || read(left, right, schema, zone)?
         }
         Expr::ScalarFunction(function) => {
             let others = function.args.clone();
             let mut any = false;
             for arg in &mut function.args {
-                any |= read_beside(arg, &others, schema)?;
+                any |= read_beside(arg, &others, schema, zone)?;
             }
             any
         }
@@ -136,14 +160,14 @@ fn compared(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 }
 
 /// Reads a literal as the type of what it is compared with, and says whether it did.
-fn read(literal: &mut Expr, beside: &Expr, schema: &DFSchema) -> Result<bool> {
+fn read(literal: &mut Expr, beside: &Expr, schema: &DFSchema, zone: Option<&Zone>) -> Result<bool> {
     if text_literal(literal).is_none() {
         return Ok(false);
     }
     let Ok(wanted) = beside.get_type(schema) else { return Ok(false) };
     match kind_beside(beside, &wanted, schema) {
         Some(kind) => read_kind(literal, kind),
-        None => read_as(literal, &wanted),
+        None => read_as(literal, &wanted, zone),
     }
 }
 
@@ -167,7 +191,12 @@ fn read_kind(literal: &mut Expr, kind: Kind) -> Result<bool> {
 }
 
 /// The same of a literal that is compared with several: as the type of those that are neither texts themselves nor NULL, if it is one.
-fn read_beside<'a>(literal: &mut Expr, several: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> Result<bool> {
+fn read_beside<'a>(
+    literal: &mut Expr,
+    several: impl IntoIterator<Item = &'a Expr>,
+    schema: &DFSchema,
+    zone: Option<&Zone>,
+) -> Result<bool> {
     if text_literal(literal).is_none() {
         return Ok(false);
     }
@@ -185,20 +214,21 @@ fn read_beside<'a>(literal: &mut Expr, several: impl IntoIterator<Item = &'a Exp
     }
     match (wanted, kind) {
         (_, Some(kind)) => read_kind(literal, kind),
-        (Some(wanted), None) => read_as(literal, &wanted),
+        (Some(wanted), None) => read_as(literal, &wanted, zone),
         (None, None) => Ok(false),
     }
 }
 
-fn read_as(literal: &mut Expr, wanted: &DataType) -> Result<bool> {
+fn read_as(literal: &mut Expr, wanted: &DataType, zone: Option<&Zone>) -> Result<bool> {
     let Some(Some(text)) = text_literal(literal) else { return Ok(false) };
-    let Some(value) = value_of(text, wanted)? else { return Ok(false) };
+    let Some(value) = value_of(text, wanted, zone)? else { return Ok(false) };
     *literal = Expr::Literal(value, None);
     Ok(true)
 }
 
-/// What a text means as a value of this type; `None` where DataFusion is to say.
-pub fn value_of(text: &str, wanted: &DataType) -> Result<Option<ScalarValue>> {
+/// What a text means as a value of this type; `None` where DataFusion is to say, and of a TIMESTAMPTZ while the session's time zone is not
+/// known.
+pub fn value_of(text: &str, wanted: &DataType, session: Option<&Zone>) -> Result<Option<ScalarValue>> {
     match wanted {
         DataType::Boolean => match parse_bool(text.as_bytes()) {
             Ok(value) => Ok(Some(ScalarValue::Boolean(Some(value)))),
@@ -216,7 +246,12 @@ pub fn value_of(text: &str, wanted: &DataType) -> Result<Option<ScalarValue>> {
         {
             let is_rounded =
                 matches!(wanted, DataType::Timestamp(TimeUnit::Nanosecond, _)) && is_finer_than_micros(text);
-            let micros = parse_timestamp(text.as_bytes()).ok().filter(|_| !is_rounded);
+            let micros = match (zone, session) {
+                (None, _) => parse_timestamp(text.as_bytes()),
+                (Some(_), Some(session)) => parse_timestamptz(text.as_bytes(), session),
+                (Some(_), None) => return Ok(None),
+            };
+            let micros = micros.ok().filter(|_| !is_rounded);
             let value = micros.map(|micros| ScalarValue::TimestampMicrosecond(Some(micros), zone.clone()));
             Ok(value.and_then(|value| value.cast_to(wanted).ok()))
         }
@@ -224,11 +259,13 @@ pub fn value_of(text: &str, wanted: &DataType) -> Result<Option<ScalarValue>> {
     }
 }
 
-/// A text that is cast to a TIMESTAMP, of a form that INSERT reads and DataFusion does not: without seconds.
-fn read_moment(literal: &Expr, wanted: &DataType) -> Option<ScalarValue> {
+/// A text that is cast to a TIMESTAMP, of a form that INSERT reads and DataFusion does not: without seconds, or of another zone than UTC.
+fn read_moment(literal: &Expr, wanted: &DataType, session: Option<&Zone>) -> Option<ScalarValue> {
     let text = text_literal(literal)??;
-    let is_read = ScalarValue::Utf8(Some(text.to_owned())).cast_to(wanted).is_ok();
-    value_of(text, wanted).ok()?.filter(|_| !is_read)
+    let is_in_zone =
+        session.is_some_and(|session| !session.is_utc()) && matches!(wanted, DataType::Timestamp(_, Some(_)));
+    let is_read = !is_in_zone && ScalarValue::Utf8(Some(text.to_owned())).cast_to(wanted).is_ok();
+    value_of(text, wanted, session).ok()?.filter(|_| !is_read)
 }
 
 /// Whether a moment has more than six digits behind its point.
@@ -279,7 +316,7 @@ mod tests {
         for text in texts {
             for data_type in [Stored::Boolean, Stored::Timestamp, Stored::TimestampTz] {
                 let wanted = stored(text, data_type);
-                let found = value_of(text, &data_type.to_arrow()).ok().flatten();
+                let found = value_of(text, &data_type.to_arrow(), Some(&Zone::utc())).ok().flatten();
                 assert_eq!(found, wanted, "{text} as {data_type:?}");
                 read += usize::from(found.is_some());
             }
@@ -290,13 +327,16 @@ mod tests {
     #[test]
     fn moments_that_nanoseconds_cannot_hold_are_left_alone() {
         let nanos = DataType::Timestamp(TimeUnit::Nanosecond, None);
-        assert!(value_of("2026-11-01T10:00", &nanos).unwrap().is_some());
-        assert!(value_of("9999-12-31", &nanos).unwrap().is_none());
+        assert!(value_of("2026-11-01T10:00", &nanos, None).unwrap().is_some());
+        assert!(value_of("9999-12-31", &nanos, None).unwrap().is_none());
         let second = 1_793_527_201_000_000_000;
         for (fraction, read) in [(".123456", Some(123_456_000)), (".1234565", None), (".123456001Z", None)] {
             let value = read.map(|nanos| ScalarValue::TimestampNanosecond(Some(second + nanos), None));
-            assert_eq!(value_of(&format!("2026-11-01 10:00:01{fraction}"), &nanos).unwrap(), value);
+            assert_eq!(value_of(&format!("2026-11-01 10:00:01{fraction}"), &nanos, None).unwrap(), value);
         }
-        assert!(value_of("maybe", &DataType::Boolean).is_err() && value_of("7", &DataType::Int32).unwrap().is_none());
+        assert!(
+            value_of("maybe", &DataType::Boolean, None).is_err()
+                && value_of("7", &DataType::Int32, None).unwrap().is_none()
+        );
     }
 }

@@ -166,7 +166,7 @@ fn read(text: &str, wanted: &DataType) -> Result<ScalarValue> {
             Expr::Literal(value, _) => return Ok(value),
             _ => Err(Bad::Form),
         },
-        DataType::Boolean => match value_of(text, wanted)? {
+        DataType::Boolean => match value_of(text, wanted, None)? {
             Some(value) => return Ok(value),
             None => Err(Bad::Form),
         },

@@ -86,13 +86,14 @@ const NOT_MENDS: &[(Phase, &str, &str)] = &[
         "rounded_floats",
         "PostgreSQL's: numbers written with a point are NUMERIC, and round away from zero",
     ),
+    (Phase::AfterTypes, "session_zone", "PostgreSQL's: a session has a time zone"),
     (Phase::AfterTypes, "exact_spreads", "PostgreSQL's: averages of integers are NUMERIC"),
     (Phase::AfterTypes, "bytes_of_literals", "PostgreSQL's: a literal that becomes bytes is read in its formats"),
     (Phase::AfterTypes, "bare_distinct", "takes names away that other rules of ours put on aggregates"),
     (
         Phase::Setting,
         "datafusion.execution.time_zone",
-        "sessions are in UTC, and the table of functions is built for it",
+        "moments are of UTC in plans, and the table of functions is built for it; a session's zone is for `session_zone`",
     ),
 ];
 

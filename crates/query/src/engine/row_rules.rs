@@ -1,8 +1,9 @@
-//! Expressions of tables' definitions, as they were planned last: kept between statements, by table and definition.
+//! Expressions of tables' definitions, as they were planned last: kept between statements, by table, definition and time zone.
 //!
 //! Who plans and evaluates them is [`rules`](crate::session::rules).
 
 use alluvia_types::{TableId, Version};
+use alluvia_values::time_zone::Zone;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
@@ -33,16 +34,19 @@ pub(crate) enum Analysed {
 
 /// The expressions of definitions that were used last.
 #[derive(Debug, Default)]
-pub(crate) struct KeptRules(Mutex<HashMap<(TableId, Version), Arc<Kept>>>);
+pub(crate) struct KeptRules(Mutex<HashMap<RulesKey, Arc<Kept>>>);
+
+/// A table, the version of its definition, and the time zone of the session, in which its expressions were planned.
+pub(crate) type RulesKey = (TableId, Version, Zone);
 
 impl KeptRules {
     /// Those of a table by the version of its definition.
-    pub(crate) fn get(&self, key: (TableId, Version)) -> Option<Arc<Kept>> {
-        self.0.lock().get(&key).cloned()
+    pub(crate) fn get(&self, key: &RulesKey) -> Option<Arc<Kept>> {
+        self.0.lock().get(key).cloned()
     }
 
     /// Keeps them.
-    pub(crate) fn put(&self, key: (TableId, Version), kept: &Arc<Kept>) {
+    pub(crate) fn put(&self, key: RulesKey, kept: &Arc<Kept>) {
         let mut known = self.0.lock();
         if known.len() >= KEPT_MAX {
             known.clear();

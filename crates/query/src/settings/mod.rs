@@ -18,6 +18,7 @@ use alluvia_syntax::units::{
     show_freshness, show_switch,
 };
 use alluvia_types::{Error, ErrorKind, Freshness, ProducerMark, Result, near_names};
+use alluvia_values::time_zone::Zone;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +73,8 @@ pub(crate) struct Settings {
     pub(crate) producer_epoch: u64,
     /// Of the next batch.
     pub(crate) producer_sequence: u64,
+    /// What clocks of the session show.
+    pub(crate) time_zone: Zone,
     /// The role whose rights hold; empty for that which logged in.
     pub(crate) role: Arc<str>,
     /// Where names without a schema are looked up.
@@ -125,7 +128,10 @@ const SETTINGS: [(&str, &str); 25] = [
     ("statement_timeout", "How long a statement may run; 0 for no limit."),
     ("temporary_memory", "Memory that the session's temporary tables may hold before they lie in files."),
     ("threads", "Threads that one query runs on."),
-    ("timezone", "Time zone of the session; only UTC."),
+    (
+        "timezone",
+        "Time zone of the session: a name, an offset or POSIX' form, in which moments are read, shown and cut.",
+    ),
 ];
 
 /// Whether transactions only read that do not say; and whether the open one does, which is shown.
@@ -185,6 +191,7 @@ impl Settings {
             producer: String::new(),
             producer_epoch: 1,
             producer_sequence: 1,
+            time_zone: Zone::utc(),
             role: "".into(),
             search_path: Arc::default(),
             client: Arc::default(),
@@ -216,6 +223,11 @@ impl Settings {
             return Ok(());
         };
         let text = text.trim();
+        // SET TIME ZONE LOCAL.
+        if name == "timezone" && (text.eq_ignore_ascii_case("local") || text.eq_ignore_ascii_case("default")) {
+            self.copy(name, defaults);
+            return Ok(());
+        }
         let wrong = |takes: &str| {
             Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be {text:?}"))
                 .with_hint(format!("it takes {takes}"))
@@ -326,13 +338,7 @@ impl Settings {
             "idle_in_transaction_session_timeout" => self.idle_transaction_timeout = limit()?,
             "statement_timeout" => self.statement_timeout = limit()?,
             "threads" => self.threads = number(1, 1024)? as usize,
-            "timezone" => match text.to_ascii_uppercase().as_str() {
-                "UTC" | "ETC/UTC" | "GMT" | "Z" | "+00" | "+00:00" | "0" => {}
-                _ => {
-                    return Err(Error::new(ErrorKind::NotSupported, format!("time zone {text} is not supported"))
-                        .with_hint("the only time zone is UTC; convert with AT TIME ZONE"));
-                }
-            },
+            "timezone" => self.time_zone = Zone::of_setting(text)?,
             _ => {
                 let value = client::check(name, text)?;
                 Arc::make_mut(&mut self.client).insert(name, value);
@@ -381,7 +387,7 @@ impl Settings {
             "idle_in_transaction_session_timeout" => show_duration(self.idle_transaction_timeout),
             "statement_timeout" => show_duration(self.statement_timeout),
             "threads" => self.threads.to_string(),
-            "timezone" => "UTC".to_owned(),
+            "timezone" => self.time_zone.name().to_owned(),
             _ => match self.client.get(name) {
                 Some(value) => value.clone(),
                 None => client::at_start(name)
@@ -419,6 +425,7 @@ impl Settings {
             "idle_in_transaction_session_timeout" => self.idle_transaction_timeout = other.idle_transaction_timeout,
             "statement_timeout" => self.statement_timeout = other.statement_timeout,
             "threads" => self.threads = other.threads,
+            "timezone" => self.time_zone = other.time_zone.clone(),
             _ => match other.client.get_key_value(name) {
                 Some((name, value)) => drop(Arc::make_mut(&mut self.client).insert(name, value.clone())),
                 None if self.client.contains_key(name) => drop(Arc::make_mut(&mut self.client).remove(name)),
@@ -537,7 +544,7 @@ mod tests {
             ("statement_timeout", "90s"),
             ("temporary_memory", "8MB"),
             ("threads", "1"),
-            ("timezone", "UTC"),
+            ("timezone", "Europe/Berlin"),
         ];
         assert_eq!(changed.map(|(name, _)| name).to_vec(), Settings::names().collect::<Vec<_>>());
         let mut settings = defaults.clone();
@@ -595,7 +602,7 @@ mod tests {
             ("memory_limit", "4TB"),
             ("batch_size", "0"),
             ("threads", "two"),
-            ("timezone", "Europe/Berlin"),
+            ("timezone", "Europe/Atlantis"),
             ("statement_timeout", "-1"),
             ("idle_in_transaction_session_timeout", "-1"),
             ("idle_in_transaction_session_timeout", "soon"),

@@ -7,6 +7,7 @@ use crate::types::encode::{Column, Rows};
 use crate::types::{numeric, of_field, oid};
 use crate::wire::Out;
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::time_zone::Zone;
 use alluvia_values::uuid::write_uuid;
 use arrow::datatypes::{Field, Schema};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -308,7 +309,7 @@ fn put_as_text(type_oid: u32, mut value: Bytes, out: &mut BytesMut) -> Result<()
         oid::DATE => put_date(out, i64::from(value.get_i32()) + i64::from(EPOCH_DAYS)),
         oid::TIMESTAMP | oid::TIMESTAMPTZ => {
             let micros = value.get_i64().checked_add(EPOCH_MICROS).ok_or_else(|| broken("a time is infinite"))?;
-            put_timestamp(out, micros, type_oid == oid::TIMESTAMPTZ);
+            put_timestamp(out, micros, (type_oid == oid::TIMESTAMPTZ).then(Zone::utc).as_ref());
         }
         oid::TIME => put_time(out, value.get_i64()),
         oid::INTERVAL => {

@@ -2,6 +2,7 @@
 
 use alluvia_space::codes::calendar::civil;
 use alluvia_values::display;
+use alluvia_values::time_zone::{Zone, write_offset};
 use bytes::{BufMut, BytesMut};
 use std::fmt::Write;
 
@@ -29,15 +30,17 @@ fn put_day(out: &mut BytesMut, year: i64, month: u32, day: u32) {
     put(out, format_args!("{year:04}-{month:02}-{day:02}"));
 }
 
-/// `2026-11-21 10:11:12.5`, with `+00` where it has a zone.
-pub(crate) fn put_timestamp(out: &mut BytesMut, micros: i64, zone: bool) {
+/// `2026-11-21 10:11:12.5`, or what clocks of a zone show then, with their offset.
+pub(crate) fn put_timestamp(out: &mut BytesMut, micros: i64, zone: Option<&Zone>) {
+    let offset = zone.map(|zone| if zone.is_utc() { 0 } else { zone.offset_at(micros) });
+    let micros = micros.saturating_add(offset.unwrap_or(0) * 1_000_000);
     let (days, of_day) = (micros.div_euclid(86_400_000_000), micros.rem_euclid(86_400_000_000));
     let (year, month, day) = civil(days);
     put_day(out, year, month, day);
     out.put_u8(b' ');
     put_time(out, of_day);
-    if zone {
-        out.put_slice(b"+00");
+    if let Some(offset) = offset {
+        let _ = write_offset(out, offset);
     }
     if year <= 0 {
         out.put_slice(b" BC");
@@ -88,7 +91,7 @@ mod tests {
         assert_eq!(text(|out| put_interval(out, 0, 1, 7_200_000_000)), "1 day 02:00:00");
         assert_eq!(text(|out| put_date(out, 0)), "1970-01-01");
         assert_eq!(text(|out| put_date(out, -735_160)), "0044-03-15 BC");
-        assert_eq!(text(|out| put_timestamp(out, -1, true)), "1969-12-31 23:59:59.999999+00");
-        assert_eq!(text(|out| put_timestamp(out, 951_782_400_500_000, false)), "2000-02-29 00:00:00.5");
+        assert_eq!(text(|out| put_timestamp(out, -1, Some(&Zone::utc()))), "1969-12-31 23:59:59.999999+00");
+        assert_eq!(text(|out| put_timestamp(out, 951_782_400_500_000, None)), "2000-02-29 00:00:00.5");
     }
 }

@@ -9,21 +9,26 @@ use alluvia_values::interval::interval_of;
 use alluvia_values::list_text::array_elements;
 use alluvia_values::parse::{Bad, bytes_of_text, shown};
 use alluvia_values::time_of_day::{DAY_END, parse_time};
+use alluvia_values::time_zone::{Zone, parse_date_in_zone, parse_timestamp_without_zone, parse_timestamptz};
 use alluvia_values::uuid::parse_uuid;
-use arrow::array::{ArrayRef, StringArray};
-use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use bytes::{Buf, Bytes};
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
-use std::sync::Arc;
 
 /// The value of parameter `number`, which the client sent as a value of type `type_oid` (0: of the type that it meets).
-pub(crate) fn parameter(number: usize, type_oid: u32, binary: bool, value: Option<Bytes>) -> Result<ScalarValue> {
+/// `zone` is the session's, of moments in text that say none.
+pub(crate) fn parameter(
+    number: usize,
+    type_oid: u32,
+    binary: bool,
+    value: Option<Bytes>,
+    zone: &Zone,
+) -> Result<ScalarValue> {
     let read = match value {
         None => null(type_oid),
         Some(bytes) if binary => of_binary(type_oid, bytes),
-        Some(bytes) => of_text(type_oid, utf8(&bytes)?),
+        Some(bytes) => of_text(type_oid, utf8(&bytes)?, zone),
     };
     read.map_err(|error| error.at(format_args!("parameter ${number}")))
 }
@@ -66,7 +71,7 @@ fn whole<T: FromStr<Err = ParseIntError>>(text: &str, what: &str) -> Result<T> {
     })
 }
 
-fn of_text(type_oid: u32, text: &str) -> Result<ScalarValue> {
+fn of_text(type_oid: u32, text: &str, zone: &Zone) -> Result<ScalarValue> {
     let trimmed = text.trim();
     Ok(match type_oid {
         oid::BOOL => match trimmed.to_ascii_lowercase().as_str() {
@@ -86,15 +91,17 @@ fn of_text(type_oid: u32, text: &str) -> Result<ScalarValue> {
             None => ScalarValue::Float64(Some(trimmed.parse().map_err(|_| wrong(text, "NUMERIC"))?)),
         },
         oid::BYTEA => ScalarValue::Binary(Some(bytes_of_text(text).ok_or_else(|| wrong(text, "BYTEA"))?)),
-        oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ => {
-            let data_type = parameter_type(type_oid).ok_or_else(|| internal("a time without a type"))?;
-            let texts: ArrayRef = Arc::new(StringArray::from(vec![trimmed]));
-            let strict = CastOptions { safe: false, ..CastOptions::default() };
-            let name = if type_oid == oid::DATE { "DATE" } else { "TIMESTAMP" };
-            let values = cast_with_options(&texts, &data_type, &strict).map_err(|_| {
-                wrong(text, name).with_hint("write it as 2026-11-21 or 2026-11-21 10:11:12.5, with a zone as +01:00")
-            })?;
-            ScalarValue::try_from_array(&values, 0).map_err(internal)?
+        // pgjdbc sends dates with the zone of its machine, whatever their type: `2020-06-01 +02`.
+        oid::DATE => {
+            ScalarValue::Date32(Some(parse_date_in_zone(text.as_bytes()).map_err(|bad| no_time(bad, text, "DATE"))?))
+        }
+        oid::TIMESTAMP => {
+            let shown = parse_timestamp_without_zone(text.as_bytes()).map_err(|bad| no_time(bad, text, "TIMESTAMP"))?;
+            ScalarValue::TimestampMicrosecond(Some(shown), None)
+        }
+        oid::TIMESTAMPTZ => {
+            let moment = parse_timestamptz(text.as_bytes(), zone).map_err(|bad| no_time(bad, text, "TIMESTAMP"))?;
+            ScalarValue::TimestampMicrosecond(Some(moment), Some("UTC".into()))
         }
         oid::INTERVAL => {
             let (months, days, nanoseconds) =
@@ -114,13 +121,21 @@ fn of_text(type_oid: u32, text: &str) -> Result<ScalarValue> {
                 let elements = array_elements(text).ok_or_else(|| wrong(text, "array"))?;
                 let values = elements.into_iter().map(|value| match value {
                     None => null_of(element),
-                    Some(value) => of_text(element, &value),
+                    Some(value) => of_text(element, &value, zone),
                 });
                 list(element, values.collect::<Result<_>>()?)?
             }
             None => ScalarValue::Utf8(Some(text.to_owned())),
         },
     })
+}
+
+fn no_time(bad: Bad, text: &str, name: &str) -> Error {
+    let error = match bad {
+        Bad::Range => Error::new(bad.kind(), bad.describe(&shown(text.as_bytes()), name)),
+        _ => wrong(text, name),
+    };
+    error.with_hint("write it as 2026-11-21 or 2026-11-21 10:11:12.5, with a zone as +01:00")
 }
 
 fn null_of(element: u32) -> Result<ScalarValue> {
@@ -281,7 +296,7 @@ mod tests {
     use super::*;
 
     fn text(type_oid: u32, text: &str) -> Result<ScalarValue> {
-        parameter(1, type_oid, false, Some(Bytes::copy_from_slice(text.as_bytes())))
+        parameter(1, type_oid, false, Some(Bytes::copy_from_slice(text.as_bytes())), &Zone::utc())
     }
 
     #[test]
@@ -342,7 +357,7 @@ mod tests {
             [oid::BOOL, oid::INT2, oid::INT4, oid::INT8, oid::FLOAT4, oid::FLOAT8, oid::DATE, oid::TIMESTAMP]
         {
             for length in [0, 3, 5, 9] {
-                let value = parameter(2, type_oid, true, Some(Bytes::from(vec![0; length])));
+                let value = parameter(2, type_oid, true, Some(Bytes::from(vec![0; length])), &Zone::utc());
                 let kind = value.unwrap_err().kind();
                 assert_eq!((kind, kind.sqlstate()), (ErrorKind::InvalidBinary, "22P03"));
             }
@@ -353,10 +368,10 @@ mod tests {
         for (type_oid, bytes) in
             [(1007, cut.to_vec()), (1007, short), (oid::NUMERIC, vec![0, 1, 0, 0]), (oid::JSONB, vec![2])]
         {
-            let error = parameter(1, type_oid, true, Some(Bytes::from(bytes))).unwrap_err();
+            let error = parameter(1, type_oid, true, Some(Bytes::from(bytes)), &Zone::utc()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidBinary, "{error}");
         }
-        assert!(parameter(1, 1007, true, Some(Bytes::from(vec![0xff; 20]))).is_err());
-        assert_eq!(parameter(1, oid::INT8, true, None).unwrap(), ScalarValue::Int64(None));
+        assert!(parameter(1, 1007, true, Some(Bytes::from(vec![0xff; 20])), &Zone::utc()).is_err());
+        assert_eq!(parameter(1, oid::INT8, true, None, &Zone::utc()).unwrap(), ScalarValue::Int64(None));
     }
 }

@@ -17,6 +17,7 @@ use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::display;
 use alluvia_values::list_text::quoted_element;
 use alluvia_values::numeric::{shown_scale, write_numeric};
+use alluvia_values::time_zone::Zone;
 use alluvia_values::uuid::write_uuid;
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DurationMicrosecondArray,
@@ -33,6 +34,8 @@ use std::sync::Arc;
 pub(crate) struct Rows {
     columns: Vec<(ArrayRef, bool, FieldRef)>,
     len: usize,
+    /// In which moments are written as text.
+    zone: Zone,
 }
 
 impl Rows {
@@ -46,7 +49,12 @@ impl Rows {
             let array = if *array.data_type() == wire { array.clone() } else { to_wire(array, &wire)? };
             Ok((array, *format == 1, Arc::clone(field)))
         });
-        Ok(Rows { columns: columns.collect::<Result<_>>()?, len: batch.num_rows() })
+        Ok(Rows { columns: columns.collect::<Result<_>>()?, len: batch.num_rows(), zone: Zone::utc() })
+    }
+
+    /// The same for a client in a time zone.
+    pub(crate) fn in_zone(self, zone: Zone) -> Rows {
+        Rows { zone, ..self }
     }
 
     /// Rows in it.
@@ -60,7 +68,7 @@ impl Rows {
         let columns: Vec<Column<'_>> = self
             .columns
             .iter()
-            .map(|(array, binary, field)| Column::new(array, *binary, field))
+            .map(|(array, binary, field)| Column::new(array, *binary, field, &self.zone))
             .collect::<Result<_>>()?;
         for row in from..to {
             let begin = out.len();
@@ -80,7 +88,7 @@ impl Rows {
 
     /// The columns, ready to be written.
     pub(super) fn columns(&self, binary: bool) -> Result<Vec<Column<'_>>> {
-        self.columns.iter().map(|(array, _, field)| Column::new(array, binary, field)).collect()
+        self.columns.iter().map(|(array, _, field)| Column::new(array, binary, field, &self.zone)).collect()
     }
 }
 
@@ -115,7 +123,8 @@ enum Values<'a> {
     Bytes(&'a BinaryViewArray),
     Date(&'a Date32Array),
     Time(&'a Time64MicrosecondArray),
-    Timestamp(&'a TimestampMicrosecondArray, bool),
+    /// With the client's time zone, if the type has one.
+    Timestamp(&'a TimestampMicrosecondArray, Option<&'a Zone>),
     Interval(&'a IntervalMonthDayNanoArray),
     Duration(&'a DurationMicrosecondArray),
     Decimal(&'a Decimal128Array, u8),
@@ -141,7 +150,7 @@ pub(super) struct Column<'a> {
 
 impl<'a> Column<'a> {
     /// Of values that are written from what a field has.
-    fn new(array: &'a dyn Array, binary: bool, field: &Field) -> Result<Column<'a>> {
+    fn new(array: &'a dyn Array, binary: bool, field: &Field, zone: &'a Zone) -> Result<Column<'a>> {
         let stored = StoredType::from_field(field);
         let binary = binary && dimensions(array.data_type()) <= DIMENSIONS_MAX;
         let shown = || {
@@ -172,7 +181,8 @@ impl<'a> Column<'a> {
             DataType::BinaryView => Values::Bytes(array.as_binary_view()),
             DataType::Date32 => Values::Date(array.as_primitive()),
             DataType::Time64(_) => Values::Time(array.as_primitive()),
-            DataType::Timestamp(_, zone) => Values::Timestamp(array.as_primitive(), zone.is_some()),
+            DataType::Timestamp(_, None) => Values::Timestamp(array.as_primitive(), None),
+            DataType::Timestamp(_, Some(_)) => Values::Timestamp(array.as_primitive(), Some(zone)),
             DataType::Interval(_) => Values::Interval(array.as_primitive()),
             DataType::Duration(_) => Values::Duration(array.as_primitive()),
             DataType::Decimal128(..) if stored == Some(StoredType::Numeric) => Values::Numeric(array.as_primitive()),
@@ -181,7 +191,7 @@ impl<'a> Column<'a> {
             }
             DataType::List(element) => {
                 let list = array.as_list::<i32>();
-                let inner = Column::new(list.values().as_ref(), binary, element)?;
+                let inner = Column::new(list.values().as_ref(), binary, element, zone)?;
                 let element_oid = match &inner.values {
                     Values::List(_, _, innermost) => *innermost,
                     _ => oid_of_field(element),

@@ -20,3 +20,4 @@ mod temporary;
 mod tools;
 mod untyped;
 mod views;
+mod zones;

@@ -6,6 +6,7 @@
 
 use alluvia_space::{OnConflict, RowOp, RowPolicy};
 use alluvia_types::{Error, ErrorKind, Result, near_names};
+use alluvia_values::time_zone::Zone;
 use std::path::PathBuf;
 
 /// File formats, and formats of results.
@@ -149,6 +150,8 @@ pub struct CopyOptions {
     pub is_exact: bool,
     /// `ON_CONFLICT error | nothing | replace`, `OP insert | upsert | patch | delete`: what rows do to those that have their keys.
     pub policy: RowPolicy,
+    /// The session's: of moments in text that say none, and in which moments are written as text. No option says it.
+    pub time_zone: Zone,
 }
 
 /// Options one after the other, none twice: one of two would be ignored.
@@ -347,15 +350,17 @@ impl CopyOptions {
             lower.strip_suffix(".gz").or_else(|| lower.strip_suffix(".zst")).unwrap_or(&lower).ends_with(".tsv")
         });
         let quote = self.quote.unwrap_or(b'"');
+        let time_zone = self.time_zone.clone();
         if self.format == Some(Format::Text) {
             let null = self.null.clone().unwrap_or_else(|| "\\N".to_owned()).into_bytes();
-            return Dialect { delimiter: self.delimiter.unwrap_or(b'\t'), quote, escape: quote, null };
+            return Dialect { delimiter: self.delimiter.unwrap_or(b'\t'), quote, escape: quote, null, time_zone };
         }
         Dialect {
             delimiter: self.delimiter.unwrap_or(if tabs { b'\t' } else { b',' }),
             quote,
             escape: self.escape.unwrap_or(quote),
             null: self.null.clone().unwrap_or_default().into_bytes(),
+            time_zone,
         }
     }
 }
@@ -383,6 +388,8 @@ pub struct Dialect {
     pub escape: u8,
     /// The unquoted text that means NULL.
     pub null: Vec<u8>,
+    /// In which moments are written.
+    pub time_zone: Zone,
 }
 
 fn one_byte(name: &str, text: &str) -> Result<u8> {

@@ -126,6 +126,10 @@ pub(crate) fn set_of(set: Set) -> Result<SettingCommand> {
     }
 }
 
+fn is_time_zone(name: &str) -> bool {
+    matches!(name, "timezone" | "time_zone")
+}
+
 /// The setting that is a list of schemas.
 pub(crate) const SEARCH_PATH: &str = "search_path";
 
@@ -151,6 +155,12 @@ fn setting_value(name: &str, value: &Expr) -> Result<SettingValue> {
     match value {
         Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
             Ok(SettingValue::Default)
+        }
+        // Sequelize's first statement: SET TIME ZONE INTERVAL '+00:00' HOUR TO MINUTE.
+        Expr::Interval(ast::Interval { value, .. }) if is_time_zone(name) => {
+            let wrong = || Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be {value}"));
+            let text = literal_text(value).ok_or_else(wrong)?;
+            Ok(SettingValue::Text(format!("INTERVAL '{text}'")))
         }
         value => literal_text(value).map(SettingValue::Text).ok_or_else(|| {
             Error::new(ErrorKind::InvalidSetting, format!("{name} needs a string, a number or a word, not {value}"))

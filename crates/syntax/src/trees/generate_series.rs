@@ -124,6 +124,27 @@ fn name_column(factor: &mut TableFactor) {
     }
 }
 
+/// Has series of moments computed where the query runs, where the time zone of its session is known.
+///
+/// For the binder: `SET timezone = 'Europe/Berlin'; SELECT * FROM generate_series('2026-03-28'::timestamptz, now(), '1 day')`.
+pub fn compute_moments(query: &mut Query) {
+    let _ = visit_mut(query, &mut Moments);
+}
+
+struct Moments;
+
+impl VisitorMut for Moments {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let is_number = |step: &Expr| literal_text(step).is_some_and(|text| text.parse::<f64>().is_ok());
+        if series(factor).is_some_and(|call| matches!(call.arguments.as_slice(), [_, _, step] if !is_number(step))) {
+            compute(factor);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// The call of `generate_series` that a part of FROM is, without a number for each row.
 fn series(factor: &TableFactor) -> Option<RowsCall<'_>> {
     rows_call(factor).filter(|call| call.name == SERIES && !call.with_ordinality)
@@ -132,10 +153,13 @@ fn series(factor: &TableFactor) -> Option<RowsCall<'_>> {
 /// `generate_series(bounds) AS g(x)` with a subquery among the bounds as `(SELECT unnest(generate_series(bounds)) AS
 /// value) AS g(x)`. What is LATERAL is left to [`super::lateral_functions`].
 fn compute_bounds(factor: &mut TableFactor) {
-    let Some(RowsCall { arguments: bounds, alias, says_lateral: false, .. }) = series(factor) else { return };
-    if !bounds.iter().any(has_subquery) {
-        return;
+    if series(factor).is_some_and(|call| call.arguments.iter().any(has_subquery)) {
+        compute(factor);
     }
+}
+
+fn compute(factor: &mut TableFactor) {
+    let Some(RowsCall { arguments: bounds, alias, says_lateral: false, .. }) = series(factor) else { return };
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql("SELECT unnest(NULL) AS value");
     let Ok(mut subquery) = parsed.and_then(|mut parser| parser.parse_query()) else { return };
     let SetExpr::Select(select) = subquery.body.as_mut() else { return };

@@ -13,7 +13,7 @@ pub(crate) mod decimal_literals;
 pub(crate) mod display_names;
 pub(crate) mod estimate_bounds;
 pub(crate) mod frame_bounds;
-pub(crate) mod generate_series;
+pub mod generate_series;
 pub(crate) mod group_lists;
 pub(crate) mod group_positions;
 pub(crate) mod hypothetical_ranks;

@@ -27,6 +27,7 @@ use alluvia_snapshot::Snapshot;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::builders::TextAs;
 use alluvia_values::compact::tight_batch;
+use alluvia_values::time_zone::Zone;
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -45,6 +46,8 @@ const ROWS_AT_ONCE: usize = 32_768;
 pub(super) struct Reading {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) entry: Arc<TableEntry>,
+    /// The session's.
+    pub(super) time_zone: Zone,
 }
 
 /// The rows that a query gave.
@@ -73,7 +76,7 @@ impl Reading {
         run.scope.await_own_writes().await?;
         let snapshot = pin_newest(run, &references).await?;
         let entry = Arc::clone(snapshot.catalog.relation(table, &run.scope.path())?);
-        Ok(Reading { snapshot, entry })
+        Ok(Reading { snapshot, entry, time_zone: run.settings.time_zone.clone() })
     }
 
     /// The table, for a query that asks for what tells rows that go.
@@ -171,7 +174,8 @@ impl Reading {
     ) -> Result<Vec<RecordBatch>> {
         let def = &self.entry.def;
         let schema = read.schema.project(places).map_err(misfit)?;
-        let assigner = Assigner::new(&schema, def, &whole(def.columns.len()), TextAs::Plain)?.of_query();
+        let assigner =
+            Assigner::new(&schema, def, &whole(def.columns.len()), TextAs::Plain)?.of_query().in_zone(&self.time_zone);
         let assign = |batch: &RecordBatch| assigner.assign(&batch.project(places).map_err(misfit)?).map(tight_batch);
         batches.iter().filter(|batch| batch.num_rows() > 0).map(assign).collect()
     }

@@ -47,7 +47,7 @@ pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
             count += run.state().temporary_to_change()?.clear(entry.def.id)?;
             continue;
         }
-        let reading = Reading { snapshot, entry };
+        let reading = Reading { snapshot, entry, time_zone: run.settings.time_zone.clone() };
         let (query, gone, _) = delete_query(&reading.entry.def, delete, false)?;
         let read = reading.read(run, query, [reading.target(gone)]).await?;
         let (change, rows) = telling_rows(&reading, gone, &read, 0)?;

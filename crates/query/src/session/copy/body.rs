@@ -94,13 +94,15 @@ async fn ingest_here(run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>)
     let mut context = copy_context(run, &streams);
     let (name, is_array, hints) = (ingest.name, ingest.is_array, ingest.hints);
     context.body = BodyOptions { name, bytes_max: Some(ingest.bytes_max), is_kept: true, is_array, hints };
-    let policy = ingest.options.policy;
+    let mut options = ingest.options;
+    options.time_zone = run.settings.time_zone.clone();
+    let policy = options.policy;
     policy.check(&entry.def)?;
     check_rights(&run.scope, &entry, policy)?;
     let rules = rules_of(run, &entry).await?;
     context.rules = for_copy(&rules);
     let destination = Box::new(store_of(run, &entry, policy, rules, key));
-    let report = copy_from(context, entry, ingest.columns, Source::Stdin, ingest.options, destination).await?;
+    let report = copy_from(context, entry, ingest.columns, Source::Stdin, options, destination).await?;
     let committed = match report.committed {
         Some(committed) => Some(committed),
         None => submit_empty(run).await?,

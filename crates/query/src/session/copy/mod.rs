@@ -86,7 +86,8 @@ pub(crate) fn copied_columns(scope: &Scope, statement: &Statement) -> Result<Vec
 /// COPY FROM, COPY TO.
 pub(crate) async fn copy(run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> Result<Outcome> {
     match copy {
-        CopyStatement::From { table, columns, source, options, streams } => {
+        CopyStatement::From { table, columns, source, mut options, streams } => {
+            options.time_zone = run.settings.time_zone.clone();
             let entry = run.scope.table_for(INSERT, &user_table(&table)?)?;
             let policy = options.policy;
             policy.check(&entry.def)?;
@@ -124,7 +125,8 @@ pub(crate) async fn copy(run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> 
             }
             Ok(loaded(&report, numbered))
         }
-        CopyStatement::To { what, target, options, streams } => {
+        CopyStatement::To { what, target, mut options, streams } => {
+            options.time_zone = run.settings.time_zone.clone();
             let query = match what {
                 CopyWhat::Query(query) => query,
                 CopyWhat::Table { name, columns } => query_of_table(&name, &columns)?,

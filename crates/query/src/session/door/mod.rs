@@ -20,6 +20,7 @@ use crate::session::transaction::abandon;
 use alluvia_access::LogIn;
 use alluvia_copy::progress::{CancelHandle, Progress};
 use alluvia_types::Result;
+use alluvia_values::time_zone::Zone;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::net::IpAddr;
@@ -157,6 +158,11 @@ impl Session {
     /// serves the session to end one that waits longer.
     pub fn idle_transaction_timeout(&self) -> Duration {
         self.scope().state().settings.idle_transaction_timeout
+    }
+
+    /// What clocks of the session show: texts of moments are in this time zone.
+    pub fn time_zone(&self) -> Zone {
+        self.scope().state().settings.time_zone.clone()
     }
 
     /// Whether the session asks whoever shows answers to show refinements: the setting `progressive`.

@@ -29,6 +29,7 @@ use alluvia_types::{Error, Result};
 use alluvia_values::builders::TextAs;
 use alluvia_values::compact::tight_batch;
 use alluvia_values::errors::not_supported;
+use alluvia_values::time_zone::Zone;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{concat_batches, interleave};
 use arrow::datatypes::Int64Type;
@@ -80,7 +81,8 @@ pub(crate) async fn computed_rows(
     overriding: Option<Overriding>,
     hints: &Hints,
 ) -> Result<(RecordBatch, Lacking, Arc<UsedCounters>)> {
-    let AmongLiterals { mut arrays, computed, lacking } = literals_among(values, entry, targets, overriding)?;
+    let AmongLiterals { mut arrays, computed, lacking } =
+        literals_among(values, entry, targets, overriding, &run.settings.time_zone)?;
     for &(row, place) in &computed {
         refuse_of_rows(expr_at(values, row, place)?, "VALUES", run.engine().functions())?;
     }
@@ -101,7 +103,7 @@ pub(crate) async fn computed_rows(
         return Err(Error::internal(format!("{} rows of VALUES became {}", wanted.rows, found.num_rows())));
     }
     let order = if wanted.is_numbered { Some(order_of(&found)?) } else { None };
-    put_in(&mut arrays, &found, order.as_deref(), &wanted.parts, &entry.def, targets)?;
+    put_in(&mut arrays, &found, order.as_deref(), &wanted.parts, (&entry.def, &run.settings.time_zone), targets)?;
     let rows = tight_batch(batch(entry, arrays, values.rows.len(), &lacking)?);
     Ok((rows, lacking, used))
 }
@@ -220,7 +222,7 @@ fn put_in(
     found: &RecordBatch,
     order: Option<&[usize]>,
     parts: &[Part],
-    def: &TableDef,
+    (def, zone): (&TableDef, &Zone),
     targets: &[usize],
 ) -> Result<()> {
     let at = |row: usize| order.map_or(row, |order| order[row]);
@@ -231,7 +233,7 @@ fn put_in(
         let column = targets[part.place];
         let schema = found.schema();
         let assigner = Assigner::for_columns(&schema, def, &[column], &[Some(part.column)], TextAs::Plain)?;
-        let (assigned, bad) = assigner.of_query().convert(found)?;
+        let (assigned, bad) = assigner.of_query().in_zone(zone).convert(found)?;
         if !bad.is_empty() {
             let rows: HashMap<usize, usize> = part.cells.iter().rev().map(|&(row, from)| (at(from), row)).collect();
             for bad in bad {

@@ -108,7 +108,7 @@ async fn source_of(
     let mut source = match source {
         InsertSource::Literals(literals) => {
             let targets = targets(&entry.def, listed, literals.width())?;
-            let (rows, lacking) = literal_rows(&literals, entry, &targets)?;
+            let (rows, lacking) = literal_rows(&literals, entry, &targets, &run.settings.time_zone)?;
             return Ok(Source::Literals(rows, lacking));
         }
         InsertSource::Query(source) => source,
@@ -117,7 +117,7 @@ async fn source_of(
         && let Some(first) = values.rows.first()
     {
         let targets = targets(&entry.def, listed, first.content.len())?;
-        if let Some((rows, lacking)) = values_rows(values, entry, &targets, overriding)? {
+        if let Some((rows, lacking)) = values_rows(values, entry, &targets, overriding, &run.settings.time_zone)? {
             return Ok(Source::Literals(rows, lacking));
         }
         let (rows, lacking, used) = computed_rows(run, values, entry, &targets, overriding, hints).await?;

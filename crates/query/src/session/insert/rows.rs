@@ -111,7 +111,8 @@ pub(crate) async fn stream_into(
     batch: &mut NewBatch,
 ) -> Result<u64> {
     let mut sink = Apart { sink: Some(sink(run, def, checked_at)), token: run.token.clone() };
-    let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?.of_query();
+    let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?;
+    let assigner = assigner.of_query().in_zone(&run.settings.time_zone);
     let mut stream = planned.execute()?;
     let mut rows = 0;
     run.progress.set_phase(Phase::Running);
@@ -144,7 +145,8 @@ pub(crate) async fn read_all(
     mapping: &[Option<usize>],
     rules: &Option<Arc<Rules>>,
 ) -> Result<Vec<RecordBatch>> {
-    let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?.of_query();
+    let assigner = Assigner::new(&planned.schema(), def, mapping, TextAs::Plain)?;
+    let assigner = assigner.of_query().in_zone(&run.settings.time_zone);
     let mut stream = planned.execute()?;
     let mut held = run.scope.held();
     while let Some(next) = stream.next().await {

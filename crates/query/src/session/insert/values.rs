@@ -15,6 +15,7 @@ use alluvia_syntax::statements::rules::Overriding;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::builders::{ColumnBuilder, TextAs};
 use alluvia_values::parse::{Bad, parse_decimal, shown};
+use alluvia_values::time_zone::Zone;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{FieldRef, Schema};
 use datafusion::sql::sqlparser::ast::{CastKind, Expr, UnaryOperator, Value, Values};
@@ -31,6 +32,7 @@ pub(crate) fn values_rows(
     entry: &TableEntry,
     targets: &[usize],
     overriding: Option<Overriding>,
+    zone: &Zone,
 ) -> Result<Option<LiteralBatch>> {
     for (at, row) in values.rows.iter().enumerate() {
         check_width(row.content.len(), targets.len(), &entry.def, at + 1)?;
@@ -38,13 +40,18 @@ pub(crate) fn values_rows(
     let literal = |row: usize, place: usize, column: &Column| {
         values.rows[row].content.get(place).map_or(Some(Literal::Null), |expr| literal(expr, column.data_type))
     };
-    rows(values.rows.len(), literal, entry, targets, overriding)
+    rows(values.rows.len(), literal, entry, (targets, overriding), zone)
 }
 
 /// The same of rows that no tree was made of.
-pub(crate) fn literal_rows(literals: &LiteralRows, entry: &TableEntry, targets: &[usize]) -> Result<LiteralBatch> {
+pub(crate) fn literal_rows(
+    literals: &LiteralRows,
+    entry: &TableEntry,
+    targets: &[usize],
+    zone: &Zone,
+) -> Result<LiteralBatch> {
     check_width(literals.width(), targets.len(), &entry.def, 1)?;
-    let rows = rows(literals.rows(), |row, place, _| Some(literals.at(row, place)), entry, targets, None)?;
+    let rows = rows(literals.rows(), |row, place, _| Some(literals.at(row, place)), entry, (targets, None), zone)?;
     rows.ok_or_else(|| Error::internal("a literal was taken for none"))
 }
 
@@ -67,12 +74,13 @@ pub(crate) fn literals_among(
     entry: &TableEntry,
     targets: &[usize],
     overriding: Option<Overriding>,
+    zone: &Zone,
 ) -> Result<AmongLiterals> {
     let (def, rows) = (entry.def.as_ref(), values.rows.len());
     let mut arrays = Vec::with_capacity(def.columns.len());
     let (mut computed, mut lacking) = (Vec::new(), Lacking::of(def, without_target(def, targets)));
     for (index, column) in def.columns.iter().enumerate() {
-        let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, rows);
+        let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, rows).in_zone(zone);
         let from = targets.iter().position(|target| *target == index);
         let given = Given::of(def, column, overriding);
         for (row, exprs) in values.rows.iter().enumerate() {
@@ -150,14 +158,14 @@ fn rows<'a>(
     rows: usize,
     literal: impl Fn(usize, usize, &Column) -> Option<Literal<'a>>,
     entry: &TableEntry,
-    targets: &[usize],
-    overriding: Option<Overriding>,
+    (targets, overriding): (&[usize], Option<Overriding>),
+    zone: &Zone,
 ) -> Result<Option<LiteralBatch>> {
     let def = entry.def.as_ref();
     let mut arrays = Vec::with_capacity(def.columns.len());
     let mut lacking = Lacking::of(def, without_target(def, targets));
     for (index, column) in def.columns.iter().enumerate() {
-        let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, rows);
+        let mut builder = ColumnBuilder::new(column.declared_type(), TextAs::Plain, rows).in_zone(zone);
         let from = targets.iter().position(|target| *target == index);
         let (given, fills) = (Given::of(def, column, overriding), def.fills(column.id));
         for row in 0..rows {
@@ -369,9 +377,11 @@ mod tests {
     fn bind_source(source: &InsertSource, targets: &[usize]) -> Result<Option<RecordBatch>> {
         let entry = TableEntry::new(Arc::new(table()), Version(1));
         match source {
-            InsertSource::Literals(literals) => literal_rows(literals, &entry, targets).map(|(rows, _)| Some(rows)),
+            InsertSource::Literals(literals) => {
+                literal_rows(literals, &entry, targets, &Zone::utc()).map(|(rows, _)| Some(rows))
+            }
             InsertSource::Query(query) => match values_of(query) {
-                Some(values) => Ok(values_rows(values, &entry, targets, None)?.map(|(rows, _)| rows)),
+                Some(values) => Ok(values_rows(values, &entry, targets, None, &Zone::utc())?.map(|(rows, _)| rows)),
                 None => Ok(None),
             },
         }

@@ -51,9 +51,9 @@ pub(crate) async fn rules_of(run: &Run, entry: &Arc<TableEntry>) -> Result<Optio
     if entry.def.rules.is_empty() {
         return Ok(None);
     }
-    let key = (entry.def.id, entry.changed_at);
+    let key = (entry.def.id, entry.changed_at, run.settings.time_zone.clone());
     let known = run.engine().kept_rules();
-    let kept = match known.get(key) {
+    let kept = match known.get(&key) {
         Some(kept) => kept,
         None => {
             let kept = Arc::new(compiled::compile(run, &entry.def).await?);

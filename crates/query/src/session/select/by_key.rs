@@ -99,7 +99,9 @@ impl PointRead {
 /// Whether this session, as it is set, may be answered so.
 fn may_answer(run: &Run) -> bool {
     let settings = &run.settings;
-    let is_plain = settings.short_path && settings.sample_fraction >= 1.0 && run.accuracy.is_none();
+    // Plans are kept of sessions in UTC alone.
+    let is_plain =
+        settings.short_path && settings.sample_fraction >= 1.0 && run.accuracy.is_none() && settings.time_zone.is_utc();
     let state = run.state();
     is_plain
         && run.refining.get().is_none()

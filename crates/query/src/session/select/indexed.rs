@@ -92,6 +92,9 @@ pub(crate) async fn answer_by_index(run: &Run, query: &Query, hints: &Hints) -> 
 /// Whether this session, as it is set, may be answered as another was before.
 pub(crate) fn may_answer_again(run: &Run, cached: &CachedStatement) -> Result<bool> {
     let is_alone = matches!(run.state().transaction, Transaction::None);
+    if !run.settings.time_zone.is_utc() && cached.statement().goes_by_clocks(&cached.entry().def) {
+        return Ok(false);
+    }
     let is_planned = cached.statement().looks_further() && run.accuracy.is_none();
     Ok(is_alone && !is_planned && may_answer(run, &cached.hints)?)
 }
@@ -183,6 +186,10 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
     };
     let Some(statement) = recognised.filter(|statement| may_be(statement)) else { return Ok(None) };
     let Some((snapshot, read)) = pinned(run, &statement, hints).await? else { return Ok(None) };
+    // Answers without a plan are for clocks of UTC; plans know the session's.
+    if !run.settings.time_zone.is_utc() && statement.goes_by_clocks(&read.entry.def) {
+        return Ok(None);
+    }
     if let Transaction::Open(open) = &run.state().transaction
         && open.has_changes(&snapshot.catalog, read.entry.def.id)?
     {

@@ -28,7 +28,8 @@ use std::sync::Arc;
 
 /// The answer, if the statement has an outline.
 pub(crate) async fn answer_by_outline(run: &Run, query: &Query, hints: &Hints) -> Result<Option<Outcome>> {
-    if !run.settings.short_path || run.state().has_own_definitions() {
+    // What is kept is of sessions in UTC.
+    if !run.settings.short_path || !run.settings.time_zone.is_utc() || run.state().has_own_definitions() {
         return Ok(None);
     }
     let Some(asked) = DrawnQuery::of(query) else { return Ok(None) };

@@ -29,6 +29,7 @@ use crate::table::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_copy::progress::CancelToken;
 use alluvia_snapshot::Snapshot;
+use alluvia_syntax::trees::generate_series::compute_moments;
 use alluvia_syntax::{Hints, rewrite_sureness};
 use alluvia_types::{Error, ErrorKind, Result, TableId};
 use arrow::datatypes::SchemaRef;
@@ -207,6 +208,9 @@ pub(crate) fn catalog_query(run: &Run, tree: &mut Tree, hints: &Hints) -> Result
     let Tree::Statement(statement) = statement else { return Ok(Brought::default()) };
     let ast::Statement::Query(query) = statement.as_mut() else { return Ok(Brought::default()) };
     refuse_ignored(query, run.engine().functions())?;
+    if !run.settings.time_zone.is_utc() {
+        compute_moments(query);
+    }
     let has_bounds = rewrite_sureness(query)?;
     if has_bounds && sample_fraction_of(&run.settings, hints)? < 1.0 {
         return Err(Error::new(ErrorKind::NotSupported, "bounds of what sample_fraction leaves are not supported")

@@ -52,6 +52,9 @@ fn answer(scope: &Scope, text: &str, cached: &CachedStatement, parameters: &[Lit
         let state = scope.state();
         let settings = &state.settings;
         let is_plain = matches!(state.transaction, Transaction::None) && state.unseen.is_none();
+        if !settings.time_zone.is_utc() && cached.statement().goes_by_clocks(&cached.entry().def) {
+            return Ok(None);
+        }
         if !is_plain || !settings.short_path || !settings.cuboids || settings.sample_fraction < 1.0 {
             return Ok(None);
         }
