@@ -394,15 +394,24 @@ impl Catalog {
         &self,
         version: Version,
         tables: impl Iterator<Item = (&'a Arc<TableEntry>, RoleId)>,
+        views: impl Iterator<Item = (&'a Arc<ViewEntry>, RoleId)>,
     ) -> Catalog {
         let mut next = Catalog { version, ..self.clone() };
         let mut schema = SchemaEntry::new(TEMPORARY_SCHEMA_ID);
+        let mut owners = Vec::new();
         for (entry, owner) in tables {
             schema.relations.insert(entry.def.name.clone(), entry.def.id);
             next.by_id.insert(entry.def.id, Arc::clone(entry));
-            let owns = RightsChange::Own { table: entry.def.id, owner };
+            owners.push((entry.def.id, owner));
+        }
+        for (entry, owner) in views {
+            schema.relations.insert(entry.def.name.clone(), entry.def.id);
+            Arc::make_mut(&mut next.views).insert(entry.def.id, Arc::clone(entry));
+            owners.push((entry.def.id, owner));
+        }
+        for (table, owner) in owners {
             // A role that was dropped since owns nothing: what was its own is the first superuser's.
-            drop(Arc::make_mut(&mut next.rights).apply(&owns, |_| true));
+            drop(Arc::make_mut(&mut next.rights).apply(&RightsChange::Own { table, owner }, |_| true));
         }
         next.schemas.insert(TEMPORARY_SCHEMA.to_owned(), schema);
         next

@@ -101,7 +101,7 @@ impl Authoriser {
             true => Arc::clone(stated),
             false => Arc::new(stated.of_role(self.current_user(), |schema| self.may_look_into(schema))),
         };
-        let has_temporary = self.catalog.tables_in(TEMPORARY_SCHEMA).next().is_some();
+        let has_temporary = self.catalog.relations_in(TEMPORARY_SCHEMA).next().is_some();
         let path = if has_temporary { Arc::new(path.with_temporary()) } else { path };
         Authoriser { path, ..self }
     }
