@@ -15,14 +15,16 @@ use alluvia_types::{Error, ErrorKind};
 use alluvia_values::convert::texts_in_zone;
 use alluvia_values::errors::wrap;
 use alluvia_values::parse::shown;
+use alluvia_values::text::write_timestamptz;
 use alluvia_values::time_zone::{Zone, parse_timestamptz};
 use arrow::array::{
-    Array, ArrayRef, AsArray, Int32Array, ListArray, ListBuilder, TimestampMicrosecondArray,
-    TimestampMicrosecondBuilder,
+    Array, ArrayRef, AsArray, Int32Array, ListArray, ListBuilder, StringViewBuilder, StructArray,
+    TimestampMicrosecondArray, TimestampMicrosecondBuilder,
 };
 use arrow::compute::cast as cast_array;
 use arrow::datatypes::{
-    DataType, Field, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+    DataType, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+    TimestampMicrosecondType,
 };
 use datafusion_common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion_expr::expr::ScalarFunction;
@@ -41,6 +43,8 @@ const SERIES_MAX: usize = 50_000_000;
 pub enum ZoneOperation {
     /// The text of a value, in which moments are as clocks of the zone show them.
     Text,
+    /// A value whose moments, also those in lists and rows, are the texts that JSON has of them.
+    Json,
     /// The moment that a text names; NULL where it names none, if it is told so.
     Moment,
     /// A moment and an interval.
@@ -72,7 +76,7 @@ impl InZone {
     /// Where the zone stands among the arguments.
     fn zone_at(&self) -> usize {
         match self.of {
-            ZoneOperation::Text | ZoneOperation::Moment | ZoneOperation::Offset => 1,
+            ZoneOperation::Text | ZoneOperation::Json | ZoneOperation::Moment | ZoneOperation::Offset => 1,
             ZoneOperation::Plus => 2,
             ZoneOperation::Series => 3,
         }
@@ -87,6 +91,7 @@ impl InZone {
                 };
                 Ok(cast_array(&texts, &DataType::Utf8View)?)
             }
+            (ZoneOperation::Json, [values, ..]) => for_json(values, zone),
             (ZoneOperation::Moment, [texts, ..]) => {
                 let texts = cast_array(texts, &DataType::Utf8View)?;
                 let mut made = TimestampMicrosecondBuilder::with_capacity(texts.len());
@@ -148,6 +153,60 @@ pub fn later(moment: i64, span: IntervalMonthDayNano, zone: &Zone) -> Option<i64
     moment.checked_add(nanoseconds / 1_000)
 }
 
+/// The type of a value whose moments are texts.
+fn type_for_json(of: &DataType) -> DataType {
+    match of {
+        DataType::Timestamp(_, Some(_)) => DataType::Utf8View,
+        DataType::List(element) => DataType::List(field_for_json(element)),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field_for_json).collect()),
+        of => of.clone(),
+    }
+}
+
+fn field_for_json(of: &FieldRef) -> FieldRef {
+    Arc::new(of.as_ref().clone().with_data_type(type_for_json(of.data_type())))
+}
+
+/// Values whose moments are texts in the form of ISO 8601: `2026-01-01T01:00:00+01:00`.
+fn for_json(values: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
+    Ok(match values.data_type() {
+        DataType::Timestamp(_, Some(_)) => {
+            let moments = cast_array(values, &moment_type())?;
+            let mut texts = StringViewBuilder::with_capacity(moments.len());
+            for moment in moments.as_primitive::<TimestampMicrosecondType>() {
+                texts.append_option(moment.map(|moment| text_for_json(moment, zone)));
+            }
+            Arc::new(texts.finish())
+        }
+        DataType::List(element) => {
+            let lists = values.as_list::<i32>();
+            let elements = for_json(lists.values(), zone)?;
+            let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+            Arc::new(ListArray::try_new(field_for_json(element), offsets, elements, nulls)?)
+        }
+        DataType::Struct(fields) => {
+            let rows = values.as_struct();
+            let columns =
+                rows.columns().iter().map(|column| for_json(column, zone)).collect::<Result<Vec<ArrayRef>>>()?;
+            let fields = fields.iter().map(field_for_json).collect();
+            Arc::new(StructArray::try_new_with_length(fields, columns, rows.nulls().cloned(), rows.len())?)
+        }
+        _ => Arc::clone(values),
+    })
+}
+
+fn text_for_json(moment: i64, zone: &Zone) -> String {
+    let mut shown = String::with_capacity(32);
+    // A String takes every text.
+    let _ = write_timestamptz(&mut shown, moment, zone);
+    let mut text = shown.replacen(' ', "T", 1);
+    // Whole hours have their minutes, too.
+    if zone.offset_at(moment) % 3_600 == 0 {
+        text.push_str(":00");
+    }
+    text
+}
+
 /// Whether an interval goes forward; `None` of one that goes nowhere. Months have thirty days, as where intervals are compared.
 fn is_forward(span: IntervalMonthDayNano) -> Option<bool> {
     let days = i128::from(span.months) * 30 + i128::from(span.days);
@@ -205,6 +264,7 @@ impl ScalarUDFImpl for InZone {
     fn name(&self) -> &str {
         match self.of {
             ZoneOperation::Text => "text_in_zone",
+            ZoneOperation::Json => "json_in_zone",
             ZoneOperation::Moment => "timestamptz_in_zone",
             ZoneOperation::Plus => "plus_in_zone",
             ZoneOperation::Offset => "offset_in_zone",
@@ -218,7 +278,7 @@ impl ScalarUDFImpl for InZone {
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let wanted = match (self.of, given) {
-            (ZoneOperation::Text, [of, _]) => vec![of.clone(), DataType::Utf8],
+            (ZoneOperation::Text | ZoneOperation::Json, [of, _]) => vec![of.clone(), DataType::Utf8],
             (ZoneOperation::Moment, [_, _]) => vec![DataType::Utf8View, DataType::Utf8],
             (ZoneOperation::Moment, [_, _, _]) => vec![DataType::Utf8View, DataType::Utf8, DataType::Boolean],
             (ZoneOperation::Plus, [_, _, _]) => vec![moment_type(), SPAN, DataType::Utf8],
@@ -231,9 +291,10 @@ impl ScalarUDFImpl for InZone {
         Ok(wanted)
     }
 
-    fn return_type(&self, _given: &[DataType]) -> Result<DataType> {
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(match self.of {
             ZoneOperation::Text => DataType::Utf8View,
+            ZoneOperation::Json => given.first().map_or(DataType::Null, type_for_json),
             ZoneOperation::Moment | ZoneOperation::Plus => moment_type(),
             ZoneOperation::Offset => DataType::Int32,
             ZoneOperation::Series => DataType::List(Arc::new(Field::new_list_field(moment_type(), true))),
@@ -285,7 +346,7 @@ mod tests {
             let span = IntervalMonthDayNano::new(months, days, hours * 3_600_000_000_000);
             let mut text_of = String::new();
             let later = later(moment(text, &berlin), span, &berlin).unwrap();
-            alluvia_values::text::write_timestamptz(&mut text_of, later, &berlin).unwrap();
+            write_timestamptz(&mut text_of, later, &berlin).unwrap();
             text_of
         };
         assert_eq!(plus("2026-03-28 12:00", 0, 1, 0), "2026-03-29 12:00:00+02");
@@ -294,6 +355,26 @@ mod tests {
         assert_eq!(plus("2026-10-24 02:30", 0, 1, 0), "2026-10-25 02:30:00+01");
         assert_eq!(plus("2026-01-31 12:00", 1, 0, 0), "2026-02-28 12:00:00+01");
         assert_eq!(plus("2026-08-31 12:00", -6, 0, 0), "2026-02-28 12:00:00+01");
+    }
+
+    /// As PostgreSQL 15 has them.
+    #[test]
+    fn json_has_moments_of_the_zone_also_in_lists_and_rows() {
+        let json = |text: &str, name: &str| {
+            let zone = Zone::of_setting(name).unwrap();
+            text_for_json(moment(text, &zone), &zone)
+        };
+        assert_eq!(json("2026-07-01 12:00:00.5", "Europe/Berlin"), "2026-07-01T12:00:00.5+02:00");
+        assert_eq!(json("2026-01-01 05:30", "Asia/Kolkata"), "2026-01-01T05:30:00+05:30");
+        assert_eq!(json("1850-01-01 00:00", "Europe/Berlin"), "1850-01-01T00:00:00+00:53:28");
+        let berlin = Zone::of_setting("Europe/Berlin").unwrap();
+        let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![Some(0), None]).with_timezone("UTC"));
+        let field = Arc::new(Field::new("at", moments.data_type().clone(), true));
+        let rows: ArrayRef = Arc::new(StructArray::from(vec![(field, moments)]));
+        let made = for_json(&rows, &berlin).unwrap();
+        assert_eq!(*made.data_type(), type_for_json(rows.data_type()));
+        let texts = made.as_struct().column(0).as_string_view();
+        assert_eq!(texts.iter().collect::<Vec<_>>(), [Some("1970-01-01T01:00:00+01:00"), None]);
     }
 
     #[test]

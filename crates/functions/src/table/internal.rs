@@ -34,6 +34,10 @@ pub(super) const ENTRIES: &[Entry] = &[
         .overloads(&["text_in_zone(any, text) -> text"])
         .doc("The text of a value in a session of a time zone.")
         .example("text_in_zone(TIMESTAMPTZ '2026-01-01 00:00:00+00', 'Asia/Kolkata')", "2026-01-01 05:30:00+05:30"),
+    Entry::scalar("json_in_zone", Output::NoMoreThanGiven, || InZone::new(ZoneOperation::Json).into())
+        .overloads(&["json_in_zone(any, text) -> any"])
+        .doc("A value whose moments are the texts that JSON has of them in a session of a time zone.")
+        .example("json_in_zone(TIMESTAMPTZ '2026-01-01 00:00:00+00', 'Asia/Kolkata')", "2026-01-01T05:30:00+05:30"),
     Entry::scalar("timestamptz_in_zone", Output::Small, || InZone::new(ZoneOperation::Moment).into())
         .overloads(&[
             "timestamptz_in_zone(text, text) -> timestamptz",

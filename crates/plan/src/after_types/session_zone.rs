@@ -61,7 +61,7 @@ fn may_concern(expr: &Expr) -> bool {
             | Expr::ScalarFunction(_)
             | Expr::Between(_)
             | Expr::InList(_)
-    )
+    ) || matches!(expr, Expr::AggregateFunction(function) if makes_json(function.func.name()))
 }
 
 fn is_moment(of: &DataType) -> bool {
@@ -85,6 +85,54 @@ fn has_moments(of: &DataType) -> bool {
     }
 }
 
+/// Whether it is a moment, or a list or row with some.
+fn holds_moments(of: &DataType) -> bool {
+    match of {
+        DataType::List(element) => holds_moments(element.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| holds_moments(field.data_type())),
+        of => is_moment(of),
+    }
+}
+
+/// Functions that write values as JSON.
+fn makes_json(name: &str) -> bool {
+    const NAMES: [&str; 12] = [
+        "to_json",
+        "to_jsonb",
+        "array_to_json",
+        "row_to_json",
+        "json_build_object",
+        "jsonb_build_object",
+        "json_build_array",
+        "jsonb_build_array",
+        "json_agg",
+        "jsonb_agg",
+        "json_object_agg",
+        "jsonb_object_agg",
+    ];
+    NAMES.contains(&name)
+}
+
+/// Arguments of which moments are written by a function itself; `None` if there are no moments.
+fn written(
+    args: &[Expr],
+    schema: &DFSchema,
+    zone: &Zone,
+    operation: ZoneOperation,
+    holds: fn(&DataType) -> bool,
+) -> Option<Vec<Expr>> {
+    let mut is_changed = false;
+    let written = args.iter().map(|arg| match arg.get_type(schema) {
+        Ok(of) if holds(&of) => {
+            is_changed = true;
+            call(operation, vec![arg.clone()], zone, None)
+        }
+        _ => arg.clone(),
+    });
+    let written: Vec<Expr> = written.collect();
+    is_changed.then_some(written)
+}
+
 /// An expression whose parts are done.
 fn in_zone(expr: Expr, schema: &DFSchema, zone: &Zone) -> Result<Transformed<Expr>> {
     let made = match &expr {
@@ -97,6 +145,14 @@ fn in_zone(expr: Expr, schema: &DFSchema, zone: &Zone) -> Result<Transformed<Exp
         Expr::Between(between) => ranged(between, schema, zone),
         Expr::InList(list) => listed(list, schema, zone),
         Expr::ScalarFunction(function) => called(function, schema, zone)?,
+        Expr::AggregateFunction(function) if makes_json(function.func.name()) => {
+            let args = written(&function.params.args, schema, zone, ZoneOperation::Json, holds_moments);
+            args.map(|args| {
+                let mut made = function.clone();
+                made.params.args = args;
+                Expr::AggregateFunction(made)
+            })
+        }
         _ => None,
     };
     Ok(made.map_or_else(|| Transformed::no(expr), Transformed::yes))
@@ -263,18 +319,11 @@ fn called(function: &ScalarFunction, schema: &DFSchema, zone: &Zone) -> Result<O
             Some(call(ZoneOperation::Series, args, zone, Some(inclusive)))
         }
         // They write values themselves.
-        ("format" | "concat" | "concat_ws" | "quote_literal" | "quote_nullable", _) => {
-            let mut is_changed = false;
-            let written = args.iter().map(|arg| match arg.get_type(schema) {
-                Ok(of) if has_moments(&of) => {
-                    is_changed = true;
-                    call(ZoneOperation::Text, vec![arg.clone()], zone, None)
-                }
-                _ => arg.clone(),
-            });
-            let written: Vec<Expr> = written.collect();
-            is_changed.then(|| again(written))
-        }
+        (
+            "format" | "concat" | "concat_ws" | "quote_literal" | "quote_nullable" | "bpchar_of_text" | "bpchar_if_any",
+            _,
+        ) => written(args, schema, zone, ZoneOperation::Text, has_moments).map(again),
+        (name, _) if makes_json(name) => written(args, schema, zone, ZoneOperation::Json, holds_moments).map(again),
         _ => None,
     })
 }
