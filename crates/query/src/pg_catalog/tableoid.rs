@@ -61,7 +61,7 @@ fn called(factor: &TableFactor, authoriser: &Authoriser) -> Option<(String, Opti
         TableFactor::Table { name, alias, args: None, .. } => {
             let mut written = parts(name);
             let last = written.pop()?;
-            let of_users = || {
+            let mut of_users = || {
                 let named = RelationName { schema: written.pop(), name: last.clone() };
                 let entry = authoriser.catalog().found(&named, authoriser.path())?;
                 let has_own = entry.def.columns.iter().any(|column| column.name == TABLEOID);

@@ -84,7 +84,7 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 25] = [
+const SETTINGS: [(&str, &str); 26] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("confidence", "How often the interval of an estimated value holds the exact one, over the choice of the sample."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
