@@ -21,7 +21,7 @@ use alluvia_pipeline::{Pipeline, Workers, discard, named_kills, open, remove_orp
 use alluvia_snapshot::{KeyFiles, Spaces, Views};
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::TreeContext;
-use alluvia_types::{Clock, Error, ErrorKind, Result};
+use alluvia_types::{Clock, Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
