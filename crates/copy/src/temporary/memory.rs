@@ -63,11 +63,6 @@ impl Taken {
         memory.taken(0)
     }
 
-    /// What counts them.
-    pub(super) fn memory(&self) -> &Arc<TemporaryMemory> {
-        &self.memory
-    }
-
     /// How many.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes

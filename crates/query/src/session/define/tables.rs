@@ -54,10 +54,6 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name.name))
             .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
     }
-    let told = |outcome: Outcome| match create.is_unlogged {
-        true => outcome.with_notice("UNLOGGED changes nothing here: the table is kept as others are"),
-        false => outcome,
-    };
     let id = match create.temporary {
         Some(_) => run.new_temporary_id(),
         None => run.engine().ingest().new_table_id(),
@@ -67,7 +63,9 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         Some(_) => of_temporary(create.with),
         None => (create.with, None),
     };
-    let told = |outcome: Outcome| notice.into_iter().fold(outcome, Outcome::with_notice);
+    let unlogged = "UNLOGGED changes nothing here: the table is kept as others are";
+    let notices = notice.into_iter().chain(create.is_unlogged.then(|| unlogged.to_owned()));
+    let told = |outcome: Outcome| notices.fold(outcome, Outcome::with_notice);
     let Some(query) = create.query else {
         let columns = create.columns.iter().map(|column| match column.column_type {
             Some(column_type) => Ok((column.name.clone(), column_type, column.nullable)),
