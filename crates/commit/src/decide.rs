@@ -244,9 +244,9 @@ mod tests {
         let Decision::Next(place) = order.decide(head(&[]), 60, Ok(())).unwrap() else { panic!("it is new") };
         order.accept(place, None, None, 1, &[one]);
         for (unwritten, is_refused) in
-            [(&[(one, Version(6))][..], true), (&[(one, Version(7))], false), (&[(other, Version(6))], false)]
+            [([(one, Version(6))], true), ([(one, Version(7))], false), ([(other, Version(6))], false)]
         {
-            let decided = order.decide(head(unwritten), 70, Ok(()));
+            let decided = order.decide(head(&unwritten), 70, Ok(()));
             let kind = decided.err().map(|error| error.kind());
             assert_eq!(kind, is_refused.then_some(ErrorKind::Conflict), "{unwritten:?}");
         }

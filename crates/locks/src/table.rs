@@ -340,8 +340,7 @@ impl Table {
     /// Gives those that wait for a key what is free; gives their numbers.
     fn grant(&mut self, key: Key) -> Vec<u64> {
         let mut granted = Vec::new();
-        loop {
-            let Some(lock) = self.locks.get(&key) else { break };
+        while let Some(lock) = self.locks.get(&key) {
             let is_over = |request: &Request| !self.sessions.contains_key(&request.session);
             let free = lock
                 .line

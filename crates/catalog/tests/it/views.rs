@@ -277,7 +277,7 @@ proptest! {
                     (Change::AlterTable { def, was: entry.changed_at }, !model.views.values().any(is_used))
                 }
             };
-            match apply(&catalog, &[change.clone()]) {
+            match apply(&catalog, std::slice::from_ref(&change)) {
                 Ok(after) => {
                     prop_assert!(is_right, "{:?}", change);
                     (catalog, model) = (after, next);

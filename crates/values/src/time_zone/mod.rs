@@ -173,7 +173,7 @@ impl Zone {
             Rules::Fixed(offset) => *offset,
             Rules::Database(zone) => {
                 // Before and behind the years that are known nothing changes.
-                let utc = DateTime::from_timestamp_micros(moment).unwrap_or_else(|| match moment < 0 {
+                let utc = DateTime::from_timestamp_micros(moment).unwrap_or(match moment < 0 {
                     true => DateTime::<chrono::Utc>::MIN_UTC,
                     false => DateTime::<chrono::Utc>::MAX_UTC,
                 });
