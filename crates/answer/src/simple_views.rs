@@ -10,13 +10,12 @@ use alluvia_syntax::statements::views::query_of;
 use alluvia_types::Result;
 use std::sync::Arc;
 
+/// Views, each with what it is of the relation below.
+pub type SimpleViews = Vec<(Arc<ViewEntry>, SimpleView)>;
+
 /// The views between a name and the table below, from above; none if the name is a table's. `None` where one of them is more than a view of one
 /// relation's columns.
-pub fn simple_views(
-    catalog: &Catalog,
-    path: &SearchPath,
-    name: &RelationName,
-) -> Result<Option<Vec<(Arc<ViewEntry>, SimpleView)>>> {
+pub fn simple_views(catalog: &Catalog, path: &SearchPath, name: &RelationName) -> Result<Option<SimpleViews>> {
     let mut views = Vec::new();
     let mut name = name.clone();
     while let Some(view) = catalog.view(&name, path) {

@@ -19,10 +19,10 @@ pub(crate) fn check(plan: &LogicalPlan) -> Result<()> {
                     return Err(refused("equality"));
                 }
             }
-            LogicalPlan::Distinct(Distinct::All(input)) => {
-                if input.schema().fields().iter().any(|field| kind_of(field) == Kind::Json) {
-                    return Err(refused("equality"));
-                }
+            LogicalPlan::Distinct(Distinct::All(input))
+                if input.schema().fields().iter().any(|field| kind_of(field) == Kind::Json) =>
+            {
+                return Err(refused("equality"));
             }
             LogicalPlan::Sort(sort) => {
                 let schema = merge_schema(&plan.inputs());

@@ -170,7 +170,7 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         .query(create.query.clone())
         .temporary(create.temporary)
         .global(create.global.filter(|_| create.temporary))
-        .on_commit(create.on_commit.clone())
+        .on_commit(create.on_commit)
         .build();
     if create.or_replace {
         return Err(not_supported("CREATE OR REPLACE TABLE").with_hint("drop the table first"));

@@ -24,11 +24,8 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
         let own = waiting.last_mut();
         match (&token.token, keyword) {
             (Token::LParen, _) => waiting.push(0),
-            (Token::RParen, _) => {
-                if waiting.len() > 1 {
-                    waiting.pop();
-                }
-            }
+            (Token::RParen, _) if waiting.len() > 1 => drop(waiting.pop()),
+            (Token::RParen, _) => {}
             (_, Keyword::NATURAL) => return false,
             (_, Keyword::JOIN) if before != Keyword::CROSS => {
                 if let Some(own) = own {

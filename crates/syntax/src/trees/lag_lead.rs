@@ -3,7 +3,7 @@
 //! Invariants:
 //! - The value has the type that `x` and the default have in common: only a default that fits every number stays a literal.
 //! - The default stands where the neighbour is missing, and not where it is NULL. Which rows lack it is told by the neighbours of a
-//! constant; with IGNORE NULLS a neighbour that is there is never NULL.
+//!   constant; with IGNORE NULLS a neighbour that is there is never NULL.
 //!
 //! Mends apache/datafusion#22082 (in 55.2).
 //! Held by `slt/everyday.slt` (`lag(qty, 1, id) OVER (ORDER BY id)`).
