@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn names_are_numbers_and_numbers_names() {
-        let asks = Authoriser::new(Who::embedded(), "".into(), Arc::default(), Arc::default());
+        let asks = Authoriser::new(Who::embedded(), "".into(), Arc::default());
         for (kind, written, oid, shown) in [
             (Kind::Class, "pg_class", 1259, "pg_class"),
             (Kind::Class, "\"alluvia\".\"pg_catalog\".\"pg_class\"", 1259, "pg_class"),

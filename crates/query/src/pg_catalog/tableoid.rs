@@ -92,7 +92,7 @@ mod tests {
         let Kind::Query(query) = parse(sql).unwrap().remove(0).kind else { panic!("a query") };
         let SetExpr::Select(select) = *query.body else { panic!("a SELECT") };
         let mut tables = Tables::default();
-        let asks = Authoriser::new(Who::embedded(), Default::default(), Default::default(), Default::default());
+        let asks = Authoriser::new(Who::embedded(), Default::default(), Default::default());
         tables.enter(&select, &asks);
         match &select.projection[0] {
             SelectItem::UnnamedExpr(expr) => tables.number(expr).map(|number| number.to_string()),
