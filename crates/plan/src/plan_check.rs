@@ -83,6 +83,10 @@ fn survives_encoding(expr: &Expr) -> Result<()> {
 /// Functions of sequences, which take values for their session.
 const OF_SEQUENCES: [&str; 4] = ["nextval", "currval", "lastval", "setval"];
 
+/// How casts to numbers of the catalog begin, which look names up for their session.
+const OF_CATALOG: &str = "pg_catalog_reg";
+
 fn is_of_session(function: &ScalarUDF) -> bool {
-    function.inner().is::<SimpleScalarUDF>() || OF_SEQUENCES.contains(&function.name())
+    let name = function.name();
+    function.inner().is::<SimpleScalarUDF>() || OF_SEQUENCES.contains(&name) || name.starts_with(OF_CATALOG)
 }

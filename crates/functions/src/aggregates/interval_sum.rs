@@ -16,7 +16,7 @@ use arrow::datatypes::{
 };
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::utils::format_state_name;
-use datafusion_expr::{Accumulator, EmitTo, GroupsAccumulator, Signature, TypeSignature};
+use datafusion_expr::{Accumulator, Coercion, EmitTo, GroupsAccumulator, Signature, TypeSignature, TypeSignatureClass};
 use std::mem::size_of;
 use std::sync::Arc;
 
@@ -26,7 +26,9 @@ const MICRO_NANOS: i64 = 1_000;
 
 /// A signature that takes intervals, too.
 pub fn with_intervals(signature: &Signature) -> Signature {
-    let types = vec![signature.type_signature.clone(), TypeSignature::Exact(vec![SPAN])];
+    // What is exact takes no text for one.
+    let span = Coercion::new_exact(TypeSignatureClass::Interval);
+    let types = vec![signature.type_signature.clone(), TypeSignature::Coercible(vec![span])];
     Signature::one_of(types, signature.volatility)
 }
 

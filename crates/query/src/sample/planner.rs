@@ -61,7 +61,8 @@ impl SamplePlanner {
             let message = "TABLESAMPLE clause can only be applied to tables and materialized views";
             let error = Error::new(ErrorKind::WrongObject, message);
             return Err(wrap(
-                error.with_hint(format!("{named} is a view: put it behind the table that the view reads")),
+                error
+                    .with_hint(format!("{named} is a view, or a query of WITH: put it behind the table that it reads")),
             ));
         }
         let (scan, table) = table_of(planned).ok_or_else(|| {
