@@ -11,7 +11,7 @@ use arrow::array::{
     ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, RunArray, StringArray,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema, UnionFields, UnionMode};
 use arrow::util::pretty::pretty_format_batches;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -185,7 +185,7 @@ fn rows_for_a_table_that_cannot_be_made_fail_their_transaction() {
     runtime.block_on(async {
         let session = db.session();
         session.sql("CREATE TABLE t (a INT)").await.unwrap();
-        let schema = Schema::new(vec![Field::new("s", DataType::Struct(Fields::empty()), true)]);
+        let schema = Schema::new(vec![Field::new("s", DataType::Union(UnionFields::empty(), UnionMode::Sparse), true)]);
         for may_be_there in [false, true] {
             session.sql("BEGIN").await.unwrap();
             session.sql("INSERT INTO t VALUES (1)").await.unwrap();
