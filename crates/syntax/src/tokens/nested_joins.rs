@@ -21,25 +21,26 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
             Token::Word(word) if word.quote_style.is_none() => word.keyword,
             _ => Keyword::NoKeyword,
         };
-        let own = waiting.last_mut();
         match (&token.token, keyword) {
             (Token::LParen, _) => waiting.push(0),
-            (Token::RParen, _) if waiting.len() > 1 => drop(waiting.pop()),
+            (Token::RParen, _) if waiting.len() > 1 => {
+                waiting.pop();
+            }
             (Token::RParen, _) => {}
             (_, Keyword::NATURAL) => return false,
             (_, Keyword::JOIN) if before != Keyword::CROSS => {
-                if let Some(own) = own {
+                if let Some(own) = waiting.last_mut() {
                     *own += 1;
                     most = most.max(*own);
                 }
             }
             (_, Keyword::ON | Keyword::USING) => {
-                if let Some(own) = own {
+                if let Some(own) = waiting.last_mut() {
                     *own = own.saturating_sub(1);
                 }
             }
             (_, Keyword::SELECT | Keyword::WHERE | Keyword::GROUP | Keyword::ORDER | Keyword::UNION) => {
-                if let Some(own) = own {
+                if let Some(own) = waiting.last_mut() {
                     *own = 0;
                 }
             }
