@@ -86,7 +86,13 @@ const OF_SEQUENCES: [&str; 4] = ["nextval", "currval", "lastval", "setval"];
 /// How casts to numbers of the catalog begin, which look names up for their session.
 const OF_CATALOG: &str = "pg_catalog_reg";
 
+/// How functions of advisory locks begin, which hold them for their session.
+const OF_LOCKS: [&str; 2] = ["pg_advisory_", "pg_try_advisory_"];
+
 fn is_of_session(function: &ScalarUDF) -> bool {
     let name = function.name();
-    function.inner().is::<SimpleScalarUDF>() || OF_SEQUENCES.contains(&name) || name.starts_with(OF_CATALOG)
+    function.inner().is::<SimpleScalarUDF>()
+        || OF_SEQUENCES.contains(&name)
+        || name.starts_with(OF_CATALOG)
+        || OF_LOCKS.iter().any(|locks| name.starts_with(locks))
 }

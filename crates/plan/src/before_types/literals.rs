@@ -146,7 +146,8 @@ fn compared(mut expr: Expr, schema: &DFSchema, zone: &Zone) -> Result<Transforme
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => {
             read(right, left, schema, zone)? || read(left, right, schema, zone)?
         }
-        Expr::ScalarFunction(function) => {
+        // What other functions take beside a value is theirs to say.
+        Expr::ScalarFunction(function) if function.name() == "coalesce" => {
             let others = function.args.clone();
             let mut any = false;
             for arg in &mut function.args {

@@ -14,8 +14,8 @@ use arrow::array::{Array, ArrayAccessor, AsArray, BinaryViewArray, ByteView, Str
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
     ArrowDictionaryKeyType, ArrowNativeType, DataType as ArrowType, Date32Type, Decimal128Type, Float32Type,
-    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -186,6 +186,14 @@ fn each(array: &dyn Array) -> Result<Vec<u64>> {
         ArrowType::LargeUtf8 => bytes_of(array.as_string::<i64>(), rows, |text| hash_bytes(text.as_bytes())),
         ArrowType::Binary => bytes_of(array.as_binary::<i32>(), rows, hash_bytes),
         ArrowType::LargeBinary => bytes_of(array.as_binary::<i64>(), rows, hash_bytes),
+        ArrowType::FixedSizeBinary(_) => {
+            let values = array.as_fixed_size_binary();
+            (0..rows).map(|row| hash_bytes(values.value(row))).collect()
+        }
+        ArrowType::Time64(_) => {
+            let times = array.as_primitive::<Time64MicrosecondType>();
+            times.values().iter().map(|&time| hash_integer(time)).collect()
+        }
         other => return Err(Error::internal(format!("a level's column has type {other}"))),
     })
 }

@@ -9,15 +9,13 @@ use crate::execution::blocking::blocking;
 use crate::rights::{Authoriser, Need, named};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::state::temporary::of_temporary;
-use crate::session::transaction::submit::{change, submit};
+use crate::session::transaction::submit::change;
 use crate::settings::Settings;
 use alluvia_access::Verifier;
 use alluvia_catalog::rights::{
     BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, Privilege, Privileges, RightsChange, RoleId, Secret,
 };
 use alluvia_catalog::{Change, PUBLIC_SCHEMA_ID, TableEntry, ViewEntry};
-use alluvia_snapshot::NewBatch;
 use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_syntax::statement::SettingValue;
 use alluvia_syntax::statements::roles::{Grant, GrantOn, RoleName, RoleOptions, RoleStatement};
@@ -127,11 +125,7 @@ pub(crate) async fn role_statement(run: &Arc<Run>, statement: RoleStatement) -> 
 }
 
 async fn change_rights(run: &Arc<Run>, changes: Vec<RightsChange>) -> Result<()> {
-    let changes: Vec<Change> = changes.into_iter().map(|change| Change::Rights { change }).collect();
-    if changes.iter().any(of_temporary) {
-        return change(run, changes).await;
-    }
-    submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
+    change(run, changes.into_iter().map(|change| Change::Rights { change }).collect()).await
 }
 
 /// ALTER TABLE or VIEW ... OWNER TO, of a relation that is the session's to change.
