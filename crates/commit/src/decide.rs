@@ -238,15 +238,14 @@ mod tests {
 
     #[test]
     fn who_takes_a_table_away_has_read_all_of_it() {
+        let (one, other) = (TableId(1), TableId(2));
+        let cases = [([(one, Version(6))], true), ([(one, Version(7))], false), ([(other, Version(6))], false)];
         let mut order = order();
         let head = |unwritten| Head { changes: &[], producer: None, key: None, checked: &[], unwritten };
-        let (one, other) = (TableId(1), TableId(2));
         let Decision::Next(place) = order.decide(head(&[]), 60, Ok(())).unwrap() else { panic!("it is new") };
         order.accept(place, None, None, 1, &[one]);
-        for (unwritten, is_refused) in
-            [([(one, Version(6))], true), ([(one, Version(7))], false), ([(other, Version(6))], false)]
-        {
-            let decided = order.decide(head(&unwritten), 70, Ok(()));
+        for (unwritten, is_refused) in &cases {
+            let decided = order.decide(head(unwritten), 70, Ok(()));
             let kind = decided.err().map(|error| error.kind());
             assert_eq!(kind, is_refused.then_some(ErrorKind::Conflict), "{unwritten:?}");
         }
