@@ -153,7 +153,7 @@ mod tests {
     fn years_before_christ_have_no_year_0() {
         assert_eq!(date_of(1970, 1, 1), Some(0));
         assert_eq!(date_of(-1, 12, 31).zip(date_of(1, 1, 1)).map(|(before, after)| after - before), Some(1));
-        assert_eq!(date_of(-1, 2, 29).is_some(), true, "1 BC is the year 0, which has a day more");
+        assert!(date_of(-1, 2, 29).is_some(), "1 BC is the year 0, which has a day more");
         for (year, month, day) in [(0, 1, 1), (2023, 2, 29), (2023, 13, 1), (2023, 1, 0), (-5_000, 1, 1)] {
             assert_eq!(date_of(year, month, day), None, "{year}-{month}-{day}");
         }
