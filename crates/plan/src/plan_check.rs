@@ -80,6 +80,9 @@ fn survives_encoding(expr: &Expr) -> Result<()> {
     if survives { Ok(()) } else { internal_err!("the function {name} is another one after it was encoded") }
 }
 
+/// Functions of settings, which are those of their session.
+const OF_SETTINGS: [&str; 3] = ["current_setting", "set_config", "pg_backend_pid"];
+
 /// Functions of sequences, which take values for their session.
 const OF_SEQUENCES: [&str; 4] = ["nextval", "currval", "lastval", "setval"];
 
