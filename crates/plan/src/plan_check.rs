@@ -96,6 +96,7 @@ fn is_of_session(function: &ScalarUDF) -> bool {
     let name = function.name();
     function.inner().is::<SimpleScalarUDF>()
         || OF_SEQUENCES.contains(&name)
+        || OF_SETTINGS.contains(&name)
         || name.starts_with(OF_CATALOG)
         || OF_LOCKS.iter().any(|locks| name.starts_with(locks))
 }
