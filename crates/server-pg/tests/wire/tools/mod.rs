@@ -124,6 +124,10 @@ fn shown(row: &Row, at: usize) -> String {
         Type::INT8 => row.get::<_, Option<i64>>(at).map(|value| value.to_string()),
         Type::OID => row.get::<_, Option<u32>>(at).map(|value| value.to_string()),
         Type::CHAR => row.get::<_, Option<i8>>(at).map(|value| char::from(u8::try_from(value).unwrap()).to_string()),
+        Type::TEXT_ARRAY => row.get::<_, Option<Vec<String>>>(at).map(|values| format!("{{{}}}", values.join(","))),
+        Type::INT2_ARRAY => row
+            .get::<_, Option<Vec<i16>>>(at)
+            .map(|values| format!("{{{}}}", values.iter().map(i16::to_string).collect::<Vec<_>>().join(","))),
         _ => row.get::<_, Option<String>>(at),
     };
     text.unwrap_or_else(|| "NULL".to_owned())
