@@ -401,5 +401,5 @@ async fn rows_say_what_they_do_by_key() {
     let error = session.ingest_with("plain", None, &said(Some("replace"), None), ten()).await.unwrap_err();
     assert_eq!((error.kind(), error.hint().is_some()), (ErrorKind::NoKey, true));
     let error = session.ingest_with("k", None, &said(None, Some("merge")), ten()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidSetting);
+    assert_eq!(error.kind().sqlstate(), "22023");
 }

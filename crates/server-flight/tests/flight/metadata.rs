@@ -74,7 +74,7 @@ async fn catalogs_schemas_and_types_are_listed() {
     let found = table(&[rows.project(&[1, 2, 3]).unwrap()]);
     assert!(found.contains("| shop           | sales      | TABLE"), "{found}");
     let info = client.get_table_types().await.unwrap();
-    assert_eq!(listed(&mut client, info).await.num_rows(), 2);
+    assert_eq!(listed(&mut client, info).await.num_rows(), 3);
     let info = client.get_xdbc_type_info(CommandGetXdbcTypeInfo::default()).await.unwrap();
     let all = listed(&mut client, info).await;
     assert_eq!(all.num_rows(), 12);

@@ -48,7 +48,7 @@ async fn a_statement_that_is_asked_about_gives_what_others_do() {
     assert_eq!((info.total_records, info.endpoint.len(), served.count("t").await), (1_000, 0, 1_000));
     let lists = FlightDescriptor::new_cmd(CommandGetTableTypes {}.as_any().encode_to_vec());
     let lists = whole(&mut client, lists).await.unwrap();
-    assert_eq!(fetch(&mut client, lists).await.unwrap()[0].num_rows(), 2);
+    assert_eq!(fetch(&mut client, lists).await.unwrap()[0].num_rows(), 3);
     for (sql, code) in [("SELECT * FROM nothing", Code::NotFound), ("SELEC", Code::InvalidArgument)] {
         assert_eq!(whole(&mut client, statement(sql)).await.unwrap_err().code(), code, "{sql}");
     }
