@@ -279,9 +279,9 @@ mod tests {
     /// Rows come in other ways than COPY, too.
     #[test]
     fn what_no_column_holds_is_named_and_the_hint_is_of_no_statement() {
-        let element = Arc::new(arrow::datatypes::Field::new("item", arrow::datatypes::DataType::Int64, true));
-        let list = arrow::datatypes::Field::new("l", arrow::datatypes::DataType::List(element), true);
-        let error = infer_schema(&Schema::new(vec![list]), "the data").err().unwrap();
+        let (none, mode) = (arrow::datatypes::UnionFields::empty(), arrow::datatypes::UnionMode::Sparse);
+        let union = arrow::datatypes::Field::new("l", arrow::datatypes::DataType::Union(none, mode), true);
+        let error = infer_schema(&Schema::new(vec![union]), "the data").err().unwrap();
         assert_eq!(error.kind(), ErrorKind::NotSupported);
         assert!(error.message().starts_with("the data: column l is "), "{error}");
         assert_eq!(error.hint(), Some("create the table without it, and load the other columns alone"));

@@ -77,7 +77,7 @@ async fn catalogs_schemas_and_types_are_listed() {
     assert_eq!(listed(&mut client, info).await.num_rows(), 3);
     let info = client.get_xdbc_type_info(CommandGetXdbcTypeInfo::default()).await.unwrap();
     let all = listed(&mut client, info).await;
-    assert_eq!(all.num_rows(), 12);
+    assert_eq!(all.num_rows(), 19);
     let info = client.get_xdbc_type_info(CommandGetXdbcTypeInfo { data_type: Some(4) }).await.unwrap();
     let one = listed(&mut client, info).await;
     assert_eq!(one.column(0).as_string::<i32>().value(0), "INT");
