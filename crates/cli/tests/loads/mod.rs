@@ -60,7 +60,7 @@ fn names_of_tables_are_those_of_sql() {
     assert_eq!(described.matches("a,BIGINT").count(), 2, "{described}");
     for (name, words) in [
         ("alluvia.tables", "alluvia.tables is a system table: it can only be read"),
-        ("other.sales", "there is no schema other"),
+        ("other.sales", "schema \"other\" does not exist"),
         ("two words", "hint:  a name that is to be taken exactly is written '\"two words\"'"),
     ] {
         let refused = run(&["load", &dir, name, &rows], "");

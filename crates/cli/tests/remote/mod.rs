@@ -47,7 +47,10 @@ const ANYWHERE: &str = "127.0.0.1:0";
 
 /// What a run gave: exit code, standard output, standard error.
 fn told(output: &Output) -> (Option<i32>, String, String) {
-    (output.status.code(), stdout(output), stderr(output))
+    // A directory is created, and a server is not.
+    let said = stderr(output);
+    let said = said.split_inclusive('\n').filter(|line| !line.starts_with("NOTICE: created ")).collect();
+    (output.status.code(), stdout(output), said)
 }
 
 /// Waits until a query gives this as CSV.
@@ -130,7 +133,7 @@ fn errors_are_the_same_and_end_a_run_alike() {
         "\\nonsense\n",
         "SELECT * FROM nowhere;\n",
         "CREATE TABLE places (a INT);\n",
-        "VACUUM places;\n",
+        "CREATE UNIQUE INDEX i ON places (a);\n",
         "BEGIN;\nSELEC 1;\nSELECT 1;\n",
         "SELECT 10 / (150000 - value) AS x FROM generate_series(1, 1000000);\n",
         "COPY places FROM STDIN;\n",
