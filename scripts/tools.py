@@ -3,7 +3,7 @@
 Usage: tools.py PATH_TO_ALLUVIA CACHE_FOLDER [--quick]
 
 The tools are installed once, pinned, from PyPI into an environment in the cache folder. `--quick` leaves dbt out, which takes a
-minute, and ADBC. PATH_TO_ALLUVIA may be `postgresql://USER@HOST:PORT/DATABASE`: then the same runs at that server, which may be PostgreSQL itself.
+minute. PATH_TO_ALLUVIA may be `postgresql://USER@HOST:PORT/DATABASE`: then the same runs at that server, which may be PostgreSQL itself.
 """
 
 import os
@@ -19,7 +19,6 @@ import serving
 
 HERE = pathlib.Path(__file__).parent / "tools"
 # Twice, so that tables and views of before are replaced; then anew.
-QUICK = ("pandas", "superset", "ibis")
 DBT = (["build"], ["build"], ["docs", "generate"], ["build", "--full-refresh"])
 
 
@@ -44,17 +43,12 @@ def environment(cache):
     return python
 
 
-def frames(python, host, port, user, database, parts=()):
-    command = [python, str(HERE / "frames.py"), host, port, user, database, *parts]
+def frames(python, host, port, user, database):
+    command = [python, str(HERE / "frames.py"), host, port, user, database]
     done = subprocess.run(command, text=True, capture_output=True)
     if done.returncode != 0:
         fail(done.stdout + done.stderr[-4000:])
-    print(f"{', '.join(parts) or 'pandas, superset, ibis, adbc'}: {done.stdout.strip()}")
-
-
-def quick(python, host, port, user, database):
-    """What takes seconds. ADBC is among the rest until BEGIN within a transaction is taken (docs/KNOWN.md)."""
-    frames(python, host, port, user, database, QUICK)
+    print(f"pandas, Superset's SQLAlchemy, ibis, ADBC: {done.stdout.strip()}")
 
 
 def dbt(python, host, port, user, database):
@@ -80,7 +74,7 @@ def main():
     cache = pathlib.Path(arguments[1]).resolve()
     cache.mkdir(parents=True, exist_ok=True)
     python = environment(cache)
-    parts = [quick] if "--quick" in sys.argv else [frames, dbt]
+    parts = [frames] if "--quick" in sys.argv else [frames, dbt]
     elsewhere = re.fullmatch(r"postgres(?:ql)?://(\w+)@([\w.]+):(\d+)/(\w+)", arguments[0])
     if elsewhere:
         user, host, port, database = elsewhere.groups()

@@ -32,8 +32,7 @@ use std::time::Duration;
 /// BEGIN: pins the version that the transaction reads.
 pub(crate) async fn begin(scope: &Scope, access: Option<Access>) -> Result<Outcome> {
     if scope.in_transaction() {
-        return Err(Error::new(ErrorKind::Transaction, "a transaction is open already")
-            .with_hint("COMMIT or ROLLBACK it first; transactions do not nest"));
+        return begin_again(scope, access);
     }
     scope.await_own_writes().await?;
     let (freshness, at_least) = {
@@ -49,6 +48,15 @@ pub(crate) async fn begin(scope: &Scope, access: Option<Access>) -> Result<Outco
     let is_read_only = access.map_or(state.settings.default_read_only, |access| access == Access::ReadOnly);
     state.settings.read_only = Some(is_read_only);
     Ok(Outcome::done("BEGIN"))
+}
+
+/// BEGIN within a transaction, as some drivers say it before each of their own steps: it is told, and nothing begins.
+fn begin_again(scope: &Scope, access: Option<Access>) -> Result<Outcome> {
+    scope.check_usable()?;
+    if access == Some(Access::ReadOnly) {
+        scope.state.lock().settings.read_only = Some(true);
+    }
+    Ok(Outcome::done("BEGIN").with_notice("there is already a transaction in progress: transactions do not nest"))
 }
 
 /// COMMIT: one batch. After an error, it is a ROLLBACK that says so.
