@@ -1,17 +1,13 @@
 //! Advisory locks between sessions: held by a session or its transaction, waited for, freed at their end.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::real::block_on;
 use crate::support::shown_rows as rows;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use alluvia_types::{ErrorKind, Result};
 use std::sync::Arc;
 use std::time::Duration;
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    runtime.block_on(future)
-}
 
 async fn run(session: &Session, sql: &str) -> Result<()> {
     session.sql(sql).await?.collect().await.map(|_| ())

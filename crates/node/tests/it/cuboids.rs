@@ -1,6 +1,7 @@
 //! Cuboids over the life of a database: they stay as new as the log whatever stage rows are in, and their shapes come back.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::real::block_on;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::{ScalarValue, Session};
 use alluvia_snapshot::Admin;
@@ -47,11 +48,6 @@ fn insert(first: usize, count: usize) -> String {
     };
     let values: Vec<String> = (first..first + count).map(row).collect();
     format!("INSERT INTO sales VALUES {}", values.join(", "))
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    runtime.block_on(future)
 }
 
 fn open(dir: &Path) -> Database {

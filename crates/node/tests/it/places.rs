@@ -1,6 +1,7 @@
 //! Files and URLs in SQL: what clients of servers may name, and what becomes of the rows.
 #![allow(clippy::disallowed_methods)] // users' files
 
+use crate::support::real::block_on;
 use crate::support::shown_rows;
 use crate::support::web::{announced, elsewhere, host, plain};
 use alluvia_node::{Database, DatabaseOptions, ServedOptions};
@@ -11,11 +12,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    runtime.block_on(future)
-}
 
 fn open(dir: &Path, served: ServedOptions) -> Database {
     let options = DatabaseOptions { memory_limit_bytes: 1 << 30, threads: 2, served, ..DatabaseOptions::default() };

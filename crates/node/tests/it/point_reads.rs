@@ -4,6 +4,7 @@
 //! `ALLUVIA_TEST_STATEMENTS=100000` asks at least so many; `ALLUVIA_TEST_SEED` begins elsewhere; a failure prints its statement.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::real::block_on;
 use crate::support::{Random, shown_rows, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::{Outcome, ScalarValue, Session};
@@ -189,11 +190,6 @@ fn database() -> (tempfile::TempDir, Database) {
     let options = DatabaseOptions { memory_limit_bytes: 256 << 20, threads: 2, ..DatabaseOptions::default() };
     let db = Database::open_with(dir.path(), options).unwrap();
     (dir, db)
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    runtime.block_on(future)
 }
 
 const TABLES: [&str; 4] = [

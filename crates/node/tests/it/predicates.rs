@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use crate::nested::seconds;
+use crate::support::real::block_on;
 use crate::support::{Random, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
@@ -26,11 +27,6 @@ async fn rows(session: &Session, sql: &str) -> Vec<String> {
 
 async fn number(session: &Session, sql: &str) -> i64 {
     rows(session, sql).await[0].parse().unwrap_or_else(|error| panic!("{sql}: {error}"))
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    runtime.block_on(future)
 }
 
 fn open(dir: &Path) -> Database {

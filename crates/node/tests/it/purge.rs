@@ -2,8 +2,8 @@
 //! delete may not purge.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::real::{block_on, open};
 use crate::support::shown_rows as rows;
-use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use alluvia_types::{ErrorKind, Result};
 use std::fs;
@@ -13,16 +13,6 @@ use std::time::Duration;
 /// Random, so that nothing compresses it.
 const WHO: &str = "vK2p9XcQ7rLz4TfB";
 const NOTE: &str = "m1Nw8Yd6HsJ3gE0a";
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    runtime.block_on(future)
-}
-
-fn open(dir: &Path) -> Database {
-    let options = DatabaseOptions { memory_limit_bytes: 256 << 20, threads: 2, ..DatabaseOptions::default() };
-    Database::open_with(dir, options).unwrap()
-}
 
 async fn run(session: &Session, sql: &str) -> Result<Vec<String>> {
     let outcome = session.sql(sql).await?;

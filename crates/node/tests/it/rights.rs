@@ -1,6 +1,7 @@
 //! Who may do what: every kind of statement with every privilege, and what becomes of roles in crashes and restarts.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::real::block_on;
 use crate::support::shown_rows as rows;
 use crate::support::web::{host, plain};
 use alluvia_access::LogIn;
@@ -16,11 +17,6 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    runtime.block_on(future)
-}
 
 fn options() -> DatabaseOptions {
     DatabaseOptions { memory_limit_bytes: 1 << 30, threads: 2, ..DatabaseOptions::default() }

@@ -2,6 +2,7 @@
 //! schemas across a reopening.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::real::block_on;
 use crate::support::shown_rows as rows;
 use alluvia_copy::Hints;
 use alluvia_node::Database;
@@ -12,11 +13,6 @@ use alluvia_types::ErrorKind;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use std::sync::Arc;
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    runtime.block_on(future)
-}
 
 async fn run(session: &Session, statements: &[&str]) {
     for sql in statements {

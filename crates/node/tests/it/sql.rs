@@ -2,6 +2,7 @@
 //! across a reopening, the bounds of declarations.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::real::block_on;
 use crate::support::shown_rows as rows;
 use alluvia_node::Database;
 use alluvia_query::ScalarValue;
@@ -10,11 +11,6 @@ use alluvia_space::TableDef;
 use alluvia_types::{ErrorKind, TableId};
 use arrow::datatypes::SchemaRef;
 use std::path::Path;
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    runtime.block_on(future)
-}
 
 /// A table's definition but for what no text can say.
 fn definition(db: &Database, name: &str) -> TableDef {

@@ -2,33 +2,13 @@
 //! them, and nothing of them is left.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::real::{block_on, open, run, tag};
 use crate::support::{Random, shown_rows as rows, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use alluvia_types::{ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    runtime.block_on(future)
-}
-
-fn open(dir: &Path) -> Database {
-    let options = DatabaseOptions { memory_limit_bytes: 256 << 20, threads: 2, ..DatabaseOptions::default() };
-    Database::open_with(dir, options).unwrap()
-}
-
-/// Runs a statement, and gives its tag.
-async fn run(session: &Session, sql: &str) -> Result<String> {
-    let outcome = session.sql(sql).await?;
-    let tag = outcome.tag.clone();
-    outcome.collect().await.map(|_| tag)
-}
-
-async fn tag(session: &Session, sql: &str) -> String {
-    run(session, sql).await.unwrap_or_else(|error| panic!("{sql}\n{error}"))
-}
 
 /// What a statement comes to: its tag, or its kind of error.
 async fn outcome(session: &Session, sql: &str) -> std::result::Result<String, ErrorKind> {

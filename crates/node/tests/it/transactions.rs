@@ -2,6 +2,7 @@
 //! the same statements without a transaction.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+use crate::support::real::block_on;
 use crate::support::{Random, shown_rows as rows, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::{Client, Session};
@@ -9,11 +10,6 @@ use alluvia_syntax::copy::streams::Streams;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::io::Cursor;
 use std::path::Path;
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build().unwrap();
-    runtime.block_on(future)
-}
 
 fn options() -> DatabaseOptions {
     DatabaseOptions { memory_limit_bytes: 256 << 20, threads: 2, ..DatabaseOptions::default() }

@@ -1,5 +1,7 @@
 //! What the engine's tests share: a database on a disk that fails, rows read without SQL, a model.
 
+pub mod real;
+
 #[path = "../../../../fetch/tests/support/web.rs"]
 pub mod web;
 
