@@ -15,6 +15,13 @@
 //! [`TableDef::validate`], before it is submitted: a stricter rule in a later release must not make an old log
 //! unreadable.
 
+mod comments;
+mod schemas;
+mod stored;
+
+pub use comments::CommentOn;
+pub use schemas::SchemaEntry;
+
 use crate::name::{RelationName, SearchPath, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_SHOWN};
 use crate::rights::{Rights, RightsChange, RoleId};
 use crate::view::{ViewDef, ViewEntry};
@@ -26,31 +33,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What a comment is on.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CommentOn {
-    /// A table, or whatever else has such a number.
-    Table(TableId),
-    /// A column of one.
-    Column(TableId, ColumnId),
-    /// A schema, by its number.
-    Schema(TableId),
-    /// The database.
-    Database,
-}
-
-impl CommentOn {
-    /// The table, view or schema that it goes with.
-    fn table(&self) -> Option<TableId> {
-        match self {
-            CommentOn::Table(id) | CommentOn::Column(id, _) => Some(*id),
-            CommentOn::Schema(schema) => Some(*schema).filter(|schema| *schema != PUBLIC_SCHEMA_ID),
-            CommentOn::Database => None,
-        }
-    }
-}
+use stored::Stored;
 
 /// One change of the definitions, as the log keeps it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -155,25 +138,6 @@ pub const TEMPORARY_SCHEMA_ID: TableId = TableId((1 << 30) - 1);
 
 /// How many numbers behind that one there are for what is in such schemas.
 pub const TEMPORARY_IDS: u32 = 90_000;
-
-/// A schema at some version: its number, and the relations that are in it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SchemaEntry {
-    /// What owners and grants know it by.
-    pub id: TableId,
-    relations: BTreeMap<String, TableId>,
-}
-
-impl SchemaEntry {
-    fn new(id: TableId) -> SchemaEntry {
-        SchemaEntry { id, relations: BTreeMap::new() }
-    }
-
-    /// Whether nothing is in it.
-    pub fn is_empty(&self) -> bool {
-        self.relations.is_empty()
-    }
-}
 
 /// A table at some version.
 #[derive(Clone, PartialEq, Debug)]
@@ -283,21 +247,6 @@ impl Catalog {
         self.relation(&RelationName::bare(name), &SearchPath::default())
     }
 
-    /// All schemas that hold users' tables, in name order.
-    pub fn schemas(&self) -> impl Iterator<Item = (&str, &SchemaEntry)> {
-        self.schemas.iter().map(|(name, entry)| (name.as_str(), entry))
-    }
-
-    /// The schema of that name.
-    pub fn schema(&self, name: &str) -> Result<&SchemaEntry> {
-        self.schemas.get(name).ok_or_else(|| self.undefined_schema(name))
-    }
-
-    /// The name of a schema, unless it was dropped.
-    pub fn schema_name(&self, id: TableId) -> Option<&str> {
-        self.schemas().find(|(_, entry)| entry.id == id).map(|(name, _)| name)
-    }
-
     /// The tables of a schema, in name order; none if there is no such schema.
     pub fn tables_in(&self, schema: &str) -> impl Iterator<Item = &Arc<TableEntry>> {
         self.schemas
@@ -339,16 +288,6 @@ impl Catalog {
             Some(schema) => within(schema),
             None => path.schemas().find_map(within),
         }
-    }
-
-    /// The comment on something.
-    pub fn comment(&self, on: &CommentOn) -> Option<&str> {
-        self.comments.get(on).map(String::as_str)
-    }
-
-    /// All comments.
-    pub fn comments(&self) -> impl Iterator<Item = (&CommentOn, &str)> {
-        self.comments.iter().map(|(on, text)| (on, text.as_str()))
     }
 
     /// The definitions after the batch `version`, which makes these changes in this order.
@@ -431,52 +370,6 @@ impl Catalog {
         Ok(())
     }
 
-    fn create_schema(&mut self, id: TableId, name: &str) -> Result<()> {
-        self.check_schema_free(name)?;
-        self.check_new(id, name)?;
-        self.schemas.insert(name.to_owned(), SchemaEntry::new(id));
-        Ok(())
-    }
-
-    fn drop_schema(&mut self, id: TableId) -> Result<()> {
-        let Some(name) = self.schema_name(id).map(str::to_owned) else { return Err(schema_gone(id)) };
-        if id == PUBLIC_SCHEMA_ID {
-            return Err(Error::internal("schema public is dropped"));
-        }
-        if !self.schemas[&name].is_empty() {
-            return Err(conflict(format!("another batch has put tables into schema '{name}'")));
-        }
-        self.schemas.remove(&name);
-        self.forget_rights(id);
-        self.forget_comments(id, None);
-        Ok(())
-    }
-
-    fn rename_schema(&mut self, version: Version, id: TableId, name: &str) -> Result<()> {
-        let Some(old) = self.schema_name(id).map(str::to_owned) else { return Err(schema_gone(id)) };
-        if id == PUBLIC_SCHEMA_ID {
-            return Err(Error::internal("schema public is renamed"));
-        }
-        if old == name {
-            return Ok(());
-        }
-        self.check_schema_free(name)?;
-        let Some(schema) = self.schemas.remove(&old) else { return Err(schema_gone(id)) };
-        let relations: Vec<TableId> = schema.relations.values().copied().collect();
-        self.schemas.insert(name.to_owned(), schema);
-        // They have other definitions: what is kept of them by their names must not outlive these.
-        for id in relations {
-            if let Some(table) = self.by_id.get(&id) {
-                let def = TableDef { schema: name.to_owned(), ..TableDef::clone(&table.def) };
-                self.put(version, &def);
-            } else if let Some(view) = self.views.get(&id) {
-                let def = ViewDef { schema: name.to_owned(), ..ViewDef::clone(&view.def) };
-                self.put_view(version, &def);
-            }
-        }
-        Ok(())
-    }
-
     fn take(&mut self, table: TableId, column: ColumnId, through: Option<i64>) {
         let is_there = self.by_id.get(&table).is_some_and(|entry| entry.def.identity_of(column).is_some());
         let sequences = Arc::make_mut(&mut self.sequences);
@@ -484,33 +377,6 @@ impl Catalog {
             Some(through) => sequences.insert((table, column), through),
             None => sequences.remove(&(table, column)),
         };
-    }
-
-    fn comment_on(&mut self, on: &CommentOn, text: Option<&str>) -> Result<()> {
-        let is_there = |id: &TableId| {
-            self.by_id.contains_key(id) || self.views.contains_key(id) || self.schema_name(*id).is_some()
-        };
-        if on.table().is_some_and(|table| !is_there(&table)) {
-            return Err(conflict("what is commented was dropped by another batch".to_owned()));
-        }
-        match text {
-            Some(text) => drop(Arc::make_mut(&mut self.comments).insert(on.clone(), text.to_owned())),
-            None if self.comments.contains_key(on) => drop(Arc::make_mut(&mut self.comments).remove(on)),
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// Forgets comments on a table, a view or a schema, or on columns that its definition has no more.
-    pub(crate) fn forget_comments(&mut self, table: TableId, def: Option<&TableDef>) {
-        let is_gone = |on: &CommentOn| match (on, def) {
-            (on, None) => on.table() == Some(table),
-            (CommentOn::Column(of, column), Some(def)) => *of == table && def.column_by_id(*column).is_none(),
-            (_, Some(_)) => false,
-        };
-        if self.comments.keys().any(is_gone) {
-            Arc::make_mut(&mut self.comments).retain(|on, _| !is_gone(on));
-        }
     }
 
     /// Forgets what is taken of sequences that a table has no more.
@@ -601,24 +467,6 @@ impl Catalog {
         }
     }
 
-    fn check_schema_free(&self, name: &str) -> Result<()> {
-        if !self.schemas.contains_key(name) {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::DuplicateSchema, format!("schema \"{name}\" already exists"))
-            .with_hint("choose another name, or write CREATE SCHEMA IF NOT EXISTS"))
-    }
-
-    /// The error for a schema that does not exist, with near names.
-    pub fn undefined_schema(&self, name: &str) -> Error {
-        let near = near_names(name, self.schemas.keys().map(String::as_str));
-        let error = Error::new(ErrorKind::UndefinedSchema, format!("schema \"{name}\" does not exist"));
-        match near.as_slice() {
-            [] => error.with_hint("CREATE SCHEMA makes one; information_schema.schemata lists them"),
-            near => error.with_hint(format!("did you mean {}?", shown_names(near))),
-        }
-    }
-
     fn undefined(&self, name: &RelationName, path: &SearchPath) -> Error {
         let shown = match &name.schema {
             Some(schema) => format!("{schema}.{}", name.name),
@@ -673,10 +521,6 @@ fn shown_names(names: &[String]) -> String {
     names.iter().map(shown).collect::<Vec<_>>().join(" or ")
 }
 
-fn schema_gone(id: TableId) -> Error {
-    conflict(format!("schema number {id} was dropped by another batch"))
-}
-
 /// Refuses a definition under which the table's files would be read wrongly.
 fn check_kept(old: &TableDef, new: &TableDef) -> Result<()> {
     let refuse = |what: String| Err(Error::internal(format!("ALTER TABLE {} would change {what}", old.name)));
@@ -717,130 +561,4 @@ fn check_kept(old: &TableDef, new: &TableDef) -> Result<()> {
 
 pub(crate) fn conflict(message: String) -> Error {
     Error::new(ErrorKind::Conflict, message).with_hint("run the statement again")
-}
-
-/// A catalog as the manifest keeps it.
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    version: Version,
-    tables: Vec<StoredTable>,
-    /// Left out where there are none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    views: Vec<StoredView>,
-    /// All but `public`: left out where there are no others.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    schemas: Vec<StoredSchema>,
-    /// Left out while they are those of a new database, as they are in manifests up to version 02.
-    #[serde(default, skip_serializing_if = "Rights::is_default")]
-    rights: Rights,
-    /// Left out while nothing is taken of any.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    sequences: Vec<StoredSequence>,
-    /// Left out while there are none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    comments: Vec<StoredComment>,
-}
-
-/// A comment.
-#[derive(Serialize, Deserialize)]
-struct StoredComment {
-    on: CommentOn,
-    text: String,
-}
-
-/// A schema without its relations, which name it.
-#[derive(Serialize, Deserialize)]
-struct StoredSchema {
-    id: TableId,
-    name: String,
-}
-
-/// What is taken of a sequence.
-#[derive(Serialize, Deserialize)]
-struct StoredSequence {
-    table: TableId,
-    column: ColumnId,
-    through: i64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredTable {
-    changed_at: Version,
-    def: TableDef,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredView {
-    changed_at: Version,
-    def: ViewDef,
-}
-
-impl From<Catalog> for Stored {
-    fn from(catalog: Catalog) -> Stored {
-        let stored =
-            |entry: &Arc<TableEntry>| StoredTable { changed_at: entry.changed_at, def: TableDef::clone(&entry.def) };
-        let tables = catalog.by_id.values().map(stored).collect();
-        let taken = catalog.sequences.iter();
-        let sequences = taken.map(|(&(table, column), &through)| StoredSequence { table, column, through }).collect();
-        let schemas = catalog.schemas.iter().filter(|(_, entry)| entry.id != PUBLIC_SCHEMA_ID);
-        let schemas = schemas.map(|(name, entry)| StoredSchema { id: entry.id, name: name.clone() }).collect();
-        let stored = |view: &Arc<ViewEntry>| StoredView { changed_at: view.changed_at, def: ViewDef::clone(&view.def) };
-        let views = catalog.views.values().map(stored).collect();
-        let comment = |(on, text): (&CommentOn, &str)| StoredComment { on: on.clone(), text: text.to_owned() };
-        let comments = catalog.comments().map(comment).collect();
-        Stored {
-            version: catalog.version,
-            tables,
-            views,
-            schemas,
-            rights: Arc::unwrap_or_clone(catalog.rights),
-            sequences,
-            comments,
-        }
-    }
-}
-
-impl TryFrom<Stored> for Catalog {
-    type Error = String;
-
-    fn try_from(stored: Stored) -> Result<Catalog, String> {
-        let mut catalog = Catalog { version: stored.version, rights: Arc::new(stored.rights), ..Catalog::default() };
-        for StoredSchema { id, name } in stored.schemas {
-            if catalog.schema_name(id).is_some() || catalog.schemas.contains_key(&name) {
-                return Err(format!("two schemas are named '{name}' or have id {id}"));
-            }
-            catalog.schemas.insert(name, SchemaEntry::new(id));
-        }
-        for table in stored.tables {
-            let (id, schema, name) = (table.def.id, &table.def.schema, &table.def.name);
-            if !catalog.schemas.contains_key(schema) {
-                return Err(format!("table '{name}' is in schema '{schema}', which does not exist"));
-            }
-            let is_there = catalog.by_id.contains_key(&id) || catalog.schema_name(id).is_some();
-            if is_there || catalog.in_schema(schema, name).is_some() {
-                return Err(format!("two tables of schema '{schema}' are named '{name}' or have id {id}"));
-            }
-            catalog.put(table.changed_at, &table.def);
-        }
-        for view in stored.views {
-            let (id, schema, name) = (view.def.id, &view.def.schema, &view.def.name);
-            if !catalog.schemas.contains_key(schema) {
-                return Err(format!("view '{name}' is in schema '{schema}', which does not exist"));
-            }
-            let is_there = catalog.check_new(id, name).is_err() || catalog.id_in_schema(schema, name).is_some();
-            if is_there {
-                return Err(format!("two relations are named '{schema}.{name}' or have id {id}"));
-            }
-            catalog.put_view(view.changed_at, &view.def);
-        }
-        if let Some(view) = catalog.views.values().find(|view| catalog.check_reads(&view.def).is_err()) {
-            return Err(format!("view '{}' reads what is not there", view.def.name));
-        }
-        let taken = stored.sequences.into_iter();
-        let taken = taken.map(|StoredSequence { table, column, through }| ((table, column), through)).collect();
-        catalog.sequences = Arc::new(taken);
-        let comments = stored.comments.into_iter().map(|StoredComment { on, text }| (on, text));
-        catalog.comments = Arc::new(comments.collect());
-        Ok(catalog)
-    }
 }
