@@ -8,7 +8,7 @@
 
 use super::names::name_of;
 use super::parameters::{is_parameter, parameter};
-use crate::statements::definitions::data_type_of;
+use crate::statements::written_types::data_type_of;
 use crate::trees::rewriting::{contains, rows_call};
 use crate::trees::visit::{visit, visit_mut};
 use alluvia_values::calls::TEXT_BESIDE;

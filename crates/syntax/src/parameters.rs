@@ -13,7 +13,7 @@ use crate::names::parts_of;
 use crate::sample::number::{bind_seed, parameters_of};
 use crate::statement::{Insert, InsertSource, Kind};
 use crate::statements::changes::ConflictAction;
-use crate::statements::definitions::{data_type_of, length_of};
+use crate::statements::written_types::{data_type_of, length_of};
 use crate::trees::rewriting::name_items;
 use crate::trees::visit::visit_mut;
 use crate::trees::{like_any, like_escape, list_calls, list_literals, regex_literals};

@@ -16,3 +16,4 @@ pub mod roles;
 pub mod rules;
 pub mod schemas;
 pub mod views;
+pub mod written_types;

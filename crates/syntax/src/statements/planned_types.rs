@@ -1,6 +1,6 @@
 //! Types as expressions write them: `CAST(x AS JSONB)`, `'...'::uuid`, `TIME '10:00'`.
 
-use crate::statements::definitions::{column_type_of, data_type_of};
+use crate::statements::written_types::{column_type_of, data_type_of};
 use alluvia_space::data_type::EXTENSION_METADATA;
 use alluvia_space::{ColumnType, DataType};
 use alluvia_types::Result;

@@ -12,7 +12,7 @@
 //! Held by `slt/select.slt` (`a >= ALL (SELECT a FROM ranked)`).
 
 use crate::grammar::Grammar;
-use crate::statements::definitions::length_of;
+use crate::statements::written_types::length_of;
 use crate::tokens::depth::DEPTH_MAX;
 use crate::trees::rewriting::{call, rewrite};
 use crate::trees::varchar_casts::first_chars;

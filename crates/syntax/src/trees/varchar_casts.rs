@@ -13,7 +13,7 @@
 //! Held by `slt/lengths.slt` (`'abcdef'::varchar(3)`, `ORDER BY right(a, 1)`).
 
 use crate::names::name_of;
-use crate::statements::definitions::length_of;
+use crate::statements::written_types::length_of;
 use crate::trees::rewriting::{call, name_items, rewrite};
 use crate::trees::visit::visit;
 use crate::visit_mut;

@@ -9,9 +9,9 @@
 use alluvia_catalog::TableEntry;
 use alluvia_copy::Lacking;
 use alluvia_space::{Column, DataType, IdentityKind, TableDef};
-use alluvia_syntax::statements::definitions::data_type_of;
 use alluvia_syntax::statements::plain_insert::{Literal, LiteralRows};
 use alluvia_syntax::statements::rules::Overriding;
+use alluvia_syntax::statements::written_types::data_type_of;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::builders::{ColumnBuilder, TextAs};
 use alluvia_values::parse::{Bad, parse_decimal, shown};
