@@ -6,7 +6,7 @@ use crate::support::real::{block_on, open, run, tag};
 use crate::support::{Random, shown_rows as rows, variable};
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
-use alluvia_types::{ErrorKind, Result};
+use alluvia_types::ErrorKind;
 use std::collections::BTreeMap;
 use std::path::Path;
 
