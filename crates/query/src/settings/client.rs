@@ -29,7 +29,7 @@ const KNOWN: &[(&str, &str, Takes)] = &[
     ("backslash_quote", "safe_encoding", Takes::Only(&["safe_encoding", "on", "off"])),
     ("bytea_output", "hex", Takes::Only(&["hex"])),
     ("check_function_bodies", "on", Takes::Any),
-    ("client_encoding", "UTF8", Takes::Only(&["utf8", "utf-8", "unicode", "auto"])),
+    ("client_encoding", "UTF8", Takes::Only(&["utf8", "utf-8", "unicode", "auto", "sql_ascii"])),
     (
         "client_min_messages",
         "notice",
@@ -116,6 +116,8 @@ pub(crate) fn check(name: &str, text: &str) -> Result<String> {
                 return refused(format!("it takes {}", values.join(", ")));
             }
             Ok(match *name {
+                // What psql asks for in a terminal of the C locale: bytes as they are.
+                "client_encoding" if text.eq_ignore_ascii_case("sql_ascii") => "SQL_ASCII".to_owned(),
                 "client_encoding" => "UTF8".to_owned(),
                 "datestyle" if text.eq_ignore_ascii_case("iso") => (*at_start).to_owned(),
                 "datestyle" => text.to_ascii_uppercase().replace(' ', "").replace(',', ", "),
@@ -159,6 +161,7 @@ mod tests {
         }
         assert_eq!(check("datestyle", "iso, dmy").unwrap(), "ISO, DMY");
         assert_eq!(check("client_encoding", "unicode").unwrap(), "UTF8");
+        assert_eq!(check("client_encoding", "sql_ascii").unwrap(), "SQL_ASCII");
         assert!(canonical("freshnes").is_none());
     }
 }

@@ -153,8 +153,8 @@ const PROGRESS_MIN: Duration = Duration::from_millis(10);
 const MEMORY_MIN_BYTES: u64 = 1 << 20;
 const TEMPORARY_SHARE: u64 = 8;
 
-/// What `report` shows and takes where notices tell what queries used; and the client that is told unless it says otherwise, since a
-/// person reads what it prints.
+/// What `report` shows and takes where notices tell what queries used; and the client that is told unless it says otherwise, where a
+/// person reads what it prints: psql states its encoding only if it reads from a terminal and prints to one.
 const TOLD: &str = "notice";
 const TOLD_UNASKED: &str = "psql";
 
@@ -441,7 +441,11 @@ impl Settings {
 
     /// Whether clients of PostgreSQL's protocol are told what queries used.
     pub(crate) fn reports(&self) -> bool {
-        self.report.unwrap_or_else(|| self.client.get("application_name").is_some_and(|name| name == TOLD_UNASKED))
+        let is_read_by_a_person = || {
+            let names = |name| self.client.get("application_name").is_some_and(|told| told == name);
+            names(TOLD_UNASKED) && self.client.contains_key("client_encoding")
+        };
+        self.report.unwrap_or_else(is_read_by_a_person)
     }
 
     /// How exact answers must be; `None` is exact.
@@ -567,16 +571,20 @@ mod tests {
     }
 
     #[test]
-    fn psql_is_told_what_queries_used_unless_it_says_otherwise() {
+    fn psql_in_a_terminal_is_told_what_queries_used_unless_it_says_otherwise() {
         let defaults = Settings::new(1 << 30, 1 << 30, 2);
         let mut settings = defaults.clone();
         assert_eq!(settings.show("report").unwrap(), "off");
         settings.set("application_name", &text("psql"), &defaults).unwrap();
+        assert_eq!(settings.show("report").unwrap(), "off");
+        settings.set("client_encoding", &text("UTF8"), &defaults).unwrap();
         assert_eq!(settings.show("report").unwrap(), "notice");
         settings.set("report", &text("OFF"), &defaults).unwrap();
         assert_eq!(settings.show("report").unwrap(), "off");
         settings.set("report", &SettingValue::Default, &defaults).unwrap();
         assert_eq!(settings.show("report").unwrap(), "notice");
+        settings.set("application_name", &text("psycopg"), &defaults).unwrap();
+        assert_eq!(settings.show("report").unwrap(), "off");
     }
 
     #[test]
