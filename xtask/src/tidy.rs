@@ -66,7 +66,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("server-http", &["types", "access", "values", "syntax", "copy", "query"]),
     ("server-flight", &["types", "access", "values", "syntax", "copy", "query"]),
     ("client", &["types"]),
-    ("python", &["types", "client", "space", "syntax", "copy", "query", "node"]),
+    ("python", &["types", "values", "client", "space", "syntax", "copy", "query", "node"]),
     (
         "cli",
         &[

@@ -12,6 +12,7 @@ use alluvia_space::data_type::{EXTENSION_METADATA, EXTENSION_NAME, UUID_BYTES};
 use alluvia_syntax::copy::options::{Compression, CopyOptions, Dialect, Format, Header};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::convert::texts_of;
+use alluvia_values::unique_names::unique_names;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -70,6 +71,8 @@ impl<W: Write + Send> ResultWriter<W> {
         out: W,
     ) -> Result<ResultWriter<W>> {
         let schema = plain_schema(schema, format == Format::Parquet);
+        // A header may say a name twice; readers of the other formats know columns by their names.
+        let schema = if format == Format::Csv { schema } else { unique_names(&schema) };
         let packing = match (options.compression, file.map(str::to_ascii_lowercase)) {
             (Compression::Auto, Some(name)) if name.ends_with(".gz") => Compression::Gzip,
             (Compression::Auto, Some(name)) if name.ends_with(".zst") => Compression::Zstd,

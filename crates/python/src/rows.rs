@@ -16,6 +16,7 @@ use crate::waiting::{Look, droppable, look_of, until_look};
 use alluvia_query::{Bounds, Outcome};
 use alluvia_space::data_type::chars_of;
 use alluvia_types::{Error, Result};
+use alluvia_values::unique_names::unique_names;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -165,7 +166,7 @@ impl Rows {
         let inner = Arc::new(RowsInner {
             shared: Arc::clone(shared),
             runtime: runtime.clone(),
-            schema,
+            schema: unique_names(&schema),
             told,
             bounds,
             time,
@@ -412,7 +413,8 @@ impl Iterator for Exported {
         let next = self.next_batch().map_err(|error| ArrowError::ExternalError(Box::new(error)));
         match next.transpose()? {
             Ok(batch) if self.plain => Some(plain_batch(&batch, &self.schema)),
-            next => Some(next),
+            Ok(batch) => Some(named_batch(batch, &self.schema)),
+            Err(error) => Some(Err(error)),
         }
     }
 }
@@ -439,6 +441,16 @@ fn plain_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, A
     let columns = batch.columns().iter().zip(schema.fields()).map(cast_to).collect::<Result<Vec<_>, _>>()?;
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+}
+
+/// The same columns under the names of this schema.
+fn named_batch(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let (_, columns, _) = batch.into_parts();
+    let fields = schema.fields().iter().zip(&columns);
+    let fields = fields.map(|(field, column)| field.as_ref().clone().with_data_type(column.data_type().clone()));
+    let schema = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<Field>>(), schema.metadata().clone()));
+    RecordBatch::try_new_with_options(schema, columns, &options)
 }
 
 fn arrow_error(error: &ArrowError) -> Error {

@@ -6,6 +6,7 @@
 
 use alluvia_query::{Described, Used};
 use alluvia_types::{Error, Result};
+use alluvia_values::unique_names::unique_names;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
@@ -31,10 +32,11 @@ fn plain_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// The schema of the same rows in plain types.
+/// The schema of the same rows in plain types, each column with a name of its own.
 pub(crate) fn plain(schema: &Schema) -> Schema {
     let field = |field: &FieldRef| field.as_ref().clone().with_data_type(plain_type(field.data_type()));
-    Schema::new(schema.fields().iter().map(field).collect::<Vec<Field>>())
+    let schema = Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<Field>>()));
+    Arc::unwrap_or_clone(unique_names(&schema))
 }
 
 /// The schema of an answer, which says what it is of.

@@ -13,6 +13,7 @@ use alluvia_query::Outcome;
 use alluvia_syntax::copy::options::{CopyOptions, Format};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::sql_type::sql_type_of;
+use alluvia_values::unique_names::unique_names;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -124,7 +125,7 @@ fn refuse_repeated(schema: &SchemaRef) -> Result<()> {
 /// Names and SQL types.
 pub(crate) fn columns(schema: &SchemaRef) -> Value {
     let column = |field: &Arc<arrow::datatypes::Field>| json!({ "name": field.name(), "type": sql_type_of(field) });
-    Value::Array(schema.fields().iter().map(column).collect())
+    Value::Array(unique_names(schema).fields().iter().map(column).collect())
 }
 
 /// What is told of an answer after its rows.

@@ -13,6 +13,7 @@ use crate::statement::{Chunks, StatementRequest};
 use alluvia_access::gone;
 use alluvia_query::{Bounds, Outcome, Refinement, Refinements, Refining, from_datafusion};
 use alluvia_types::{Error, Result};
+use alluvia_values::unique_names::unique_names;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use bytes::Bytes;
@@ -79,7 +80,7 @@ fn rows_text(schema: &SchemaRef, batch: &RecordBatch) -> Result<String> {
 
 /// A refinement as an object: its rows, and two arrays of as many objects with the bounds of the columns that are estimated.
 fn refinement_text(refinement: &Refinement) -> Result<String> {
-    let schema = refinement.rows.schema();
+    let schema = unique_names(&refinement.rows.schema());
     let side = |of: fn(&Bounds) -> &ArrayRef| {
         let bounded = schema.fields().iter().zip(&refinement.bounds);
         let bounded = bounded.filter_map(|(field, bounds)| Some((field, of(bounds.as_ref()?))));

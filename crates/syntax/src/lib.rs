@@ -21,6 +21,7 @@ pub mod names;
 pub mod parameter_places;
 pub mod parameters;
 mod refuse;
+pub mod result_names;
 pub mod script;
 pub mod statement;
 
@@ -30,6 +31,7 @@ pub use tokens::hints::Hints;
 
 pub use statements::parse::query_of_table;
 
+pub use result_names::ResultNames;
 pub use script::{parse, parse_by_tokens, script};
 pub use statement::{Command, Kind, Statement};
 pub use trees::display_names::{MARK, shown_name, told_apart};

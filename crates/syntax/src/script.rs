@@ -6,6 +6,7 @@
 //! - No tree is deeper than [`depth::DEPTH_MAX`], and none is built on a stack that could overflow.
 //! - A syntax error refuses the whole script; a statement that is merely not built is refused when its turn comes.
 
+use crate::result_names::ResultNames;
 use crate::statement::{Kind, Statement};
 use crate::statements::parse::statement;
 use crate::statements::plain_insert;
@@ -51,6 +52,7 @@ fn cut(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>> {
             parameters: 0,
             tokens: 0,
             names_catalog: false,
+            names: None,
         }]);
     }
     cut_by_tokens(sql, each)
@@ -87,22 +89,23 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
         let hints = hints::read(tokens)?;
         // A view has none, and says so itself.
         let parameters = if views::is_create_view(&words) { 0 } else { parameters::count(tokens)? };
-        let kind = with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&words) {
+        let (kind, names) = with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&words) {
             // Its text is kept, for which it takes more than tokens.
-            Ok(()) if views::is_create_view(&words) => views::create_view(tokens, sql, &hints),
+            Ok(()) if views::is_create_view(&words) => Ok((views::create_view(tokens, sql, &hints)?, None)),
             Ok(()) => match statement(tokens, &hints) {
-                Err(error) => refuse::unread(tokens).ok_or(error).map(Kind::Refused),
+                Err(error) => refuse::unread(tokens).ok_or(error).map(|refused| (Kind::Refused(refused), None)),
                 Ok(mut kind) => {
+                    let names = ResultNames::of_kind(&kind).map(Arc::new);
                     rewrite(tokens, &mut kind);
-                    Ok(kind)
+                    Ok((kind, names))
                 }
             },
-            Err(refused) => Ok(Kind::Refused(refused)),
+            Err(refused) => Ok((Kind::Refused(refused), None)),
         })?;
         let names_catalog = names_catalog(tokens);
         // White space leaves nothing in a tree.
         let tokens = tokens.iter().filter(meaning).count();
-        statements.push(Statement { text, hints, kind, parameters, tokens, names_catalog });
+        statements.push(Statement { text, hints, kind, parameters, tokens, names_catalog, names });
     }
     Ok(statements)
 }

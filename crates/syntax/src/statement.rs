@@ -3,6 +3,7 @@
 use crate::copy::options::{CopyOptions, Direction, Format};
 use crate::copy::statement::{CopyStatement, CopyWhat, Source, Target};
 use crate::parameters;
+use crate::result_names::ResultNames;
 use crate::statements::changes::{Conflict, Delete, Update};
 use crate::statements::cuboid_name::CuboidName;
 use crate::statements::definitions::{AlterTable, CreateTable};
@@ -36,6 +37,8 @@ pub struct Statement {
     pub tokens: usize,
     /// Whether it names something of PostgreSQL's catalog, of which lists are written out elsewhere.
     pub names_catalog: bool,
+    /// What the columns of its answer are called, where it is not what planning calls them.
+    pub names: Option<Arc<ResultNames>>,
 }
 
 /// What a token leaves in a tree. Measured: a list of numbers keeps 216 bytes for each number and each comma.

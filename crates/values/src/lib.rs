@@ -30,6 +30,7 @@ pub mod templates;
 pub mod text;
 pub mod time_of_day;
 pub mod time_zone;
+pub mod unique_names;
 pub mod uuid;
 pub mod varchar;
 pub mod widths;

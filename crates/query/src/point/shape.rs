@@ -5,12 +5,13 @@ use super::plan::PointPlan;
 use super::values::of_literal;
 use crate::answer::NamedView;
 use crate::by_key::NamedKeys;
+use crate::session::select::shown_names::named_schema;
 use crate::skipping::Parts;
 use crate::table::{AlluviaTable, sql_schema};
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_space::TableDef;
-use alluvia_syntax::MARK;
 use alluvia_syntax::alike::{AlikeText, EqualTo};
+use alluvia_syntax::{MARK, ResultNames};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -29,6 +30,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct PointText {
     text: Arc<str>,
+    shown: Option<Arc<ResultNames>>,
     name: RelationName,
     view: Option<NamedView>,
     entry: Arc<TableEntry>,
@@ -57,7 +59,13 @@ impl PointText {
         if !plans.want(&alike, entry, view.as_ref(), memory_limit_bytes) {
             return None;
         }
-        Some(PointText { text: Arc::clone(text), name, view, entry: Arc::clone(entry), memory_limit_bytes })
+        let (text, entry) = (Arc::clone(text), Arc::clone(entry));
+        Some(PointText { text, shown: None, name, view, entry, memory_limit_bytes })
+    }
+
+    /// With what the columns of its answer are called.
+    pub(crate) fn shown_as(self, shown: Option<Arc<ResultNames>>) -> PointText {
+        PointText { shown, ..self }
     }
 
     /// Keeps its plan, if it is that of a point read. `plan` is what was planned by `state`, and not yet optimised; `schema`
@@ -75,6 +83,7 @@ impl PointText {
         state: &SessionState,
         schema: &SchemaRef,
     ) -> Option<PointPlan> {
+        let schema = &named_schema(schema, self.shown.as_deref());
         let def = &self.entry.def;
         let key = alike.equal_to(&key_names(def)?)?;
         // Columns that were told apart are shown under other names than the plan's.

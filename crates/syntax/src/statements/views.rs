@@ -6,6 +6,7 @@
 
 use crate::grammar::Grammar;
 use crate::names::{name_of, new_table, user_table};
+use crate::result_names::ResultNames;
 use crate::script::Offsets;
 use crate::statement::Kind;
 use crate::statements::parse::syntax;
@@ -41,6 +42,8 @@ pub struct CreateView {
     pub sql: String,
     /// The same as planning takes it.
     pub query: Box<Query>,
+    /// What its columns are called that have no name in `columns`, where it is not what planning calls them.
+    pub names: Option<ResultNames>,
     /// The relations that it names, with the places in `sql` where it does.
     pub reads: Vec<(RelationName, Vec<NamePlace>)>,
 }
@@ -117,8 +120,9 @@ fn parse_create(tokens: &[TokenWithSpan], sql: &str) -> Result<CreateView> {
     }
     let raw = parse_query(query_tokens, &grammar)?;
     let reads = reads_of(named(&raw)?, sql, start)?;
+    let names = ResultNames::of(&raw);
     let query = prepared(raw, query_tokens)?;
-    Ok(CreateView { name, or_replace, is_temporary, columns, sql: sql[start..end].to_owned(), query, reads })
+    Ok(CreateView { name, or_replace, is_temporary, columns, sql: sql[start..end].to_owned(), query, names, reads })
 }
 
 /// Where the query of a CREATE VIEW begins: behind the first AS that stands in no brackets.

@@ -15,6 +15,7 @@ use super::rewriting::{call, contains};
 use super::visit::{visit, visit_mut};
 use crate::names::name_of;
 use crate::trees::column_labels::{is_of_one_table, text_of};
+use crate::trees::display_names::MARK;
 use sqlparser::ast::{
     Expr, GroupByExpr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut, Visitor,
     VisitorMut,
@@ -113,7 +114,7 @@ fn of_select(select: &mut Select, keys: &mut [OrderByExpr]) {
         }
         let (name, _) = text_of(&before, is_of_one);
         let mut number = 2;
-        while !taken.insert(format!("{name} {number}")) {
+        while !taken.insert(format!("{name}{MARK}{number}")) {
             number += 1;
         }
         let expr = std::mem::replace(after, Expr::Identifier(Ident::new("")));
@@ -231,6 +232,7 @@ impl VisitorMut for Call {
 
 #[cfg(test)]
 mod tests {
+    use super::MARK;
     use crate::Kind;
     use crate::script::parse;
 
@@ -238,7 +240,7 @@ mod tests {
     fn casts_of_keys_and_aggregates_are_told_apart_where_they_must_be() {
         let told = |sql: &str| {
             let Kind::Query(query) = parse(sql).unwrap().remove(0).kind else { panic!("a query") };
-            query.to_string()
+            query.to_string().replace(MARK, " ")
         };
         for (sql, wanted) in [
             (

@@ -1,7 +1,7 @@
 //! Names for the columns of a SELECT that have none.
 //!
 //! Planning names an expression after its text, and a cast after what it casts, and refuses two of one name, where SQL allows
-//! `SELECT NULL, NULL`, `SELECT a, a::text` or two scalar subqueries. The second and later ones of a text get it with a number. Casts are no part of
+//! `SELECT NULL, NULL`, `SELECT a, a::text` or two scalar subqueries. The second and later ones of a text get it with a number, which nobody is shown ([`crate::trees::display_names`]). Casts are no part of
 //! that text; so a column that is cast is told apart from the column itself, also where `*` has it. Names that were
 //! written are left alone: two columns `a` are the author's to tell apart, unless nobody says their name ([`crate::trees::repeated_names`]).
 //!
@@ -11,6 +11,7 @@
 use super::rewriting::contains;
 use super::visit::visit_mut;
 use crate::names::name_of;
+use crate::trees::display_names::MARK;
 use crate::trees::repeated_names;
 use crate::trees::varchar_casts::is_cut;
 use sqlparser::ast::{
@@ -68,7 +69,7 @@ impl VisitorMut for Labels {
             let count = seen.entry(text.clone()).or_insert(usize::from(is_column && has_all));
             *count += 1;
             if *count > 1 {
-                let alias = Ident::with_quote('"', format!("{text} {count}"));
+                let alias = Ident::with_quote('"', format!("{text}{MARK}{count}"));
                 let expr = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
                 *item = SelectItem::ExprWithAlias { expr, alias };
             }
@@ -158,12 +159,13 @@ impl VisitorMut for Uncast {
 
 #[cfg(test)]
 mod tests {
+    use super::MARK;
     use crate::Kind;
     use crate::script::parse;
 
     fn labelled(sql: &str) -> String {
         let Kind::Query(query) = parse(sql).unwrap().remove(0).kind else { panic!("a query") };
-        query.to_string()
+        query.to_string().replace(MARK, " ")
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::session::change::existing::refuse_columns_of_rows;
 use crate::session::change::reading::Reading;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::shown_names::{either, instead, shown_rows};
+use crate::session::select::shown_names::{either, instead};
 use alluvia_change::returning_query;
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
@@ -58,6 +58,6 @@ impl Returned {
     pub(super) fn outcome(self, tag: String) -> Outcome {
         let Some((schema, batches)) = self.0 else { return Outcome::done(tag) };
         let rows = futures::stream::iter(batches.into_iter().map(Ok));
-        Outcome::rows(tag, shown_rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows))))
+        Outcome::rows(tag, Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 }

@@ -24,6 +24,7 @@ use crate::session::rules::{Rules, rules_of};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::planning::plan;
+use crate::session::select::shown_names::named_rows;
 use crate::session::state::scope::Scope;
 use crate::session::state::temporary::is_temporary;
 use crate::session::transaction::check_transaction;
@@ -134,7 +135,7 @@ pub(crate) async fn copy(run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> 
             let planned = plan(run, query, hints).await?;
             let context = copy_context(run, &streams);
             run.progress.set_phase(Phase::Running);
-            let rows = planned.execute()?;
+            let rows = named_rows(run, planned.execute()?);
             let schema = rows.schema();
             let rows = rows.map(|batch| batch.map_err(from_datafusion)).boxed();
             let rows = copy_to(context, schema, rows, target, options).await?;

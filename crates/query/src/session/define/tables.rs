@@ -16,6 +16,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{pin_newest, reference_of};
 use crate::session::select::planning::{plan, plan_later};
+use crate::session::select::shown_names::named_schema;
 use crate::session::state::scope::Scope;
 use crate::session::transaction::submit::{change, submit};
 use alluvia_catalog::dependents::{Dependents, dependents};
@@ -85,7 +86,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
     };
     let planned = plan(run, query, hints).await?;
     let names: Vec<String> = create.columns.into_iter().map(|column| column.name).collect();
-    let columns = columns_of(&planned.schema(), &names)?;
+    let columns = columns_of(&named_schema(&planned.schema(), run.names.get().map(AsRef::as_ref)), &names)?;
     let def = define(id, name, &columns, &with, seed)?;
     let def = with_key(def, &create.key, with.on_conflict.as_deref(), secret())?;
     let all: Vec<usize> = (0..def.columns.len()).collect();

@@ -18,7 +18,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::pin;
 use crate::session::select::planning::{Brought, catalog_query, planner};
-use crate::session::select::shown_names::{either, instead};
+use crate::session::select::shown_names::{either, instead, named_schema};
 use crate::session::state::temporary::is_temporary as is_session_own;
 use crate::session::transaction::submit::change;
 use crate::table::AlluviaTable;
@@ -35,7 +35,7 @@ use alluvia_space::DataType;
 use alluvia_space::keywords::quoted;
 use alluvia_syntax::statements::definitions::{AlterTable, TableChange};
 use alluvia_syntax::statements::views::{AlterView, CreateView, ViewChange};
-use alluvia_syntax::{Hints, shown_name};
+use alluvia_syntax::{Hints, ResultNames};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
 use alluvia_values::errors::not_supported;
 use arrow::datatypes::{DataType as ArrowType, Field};
@@ -48,7 +48,7 @@ use std::sync::Arc;
 
 /// CREATE [OR REPLACE] VIEW.
 pub(crate) async fn create_view(run: &Arc<Run>, create: CreateView) -> Result<Outcome> {
-    let CreateView { name, or_replace, is_temporary, columns: names, sql, query, reads } = create;
+    let CreateView { name, or_replace, is_temporary, columns: names, sql, query, names: shown, reads } = create;
     let mut done = Outcome::done("CREATE VIEW");
     let authoriser = run.scope.resolver()?;
     let catalog = Arc::clone(authoriser.catalog());
@@ -83,7 +83,7 @@ pub(crate) async fn create_view(run: &Arc<Run>, create: CreateView) -> Result<Ou
         authoriser.view(Need::Ownership, view)?;
     }
     let plan = plan_of(run, *query, &catalog).await?;
-    let columns = columns_of(&plan, &names)?;
+    let columns = columns_of(&plan, &names, shown.as_ref())?;
     let used = used_columns(&plan)?;
     for read in &mut bound {
         read.used = used.get(&read.relation).into_iter().flatten().copied().collect();
@@ -186,14 +186,14 @@ async fn planned(run: &Run, query: Query, snapshot: &Arc<Snapshot>) -> Result<Lo
 }
 
 /// The columns of a view: those of its query, the first of them under other names.
-fn columns_of(plan: &LogicalPlan, names: &[String]) -> Result<Vec<ViewColumn>> {
-    let schema = described_schema(plan);
+fn columns_of(plan: &LogicalPlan, names: &[String], shown: Option<&ResultNames>) -> Result<Vec<ViewColumn>> {
+    let schema = named_schema(&Arc::new(described_schema(plan)), shown);
     if names.len() > schema.fields().len() {
         return Err(Error::new(ErrorKind::Syntax, "CREATE VIEW specifies more column names than columns"));
     }
     let mut columns: Vec<ViewColumn> = Vec::with_capacity(schema.fields().len());
     for (at, field) in schema.fields().iter().enumerate() {
-        let name = names.get(at).cloned().unwrap_or_else(|| shown_name(field.name()).to_owned());
+        let name = names.get(at).unwrap_or_else(|| field.name()).clone();
         if columns.iter().any(|known| known.name == name) {
             return Err(Error::new(ErrorKind::DuplicateColumn, format!("column \"{name}\" specified more than once"))
                 .with_hint("give the columns of the view other names: CREATE VIEW v (a, b) AS ..."));

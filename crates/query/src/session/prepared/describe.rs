@@ -87,6 +87,9 @@ async fn describe_here(
         let fields: Vec<Field> = names.iter().map(|name| Field::new(*name, DataType::Utf8View, true)).collect();
         Some(Arc::new(Schema::new(fields)))
     };
+    if let Some(names) = &bound.names {
+        let _ = run.names.set(Arc::clone(names));
+    }
     let columns = match bound.kind {
         Kind::Query(query) => {
             let PlannedColumns { schema, plan } = match columns_of(run, *query, &bound.hints).await {

@@ -26,6 +26,7 @@ use crate::session::state::scope::Scope;
 use crate::settings::Settings;
 use alluvia_copy::progress::{CancelToken, Progress};
 use alluvia_snapshot::Snapshot;
+use alluvia_syntax::ResultNames;
 use alluvia_types::{TableId, Version};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
@@ -41,6 +42,8 @@ pub(crate) struct Run {
     pub(crate) accuracy: Option<Accuracy>,
     /// Its text.
     pub(crate) text: Arc<str>,
+    /// What the columns of its answer are called, where it is not what planning calls them.
+    pub(crate) names: OnceLock<Arc<ResultNames>>,
     /// Its place in `alluvia.queries`; 0 of what has none.
     pub(crate) query_id: u64,
     /// What is known of the statement from its last answer by the index, and then what is from this one.
@@ -66,6 +69,7 @@ impl Run {
             accuracy: settings.accuracy(),
             settings,
             text,
+            names: OnceLock::new(),
             query_id: 0,
             cached: Mutex::default(),
             refining: OnceLock::new(),

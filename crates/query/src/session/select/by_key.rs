@@ -134,5 +134,6 @@ pub(crate) fn to_be_kept(
         None => None,
     };
     let memory = run.settings.memory_limit_bytes;
-    PointText::new(&run.text, name, view, &read.entry, memory, run.engine().point_plans())
+    let text = PointText::new(&run.text, name, view, &read.entry, memory, run.engine().point_plans())?;
+    Some(text.shown_as(run.names.get().cloned()))
 }

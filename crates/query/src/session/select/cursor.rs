@@ -8,7 +8,7 @@ use crate::errors::from_datafusion;
 use crate::execution::guard::LargeStack;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::shown_names::answer;
+use crate::session::select::shown_names::{answer, named};
 use crate::session::state::cursors::Cursors;
 use crate::session::state::transaction::Transaction;
 use alluvia_syntax::Hints;
@@ -25,7 +25,7 @@ pub(crate) async fn declare(run: &Run, declare: Declare, hints: &Hints) -> Resul
             .with_hint("declare it after BEGIN, or WITH HOLD"));
     }
     run.scope.cursors.check_new(&name)?;
-    let outcome = answer(run, query, hints).await?;
+    let outcome = named(run, answer(run, query, hints).await?);
     let rows = outcome.rows.ok_or_else(|| Error::internal("a query without rows"))?;
     run.scope.cursors.declare(name, rows, hold);
     Ok(Outcome::done("DECLARE CURSOR"))

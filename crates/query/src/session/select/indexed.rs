@@ -15,6 +15,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{own_freshness, pin, read_of, reference_of, sample_fraction_of};
 use crate::session::select::planning::schema_of;
+use crate::session::select::shown_names::named_first;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
 use alluvia_catalog::Dictionaries;
@@ -220,6 +221,8 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
             schema
         }
     };
+    let shown = schema.fields().len().saturating_sub(statement.hidden.len());
+    let schema = named_first(&schema, run.names.get().map(AsRef::as_ref), shown);
     Ok(Some(Ready { statement, snapshot, read: Arc::new(read), bound: Arc::new(bound), schema }))
 }
 

@@ -17,8 +17,9 @@ use crate::session::run::refinement::{Bounds, IntervalKind, Refinement, Refineme
 use crate::session::select::indexed::{Ready, find_in_cuboids, ready};
 use crate::session::select::planning::{Unplanned, plan_later};
 use crate::session::select::query_at_once;
+use crate::session::select::shown_names::{named_schema, renamed};
 use alluvia_copy::progress::{CancelToken, Progress};
-use alluvia_syntax::Hints;
+use alluvia_syntax::{Hints, ResultNames};
 use alluvia_types::{Error, Result, Version};
 use alluvia_values::errors::wrap;
 use arrow::array::RecordBatch;
@@ -59,7 +60,8 @@ pub(crate) async fn query_refined(
     let Some(refining) = begun.await? else { return query_at_once(run, query, hints).await };
     let used = unplanned.used();
     let (token, progress) = (run.token.clone(), Arc::clone(&run.progress));
-    let refiner = Refiner { refining, unplanned, token, progress, version, since, rows_reported: 0 };
+    let names = run.names.get().cloned();
+    let refiner = Refiner { refining, unplanned, names, token, progress, version, since, rows_reported: 0 };
     // A statement runs once.
     let _ = slot.token.set(run.token.clone());
     let rows = refiner.rows(Arc::clone(slot), shown);
@@ -71,6 +73,7 @@ struct Refiner {
     refining: crate::answer::Refining,
     /// For an answer that the index cannot write down.
     unplanned: Unplanned,
+    names: Option<Arc<ResultNames>>,
     token: CancelToken,
     progress: Arc<Progress>,
     version: Version,
@@ -147,10 +150,12 @@ impl Refiner {
     async fn planned(self: Box<Self>) -> Result<Refinement> {
         let empty = Bounded { rows: RecordBatch::new_empty(Arc::new(Schema::empty())), bounds: Vec::new() };
         let mut refinement = self.refinement(empty);
-        let Refiner { unplanned, since, .. } = *self;
+        let Refiner { unplanned, names, since, .. } = *self;
         let planned = unplanned.plan().await?;
         let batches: Vec<RecordBatch> = planned.execute()?.try_collect().await.map_err(from_datafusion)?;
-        refinement.rows = one_batch(&planned.schema(), &batches)?;
+        let rows = one_batch(&planned.schema(), &batches)?;
+        refinement.rows = renamed(rows, &named_schema(&planned.schema(), names.as_deref()))
+            .map_err(|error| Error::internal(format!("an answer cannot be named: {error}")))?;
         refinement.bounds = vec![None; refinement.rows.num_columns()];
         refinement.elapsed = since.elapsed();
         Ok(refinement)

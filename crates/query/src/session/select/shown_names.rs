@@ -1,10 +1,12 @@
-//! Queries of which several columns have one name.
+//! The names that an answer's columns are shown under: PostgreSQL's ([`alluvia_syntax::ResultNames`]), and not those that planning
+//! makes of expressions.
 //!
-//! DataFusion refuses some of these queries. A query that was refused for its columns' names is planned again under
-//! names that nobody writes ([`alluvia_syntax::told_apart`]), and its answer is shown under the names that were
-//! written.
+//! DataFusion refuses some queries of which several columns have one name. A query that was refused for its columns' names is planned
+//! again under names that nobody writes ([`alluvia_syntax::told_apart`]), and its answer is shown under the names that were written.
 //!
-//! Invariant: a name that nobody writes is neither shown nor part of an error.
+//! Invariants:
+//! - A name that nobody writes is neither shown nor part of an error.
+//! - Whoever tells the columns of an answer, before it runs or with its rows, tells the same names ([`named_schema`]).
 
 use crate::execution::planning::plan_apart;
 use crate::session::run::Run;
@@ -13,10 +15,11 @@ use crate::session::select::explain::explain_as_named;
 use crate::session::select::planning::logical_plan;
 use crate::session::select::{query_as_named, query_at_once};
 use alluvia_plan::described_types::described_schema;
-use alluvia_syntax::{Hints, MARK, shown_name, told_apart};
+use alluvia_syntax::{Hints, MARK, ResultNames, shown_name, told_apart};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
@@ -34,11 +37,59 @@ pub(crate) async fn answer(run: &Run, query: Box<Query>, hints: &Hints) -> Resul
     let (distinct, error) = instead(&query, error)?;
     // What was described has the names that were written.
     *run.described.lock() = None;
-    let mut outcome = query_at_once(run, &distinct, hints).await.map_err(|again| either(error, again))?;
+    let outcome = query_at_once(run, &distinct, hints).await.map_err(|again| either(error, again))?;
     // What is kept to answer it again has the other names.
     *run.cached.lock() = None;
-    outcome.rows = outcome.rows.map(shown_rows);
     Ok(outcome)
+}
+
+/// An answer under the names that its columns are shown with.
+pub(crate) fn named(run: &Run, mut outcome: Outcome) -> Outcome {
+    outcome.rows = outcome.rows.map(|rows| named_rows(run, rows));
+    outcome
+}
+
+/// The same of rows alone.
+pub(crate) fn named_rows(run: &Run, rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let planned = rows.schema();
+    let schema = named_schema(&planned, run.names.get().map(AsRef::as_ref));
+    if Arc::ptr_eq(&schema, &planned) {
+        return rows;
+    }
+    let of = Arc::clone(&schema);
+    let rows = rows.map(move |batch| Ok(renamed(batch?, &of)?));
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+}
+
+/// A batch with the columns of this schema, which differs in names alone.
+pub(crate) fn renamed(batch: RecordBatch, schema: &SchemaRef) -> std::result::Result<RecordBatch, ArrowError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let (_, columns, _) = batch.into_parts();
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+}
+
+/// The columns of an answer under the names that they are shown with; itself if these are planning's.
+pub(crate) fn named_schema(schema: &SchemaRef, names: Option<&ResultNames>) -> SchemaRef {
+    named_first(schema, names, schema.fields().len())
+}
+
+/// The same where only so many of the columns are the answer's.
+pub(crate) fn named_first(schema: &SchemaRef, names: Option<&ResultNames>, shown: usize) -> SchemaRef {
+    let name_at = |(place, field): (usize, &'_ Arc<Field>)| {
+        let name = names.filter(|_| place < shown).and_then(|names| names.at(place, shown));
+        let name = name.unwrap_or_else(|| shown_name(field.name()));
+        (name != field.name()).then(|| name.to_owned())
+    };
+    let names: Vec<Option<String>> = schema.fields().iter().enumerate().map(name_at).collect();
+    if names.iter().all(Option::is_none) {
+        return Arc::clone(schema);
+    }
+    let named = |(field, name): (&Arc<Field>, Option<String>)| match name {
+        Some(name) => Arc::new(field.as_ref().clone().with_name(name)),
+        None => Arc::clone(field),
+    };
+    let fields: Vec<Arc<Field>> = schema.fields().iter().zip(names).map(named).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 /// EXPLAIN [ANALYZE].
@@ -67,11 +118,12 @@ pub(crate) struct PlannedColumns {
 pub(crate) async fn columns_of(run: &Run, query: Query, hints: &Hints) -> Result<PlannedColumns> {
     let (plan, is_as_written) = plan_by_distinct_names(run, query, hints).await?;
     let described = plan_apart(run.token.clone(), async move {
-        let schema = described_schema(&plan);
+        let schema = Arc::new(described_schema(&plan));
         Ok((schema, plan))
     });
     let (schema, plan) = described.await?;
-    Ok(PlannedColumns { schema: shown_schema(&schema), plan: is_as_written.then_some(plan) })
+    let schema = named_schema(&schema, run.names.get().map(AsRef::as_ref));
+    Ok(PlannedColumns { schema, plan: is_as_written.then_some(plan) })
 }
 
 /// A query's logical plan, and whether its columns have the names that were written: else they have names that nobody
@@ -100,26 +152,4 @@ pub(crate) fn instead(query: &Query, error: Error) -> Result<(Query, Error)> {
 pub(crate) fn either(first: Error, again: Error) -> Error {
     let is_shown = |text: &str| !text.contains(MARK);
     if is_shown(again.message()) && again.hint().is_none_or(is_shown) { again } else { first }
-}
-
-fn shown_schema(schema: &Schema) -> SchemaRef {
-    let shown = |field: &Arc<Field>| match shown_name(field.name()) {
-        name if name == field.name() => Arc::clone(field),
-        name => Arc::new(field.as_ref().clone().with_name(name)),
-    };
-    let fields: Vec<Arc<Field>> = schema.fields().iter().map(shown).collect();
-    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
-}
-
-/// Rows under the names that were written.
-pub(crate) fn shown_rows(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
-    let schema = shown_schema(&rows.schema());
-    let of = Arc::clone(&schema);
-    let rows = rows.map(move |batch| {
-        let batch = batch?;
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let (_, columns, _) = batch.into_parts();
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&of), columns, &options)?)
-    });
-    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }

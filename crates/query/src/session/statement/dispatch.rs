@@ -16,19 +16,23 @@ use crate::session::insert::insert;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::cursor::{close_cursor, declare, fetch};
-use crate::session::select::shown_names::{answer, explain};
+use crate::session::select::shown_names::{answer, explain, named};
 use crate::session::settings::{discard, setting};
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::savepoints::{release, rollback_to, savepoint};
 use crate::session::transaction::{begin, check_transaction, commit, rollback};
 use alluvia_syntax::parameters::missing;
-use alluvia_syntax::{Kind, Statement};
+use alluvia_syntax::{Hints, Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
 /// Does what a statement asks for.
 pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Outcome> {
-    let Statement { kind, hints, text: _, parameters, tokens: _, names_catalog: _ } = statement;
+    let Statement { kind, hints, text: _, parameters, tokens: _, names_catalog: _, names } = statement;
+    if let Some(names) = names {
+        // A statement that was begun again has the same.
+        let _ = run.names.set(names);
+    }
     let scope = &run.scope;
     check_transaction(scope, &kind)?;
     of_statement(&scope.authoriser(), &kind)?;
@@ -38,6 +42,15 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
     if parameters > 0 {
         return Err(missing(1));
     }
+    let is_shown =
+        matches!(kind, Kind::Query(_) | Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Merge(_));
+    let outcome = done(run, kind, hints).await?;
+    Ok(if is_shown { named(run, outcome) } else { outcome })
+}
+
+/// Does it, whatever the columns of its answer are called.
+async fn done(run: &Arc<Run>, kind: Kind, hints: Hints) -> Result<Outcome> {
+    let scope = &run.scope;
     match kind {
         Kind::Query(query) => answer(run, query, &hints).await,
         Kind::Explain { query, options } => explain(run, query, options, &hints).await,
