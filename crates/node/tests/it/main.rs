@@ -33,6 +33,7 @@ mod progress;
 mod progressive;
 mod purge;
 mod replaced;
+mod result_names;
 mod rights;
 mod samples;
 mod schemas;
