@@ -175,7 +175,7 @@ mod tests {
         let some = |name: &str| Some(name.to_owned());
         assert!(mode(&CommandStatementIngest { schema: some("public"), catalog: some("alluvia"), ..right() }).is_ok());
         for (wrong, word) in [
-            (CommandStatementIngest { temporary: true, ..right() }, "temporary"),
+            (CommandStatementIngest { temporary: true, schema: some("public"), ..right() }, "temporary"),
             (CommandStatementIngest { schema: some("alluvia"), ..right() }, "schema alluvia"),
             (CommandStatementIngest { catalog: some("other"), ..right() }, "catalog other"),
             (CommandStatementIngest { options: [(String::from("o"), String::new())].into(), ..right() }, "option o"),

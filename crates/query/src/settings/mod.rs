@@ -544,6 +544,7 @@ mod tests {
             ("report", "notice"),
             ("role", "reader"),
             ("sample_fraction", "0.3"),
+            ("search_path", "reports, public"),
             ("short_path", "off"),
             ("statement_timeout", "90s"),
             ("temporary_memory", "8MB"),
