@@ -163,7 +163,11 @@ def with_ingest(target):
         refused(lambda: cursor.adbc_ingest("ing", table, mode="create"), dbapi.Error, "already exists")
         refused(lambda: cursor.adbc_ingest("nowhere", table, mode="append"), dbapi.Error, "nowhere")
         refused(lambda: cursor.adbc_ingest("ing", table, mode="replace"), dbapi.NotSupportedError, "replacing")
-        refused(lambda: cursor.adbc_ingest("x", table, mode="create", temporary=True), dbapi.NotSupportedError, "temporary")
+        check(cursor.adbc_ingest("x", table.slice(0, 5), mode="create", temporary=True), 5, "a temporary table")
+        check(fetched(cursor, "SELECT count(*), sum(a) FROM x"), [(5, 10)], "its rows")
+        with connect(target) as another, another.cursor() as elsewhere:
+            refused(lambda: elsewhere.execute("SELECT * FROM x"), dbapi.Error, "no table 'x'")
+        refused(lambda: cursor.adbc_ingest("y", table, mode="create", temporary=True, db_schema_name="public"), dbapi.Error, "non-temporary schema")
         refused(lambda: cursor.adbc_ingest("x", table, mode="create", db_schema_name="alluvia"), dbapi.Error, "schema alluvia")
 
         def half():

@@ -126,6 +126,10 @@ def with_psycopg(port):
         notices = []
         connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
         connection.execute("SELECT count(*) FROM n WHERE b = 'row 5'").fetchall()
+        check(notices, [], "psycopg, what a query used is not told unless it is asked for")
+        connection.execute("SET report = 'notice'")
+        connection.execute("SELECT count(*) FROM n WHERE b = 'row 5'").fetchall()
+        connection.execute("RESET report")
         check(any("version" in notice and "stage" in notice for notice in notices), True, "psycopg, what a query used")
         for place in ("%t", "%b"):
             try:

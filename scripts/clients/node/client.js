@@ -51,7 +51,9 @@ async function main() {
 
   const notices = [];
   client.on("notice", (notice) => notices.push(notice.message));
+  await client.query("SET report = 'notice'");
   await client.query("SELECT count(*) FROM n WHERE c = 'x'");
+  await client.query("RESET report");
   check(notices.some((notice) => notice.includes("stage")), true, "what a query used");
 
   await client.query("BEGIN");
