@@ -99,7 +99,7 @@ def pgx(cache):
     return [str(program)]
 
 
-def node_postgres(cache):
+def node_postgres(cache, program):
     package, wanted = NODE
     node, npm = ["node"], ["npm"]
     if version(["node", "--version"]) < wanted or not version(["npm", "--version"]):
@@ -109,12 +109,12 @@ def node_postgres(cache):
     lock = (HERE / "node" / "package-lock.json").read_bytes()
     stamp = folder / "node_modules" / "alluvia-lock.json"
     folder.mkdir(exist_ok=True)
-    for file in ("package.json", "package-lock.json", "client.js"):
+    for file in ("package.json", "package-lock.json", program):
         shutil.copy(HERE / "node" / file, folder / file)
     if not stamp.exists() or stamp.read_bytes() != lock:
         quiet([*npm, "ci", "--silent", "--no-audit", "--no-fund"], "installing node-postgres from npm", cwd=folder)
         stamp.write_bytes(lock)
-    return [*node, str(folder / "client.js")]
+    return [*node, str(folder / program)]
 
 
 def main():
@@ -123,7 +123,7 @@ def main():
     clients = [
         ("pgjdbc", lambda: [java(), "-cp", pgjdbc(cache), str(HERE / "Metadata.java")]),
         ("pgx", lambda: pgx(cache)),
-        ("node-postgres", lambda: node_postgres(cache)),
+        ("node-postgres", lambda: node_postgres(cache, "client.js")),
     ]
     for name, prepare in clients:
         begin = time.monotonic()
@@ -138,4 +138,5 @@ def main():
         print(f"clients: {done.stdout.strip()} ({ready - begin:.0f} s to prepare, {time.monotonic() - ready:.0f} s to run)")
 
 
-main()
+if __name__ == "__main__":
+    main()

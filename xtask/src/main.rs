@@ -102,7 +102,9 @@ fn interop() {
     python(&venv, &["scripts/interop.py", binary]).run();
     python(&venv, &["scripts/wire.py", binary]).run();
     let clients = run::cache().join("clients");
-    python(&venv, &["scripts/clients.py", binary, clients.to_str().expect("paths here are UTF-8")]).run();
+    let clients = clients.to_str().expect("paths here are UTF-8");
+    python(&venv, &["scripts/clients.py", binary, clients]).run();
+    python(&venv, &["scripts/client_rows.py", binary, clients]).run();
     python(&venv, &["scripts/web.py", binary]).run();
     python(&venv, &["scripts/flight.py", binary]).run();
     tools(&["--quick"]);
