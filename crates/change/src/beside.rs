@@ -108,7 +108,7 @@ fn given(name: &str, alias: &Ident) -> TableFactor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{kind, table};
+    use crate::testing::{kind, table, text};
     use crate::{UpdateQuery, delete_query, update_query};
     use alluvia_syntax::Kind;
 
@@ -120,7 +120,7 @@ mod tests {
         let Kind::Update(update) = kind("UPDATE t SET a = u.x FROM u, v AS w RETURNING *") else { panic!("an UPDATE") };
         let UpdateQuery { query, .. } = update_query(&def, &update).unwrap();
         assert_eq!(
-            query.to_string(),
+            text(&query),
             "SELECT u.x AS \"changed column 1\", t.\"b\" AS \"changed column 2\", t.\"row version\" AS \"changed column \
              3\", t.\"row ordinal\" AS \"changed column 4\", true AS \"columns of table 1 beside\", u.*, true AS \
              \"columns of table 2 beside\", w.* FROM given.target AS t, u, v AS w"
@@ -133,7 +133,7 @@ mod tests {
         let tables = [beside("u", BESIDE[0], "x"), beside("w", BESIDE[1], "a")];
         let returning = update.returning.as_ref().unwrap();
         assert_eq!(
-            returning_beside_query(&def, &update.alias, returning, &tables, "row number").unwrap().to_string(),
+            text(&returning_beside_query(&def, &update.alias, returning, &tables, "row number").unwrap()),
             "SELECT t.\"a\", t.\"b\", u.\"x\", w.\"a\" FROM given.rows AS t INNER JOIN given.beside1 AS u ON t.\"row \
              number\" = u.\"row number\" INNER JOIN given.beside2 AS w ON t.\"row number\" = w.\"row number\""
         );

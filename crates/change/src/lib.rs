@@ -3,8 +3,9 @@
 //!
 //! Invariants:
 //! - Nothing here plans, reads or writes: trees and definitions go in, trees and columns come out.
-//! - A query reads what is changed as `given.target`, and rows that only its statement has as `given.rows`, whatever
-//!   names are hidden by those of WITH. Its columns are known by their places, never by their names.
+//! - A query reads what is changed as `given.target`, and rows that only its statement has as `given.rows`: names in a
+//!   schema that no WITH hides, and that no statement can write ([`GIVEN`]). Its columns are known by their places, never
+//!   by their names.
 //! - A key is found once in what a statement changes, or the statement is refused. Rows that come without a statement may
 //!   have it several times ([`fold`](mod@fold)).
 
@@ -26,8 +27,9 @@ pub use repeated::Seen;
 
 use alluvia_space::{DataType, TableDef};
 
-/// The schema of tables that only one statement has.
-pub const GIVEN: &str = "given";
+/// The schema of tables that only one statement has. No user's is called so, for it begins with
+/// [`ENGINES_OWN`](alluvia_space::ENGINES_OWN): what a statement writes never means one of these.
+pub const GIVEN: &str = "\u{1}given";
 /// The table that a statement changes, in schema [`GIVEN`].
 pub const TARGET: &str = "target";
 /// Rows that a statement has made, in schema [`GIVEN`].
@@ -56,15 +58,21 @@ pub fn has_digits(data_type: DataType) -> bool {
 
 #[cfg(test)]
 mod testing {
-    use alluvia_space::TableDef;
+    use alluvia_space::{ENGINES_OWN, TableDef};
     use alluvia_syntax::statements::definitions::define;
     use alluvia_syntax::statements::keys::with_key;
     use alluvia_syntax::{Kind, parse};
     use alluvia_types::TableId;
+    use sqlparser::ast::Query;
 
     /// The kind of the one statement of a text.
     pub(crate) fn kind(sql: &str) -> Kind {
         parse(sql).unwrap().remove(0).kind
+    }
+
+    /// A query as text, in which the schema of what is given is called `given`.
+    pub(crate) fn text(query: &Query) -> String {
+        query.to_string().replace(ENGINES_OWN, "")
     }
 
     /// The definition of a CREATE TABLE.

@@ -350,7 +350,7 @@ pub fn merge_returning_query(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{kind, table};
+    use crate::testing::{kind, table, text};
     use alluvia_syntax::Kind;
 
     const KEYED: &str = "CREATE TABLE t (id INT PRIMARY KEY, a DECIMAL(9, 2), b TEXT)";
@@ -381,7 +381,7 @@ mod tests {
              9\", 'n' AS \"merge column 10\" FROM given.target AS t FULL JOIN (SELECT *, true AS \"row of s\" FROM \
              s) AS s ON t.id = s.id) AS \"merge\" WHERE \"merge\".\"merge column 1\" IS NOT NULL"
         );
-        assert_eq!(merged.query.to_string(), wanted);
+        assert_eq!(text(&merged.query), wanted);
         assert_eq!((merged.gone, merged.known, merged.whole, merged.source), (Gone::Keys, 1, Some(2), None));
         let changes: Vec<_> =
             merged.changes.into_iter().map(|change| (change.number, change.name, change.write)).collect();
@@ -402,7 +402,7 @@ mod tests {
             merged(PLAIN, "MERGE INTO t AS x USING (SELECT 1 AS a) AS s ON x.a = s.a WHEN MATCHED THEN DELETE");
         let merged = merged.unwrap();
         assert_eq!(
-            merged.query.to_string(),
+            text(&merged.query),
             "SELECT * FROM (SELECT 1 AS \"merge column 1\", x.\"row version\" AS \"merge column 2\", x.\"row ordinal\" \
              AS \"merge column 3\" FROM given.target AS x INNER JOIN (SELECT *, true AS \"row of s\" FROM (SELECT 1 AS a) \
              AS s) AS s ON x.a = s.a) AS \"merge\" WHERE \"merge\".\"merge column 1\" IS NOT NULL"
@@ -438,7 +438,7 @@ mod tests {
         let def = table(PLAIN);
         let returning = merge.returning.as_ref().unwrap();
         assert_eq!(
-            merge_returning_query(&def, &merge, returning, &["x".to_owned()], "row number").unwrap().to_string(),
+            text(&merge_returning_query(&def, &merge, returning, &["x".to_owned()], "row number").unwrap()),
             "SELECT \"merge action\".action AS did, t.\"a\", t.\"b\", s.x FROM given.rows AS t INNER \
              JOIN given.source AS s ON t.\"row number\" = s.\"row number\" INNER JOIN given.actions AS \"merge action\" \
              ON t.\"row number\" = \"merge action\".\"row number\""

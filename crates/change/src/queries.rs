@@ -244,7 +244,7 @@ fn when(condition: Expr, result: Expr, otherwise: Option<Expr>) -> Expr {
 mod tests {
     use super::*;
     use crate::conflict::{Resolved, resolve};
-    use crate::testing::{kind, table};
+    use crate::testing::{kind, table, text};
     use alluvia_syntax::Kind;
     use alluvia_syntax::statement::Insert;
 
@@ -254,13 +254,13 @@ mod tests {
     fn update(def: &str, sql: &str) -> Result<(String, Gone, bool)> {
         let Kind::Update(update) = kind(sql) else { panic!("an UPDATE") };
         let UpdateQuery { query, gone, may_repeat } = update_query(&table(def), &update)?;
-        Ok((query.to_string(), gone, may_repeat))
+        Ok((text(&query), gone, may_repeat))
     }
 
     fn delete(def: &str, sql: &str, whole: bool) -> (String, Gone, bool) {
         let Kind::Delete(delete) = kind(sql) else { panic!("a DELETE") };
         let (query, gone, may_repeat) = delete_query(&table(def), &delete, whole).unwrap();
-        (query.to_string(), gone, may_repeat)
+        (text(&query), gone, may_repeat)
     }
 
     #[test]
@@ -315,7 +315,7 @@ mod tests {
         let Kind::Insert(Insert { conflict: Some(conflict), .. }) = kind(sql) else { panic!("an INSERT") };
         let Resolved::Compute { alias, values, query } = resolve(&def, &conflict).unwrap() else { panic!("computed") };
         assert_eq!(
-            insert_or_update(&def, &alias, &values, &query).unwrap().to_string(),
+            text(&insert_or_update(&def, &alias, &values, &query).unwrap()),
             "SELECT t.\"id\" IS NOT NULL AS \"column1\", excluded.\"id\" AS \"column2\", excluded.\"a\" AS \"column3\", \
              excluded.\"B\" AS \"column4\", t.\"id\" AS \"column5\", CASE WHEN t.\"id\" IS NOT NULL THEN t.a + 1 END AS \
              \"column6\", t.\"B\" AS \"column7\" FROM given.rows AS excluded LEFT OUTER JOIN given.target AS t ON \

@@ -16,6 +16,7 @@ mod numbers;
 mod row_op;
 mod rules;
 mod schema;
+mod schema_name;
 mod show;
 mod validate;
 
@@ -39,3 +40,4 @@ pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,
     OnConflict, PUBLIC_SCHEMA, PrimaryKey, TableDef, TableOptions, VERSION_COLUMN,
 };
+pub use schema_name::{ENGINES_OWN, SCHEMA_NAME_BYTES_MAX, is_schema_name};

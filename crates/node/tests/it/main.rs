@@ -49,5 +49,6 @@ mod texts;
 mod times;
 mod tour;
 mod transactions;
+mod view_rights;
 mod views;
 mod zones;

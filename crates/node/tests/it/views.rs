@@ -14,17 +14,17 @@ use alluvia_snapshot::Admin;
 use alluvia_types::{ErrorKind, Result, Stage};
 use std::time::Instant;
 
-async fn run(session: &Session, sql: &str) -> Result<()> {
+pub(crate) async fn run(session: &Session, sql: &str) -> Result<()> {
     session.sql(sql).await?.collect().await.map(|_| ())
 }
 
-async fn all(session: &Session, script: &str) {
+pub(crate) async fn all(session: &Session, script: &str) {
     for statement in script.split(';').filter(|statement| !statement.trim().is_empty()) {
         run(session, statement).await.unwrap_or_else(|error| panic!("{statement}\n{error}"));
     }
 }
 
-async fn refused(session: &Session, sql: &str, kind: ErrorKind, part: &str) {
+pub(crate) async fn refused(session: &Session, sql: &str, kind: ErrorKind, part: &str) {
     let error = run(session, sql).await.expect_err(sql);
     assert_eq!(error.kind(), kind, "{sql}\n{error}");
     assert!(error.to_string().contains(part), "{sql}\n{error}");
@@ -165,7 +165,7 @@ async fn a_box_through_a_view_with_conditions_and_names_of_its_own_is_the_index_
     assert_eq!(shown_rows(&session, "SELECT n FROM plain_key WHERE id = 3").await, ["5"]);
 }
 
-fn session_of(db: &Database, user: &str) -> Session {
+pub(crate) fn session_of(db: &Database, user: &str) -> Session {
     let session = db.session();
     session.introduce(Client { user: user.to_owned(), protocol: "postgresql", address: "10.0.0.1:77".to_owned() });
     session

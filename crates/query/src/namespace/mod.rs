@@ -3,9 +3,11 @@
 //! Planning looks every name after FROM up as a table first, `generate_series` in `FROM generate_series(1, 9)` too; the
 //! snapshot's catalog answers an unknown name with an error that lists near names. So names of functions are answered here.
 
+mod named_only;
 pub(crate) mod tables;
 pub(crate) mod views;
 
+use crate::namespace::named_only::NamedOnly;
 use crate::namespace::tables::{ALONG_PATH, SnapshotCatalog};
 use crate::namespace::views::{ViewPlanner, WithViews};
 use crate::pg_catalog::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
@@ -14,13 +16,14 @@ use alluvia_change::GIVEN;
 use alluvia_functions::table::{Function, functions};
 use alluvia_syntax::names::{PUBLIC, SYSTEM};
 use alluvia_syntax::sample::thin::THIN;
+use alluvia_types::TableId;
 use async_trait::async_trait;
 use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemoryCatalogProviderList, SchemaProvider, TableProvider,
 };
 use datafusion::common::DataFusionError;
 use datafusion::execution::session_state::SessionState;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, LazyLock};
 
 /// Tables that only one statement has, by their names in schema [`GIVEN`]: other statements know of no such schema.
@@ -55,6 +58,9 @@ impl SchemaProvider for GivenTables {
 #[derive(Debug)]
 pub(crate) struct Namespace {
     tables: SnapshotCatalog,
+    catalog: Arc<Catalog>,
+    /// What it may read by its names; `None` where whoever reads was asked otherwise.
+    named: Option<Arc<BTreeSet<TableId>>>,
     functions: Arc<HashSet<String>>,
     given: Option<Arc<GivenTables>>,
     /// `None` where there is no view.
@@ -77,13 +83,19 @@ impl Namespace {
         views: Option<Arc<ViewPlanner>>,
     ) -> Namespace {
         let tables = SnapshotCatalog::new(Arc::clone(catalog), Arc::clone(path));
-        Namespace { tables, functions, given: None, views, path: Arc::clone(path) }
+        let (catalog, path) = (Arc::clone(catalog), Arc::clone(path));
+        Namespace { tables, catalog, named: None, functions, given: None, views, path }
     }
 
     /// The same, with views as if they were tables.
     pub(crate) fn with_views_closed(self) -> Namespace {
         let views = self.views.map(|views| Arc::new(views.closed()));
         Namespace { views, ..self }
+    }
+
+    /// The same with no other relations than these: what reads them was allowed to.
+    pub(crate) fn of_named(self, named: Arc<BTreeSet<TableId>>) -> Namespace {
+        Namespace { named: Some(named), ..self }
     }
 
     /// As a session's state has it.
@@ -112,12 +124,17 @@ impl CatalogProvider for Namespace {
             return self.given.clone().map(|given| given as Arc<dyn SchemaProvider>);
         }
         let mut tables = self.tables.schema(name)?;
+        let schema = (name != ALONG_PATH).then(|| name.to_owned());
         if let Some(views) = &self.views
             && name != SYSTEM
         {
-            let schema = (name != ALONG_PATH).then(|| name.to_owned());
+            let schema = schema.clone();
             let (views, functions) = (Arc::clone(views), Arc::clone(&self.functions));
             tables = Arc::new(WithViews { tables, schema, path: Arc::clone(&self.path), views, functions });
+        }
+        if let Some(named) = &self.named {
+            let (catalog, path, named) = (Arc::clone(&self.catalog), Arc::clone(&self.path), Arc::clone(named));
+            tables = Arc::new(NamedOnly { tables, catalog, schema, path, named });
         }
         if name != ALONG_PATH && name != PUBLIC {
             return Some(tables);

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - Users' schemas are those of the snapshot's definitions, schema `alluvia` has the system tables; none can be registered
-//!   into. Names without a schema are looked up along the path, and nowhere else.
+//!   into. Names without a schema are looked up along the path, and nowhere else. No written name reaches that schema:
+//!   `session::select::pin` refuses it.
 //! - A table that does not exist is our error, with near names, not DataFusion's.
 
 use crate::system::{SystemTable, TABLE_NAMES};
@@ -17,9 +18,9 @@ use std::sync::Arc;
 
 /// The schema of system tables.
 const SYSTEM_SCHEMA: &str = "alluvia";
-/// The schema that names without one are planned in: whatever stands along the session's search path. No user's schema is
-/// called so by anybody who wants to be understood.
-pub(crate) const ALONG_PATH: &str = "search path";
+/// The schema that names without one are planned in: whatever stands along the session's search path. It begins with
+/// [`ENGINES_OWN`](alluvia_space::ENGINES_OWN): a statement that wrote it would read along the path what it has not named.
+pub(crate) const ALONG_PATH: &str = "\u{1}search path";
 
 /// The schemas of one version's definitions. Cheap to make: one per statement.
 #[derive(Debug)]
@@ -153,6 +154,11 @@ fn undefined(name: &str) -> Error {
 mod tests {
     use super::*;
     use alluvia_values::errors::user_error;
+
+    #[test]
+    fn the_path_is_called_as_no_schema_can_be() {
+        assert!(ALONG_PATH.starts_with(alluvia_space::ENGINES_OWN) && !alluvia_space::is_schema_name(ALONG_PATH));
+    }
 
     #[tokio::test]
     async fn missing_tables_are_named_with_near_names() {

@@ -16,6 +16,7 @@ use alluvia_catalog::{
     Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, PUBLIC_SCHEMA_ID, SYSTEM_SCHEMA, TEMPORARY_SCHEMA,
 };
 use alluvia_space::keywords::quoted;
+use alluvia_space::{SCHEMA_NAME_BYTES_MAX, is_schema_name};
 use alluvia_syntax::statements::roles::RoleName;
 use alluvia_syntax::statements::schemas::SchemaStatement;
 use alluvia_types::{Error, ErrorKind, Result, TableId};
@@ -23,7 +24,6 @@ use std::sync::Arc;
 
 /// What begins the names of the system's schemas.
 const RESERVED_PREFIX: &str = "pg_";
-const NAME_BYTES_MAX: usize = 63;
 
 /// What statements about schemas do.
 pub(crate) async fn schema_statement(run: &Arc<Run>, statement: SchemaStatement) -> Result<Outcome> {
@@ -183,9 +183,9 @@ fn check_name(name: &str) -> Result<()> {
     if name.is_empty() {
         return Err(Error::new(ErrorKind::Syntax, "zero-length delimited identifier at or near \"\"\"\""));
     }
-    if name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+    if !is_schema_name(name) {
         return Err(Error::new(ErrorKind::InvalidDefinition, format!("a schema cannot be called {name:?}"))
-            .with_hint(format!("a name has 1 to {NAME_BYTES_MAX} bytes, and no control characters")));
+            .with_hint(format!("a name has 1 to {SCHEMA_NAME_BYTES_MAX} bytes, and no control characters")));
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ use alluvia_snapshot::Snapshot;
 use alluvia_syntax::ResultNames;
 use alluvia_types::{TableId, Version};
 use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 /// One statement on its way.
@@ -54,6 +55,8 @@ pub(crate) struct Run {
     pub(crate) described: Mutex<Option<Arc<DescribedPlan>>>,
     /// What it reads, from its first look on.
     pinned: Mutex<Option<Arc<Snapshot>>>,
+    /// The relations that it has named, and was allowed to read.
+    named: Mutex<Arc<BTreeSet<TableId>>>,
     /// Set to the version that its batch had before, if its producer had sent it before.
     pub(crate) repeated: Arc<OnceLock<Version>>,
 }
@@ -75,6 +78,7 @@ impl Run {
             refining: OnceLock::new(),
             described: Mutex::default(),
             pinned: Mutex::default(),
+            named: Mutex::default(),
             repeated: Arc::default(),
         }
     }
@@ -97,6 +101,19 @@ impl Run {
     /// All further looks of the statement are at this snapshot.
     pub(crate) fn pin(&self, snapshot: &Arc<Snapshot>) {
         *self.pinned.lock() = Some(Arc::clone(snapshot));
+    }
+
+    /// The relations that the statement has named, and was allowed to read.
+    pub(crate) fn named(&self) -> Arc<BTreeSet<TableId>> {
+        Arc::clone(&self.named.lock())
+    }
+
+    /// It may read these by their names.
+    pub(crate) fn may_name(&self, relations: &[TableId]) {
+        let mut named = self.named.lock();
+        if relations.iter().any(|id| !named.contains(id)) {
+            Arc::make_mut(&mut named).extend(relations);
+        }
     }
 
     /// The statement reads nothing more: a batch may have to wait until what statements hold is given back, and must

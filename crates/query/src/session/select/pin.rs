@@ -4,7 +4,9 @@
 //! pinned; then everything else goes by that snapshot's definitions.
 //!
 //! Invariants:
-//! - No table is scanned that was not named here, and none that the session may not read.
+//! - No table is scanned that was not named here, and none that the session may not read: planning finds by their names
+//!   what was allowed here, and nothing else ([`Run::named`]).
+//! - A statement names schemas that are there. What planning has beside them for itself nobody can name.
 //! - A statement pins once: the index tried, an outline, a plan, and whatever is planned again read one version by one
 //!   set of definitions.
 //! - What was pinned, the session has read: no later statement of it reads below.
@@ -18,7 +20,10 @@ use crate::session::state::own_rows::view::leave_out;
 use crate::session::state::transaction::Transaction;
 use crate::settings::Settings;
 use alluvia_catalog::rights::Privilege;
-use alluvia_catalog::{Catalog, RelationName, SearchPath, TableEntry};
+use alluvia_catalog::{
+    Catalog, INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,
+    TEMPORARY_SCHEMA_SHOWN, TableEntry,
+};
 use alluvia_snapshot::{Snapshot, TableRead, Want};
 use alluvia_syntax::Hints;
 use alluvia_syntax::units::{parse_fraction, parse_freshness};
@@ -37,7 +42,8 @@ pub(crate) async fn pin(run: &Run, references: &[TableReference], hints: &Hints)
             .all(|table| pinned.tables.contains_key(table))
     {
         // A table may have been pinned for a view that reads it.
-        authorise(&run.scope.resolver()?, references, &pinned.catalog)?;
+        run.may_name(&authorise(&run.scope.resolver()?, references, &pinned.catalog)?);
+        check_schemas(references, &pinned.catalog)?;
         return Ok(Arc::clone(pinned));
     }
     // A look at other tables than before is at the version of before.
@@ -75,7 +81,7 @@ fn pin_as_fresh(
     let mut catalog = Arc::clone(authoriser.catalog());
     loop {
         let tables = tables_of(references, &catalog, authoriser.path());
-        authorise(&authoriser, references, &catalog)?;
+        let named = authorise(&authoriser, references, &catalog)?;
         let freshness = freshness(&tables, &catalog)?;
         let (at_least, exactly) = {
             let state = run.state();
@@ -89,6 +95,8 @@ fn pin_as_fresh(
         run.state().add_own_definitions(&mut snapshot, &tables)?;
         // Between the two looks at the definitions a table may have come or gone.
         if tables_of(references, &snapshot.catalog, authoriser.path()) == tables {
+            run.may_name(&named);
+            check_schemas(references, &snapshot.catalog)?;
             let mut state = run.state();
             state.has_read(snapshot.version);
             if let Transaction::Open(open) = &mut state.transaction {
@@ -152,15 +160,35 @@ fn tables_of(references: &[TableReference], catalog: &Catalog, path: &SearchPath
     tables
 }
 
-/// Refuses what the session may not read: the tables and views that it names, and what these views read, by their owners' rights.
-fn authorise(authoriser: &Authoriser, references: &[TableReference], catalog: &Catalog) -> Result<()> {
+/// Refuses what the session may not read: the tables and views that it names, and what these views read, by their owners' rights. Gives those that
+/// it names.
+fn authorise(authoriser: &Authoriser, references: &[TableReference], catalog: &Catalog) -> Result<Vec<TableId>> {
     const READ: Need = Need::Privilege(Privilege::Select);
-    for id in references.iter().filter_map(|reference| catalog.id_of(&named(reference), authoriser.path())) {
+    let mut allowed = Vec::with_capacity(references.len());
+    for reference in references {
+        let name = named(reference);
+        let Some(id) = catalog.id_of(&name, authoriser.path()) else { continue };
         if let Some(view) = catalog.view_by_id(id) {
             authoriser.view(READ, view)?;
             authoriser.below_view(view)?;
         } else if let Some(entry) = catalog.by_id(id) {
             authoriser.table(READ, entry)?;
+        }
+        allowed.push(id);
+    }
+    Ok(allowed)
+}
+
+/// Refuses names in a schema that is none: what planning has for itself is no statement's to name, and nobody was asked about it.
+fn check_schemas(references: &[TableReference], catalog: &Catalog) -> Result<()> {
+    for reference in references {
+        let is_there = match reference.schema() {
+            None | Some(SYSTEM_SCHEMA | PG_CATALOG | INFORMATION_SCHEMA) => true,
+            Some(TEMPORARY_SCHEMA_SHOWN) => catalog.schema(TEMPORARY_SCHEMA).is_ok(),
+            Some(schema) => catalog.schema(schema).is_ok(),
+        };
+        if !is_there {
+            catalog.relation(&named(reference), &SearchPath::default())?;
         }
     }
     Ok(())

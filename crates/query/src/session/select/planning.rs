@@ -169,7 +169,7 @@ pub(crate) async fn plan_given(
 ) -> Result<Planned> {
     let mut unplanned = plan_later(run, query, snapshot, &Hints::default())?;
     let state = &mut unplanned.state;
-    let namespace = Namespace::new(&snapshot.catalog, &run.scope.path(), state).and(given);
+    let namespace = Namespace::new(&snapshot.catalog, &run.scope.path(), state).of_named(run.named()).and(given);
     state.register_catalog_list(namespace.into_list());
     unplanned.plan().await
 }
@@ -342,7 +342,7 @@ pub(crate) fn planning_state(
     }
     state.config_mut().set_extension(system_context(run, &context));
     state.config_mut().set_extension(context);
-    let namespace = Namespace::new(&catalog, &run.scope.path(), &state);
+    let namespace = Namespace::new(&catalog, &run.scope.path(), &state).of_named(run.named());
     state.register_catalog_list(namespace.into_list());
     Ok((state, runtime))
 }
