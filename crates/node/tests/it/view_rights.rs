@@ -52,3 +52,71 @@ async fn no_name_leads_past_a_view_to_the_table_below() {
     assert_eq!(shown_rows(&reader, "SELECT count(*) FROM filtered, public.secret z").await, ["2"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_reads_an_older_view_is_asked_about_that_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let first = db.session();
+    all(
+        &first,
+        "CREATE TABLE secret (a INT); INSERT INTO secret VALUES (42); CREATE TABLE gone (a INT); INSERT INTO gone VALUES (7);
+         CREATE ROLE maker LOGIN PASSWORD 'x'; CREATE ROLE reader LOGIN PASSWORD 'x'; GRANT CREATE ON DATABASE alluvia TO maker;
+         CREATE VIEW allowed AS SELECT a FROM secret; GRANT SELECT ON allowed TO maker",
+    )
+    .await;
+    let maker = session_of(&db, "maker");
+    all(
+        &maker,
+        "CREATE VIEW v AS SELECT a FROM secret; GRANT SELECT ON v TO reader;
+         CREATE VIEW over_gone AS SELECT a FROM gone; GRANT SELECT ON over_gone TO reader",
+    )
+    .await;
+    all(&first, "CREATE VIEW above AS SELECT a FROM v; GRANT SELECT ON above TO reader").await;
+    const ASKED: [(&str, &str); 4] = [
+        ("SELECT a FROM v", "table 'secret'"),
+        ("SELECT count(*) FROM v", "table 'secret'"),
+        ("SELECT a FROM above", "table 'secret'"),
+        ("SELECT a FROM over_gone", "table 'gone'"),
+    ];
+    let mut older = Vec::new();
+    for (sql, table) in ASKED {
+        let reader = session_of(&db, "reader");
+        refused(&reader, sql, ErrorKind::Forbidden, table).await;
+        all(&reader, "BEGIN").await;
+        older.push(reader);
+    }
+    // The same table, by a view that the maker may read; and none at all.
+    all(
+        &maker,
+        "CREATE OR REPLACE VIEW v AS SELECT a FROM allowed; CREATE OR REPLACE VIEW over_gone AS SELECT 1::INT AS a",
+    )
+    .await;
+    all(&first, "DROP TABLE gone").await;
+    let newer = session_of(&db, "reader");
+    for (reader, (sql, table)) in older.iter().zip(ASKED) {
+        refused(reader, sql, ErrorKind::Forbidden, table).await;
+        all(reader, "ROLLBACK").await;
+        run(reader, sql).await.expect(sql);
+        run(&newer, sql).await.expect(sql);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_schema_of_a_view_is_asked_about_by_the_name_that_it_has_now() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let first = db.session();
+    all(
+        &first,
+        "CREATE ROLE reader LOGIN PASSWORD 'x'; CREATE SCHEMA s; GRANT USAGE ON SCHEMA s TO reader;
+         CREATE VIEW s.v AS SELECT 1 AS a; GRANT SELECT ON s.v TO reader",
+    )
+    .await;
+    let reader = session_of(&db, "reader");
+    all(&reader, "BEGIN; SELECT a FROM s.v").await;
+    all(&first, "ALTER SCHEMA s RENAME TO renamed").await;
+    all(&reader, "SELECT a FROM s.v").await;
+    all(&first, "REVOKE USAGE ON SCHEMA renamed FROM reader").await;
+    refused(&reader, "SELECT a FROM s.v", ErrorKind::Forbidden, "schema renamed").await;
+}
+

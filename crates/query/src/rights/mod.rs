@@ -214,14 +214,15 @@ impl Authoriser {
 
     /// Refuses a view for what it may not be used.
     pub(crate) fn view(&self, need: Need, view: &ViewEntry) -> Result<()> {
-        self.use_of_schema(need, &view.def.schema)?;
+        let now = self.catalog.view_by_id(view.def.id).map_or(view, Arc::as_ref);
+        self.use_of_schema(need, &now.def.schema)?;
         self.relation_for(need, &Named::of_view(view))
     }
 
     /// Refuses what a view reads, whatever views are between, where its owner may not read it: whoever reads a view needs the right to that view
-    /// alone.
-    pub(crate) fn below_view(&self, view: &ViewEntry) -> Result<()> {
-        self.below_views(view, &mut BTreeSet::new())
+    /// alone. What the views are, the definitions `then` say, by which it is read.
+    pub(crate) fn below_view(&self, view: &ViewEntry, then: &Catalog) -> Result<()> {
+        self.below_views(view, then, &mut BTreeSet::new())
     }
 
     /// Refuses to drop a view to who owns neither it nor anything that it needs: with that it goes.
@@ -236,18 +237,19 @@ impl Authoriser {
         if owned.is_err() && view.def.reads.iter().any(|read| goes_with(read.relation)) { Ok(()) } else { owned }
     }
 
-    fn below_views(&self, view: &ViewEntry, seen: &mut BTreeSet<TableId>) -> Result<()> {
+    fn below_views(&self, view: &ViewEntry, then: &Catalog, seen: &mut BTreeSet<TableId>) -> Result<()> {
         if !seen.insert(view.def.id) {
             return Ok(());
         }
         let owner = self.owner_of(view.def.id);
         const READ: Need = Need::Privilege(Privilege::Select);
         for read in &view.def.reads {
-            if let Some(entry) = self.catalog.by_id(read.relation) {
+            // One that was dropped since is its superusers' alone. Of one that is not there then nothing is read.
+            if let Some(entry) = then.by_id(read.relation) {
                 owner.relation_for(READ, &Named::of_table(entry))?;
-            } else if let Some(below) = self.catalog.view_by_id(read.relation) {
+            } else if let Some(below) = then.view_by_id(read.relation) {
                 owner.relation_for(READ, &Named::of_view(below))?;
-                self.below_views(below, seen)?;
+                self.below_views(below, then, seen)?;
             }
         }
         Ok(())

@@ -6,6 +6,7 @@
 //! Invariants:
 //! - No table is scanned that was not named here, and none that the session may not read: planning finds by their names
 //!   what was allowed here, and nothing else ([`Run::named`]).
+//! - What is read is allowed by the definitions that it is planned by, those of its snapshot; rights are those of now.
 //! - A statement names schemas that are there. What planning has beside them for itself nobody can name.
 //! - A statement pins once: the index tried, an outline, a plan, and whatever is planned again read one version by one
 //!   set of definitions.
@@ -81,7 +82,7 @@ fn pin_as_fresh(
     let mut catalog = Arc::clone(authoriser.catalog());
     loop {
         let tables = tables_of(references, &catalog, authoriser.path());
-        let named = authorise(&authoriser, references, &catalog)?;
+        let mut named = authorise(&authoriser, references, &catalog)?;
         let freshness = freshness(&tables, &catalog)?;
         let (at_least, exactly) = {
             let state = run.state();
@@ -95,6 +96,10 @@ fn pin_as_fresh(
         run.state().add_own_definitions(&mut snapshot, &tables)?;
         // Between the two looks at the definitions a table may have come or gone.
         if tables_of(references, &snapshot.catalog, authoriser.path()) == tables {
+            // Of the same tables a view may have become another.
+            if !Arc::ptr_eq(&catalog, &snapshot.catalog) {
+                named = authorise(&run.scope.resolver()?, references, &snapshot.catalog)?;
+            }
             run.may_name(&named);
             check_schemas(references, &snapshot.catalog)?;
             let mut state = run.state();
@@ -170,7 +175,7 @@ fn authorise(authoriser: &Authoriser, references: &[TableReference], catalog: &C
         let Some(id) = catalog.id_of(&name, authoriser.path()) else { continue };
         if let Some(view) = catalog.view_by_id(id) {
             authoriser.view(READ, view)?;
-            authoriser.below_view(view)?;
+            authoriser.below_view(view, catalog)?;
         } else if let Some(entry) = catalog.by_id(id) {
             authoriser.table(READ, entry)?;
         }
