@@ -120,3 +120,53 @@ async fn the_schema_of_a_view_is_asked_about_by_the_name_that_it_has_now() {
     refused(&reader, "SELECT a FROM s.v", ErrorKind::Forbidden, "schema renamed").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_makes_a_view_may_look_into_the_schemas_that_it_reads() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let first = db.session();
+    all(
+        &first,
+        "CREATE ROLE maker LOGIN PASSWORD 'x'; GRANT CREATE ON DATABASE alluvia TO maker;
+         CREATE SCHEMA s; CREATE TABLE s.t (a INT); CREATE VIEW s.v AS SELECT a FROM s.t",
+    )
+    .await;
+    let maker = session_of(&db, "maker");
+    const MADE: [&str; 3] = [
+        "CREATE VIEW w AS SELECT a FROM s.t",
+        "CREATE OR REPLACE VIEW w AS SELECT a FROM s.v",
+        "CREATE TEMP VIEW x AS SELECT (SELECT max(a) FROM s.t) AS a",
+    ];
+    for sql in MADE {
+        refused(&maker, sql, ErrorKind::Forbidden, "permission denied for schema s").await;
+    }
+    all(&first, "GRANT USAGE ON SCHEMA s TO maker").await;
+    for sql in MADE {
+        run(&maker, sql).await.expect(sql);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_asks_about_the_schema_that_new_relations_were_moved_into() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir);
+    let first = db.session();
+    all(&first, "CREATE ROLE maker LOGIN PASSWORD 'x'; GRANT CREATE ON DATABASE alluvia TO maker; CREATE SCHEMA s")
+        .await;
+    for (make, moved) in [
+        ("CREATE TABLE t (a INT)", "ALTER TABLE t SET SCHEMA s"),
+        ("CREATE VIEW v AS SELECT 1 AS a", "ALTER VIEW v SET SCHEMA s"),
+    ] {
+        let maker = session_of(&db, "maker");
+        for is_allowed in [false, true] {
+            all(&first, "GRANT USAGE, CREATE ON SCHEMA s TO maker").await;
+            all(&maker, &format!("BEGIN; {make}; {moved}")).await;
+            if is_allowed {
+                all(&maker, "COMMIT").await;
+            } else {
+                all(&first, "REVOKE CREATE ON SCHEMA s FROM maker").await;
+                refused(&maker, "COMMIT", ErrorKind::Forbidden, "permission denied for schema s").await;
+            }
+        }
+    }
+}

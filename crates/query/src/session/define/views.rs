@@ -1,7 +1,7 @@
 //! CREATE, ALTER and DROP VIEW.
 //!
 //! What a view reads is bound here: its names to ids, once, by the search path of who makes it. Its query is planned for its columns, and nothing of
-//! what it reads need be allowed to who makes it: that is asked of its owner when it is read.
+//! what it reads need be allowed to who makes it, but for looking into its schema: that is asked of its owner when it is read.
 //!
 //! Invariant: of a view there is one kind of change for everything that keeps its id ([`Change::AlterView`]).
 
@@ -23,7 +23,7 @@ use crate::session::state::temporary::is_temporary as is_session_own;
 use crate::session::transaction::submit::change;
 use crate::table::AlluviaTable;
 use alluvia_catalog::dependents::dependents;
-use alluvia_catalog::rights::{BOOTSTRAP, RightsChange};
+use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange};
 use alluvia_catalog::{
     Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, TEMPORARY_SCHEMA, ViewColumn,
     ViewDef, ViewEntry, ViewRead, check_replaced,
@@ -55,7 +55,12 @@ pub(crate) async fn create_view(run: &Arc<Run>, create: CreateView) -> Result<Ou
     let mut bound = Vec::with_capacity(reads.len());
     for (written, places) in reads {
         if let Some(id) = id_of(&authoriser, &written)? {
-            let (_, columns) = catalog.relation_now(id).ok_or_else(|| Error::internal("a relation has no columns"))?;
+            let (now, columns) =
+                catalog.relation_now(id).ok_or_else(|| Error::internal("a relation has no columns"))?;
+            // Nothing of the relation itself need be allowed; its schema must be one to look into.
+            if let Some(schema) = now.schema() {
+                authoriser.schema(Privilege::Usage, schema, catalog.schema(schema)?.id)?;
+            }
             bound.push(ViewRead { written, relation: id, columns, used: Vec::new(), places });
         }
     }
@@ -88,11 +93,11 @@ pub(crate) async fn create_view(run: &Arc<Run>, create: CreateView) -> Result<Ou
     for read in &mut bound {
         read.used = used.get(&read.relation).into_iter().flatten().copied().collect();
     }
-    let new_id = || match is_own {
-        true => run.new_temporary_id(),
-        false => run.engine().ingest().new_table_id(),
+    let id = match &replaced {
+        Some(view) => view.def.id,
+        None if is_own => run.new_temporary_id(),
+        None => run.engine().ingest().new_table_id(),
     };
-    let id = replaced.as_ref().map_or_else(new_id, |view| view.def.id);
     let def = ViewDef { id, schema, name: name.name, columns, sql, reads: bound };
     catalog.check_view(&def)?;
     let mut changes = Vec::new();

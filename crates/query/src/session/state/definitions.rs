@@ -131,22 +131,25 @@ impl PendingDefinitions {
                             authoriser.drop_of_view(view)?;
                         }
                     }
-                    Change::AlterView { def, .. } => {
-                        if let Some(view) = authoriser.catalog().view_by_id(def.id) {
+                    Change::AlterView { def, .. } => match authoriser.catalog().view_by_id(def.id) {
+                        Some(view) => {
                             authoriser.view(Need::Ownership, view)?;
                             if view.def.schema != def.schema {
                                 check_schema(&authoriser, &def.schema)?;
                             }
                         }
-                    }
-                    Change::AlterTable { def, .. } => {
-                        if let Some(entry) = authoriser.catalog().by_id(def.id) {
+                        // The transaction has made it, perhaps in another schema.
+                        None => check_schema(&authoriser, &def.schema)?,
+                    },
+                    Change::AlterTable { def, .. } => match authoriser.catalog().by_id(def.id) {
+                        Some(entry) => {
                             authoriser.table(Need::Ownership, entry)?;
                             if entry.def.schema != def.schema {
                                 check_schema(&authoriser, &def.schema)?;
                             }
                         }
-                    }
+                        None => check_schema(&authoriser, &def.schema)?,
+                    },
                     Change::DropTable { id } => {
                         if let Some(entry) = authoriser.catalog().by_id(*id) {
                             authoriser.table(Need::Dropping, entry)?;
