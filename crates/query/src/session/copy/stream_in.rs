@@ -218,7 +218,7 @@ async fn append_rows_to_new(run: &Arc<Run>, table: &RelationName, schema: &Schem
     }
     let is_own = new_in == TEMPORARY_SCHEMA;
     let id = match is_own {
-        true => run.new_temporary_id(),
+        true => run.new_temporary_id()?,
         false => run.engine().ingest().new_table_id(),
     };
     let def = define(id, (&new_in, &table.name), &columns, &WithOptions::default(), seed(run.engine(), id))?;

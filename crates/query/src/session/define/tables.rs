@@ -56,7 +56,7 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
             .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
     }
     let id = match create.temporary {
-        Some(_) => run.new_temporary_id(),
+        Some(_) => run.new_temporary_id()?,
         None => run.engine().ingest().new_table_id(),
     };
     let seed = seed(run.engine(), id);

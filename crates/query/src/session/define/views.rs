@@ -95,7 +95,7 @@ pub(crate) async fn create_view(run: &Arc<Run>, create: CreateView) -> Result<Ou
     }
     let id = match &replaced {
         Some(view) => view.def.id,
-        None if is_own => run.new_temporary_id(),
+        None if is_own => run.new_temporary_id()?,
         None => run.engine().ingest().new_table_id(),
     };
     let def = ViewDef { id, schema, name: name.name, columns, sql, reads: bound };

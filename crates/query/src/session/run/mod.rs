@@ -27,7 +27,7 @@ use crate::settings::Settings;
 use alluvia_copy::progress::{CancelToken, Progress};
 use alluvia_snapshot::Snapshot;
 use alluvia_syntax::ResultNames;
-use alluvia_types::{TableId, Version};
+use alluvia_types::{Result, TableId, Version};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -122,8 +122,8 @@ impl Run {
         *self.pinned.lock() = None;
     }
 
-    /// A number for a temporary table or view of the session.
-    pub(crate) fn new_temporary_id(&self) -> TableId {
+    /// A number for a temporary table or view of the session; refused where it has as many as it may.
+    pub(crate) fn new_temporary_id(&self) -> Result<TableId> {
         self.state().temporary.new_id(|| self.engine().next_temporary())
     }
 

@@ -29,6 +29,9 @@ use std::sync::Arc;
 /// The numbers of temporary tables begin here: no other table gets so far.
 const FIRST_ID: u32 = TEMPORARY_SCHEMA_ID.0 + 1;
 
+/// Temporary tables and views of one session at most: a look through all of their numbers stays short.
+const RELATIONS_MAX: usize = 10_000;
+
 /// Whether a table is a session's own.
 pub(crate) fn is_temporary(table: TableId) -> bool {
     table.0 >= FIRST_ID
@@ -112,11 +115,17 @@ impl Temporary {
     }
 
     /// A number that none of them has; `next` counts those of all sessions, which come round again.
-    pub(crate) fn new_id(&self, mut next: impl FnMut() -> u32) -> TableId {
+    pub(crate) fn new_id(&self, mut next: impl FnMut() -> u32) -> Result<TableId> {
+        if self.tables.len() + self.views.len() >= RELATIONS_MAX {
+            let message = format!("the session has {RELATIONS_MAX} temporary tables and views, which is the most");
+            return Err(
+                Error::new(ErrorKind::TooLarge, message).with_hint("drop some, or all of them with DISCARD TEMP")
+            );
+        }
         loop {
             let id = TableId(FIRST_ID + next() % TEMPORARY_IDS);
             if !self.tables.contains_key(&id) && !self.views.contains_key(&id) {
-                return id;
+                return Ok(id);
             }
         }
     }
@@ -450,4 +459,44 @@ impl Change {
 
 fn gone() -> Error {
     Error::internal("a temporary table that is changed is none of the session's")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_copy::temporary::MemoryBound;
+
+    /// As much as is asked for.
+    #[derive(Debug)]
+    struct Unbounded;
+
+    impl MemoryBound for Unbounded {
+        fn try_take(&self, _: u64) -> bool {
+            true
+        }
+
+        fn take(&self, _: u64) {}
+
+        fn give_back(&self, _: u64) {}
+    }
+
+    #[test]
+    fn a_session_that_has_as_many_as_it_may_is_refused_more() {
+        let mut temporary = Temporary::new(TemporaryMemory::new(Arc::new(Unbounded)));
+        let mut made = 0;
+        let mut next = move || {
+            made += 1;
+            made
+        };
+        for number in 0..RELATIONS_MAX {
+            let id = temporary.new_id(&mut next).expect("there may be more");
+            let (schema, name) = ("pg_temp".to_owned(), format!("v{number}"));
+            let def = ViewDef { id, schema, name, columns: Vec::new(), sql: String::new(), reads: Vec::new() };
+            temporary.define(Definition::CreateView { def }, Version(number as u64 + 1)).expect("is made");
+        }
+        let error = temporary.new_id(&mut next).expect_err("is one too many");
+        assert_eq!((error.kind(), error.hint().is_some()), (ErrorKind::TooLarge, true));
+        temporary.drop_all();
+        temporary.new_id(&mut next).expect("there are none");
+    }
 }
