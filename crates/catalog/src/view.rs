@@ -128,7 +128,7 @@ impl ViewDef {
         edits: &mut Vec<(NamePlace, String)>,
     ) -> Result<()> {
         let Some((now, columns)) = catalog.relation_now(read.relation) else {
-            return Err(self.damaged("reads what was dropped"));
+            return Err(self.dropped(read));
         };
         let has_its_columns =
             columns.len() == read.columns.len() && columns.iter().zip(&read.columns).all(|(now, then)| now == then);
@@ -201,6 +201,14 @@ impl ViewDef {
     /// The columns as others bind them.
     pub fn bound_columns(&self) -> Vec<(ColumnId, String)> {
         (0u32..).zip(&self.columns).map(|(place, column)| (ColumnId(place), column.name.clone())).collect()
+    }
+
+    /// Of a session's own view: what it reads is dropped by others, who do not know of it.
+    fn dropped(&self, read: &ViewRead) -> Error {
+        let message = format!("the table that view {} reads was dropped", self.name);
+        Error::new(ErrorKind::UndefinedTable, message)
+            .with_detail(format!("The view names it {}.", read.written))
+            .with_hint(format!("DROP VIEW {}", self.shown()))
     }
 
     fn damaged(&self, what: &str) -> Error {

@@ -334,6 +334,7 @@ impl Catalog {
         version: Version,
         tables: impl Iterator<Item = (&'a Arc<TableEntry>, RoleId)>,
         views: impl Iterator<Item = (&'a Arc<ViewEntry>, RoleId)>,
+        comments: impl Iterator<Item = (&'a CommentOn, &'a String)>,
     ) -> Catalog {
         let mut next = Catalog { version, ..self.clone() };
         let mut schema = SchemaEntry::new(TEMPORARY_SCHEMA_ID);
@@ -351,6 +352,9 @@ impl Catalog {
         for (table, owner) in owners {
             // A role that was dropped since owns nothing: what was its own is the first superuser's.
             drop(Arc::make_mut(&mut next.rights).apply(&RightsChange::Own { table, owner }, |_| true));
+        }
+        for (on, text) in comments {
+            Arc::make_mut(&mut next.comments).insert(on.clone(), text.clone());
         }
         next.schemas.insert(TEMPORARY_SCHEMA.to_owned(), schema);
         next

@@ -15,7 +15,7 @@ use crate::engine::sequences::SharedBlock;
 use crate::session::state::temporary::overlay::Overlay;
 use alluvia_catalog::rights::{BOOTSTRAP, Object, RightsChange, RoleId};
 use alluvia_catalog::{
-    Catalog, Change as Definition, TEMPORARY_IDS, TEMPORARY_SCHEMA_ID, TableEntry, ViewDef, ViewEntry,
+    Catalog, Change as Definition, CommentOn, TEMPORARY_IDS, TEMPORARY_SCHEMA_ID, TableEntry, ViewDef, ViewEntry,
 };
 use alluvia_copy::temporary::{Coming, Spilled, Spilling, TemporaryMemory, TemporaryRead, TemporaryRows, Undo};
 use alluvia_space::TableDef;
@@ -47,6 +47,7 @@ pub(crate) fn of_temporary(change: &Definition) -> bool {
         Definition::Rights { change: RightsChange::Grant { on, .. } | RightsChange::Revoke { on, .. } } => {
             matches!(on, Object::Table(table) if is_temporary(*table))
         }
+        Definition::Comment { on: CommentOn::Table(id) | CommentOn::Column(id, _), .. } => is_temporary(*id),
         _ => false,
     }
 }
@@ -71,6 +72,7 @@ struct TemporaryTable {
     on_commit: OnCommit,
     rows: TemporaryRows,
     sequences: BTreeMap<ColumnId, SharedBlock>,
+    comments: Comments,
     /// Counts its changes: whether a sibling has changed it.
     changed: u64,
 }
@@ -80,7 +82,11 @@ struct TemporaryTable {
 pub(crate) struct TemporaryView {
     entry: Arc<ViewEntry>,
     owner: RoleId,
+    comments: Comments,
 }
+
+/// The comments on a table or a view, and on its columns.
+type Comments = BTreeMap<CommentOn, String>;
 
 /// What takes back a change.
 #[derive(Debug)]
@@ -90,6 +96,8 @@ enum Change {
     Created(TableId),
     Dropped(Box<TemporaryTable>),
     Altered(TableId, Arc<TableEntry>, RoleId),
+    /// The comment that there was.
+    Commented(TableId, CommentOn, Option<String>),
     Rows(TableId, Undo),
 }
 
@@ -142,7 +150,15 @@ impl Temporary {
         }
         let tables = self.tables.values().map(|table| (&table.entry, table.owner));
         let views = self.views.values().map(|view| (&view.entry, view.owner));
-        self.overlay.over(beneath, tables, views)
+        // One on a column that is gone comes back with it, if that is taken back.
+        let of_table = |table: &TemporaryTable, on: &CommentOn| match on {
+            CommentOn::Column(_, column) => table.entry.def.column_by_id(*column).is_some(),
+            _ => true,
+        };
+        let of_tables =
+            self.tables.values().flat_map(|table| table.comments.iter().filter(move |(on, _)| of_table(table, on)));
+        let comments = of_tables.chain(self.views.values().flat_map(|view| view.comments.iter()));
+        self.overlay.over(beneath, tables, views, comments)
     }
 
     /// The rows that there are now of one of them.
@@ -164,7 +180,8 @@ impl Temporary {
     pub(crate) fn create(&mut self, def: TableDef, version: Version, owner: RoleId, on_commit: OnCommit) {
         let (id, rows) = (def.id, TemporaryRows::new(&def, &self.memory));
         let entry = Arc::new(TableEntry::new(Arc::new(def), version));
-        let table = TemporaryTable { entry, owner, on_commit, rows, sequences: BTreeMap::new(), changed: 0 };
+        let (sequences, comments) = (BTreeMap::new(), Comments::new());
+        let table = TemporaryTable { entry, owner, on_commit, rows, sequences, comments, changed: 0 };
         self.tables.insert(id, table);
         self.note(Change::Created(id));
     }
@@ -192,6 +209,7 @@ impl Temporary {
                     Ok(())
                 }
             },
+            Definition::Comment { on, text } => self.comment(on, text),
             Definition::Rights { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "GRANT and REVOKE on a temporary table are not supported")
                     .with_hint("nobody but its session sees it: leave them out"))
@@ -204,8 +222,9 @@ impl Temporary {
     fn put_view(&mut self, def: Arc<ViewDef>, version: Version) {
         let was = self.views.remove(&def.id);
         let (id, owner) = (def.id, was.as_ref().map_or(BOOTSTRAP, |view| view.owner));
+        let comments = was.as_ref().map_or_else(Comments::new, |view| view.comments.clone());
         let entry = Arc::new(ViewEntry { def, changed_at: version });
-        self.views.insert(id, TemporaryView { entry, owner });
+        self.views.insert(id, TemporaryView { entry, owner, comments });
         self.note(Change::View(id, was));
     }
 
@@ -217,6 +236,26 @@ impl Temporary {
         table.entry = Arc::new(TableEntry::new(def, version));
         table.owner = owner.unwrap_or(table.owner);
         self.note(was);
+        Ok(())
+    }
+
+    /// The comments of one of them.
+    fn comments(&mut self, id: TableId) -> Option<&mut Comments> {
+        match self.tables.get_mut(&id) {
+            Some(table) => Some(&mut table.comments),
+            None => self.views.get_mut(&id).map(|view| &mut view.comments),
+        }
+    }
+
+    /// COMMENT ON one of them, or on a column of it.
+    fn comment(&mut self, on: CommentOn, text: Option<String>) -> Result<()> {
+        let (CommentOn::Table(id) | CommentOn::Column(id, _)) = on else { return Err(gone()) };
+        let comments = self.comments(id).ok_or_else(gone)?;
+        let was = match text {
+            Some(text) => comments.insert(on.clone(), text),
+            None => comments.remove(&on),
+        };
+        self.note(Change::Commented(id, on, was));
         Ok(())
     }
 
@@ -264,7 +303,8 @@ impl Temporary {
         if !matches!(change, Change::Rows(..)) {
             self.overlay.forget();
         }
-        let (Change::Created(id) | Change::Altered(id, ..) | Change::Rows(id, _)) = &change else {
+        let (Change::Created(id) | Change::Altered(id, ..) | Change::Commented(id, ..) | Change::Rows(id, _)) = &change
+        else {
             return self.changes.push(change);
         };
         if let Some(table) = self.tables.get_mut(id) {
@@ -304,6 +344,17 @@ impl Temporary {
                 Change::View(id, None) => drop(self.views.remove(&id)),
                 Change::Created(id) => drop(self.tables.remove(&id)),
                 Change::Dropped(table) => drop(self.tables.insert(table.entry.def.id, *table)),
+                Change::Commented(id, on, was) => {
+                    if let Some(comments) = self.comments(id) {
+                        match was {
+                            Some(was) => drop(comments.insert(on, was)),
+                            None => drop(comments.remove(&on)),
+                        }
+                    }
+                    if let Some(table) = self.tables.get_mut(&id) {
+                        table.changed += 1;
+                    }
+                }
                 Change::Altered(id, entry, owner) => {
                     if let Some(table) = self.tables.get_mut(&id) {
                         (table.entry, table.owner) = (entry, owner);
@@ -443,6 +494,7 @@ impl TemporaryTable {
             on_commit: self.on_commit,
             rows: self.rows.fork(memory),
             sequences: self.sequences.clone(),
+            comments: self.comments.clone(),
             changed: self.changed,
         }
     }

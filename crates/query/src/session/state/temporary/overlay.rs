@@ -2,7 +2,7 @@
 
 use crate::table::waiting::waiting;
 use alluvia_catalog::rights::RoleId;
-use alluvia_catalog::{Catalog, TableEntry, ViewEntry};
+use alluvia_catalog::{Catalog, CommentOn, TableEntry, ViewEntry};
 use std::sync::Arc;
 
 /// Versions of what a session sees stand apart from those of definitions that wait.
@@ -23,12 +23,13 @@ impl Overlay {
         self.seen = None;
     }
 
-    /// The definitions with these tables and views, and their owners.
+    /// The definitions with these tables and views, their owners, and comments on them.
     pub(super) fn over<'a>(
         &mut self,
         beneath: &Arc<Catalog>,
         tables: impl Iterator<Item = (&'a Arc<TableEntry>, RoleId)>,
         views: impl Iterator<Item = (&'a Arc<ViewEntry>, RoleId)>,
+        comments: impl Iterator<Item = (&'a CommentOn, &'a String)>,
     ) -> Arc<Catalog> {
         if let Some((known, seen)) = &self.seen
             && Arc::ptr_eq(known, beneath)
@@ -36,7 +37,7 @@ impl Overlay {
             return Arc::clone(seen);
         }
         self.made += 1;
-        let seen = Arc::new(beneath.with_temporary(waiting(FIRST_VERSION | self.made), tables, views));
+        let seen = Arc::new(beneath.with_temporary(waiting(FIRST_VERSION | self.made), tables, views, comments));
         self.seen = Some((Arc::clone(beneath), Arc::clone(&seen)));
         seen
     }
