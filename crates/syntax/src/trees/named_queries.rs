@@ -9,14 +9,16 @@
 //! For the binder: `WITH q AS (SELECT random()) SELECT * FROM q, q r`, `WITH q(a) AS (SELECT 1, 2)`, `WITH RECURSIVE a AS (SELECT * FROM b), b`.
 
 use super::merged_columns::{HIDDEN, query_all};
+use super::relations::named;
 use super::visit::{visit, visit_mut};
 use crate::names::name_of;
+use alluvia_catalog::RelationName;
 use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::{
     Cte, Expr, Ident, JoinOperator, ObjectName, Query, SelectItem, SetExpr, SetOperator, TableAlias, TableFactor,
     TableWithJoins, Visit, Visitor, VisitorMut, With,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 /// Functions that give another value each time.
@@ -258,6 +260,43 @@ fn in_order(with: &mut With) -> Result<()> {
     Ok(())
 }
 
+/// The relations that queries in WITH name of which nothing is read: no plan tells their columns. It may be more than those.
+pub fn relations_of_unread(query: &Query) -> Result<BTreeSet<RelationName>> {
+    let mut unread = Unread(BTreeSet::new());
+    match visit(query, &mut unread) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(unread.0),
+    }
+}
+
+struct Unread(BTreeSet<RelationName>);
+
+impl Visitor for Unread {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
+        let Some(with) = &query.with else { return ControlFlow::Continue(()) };
+        let main = Query { with: None, ..query.clone() };
+        // Where a query within has the name for its own, it may be that one's everywhere.
+        let reads = |node: &Query, name: &str| uses(node, name) > 0 && !gives_name(node, name);
+        let names: Vec<String> = with.cte_tables.iter().map(|cte| name_of(&cte.alias.name)).collect();
+        let mut is_read: Vec<bool> = names.iter().map(|name| reads(&main, name)).collect();
+        while let Some(at) = (0..names.len()).find(|at| {
+            let by_another = |(by, cte): (usize, &Cte)| is_read[by] && by != *at && reads(&cte.query, &names[*at]);
+            !is_read[*at] && with.cte_tables.iter().enumerate().any(by_another)
+        }) {
+            is_read[at] = true;
+        }
+        for (cte, _) in with.cte_tables.iter().zip(is_read).filter(|(_, is_read)| !is_read) {
+            match named(&cte.query) {
+                Ok(found) => self.0.extend(found.into_iter().map(|named| named.name)),
+                Err(error) => return ControlFlow::Break(error),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// Refuses a query that names itself where its rows cannot be added to.
 fn names_itself_rightly(query: &Query, name: &str) -> Result<()> {
     if uses(query, name) == 0 {
@@ -271,10 +310,10 @@ fn names_itself_rightly(query: &Query, name: &str) -> Result<()> {
         // A query within that has the name for its own is none of this.
         return Ok(());
     };
-    if uses(left.as_ref(), name) > 0 && !gives_name(left, name) {
+    if uses(left.as_ref(), name) > 0 && !gives_name(left.as_ref(), name) {
         return refused("its non-recursive term");
     }
-    if gives_name(right, name) {
+    if gives_name(right.as_ref(), name) {
         return Ok(());
     }
     if in_expressions(right, name) {
@@ -291,7 +330,7 @@ fn names_itself_rightly(query: &Query, name: &str) -> Result<()> {
 }
 
 /// Whether a query within gives the name to one of its own.
-fn gives_name(body: &SetExpr, name: &str) -> bool {
+fn gives_name(node: &impl Visit, name: &str) -> bool {
     struct Gives<'a>(&'a str);
     impl Visitor for Gives<'_> {
         type Break = ();
@@ -305,7 +344,7 @@ fn gives_name(body: &SetExpr, name: &str) -> bool {
             }
         }
     }
-    visit(body, &mut Gives(name)).is_break()
+    visit(node, &mut Gives(name)).is_break()
 }
 
 /// Whether a subquery of an expression has the name.
@@ -422,6 +461,24 @@ mod tests {
         ] {
             let told = refused(&format!("WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL ({term})) SELECT * FROM t"));
             assert!(told.contains(place), "{told}");
+        }
+    }
+    #[test]
+    fn relations_of_queries_that_nothing_reads_are_told() {
+        let unread = |sql: &str| {
+            let mut kind = parse(sql).unwrap().remove(0).kind;
+            let found = relations_of_unread(query_of(&mut kind).unwrap()).unwrap();
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for (sql, found) in [
+            ("WITH q AS (SELECT a FROM t) SELECT * FROM q", vec![]),
+            ("WITH q AS (SELECT a FROM t) SELECT 1 FROM u", vec!["t"]),
+            ("WITH p AS (SELECT a FROM s.t), q AS (SELECT * FROM p, u) SELECT 1", vec!["p", "u", "s.t"]),
+            ("WITH p AS (SELECT a FROM t), q AS (SELECT * FROM p) SELECT * FROM q", vec![]),
+            ("SELECT (WITH q AS (SELECT a FROM t) SELECT 1) FROM u", vec!["t"]),
+            ("WITH q AS (SELECT a FROM t) SELECT (WITH q AS (SELECT 1 AS a) SELECT a FROM q)", vec!["t"]),
+        ] {
+            assert_eq!(unread(sql), found, "{sql}");
         }
     }
 }

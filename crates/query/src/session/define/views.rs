@@ -36,6 +36,7 @@ use alluvia_space::keywords::quoted;
 use alluvia_syntax::statements::definitions::{AlterTable, TableChange};
 use alluvia_syntax::statements::views::{AlterView, CreateView, ViewChange};
 use alluvia_syntax::{Hints, ResultNames};
+use alluvia_syntax::trees::named_queries::relations_of_unread;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
 use alluvia_values::errors::not_supported;
 use arrow::datatypes::{DataType as ArrowType, Field};
@@ -87,11 +88,16 @@ pub(crate) async fn create_view(run: &Arc<Run>, create: CreateView) -> Result<Ou
     if let Some(view) = &replaced {
         authoriser.view(Need::Ownership, view)?;
     }
+    let unread = relations_of_unread(&query)?;
     let plan = plan_of(run, *query, &catalog).await?;
     let columns = columns_of(&plan, &names, shown.as_ref())?;
     let used = used_columns(&plan)?;
     for read in &mut bound {
-        read.used = used.get(&read.relation).into_iter().flatten().copied().collect();
+        read.used = match unread.contains(&read.written) {
+            // Its query must hold all the same, and the plan has nothing of it.
+            true => read.columns.iter().map(|(id, _)| *id).collect(),
+            false => used.get(&read.relation).into_iter().flatten().copied().collect(),
+        };
     }
     let id = match &replaced {
         Some(view) => view.def.id,
