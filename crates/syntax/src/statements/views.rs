@@ -342,7 +342,7 @@ mod tests {
             })
             .collect();
         assert_eq!(found, [("\"T x\"".to_owned(), vec!["\"T x\""]), ("s.t".to_owned(), vec!["s.t", "s.t"])]);
-        assert!(create.is_temporary || !created("CREATE TEMP VIEW v AS SELECT 1").name.name.is_empty());
+        assert!(!create.is_temporary && created("CREATE TEMP VIEW v AS SELECT 1").is_temporary);
         assert!(created("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1").is_temporary);
     }
 
