@@ -1,4 +1,5 @@
-//! The catalog: definitions of schemas, tables and views at every version, names, rights, and dictionaries of level members.
+//! The catalog: definitions of schemas, tables and views at every version, names, rights and what these allow, and dictionaries of
+//! level members.
 //!
 //! Invariants:
 //! - A [`Catalog`] is immutable; each batch with DDL makes the next one, by a pure function of the batch.
@@ -6,6 +7,7 @@
 //! - A code that anything durable names is durable in its table's [`Dictionaries`] before, and means the same for ever.
 
 pub mod alter;
+pub mod authoriser;
 pub mod dependents;
 pub mod rights;
 
@@ -20,7 +22,8 @@ pub use catalog::{
 };
 pub use dictionary::{CodeSet, Dictionaries, DictionaryMark, LevelBounds, Watched};
 pub use name::{
-    INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_SHOWN,
+    DATABASE_NAME, INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,
+    TEMPORARY_SCHEMA_SHOWN,
 };
 pub use view::{NameKind, NamePlace, Shown, ViewColumn, ViewDef, ViewEntry, ViewRead, check_replaced};
 pub use views::{Dependent, Needed};

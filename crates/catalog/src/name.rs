@@ -10,6 +10,8 @@ use alluvia_space::keywords::quoted;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// The one database, and its first role.
+pub const DATABASE_NAME: &str = "alluvia";
 /// The schema of system tables and procedures.
 pub const SYSTEM_SCHEMA: &str = "alluvia";
 /// The schema of PostgreSQL's catalog, which is looked through first unless the path names it.

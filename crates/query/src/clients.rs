@@ -5,7 +5,7 @@
 //! - A session may hold advisory locks for as long.
 //! - A statement is shown as running from its start until its last row is taken or its stream dropped.
 
-use crate::rights::Who;
+use alluvia_catalog::authoriser::Who;
 use alluvia_copy::progress::CancelHandle;
 use alluvia_locks::Locks;
 use alluvia_types::{Error, ErrorKind, Result, Version};

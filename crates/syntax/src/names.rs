@@ -3,8 +3,8 @@
 use crate::grammar::Grammar;
 use crate::tokens::depth::DEPTH_MAX;
 use crate::tokens::lexer;
+pub use alluvia_catalog::{DATABASE_NAME, RelationName, TEMPORARY_SCHEMA};
 use alluvia_catalog::{INFORMATION_SCHEMA, PG_CATALOG, SYSTEM_SCHEMA};
-pub use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
 use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_types::{Error, ErrorKind, Result};
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
@@ -131,9 +131,6 @@ pub(crate) fn schema_name(name: &ObjectName) -> Result<String> {
         Err(_) => Err(Error::new(ErrorKind::Syntax, format!("improper schema name: {name}"))),
     }
 }
-
-/// The one database, and its first role.
-pub const DATABASE_NAME: &str = "alluvia";
 
 #[cfg(test)]
 mod tests {

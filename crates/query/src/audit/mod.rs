@@ -9,7 +9,7 @@ pub(crate) mod log_ins;
 pub(crate) mod refusals;
 
 use crate::clients::Client;
-use crate::rights::Authoriser;
+use alluvia_catalog::authoriser::Authoriser;
 use alluvia_snapshot::Admin;
 use alluvia_types::{Clock, Error, ErrorKind, Result, Version};
 use alluvia_values::excerpt::cut;

@@ -11,8 +11,8 @@
 use crate::engine::Engine;
 use crate::engine::refused::{log_in_audit, write_left_out, write_log_in};
 use crate::execution::blocking::blocking;
-use crate::rights::{Authoriser, Who};
 use alluvia_access::{Directory, LogIn, Verifier};
+use alluvia_catalog::authoriser::{Authoriser, Who};
 use alluvia_catalog::rights::{BOOTSTRAP, MONITOR, Object, Privilege};
 use alluvia_space::keywords::quoted;
 use alluvia_types::{Error, ErrorKind, Result};

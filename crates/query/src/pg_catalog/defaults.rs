@@ -7,8 +7,8 @@
 
 use super::relations::{number_of, persistence_in, schema_oid, shown_schema, table_oid};
 use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, Row, row};
-use crate::rights::Authoriser;
 use crate::system::SystemContext;
+use alluvia_catalog::authoriser::Authoriser;
 use alluvia_catalog::{Catalog, RelationName, TableEntry};
 use alluvia_space::keywords::quoted;
 use alluvia_space::{Column, DataType, Identity, IdentityKind, PUBLIC_SCHEMA, TableDef};

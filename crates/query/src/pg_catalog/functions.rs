@@ -3,8 +3,8 @@
 use super::definitions::list_of;
 use super::relations::is_visible;
 use super::{comments, keys, procedures, reg, rights, types, views};
-use crate::rights::Authoriser;
 use alluvia_catalog::Catalog;
+use alluvia_catalog::authoriser::Authoriser;
 use alluvia_functions::text::format::literal;
 use alluvia_snapshot::Admin;
 use alluvia_space::keywords::quoted;

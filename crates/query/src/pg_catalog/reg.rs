@@ -9,7 +9,7 @@
 use super::relations::{by_text, schema_by_name, schema_name, text_of};
 use super::rewrite::parts;
 use super::{fold, procedures, types};
-use crate::rights::Authoriser;
+use alluvia_catalog::authoriser::Authoriser;
 use alluvia_catalog::rights::RoleId;
 use alluvia_space::keywords::quoted;
 use alluvia_syntax::names::DATABASE_NAME;
@@ -306,7 +306,7 @@ impl Reg {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rights::Who;
+    use alluvia_catalog::authoriser::Who;
 
     #[test]
     fn names_are_numbers_and_numbers_names() {

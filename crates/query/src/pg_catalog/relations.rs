@@ -3,8 +3,8 @@
 use super::defaults::{default_of, identity_of, sequence_name, sequence_oid};
 use super::definitions;
 use super::types::{by_name, of_column};
-use crate::rights::Authoriser;
 use crate::system;
+use alluvia_catalog::authoriser::Authoriser;
 use alluvia_catalog::rights::{BOOTSTRAP, RoleId};
 use alluvia_catalog::{
     Catalog, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, TEMPORARY_IDS, TEMPORARY_SCHEMA,

@@ -8,10 +8,11 @@ use super::relations::{DATABASE_OID, Relation, by_text, id_of_number, schema_by_
 use super::rewrite::{cast, parts};
 use super::tables::{Row, row};
 use crate::pg_catalog::tables;
-use crate::rights::{Authoriser, aclitem, named};
 use crate::system::SystemContext;
+use alluvia_catalog::authoriser::{Authoriser, role_named};
 use alluvia_catalog::rights::{BOOTSTRAP, Object, PUBLIC, Privilege, Privileges, Rights, Role, RoleId};
 use alluvia_catalog::{Catalog, PUBLIC_SCHEMA_ID};
+use alluvia_space::keywords::quoted_for_letters;
 use alluvia_syntax::names::{DATABASE_NAME, name_of};
 use alluvia_syntax::trees::rewriting::call;
 use alluvia_types::{Result, TableId};
@@ -132,6 +133,13 @@ fn acl(rights: &Rights, on: Object, owner: RoleId, all: Privileges) -> String {
     let items = std::iter::once((owner, all)).chain(granted);
     let items: Vec<String> = items.map(|(to, privileges)| aclitem(rights, to, privileges, owner)).collect();
     format!("{{{}}}", items.join(","))
+}
+
+/// One item of an access list: `grantee=letters/grantor`.
+fn aclitem(rights: &Rights, to: RoleId, privileges: Privileges, owner: RoleId) -> String {
+    // As there, without regard to keywords.
+    let to = if to == PUBLIC { String::new() } else { quoted_for_letters(rights.name(to)) };
+    format!("{to}={privileges}/{}", quoted_for_letters(rights.name(owner)))
 }
 
 fn table_id(oid: i64) -> Option<TableId> {
@@ -340,7 +348,7 @@ fn role_of(authoriser: &Authoriser, text: &str) -> Result<RoleId> {
     }
     let rights = authoriser.catalog().rights();
     let by_number = text.parse().ok().map(RoleId).filter(|id| rights.role(*id).is_some());
-    by_number.map_or_else(|| named(rights, text), Ok)
+    by_number.map_or_else(|| role_named(rights, text), Ok)
 }
 
 /// Whether any of the privileges in a list is had; `has` is asked for each by its name, upper case.

@@ -7,8 +7,8 @@ use super::constants::number_expr;
 use super::definitions;
 use super::relations::table_oid;
 use super::rewrite::{cast, catalog_table, parts};
-use crate::rights::Authoriser;
 use alluvia_catalog::RelationName;
+use alluvia_catalog::authoriser::Authoriser;
 use alluvia_syntax::names::name_of;
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Select, TableFactor};
 
@@ -83,7 +83,7 @@ fn called(factor: &TableFactor, authoriser: &Authoriser) -> Option<(String, Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rights::Who;
+    use alluvia_catalog::authoriser::Who;
     use alluvia_syntax::Kind;
     use alluvia_syntax::script::parse;
     use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};

@@ -3,9 +3,9 @@
 use super::{QueryLog, SettingsView};
 use crate::answer::Cuboids;
 use crate::clients::Sessions;
-use crate::rights::Authoriser;
 use crate::skipping::PredicateCache;
 use crate::used::UsedCounters;
+use alluvia_catalog::authoriser::Authoriser;
 use alluvia_snapshot::{Admin, Snapshot};
 use datafusion::catalog::Session;
 use datafusion::common::DataFusionError;

@@ -4,9 +4,9 @@
 //! - Memory is bounded: at most the capacity given, each text cut to [`SQL_BYTES_MAX`].
 //! - A statement is in the ring from its start, as `running`; it ends exactly once, whatever becomes of its stream.
 
-use crate::rights::Who;
 use crate::system::figures::outcome;
 use crate::used::{Used, UsedCounters};
+use alluvia_catalog::authoriser::Who;
 use alluvia_values::excerpt::cut;
 use parking_lot::Mutex;
 use std::collections::VecDeque;

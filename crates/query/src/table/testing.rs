@@ -2,12 +2,12 @@
 
 use super::statistics::ScanCache;
 use crate::namespace::tables::{ALONG_PATH, SnapshotCatalog};
-use crate::rights::{Authoriser, Who};
 use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SettingRow, SettingsView, SystemContext};
 use crate::table::context::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_catalog::Catalog;
+use alluvia_catalog::authoriser::{Authoriser, Who};
 use alluvia_fixture::FixedAdmin;
 use alluvia_plan::rules::configure;
 use alluvia_snapshot::{Killed, Newer, Read, Snapshot, Want};

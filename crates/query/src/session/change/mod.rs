@@ -17,7 +17,6 @@ mod truncate;
 mod upsert;
 mod written;
 
-use crate::rights::Need;
 use crate::session::change::existing::{delete, update};
 use crate::session::change::merge::merge;
 use crate::session::change::truncate::truncate;
@@ -26,6 +25,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::sample_fraction_of;
 use crate::session::state::temporary::is_temporary;
+use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_syntax::Hints;

@@ -3,7 +3,6 @@
 //! Invariant: sequences begin anew once the rows are gone, and never where they stay.
 
 use crate::execution::blocking::blocking;
-use crate::rights::Need;
 use crate::session::change::existing::telling_rows;
 use crate::session::change::reading::Reading;
 use crate::session::change::written::Written;
@@ -11,6 +10,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::temporary::is_temporary;
 use alluvia_catalog::TableEntry;
+use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
 use alluvia_change::delete_query;
 use alluvia_syntax::statements::changes::Delete;

@@ -5,7 +5,6 @@
 //!   before anything is said of keys.
 //! - A key comes once in what DO UPDATE writes.
 
-use crate::rights::{INSERT, Need};
 use crate::session::change::reading::{Read, Reading, misfit, too_many};
 use crate::session::change::returning::Returned;
 use crate::session::change::written::Written;
@@ -17,6 +16,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::transaction::own_changes::new_ones;
 use alluvia_catalog::TableEntry;
+use alluvia_catalog::authoriser::{INSERT, Need};
 use alluvia_catalog::rights::Privilege;
 use alluvia_change::{Resolved, Seen, insert_or_update, resolve};
 use alluvia_snapshot::RowChange;

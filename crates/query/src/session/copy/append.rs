@@ -2,7 +2,6 @@
 //!
 //! Columns are matched by name, as SQL would match them; types are cast as INSERT casts them.
 
-use crate::rights::INSERT;
 use crate::session::insert::rows::hold;
 use crate::session::rules::{Rules, completed, rules_of};
 use crate::session::run::Run;
@@ -10,6 +9,7 @@ use crate::session::run::runner::Runner;
 use crate::session::state::temporary::is_temporary;
 use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::submit;
+use alluvia_catalog::authoriser::INSERT;
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_copy::Assigner;
 use alluvia_snapshot::{Committed, NewBatch, NewRows, RowChange};

@@ -5,7 +5,6 @@
 //! - Of two batches with one key for one table the second is acknowledged as the first was, and not applied, for seven
 //!   days.
 
-use crate::rights::INSERT;
 use crate::session::copy::mixed::check_rights;
 use crate::session::copy::{copy_context, for_copy, store_of};
 use crate::session::rules::rules_of;
@@ -15,6 +14,7 @@ use crate::session::state::scope::Scope;
 use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::submit_empty;
 use alluvia_catalog::RelationName;
+use alluvia_catalog::authoriser::INSERT;
 use alluvia_copy::{BodyOptions, Hints, copy_from};
 use alluvia_snapshot::BatchKey;
 use alluvia_syntax::copy::options::{CopyOptions, Direction};

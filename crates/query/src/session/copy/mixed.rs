@@ -11,7 +11,6 @@
 //!   ([`rules`](crate::session::rules)); a row that a patch makes has NULL there.
 
 use crate::execution::blocking::blocking;
-use crate::rights::Need;
 use crate::session::insert::rows::hold;
 use crate::session::rules::{Rules, rules_of};
 use crate::session::run::Run;
@@ -23,6 +22,7 @@ use crate::session::state::transaction::Transaction;
 use crate::session::transaction::own_changes::add;
 use crate::session::transaction::submit::submit;
 use alluvia_catalog::TableEntry;
+use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
 use alluvia_change::{MixedRows, OldRows, RunKind, fold, patched_keys};
 use alluvia_copy::{CommitMixed, Incoming};

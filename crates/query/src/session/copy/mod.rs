@@ -17,7 +17,6 @@ pub(crate) mod mixed;
 pub(crate) mod stream_in;
 
 use crate::errors::from_datafusion;
-use crate::rights::{INSERT, Need};
 use crate::session::copy::into_temporary::IntoTemporary;
 use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed};
 use crate::session::rules::{Rules, rules_of};
@@ -30,6 +29,7 @@ use crate::session::state::temporary::is_temporary;
 use crate::session::transaction::check_transaction;
 use crate::session::transaction::submit::submit_empty;
 use crate::session::transaction::temporary::TemporaryWriter;
+use alluvia_catalog::authoriser::{INSERT, Need};
 use alluvia_catalog::{RelationName, TableEntry, ViewColumn};
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{

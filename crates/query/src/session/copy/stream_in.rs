@@ -17,7 +17,6 @@
 //! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
 
 use crate::execution::blocking::blocking;
-use crate::rights::{INSERT, Need};
 use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed, submit_mixed};
 use crate::session::define::tables::{create_temporary, create_with, creating, schema_of_new, seed};
 use crate::session::insert::rows::sink;
@@ -27,6 +26,7 @@ use crate::session::run::runner::Runner;
 use crate::session::state::temporary::is_temporary;
 use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::{submit, submit_empty};
+use alluvia_catalog::authoriser::{INSERT, Need};
 use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA, TableEntry};
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{Assigner, BadRow, Held, Incoming, Lacking, Wanted, infer_schema};

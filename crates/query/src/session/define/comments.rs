@@ -2,11 +2,11 @@
 //!
 //! Invariant: what is named is there, and is the session's to change, before anything is said of it.
 
-use crate::rights::Need;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::scope::Scope;
 use crate::session::transaction::submit::change;
+use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::{Change, CommentOn, TableEntry};
 use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_syntax::statement::{Comment, Commented, Idle};

@@ -2,10 +2,10 @@
 
 use crate::answer::{Pinned, Shape};
 use crate::execution::blocking::blocking;
-use crate::rights::Need;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::scope::Scope;
 use alluvia_catalog::TableEntry;
+use alluvia_catalog::authoriser::Need;
 use alluvia_syntax::CuboidName;
 use alluvia_types::{Error, ErrorKind, Result};
 use std::sync::Arc;

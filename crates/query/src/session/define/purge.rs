@@ -7,10 +7,10 @@
 
 use crate::engine::Engine;
 use crate::execution::blocking::blocking;
-use crate::rights::DELETE;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::temporary::is_temporary;
+use alluvia_catalog::authoriser::DELETE;
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_copy::progress::CancelToken;
 use alluvia_snapshot::{PurgeWait, Purged};

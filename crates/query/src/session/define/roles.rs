@@ -6,12 +6,12 @@
 
 use crate::engine::Engine;
 use crate::execution::blocking::blocking;
-use crate::rights::{Authoriser, Need, named};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::transaction::submit::change;
 use crate::settings::Settings;
 use alluvia_access::Verifier;
+use alluvia_catalog::authoriser::{Authoriser, Need, role_named};
 use alluvia_catalog::rights::{
     BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, Privilege, Privileges, RightsChange, RoleId, Secret,
 };
@@ -79,7 +79,7 @@ pub(crate) async fn role_statement(run: &Arc<Run>, statement: RoleStatement) -> 
             authoriser.superuser("drop a role")?;
             let (mut changes, mut notices) = (Vec::new(), Vec::new());
             for name in names {
-                match named(authoriser.catalog().rights(), &name) {
+                match role_named(authoriser.catalog().rights(), &name) {
                     Ok(id) if id == authoriser.role()? => {
                         return Err(Error::new(ErrorKind::InvalidDefinition, "the current role cannot be dropped")
                             .with_hint("RESET ROLE, or let another superuser do it"));
@@ -196,7 +196,7 @@ fn refuse_built_in(id: RoleId, what: &str) -> Result<()> {
 
 pub(crate) fn role_of(authoriser: &Authoriser, name: &RoleName) -> Result<RoleId> {
     match name {
-        RoleName::Named(name) => named(authoriser.catalog().rights(), name),
+        RoleName::Named(name) => role_named(authoriser.catalog().rights(), name),
         RoleName::Current => authoriser.role(),
         RoleName::Session => authoriser.acting_as("none").role(),
         RoleName::Everybody => Err(Error::new(ErrorKind::UndefinedObject, "PUBLIC is no role")

@@ -5,11 +5,11 @@
 //! - Who makes a schema owns it, and may drop whatever others put into it.
 //! - Schema `public` stays, under its name; the system's own schemas are nobody's to change.
 
-use crate::rights::Authoriser;
 use crate::session::define::roles::role_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::transaction::submit::change;
+use alluvia_catalog::authoriser::Authoriser;
 use alluvia_catalog::dependents::shown;
 use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange, RoleId};
 use alluvia_catalog::{

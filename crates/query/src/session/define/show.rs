@@ -1,9 +1,9 @@
 //! DESCRIBE, SHOW COLUMNS, SHOW TABLES, SHOW CREATE TABLE: what definitions look like.
 
-use crate::rights::Need;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::scope::Scope;
 use crate::system::{TABLE_NAMES, schema_of};
+use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::{RelationName, ViewColumn};
 use alluvia_space::{DataType, TableDef};
 use alluvia_syntax::names::SYSTEM;

@@ -7,7 +7,6 @@
 use crate::engine::Engine;
 use crate::errors::from_datafusion;
 use crate::errors::signatures::sql_name;
-use crate::rights::Need;
 use crate::session::define::roles::give;
 use crate::session::define::views::alter_as_table;
 use crate::session::insert::rows::{hold, hold_query, mapping, read_all, stream_into};
@@ -19,6 +18,7 @@ use crate::session::select::planning::{plan, plan_later};
 use crate::session::select::shown_names::named_schema;
 use crate::session::state::scope::Scope;
 use crate::session::transaction::submit::{change, submit};
+use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::dependents::{Dependents, dependents};
 use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, RightsChange};
 use alluvia_catalog::{

@@ -11,7 +11,6 @@ use crate::execution::planning::plan_apart;
 use crate::merged::statement_to_plan;
 use crate::namespace::Namespace;
 use crate::namespace::views::ClosedView;
-use crate::rights::Need;
 use crate::session::define::roles::give;
 use crate::session::define::tables::{missing_schema, schema_of_new};
 use crate::session::run::Run;
@@ -22,6 +21,7 @@ use crate::session::select::shown_names::{either, instead, named_schema};
 use crate::session::state::temporary::is_temporary as is_session_own;
 use crate::session::transaction::submit::change;
 use crate::table::AlluviaTable;
+use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::dependents::dependents;
 use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange};
 use alluvia_catalog::{
@@ -136,7 +136,7 @@ fn temporary_schema(name: &RelationName) -> Result<String> {
 }
 
 /// What a name in a view's query means; `None` for a system table, which has no id and stays what it is.
-fn id_of(authoriser: &crate::rights::Authoriser, written: &RelationName) -> Result<Option<TableId>> {
+fn id_of(authoriser: &alluvia_catalog::authoriser::Authoriser, written: &RelationName) -> Result<Option<TableId>> {
     if let Some(id) = authoriser.catalog().id_of(written, authoriser.path()) {
         return Ok(Some(id));
     }

@@ -8,7 +8,6 @@ mod statements;
 
 use crate::clients::{Client, Registration};
 use crate::engine::Engine;
-use crate::rights::Who;
 use crate::session::run::report::Report;
 use crate::session::run::runner::Runner;
 use crate::session::settings;
@@ -18,6 +17,7 @@ use crate::session::state::sibling;
 use crate::session::state::{State, TransactionStatus};
 use crate::session::transaction::abandon;
 use alluvia_access::LogIn;
+use alluvia_catalog::authoriser::Who;
 use alluvia_copy::progress::{CancelHandle, Progress};
 use alluvia_types::Result;
 use alluvia_values::time_zone::Zone;

@@ -10,7 +10,6 @@ pub(crate) mod computed;
 pub(crate) mod rows;
 pub(crate) mod values;
 
-use crate::rights::INSERT;
 use crate::session::insert::computed::computed_rows;
 use crate::session::insert::rows::{hold_query, inserted, mapping, read_all, stream_into, write, write_rows};
 use crate::session::insert::values::{Given, always_numbered, literal_rows, values_rows};
@@ -21,6 +20,7 @@ use crate::session::select::planning::{Planned, plan};
 use crate::session::transaction::submit::{submit, submit_empty};
 use crate::used::UsedCounters;
 use alluvia_catalog::TableEntry;
+use alluvia_catalog::authoriser::INSERT;
 use alluvia_change::has_digits;
 use alluvia_copy::Lacking;
 use alluvia_snapshot::{NewBatch, RowChange};

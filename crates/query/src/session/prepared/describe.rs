@@ -19,7 +19,6 @@
 //! - The index and outlines read constants of the tree, and blocks are chosen by them.
 
 use crate::pg_catalog;
-use crate::rights::{INSERT, Need};
 use crate::session::define::show::{describe_table, show_create, show_tables};
 use crate::session::insert::targets;
 use crate::session::run::Run;
@@ -30,6 +29,7 @@ use crate::session::select::origins::origins;
 use crate::session::select::shown_names::{PlannedColumns, columns_of, plan_by_distinct_names};
 use crate::session::settings::setting;
 use alluvia_catalog::RelationName;
+use alluvia_catalog::authoriser::{INSERT, Need};
 use alluvia_catalog::rights::Privilege;
 use alluvia_syntax::statement::{Insert, InsertSource, SettingCommand};
 use alluvia_syntax::statements::changes::ConflictAction;

@@ -7,10 +7,10 @@
 use crate::audit::{Audit, AuditEvent, is_refusal};
 use crate::engine::refused::write_statement;
 use crate::execution::blocking::blocking;
-use crate::rights::Authoriser;
 use crate::session::state::definitions::Definer;
 use crate::session::state::scope::Scope;
 use alluvia_catalog::Change;
+use alluvia_catalog::authoriser::Authoriser;
 use alluvia_snapshot::{Committed, NewBatch};
 use alluvia_types::{Error, Result};
 use std::sync::Arc;

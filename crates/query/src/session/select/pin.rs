@@ -15,11 +15,11 @@
 //!   what those before it have changed. The transaction's own rows come beside it.
 
 use crate::execution::blocking::blocking;
-use crate::rights::{Authoriser, Need};
 use crate::session::run::Run;
 use crate::session::state::own_rows::view::leave_out;
 use crate::session::state::transaction::Transaction;
 use crate::settings::Settings;
+use alluvia_catalog::authoriser::{Authoriser, Need};
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{
     Catalog, INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,

@@ -6,9 +6,9 @@
 
 use crate::engine::Engine;
 use crate::errors::error_of;
-use crate::rights::{Authoriser, INSERT, Need};
 use crate::session::run::Run;
 use crate::session::state::State;
+use alluvia_catalog::authoriser::{Authoriser, INSERT, Need};
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_space::Identity;

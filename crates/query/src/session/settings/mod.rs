@@ -7,13 +7,13 @@
 pub(crate) mod configured;
 
 use crate::engine::Engine;
-use crate::rights::Authoriser;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::State;
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::set_access;
 use crate::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings};
+use alluvia_catalog::authoriser::Authoriser;
 use alluvia_syntax::statement::{Access, Discard, SettingCommand, SettingValue};
 use alluvia_syntax::units::parse_switch;
 use alluvia_types::{Error, ErrorKind, Result};

@@ -9,8 +9,8 @@
 //! - If another session has changed what a change was made from, whatever looks at definitions next is refused with
 //!   `Conflict`, and so is COMMIT.
 
-use crate::rights::{Authoriser, Need};
 use crate::table::waiting::is_waiting;
+use alluvia_catalog::authoriser::{Authoriser, Need};
 use alluvia_catalog::rights::{Object, Privilege, RightsChange};
 use alluvia_catalog::{Catalog, Change, CommentOn};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};

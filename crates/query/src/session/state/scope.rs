@@ -9,12 +9,12 @@
 use crate::clients::{Client, Entry};
 use crate::engine::Engine;
 use crate::execution::blocking::blocking;
-use crate::rights::{Authoriser, Need, Who};
 use crate::session::state::cursors::Cursors;
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::session::state::{State, failed_transaction};
 use crate::settings::SettingsNow;
+use alluvia_catalog::authoriser::{Authoriser, Need, Who};
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{RelationName, SearchPath, TableEntry, ViewEntry};
 use alluvia_copy::Held;

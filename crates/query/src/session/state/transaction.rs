@@ -12,11 +12,11 @@
 //! - What waits is bounded: rows, what is known of their keys, the columns that they get when they are read, and
 //!   definitions.
 
-use crate::rights::Authoriser;
 use crate::session::state::definitions::{Definer, PendingDefinitions};
 use crate::session::state::own_rows::PendingRows;
 use crate::session::state::own_rows::view::Killed;
 use crate::settings::Settings;
+use alluvia_catalog::authoriser::Authoriser;
 use alluvia_catalog::{Catalog, Change, TableEntry};
 use alluvia_snapshot::{NewBatch, NewRows, Pin};
 use alluvia_space::key_code::KeyCode;

@@ -2,37 +2,28 @@
 //!
 //! Invariants:
 //! - What is not allowed is refused. A session is for somebody ([`Who`]); whoever nobody knows may nothing at all.
-//! - No user table is resolved without saying what it is for: to be read by `session::select::pin`, without which nothing of it can be
-//!   scanned, and for all else by `Scope::table_for`, which takes a [`Need`]. What a statement needs beside tables is stated for every
-//!   kind of statement in [`of_statement`], which has no "all others".
-//! - Rights are those of now, also for a transaction that reads an older version: what is revoked is gone at once.
+//! - Nothing is asked for without saying what it is for: a table or a view with a [`Need`], all else with a privilege, a role or "for
+//!   superusers".
+//! - Rights are those of the definitions that the authoriser was made of. Sessions make one of the newest whenever they ask, also in a
+//!   transaction that reads an older version: what is revoked is gone at once.
 //! - An error names the privilege that is missing and the GRANT that gives it.
 //!
 //! Definitions (names of tables, columns, roles) are everybody's, as in PostgreSQL; rows, and other people's statements, are not.
 
-mod words;
-
-pub(crate) use crate::rights::words::aclitem;
-
-use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, READ_FILES, READ_URLS, Rights, RoleId, WRITE_FILES};
-use alluvia_catalog::{
-    Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, SearchPath,
+use crate::rights::{BOOTSTRAP, Object, Privilege, Rights, RoleId};
+use crate::{
+    Catalog, DATABASE_NAME, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, SearchPath,
     TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_ID, TableEntry, ViewEntry,
 };
 use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_space::keywords::quoted;
-use alluvia_syntax::Kind;
-use alluvia_syntax::copy::options::OnError;
-use alluvia_syntax::copy::places::is_url;
-use alluvia_syntax::copy::statement::{CopyStatement, Target};
-use alluvia_syntax::statement::Procedure;
 use alluvia_types::{Error, ErrorKind, Result, TableId, near_names};
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 /// Who a session is for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Who {
+pub enum Who {
     /// The process itself, or somebody whom its server trusts, under any name.
     Trusted(Arc<str>),
     /// A role.
@@ -43,12 +34,12 @@ pub(crate) enum Who {
 
 impl Who {
     /// The process itself.
-    pub(crate) fn embedded() -> Who {
-        Who::Trusted(alluvia_syntax::names::DATABASE_NAME.into())
+    pub fn embedded() -> Who {
+        Who::Trusted(DATABASE_NAME.into())
     }
 
     /// As it called itself.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         match self {
             Who::Trusted(name) | Who::Role(_, name) | Who::Nobody(name) => name,
         }
@@ -57,7 +48,7 @@ impl Who {
 
 /// What a table is resolved for, other than to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Need {
+pub enum Need {
     /// Its definition, which is everybody's.
     Definition,
     /// To do this with its rows.
@@ -70,7 +61,7 @@ pub(crate) enum Need {
 
 /// What a session may, now.
 #[derive(Clone, Debug)]
-pub(crate) struct Authoriser {
+pub struct Authoriser {
     who: Who,
     /// Of SET ROLE; empty for none.
     acting: Arc<str>,
@@ -80,9 +71,9 @@ pub(crate) struct Authoriser {
 }
 
 /// Adding rows.
-pub(crate) const INSERT: Need = Need::Privilege(Privilege::Insert);
+pub const INSERT: Need = Need::Privilege(Privilege::Insert);
 /// Deleting rows.
-pub(crate) const DELETE: Need = Need::Privilege(Privilege::Delete);
+pub const DELETE: Need = Need::Privilege(Privilege::Delete);
 
 fn denied(message: String) -> Error {
     Error::new(ErrorKind::Forbidden, message)
@@ -90,13 +81,13 @@ fn denied(message: String) -> Error {
 
 impl Authoriser {
     /// Of `who`, acting as a role (empty: as itself), by the rights of these definitions.
-    pub(crate) fn new(who: Who, acting: Arc<str>, catalog: Arc<Catalog>) -> Authoriser {
+    pub fn new(who: Who, acting: Arc<str>, catalog: Arc<Catalog>) -> Authoriser {
         static PATH: LazyLock<Arc<SearchPath>> = LazyLock::new(Arc::default);
         Authoriser { who, acting, catalog, path: Arc::clone(&PATH) }
     }
 
     /// The same with a search path, as it is set.
-    pub(crate) fn along(self, stated: &Arc<SearchPath>) -> Authoriser {
+    pub fn along(self, stated: &Arc<SearchPath>) -> Authoriser {
         let path = match stated.is_default() {
             true => Arc::clone(stated),
             false => Arc::new(stated.of_role(self.current_user(), |schema| self.may_look_into(schema))),
@@ -115,17 +106,17 @@ impl Authoriser {
     }
 
     /// Where names without a schema are looked up.
-    pub(crate) fn path(&self) -> &Arc<SearchPath> {
+    pub fn path(&self) -> &Arc<SearchPath> {
         &self.path
     }
 
     /// The user table that a name means.
-    pub(crate) fn relation(&self, name: &RelationName) -> Result<&Arc<TableEntry>> {
+    pub fn relation(&self, name: &RelationName) -> Result<&Arc<TableEntry>> {
         self.catalog.relation(name, &self.path)
     }
 
     /// The same acting as another role.
-    pub(crate) fn acting_as(&self, role: &str) -> Authoriser {
+    pub fn acting_as(&self, role: &str) -> Authoriser {
         Authoriser { acting: if role == "none" { "".into() } else { role.into() }, ..self.clone() }
     }
 
@@ -134,7 +125,7 @@ impl Authoriser {
     }
 
     /// The role whose rights hold.
-    pub(crate) fn role(&self) -> Result<RoleId> {
+    pub fn role(&self) -> Result<RoleId> {
         let own = match &self.who {
             Who::Trusted(_) => BOOTSTRAP,
             Who::Role(id, name) => match self.rights().role(*id) {
@@ -149,7 +140,7 @@ impl Authoriser {
         if self.acting.is_empty() {
             return Ok(own);
         }
-        let other = named(self.rights(), &self.acting)?;
+        let other = role_named(self.rights(), &self.acting)?;
         if self.rights().is_in(own, other) {
             return Ok(other);
         }
@@ -159,12 +150,12 @@ impl Authoriser {
     }
 
     /// `current_user`.
-    pub(crate) fn current_user(&self) -> &str {
+    pub fn current_user(&self) -> &str {
         if self.acting.is_empty() { self.session_user() } else { &self.acting }
     }
 
     /// `session_user`.
-    pub(crate) fn session_user(&self) -> &str {
+    pub fn session_user(&self) -> &str {
         match &self.who {
             // A role may have got another name.
             Who::Role(id, name) => self.rights().role(*id).map_or(name.as_ref(), |role| role.name.as_str()),
@@ -173,12 +164,12 @@ impl Authoriser {
     }
 
     /// Whether it may everything.
-    pub(crate) fn is_superuser(&self) -> bool {
+    pub fn is_superuser(&self) -> bool {
         self.role().is_ok_and(|id| self.rights().is_superuser(id))
     }
 
     /// Whether what a session for `who` does may be seen. Roles are told by their ids: a name may have become another's.
-    pub(crate) fn sees(&self, who: &Who) -> bool {
+    pub fn sees(&self, who: &Who) -> bool {
         let is_own = match (&self.who, who) {
             (Who::Role(own, _), Who::Role(other, _)) => own == other,
             (own, other) => own == other,
@@ -187,12 +178,12 @@ impl Authoriser {
     }
 
     /// Whether it may read a table.
-    pub(crate) fn may_read(&self, entry: &TableEntry) -> bool {
+    pub fn may_read(&self, entry: &TableEntry) -> bool {
         self.table(Need::Privilege(Privilege::Select), entry).is_ok()
     }
 
     /// Whether it may know of the rows of a table that was one of the definitions `then`. Of one that was dropped only superusers may.
-    pub(crate) fn may_know_of(&self, table: TableId, then: &Catalog) -> bool {
+    pub fn may_know_of(&self, table: TableId, then: &Catalog) -> bool {
         match then.by_id(table) {
             Some(entry) => self.may_read(entry),
             None => self.is_superuser(),
@@ -200,12 +191,12 @@ impl Authoriser {
     }
 
     /// Whether it may read a view.
-    pub(crate) fn may_read_view(&self, id: TableId) -> bool {
+    pub fn may_read_view(&self, id: TableId) -> bool {
         self.catalog.view_by_id(id).is_some_and(|view| self.view(Need::Privilege(Privilege::Select), view).is_ok())
     }
 
     /// Refuses a table for what it may not be used.
-    pub(crate) fn table(&self, need: Need, entry: &TableEntry) -> Result<()> {
+    pub fn table(&self, need: Need, entry: &TableEntry) -> Result<()> {
         // A snapshot's definition may be older than the schema's name.
         let now = self.catalog.by_id(entry.def.id).map_or(entry, Arc::as_ref);
         self.use_of_schema(need, &now.def.schema)?;
@@ -213,7 +204,7 @@ impl Authoriser {
     }
 
     /// Refuses a view for what it may not be used.
-    pub(crate) fn view(&self, need: Need, view: &ViewEntry) -> Result<()> {
+    pub fn view(&self, need: Need, view: &ViewEntry) -> Result<()> {
         let now = self.catalog.view_by_id(view.def.id).map_or(view, Arc::as_ref);
         self.use_of_schema(need, &now.def.schema)?;
         self.relation_for(need, &Named::of_view(view))
@@ -221,12 +212,12 @@ impl Authoriser {
 
     /// Refuses what a view reads, whatever views are between, where its owner may not read it: whoever reads a view needs the right to that view
     /// alone. What the views are, the definitions `then` say, by which it is read.
-    pub(crate) fn below_view(&self, view: &ViewEntry, then: &Catalog) -> Result<()> {
+    pub fn below_view(&self, view: &ViewEntry, then: &Catalog) -> Result<()> {
         self.below_views(view, then, &mut BTreeSet::new())
     }
 
     /// Refuses to drop a view to who owns neither it nor anything that it needs: with that it goes.
-    pub(crate) fn drop_of_view(&self, view: &ViewEntry) -> Result<()> {
+    pub fn drop_of_view(&self, view: &ViewEntry) -> Result<()> {
         let owned = self.view(Need::Dropping, view);
         let goes_with = |id: TableId| match (self.catalog.by_id(id), self.catalog.view_by_id(id)) {
             (Some(entry), _) => self.table(Need::Dropping, entry).is_ok(),
@@ -298,7 +289,7 @@ impl Authoriser {
     }
 
     /// Refuses what needs a privilege on a schema. Everybody may use `public`, and make tables there who may in the database.
-    pub(crate) fn schema(&self, privilege: Privilege, name: &str, id: TableId) -> Result<()> {
+    pub fn schema(&self, privilege: Privilege, name: &str, id: TableId) -> Result<()> {
         // The session's own.
         if id == TEMPORARY_SCHEMA_ID {
             return Ok(());
@@ -323,7 +314,7 @@ impl Authoriser {
     }
 
     /// Refuses what only the owner of a schema may.
-    pub(crate) fn owns_schema(&self, name: &str, id: TableId) -> Result<()> {
+    pub fn owns_schema(&self, name: &str, id: TableId) -> Result<()> {
         let rights = self.rights();
         if rights.owns(self.role()?, id) {
             return Ok(());
@@ -334,7 +325,7 @@ impl Authoriser {
     }
 
     /// Refuses what needs a privilege on the database.
-    pub(crate) fn database(&self, privilege: Privilege) -> Result<()> {
+    pub fn database(&self, privilege: Privilege) -> Result<()> {
         if self.rights().may(self.role()?, privilege, Object::Database) {
             return Ok(());
         }
@@ -344,7 +335,7 @@ impl Authoriser {
     }
 
     /// Refuses what only a superuser may.
-    pub(crate) fn superuser(&self, what: &str) -> Result<()> {
+    pub fn superuser(&self, what: &str) -> Result<()> {
         if self.rights().is_superuser(self.role()?) {
             return Ok(());
         }
@@ -354,7 +345,7 @@ impl Authoriser {
     }
 
     /// Refuses what only those may who are in a role.
-    pub(crate) fn membership(&self, in_role: RoleId, what: &str) -> Result<()> {
+    pub fn membership(&self, in_role: RoleId, what: &str) -> Result<()> {
         if self.rights().is_in(self.role()?, in_role) {
             return Ok(());
         }
@@ -364,7 +355,7 @@ impl Authoriser {
     }
 
     /// The definitions by which it decides.
-    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+    pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 }
@@ -396,7 +387,7 @@ impl Named<'_> {
 }
 
 /// The role of a name, with near names if there is none.
-pub(crate) fn named(rights: &Rights, name: &str) -> Result<RoleId> {
+pub fn role_named(rights: &Rights, name: &str) -> Result<RoleId> {
     rights.named(name).map(|role| role.id).ok_or_else(|| {
         let error = Error::new(ErrorKind::UndefinedObject, format!("there is no role '{name}'"));
         match near_names(name, rights.roles().map(|role| role.name.as_str())).as_slice() {
@@ -404,77 +395,4 @@ pub(crate) fn named(rights: &Rights, name: &str) -> Result<RoleId> {
             near => error.with_hint(format!("did you mean {}?", near.join(" or "))),
         }
     })
-}
-
-/// Refuses a statement for what it does beside using tables.
-pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
-    match kind {
-        Kind::Copy(copy) => of_files(authoriser, copy),
-        Kind::Call(procedure) => match procedure {
-            Procedure::Flush => authoriser.superuser("hurry the sort"),
-            Procedure::Merge => authoriser.superuser("hurry the merge"),
-            Procedure::BuildCuboids => authoriser.superuser("build cuboids"),
-            // For the owner of the table that it names.
-            Procedure::PinCuboid(_) | Procedure::UnpinCuboid(_) | Procedure::DropCuboid(_) => Ok(()),
-            // By whose session it is.
-            Procedure::Cancel(_) => Ok(()),
-            // For who may delete rows of the table that it names.
-            Procedure::Purge(_) => Ok(()),
-        },
-        // By what they change, and by the schema that they make it in.
-        Kind::Role(_) | Kind::Schema(_) | Kind::CreateTable(_) | Kind::CreateView(_) => Ok(()),
-        // By the tables that they name, where these are resolved.
-        Kind::Query(_)
-        | Kind::Explain { .. }
-        | Kind::Insert(_)
-        | Kind::Update(_)
-        | Kind::Delete(_)
-        | Kind::Truncate(_)
-        | Kind::Merge(_)
-        | Kind::DropTable { .. }
-        | Kind::DropNone { .. }
-        | Kind::DropView { .. }
-        | Kind::AlterView(_)
-        | Kind::Idle(_)
-        | Kind::Comment(_)
-        | Kind::AlterTable(_)
-        | Kind::Declare(_) => Ok(()),
-        // Definitions are everybody's.
-        Kind::Describe(_) | Kind::ShowTables | Kind::ShowCreate(_) => Ok(()),
-        // The session's own; SET ROLE is decided where it is set.
-        Kind::Setting(_)
-        | Kind::Begin(_)
-        | Kind::Commit
-        | Kind::Rollback
-        | Kind::Savepoint(_)
-        | Kind::RollbackTo(_)
-        | Kind::Release(_)
-        | Kind::Fetch { .. }
-        | Kind::AsIs { .. }
-        | Kind::CloseCursor(_)
-        | Kind::Discard(_)
-        | Kind::Deallocate(_) => Ok(()),
-        Kind::Refused(_) => Ok(()),
-    }
-}
-
-/// Files and URLs of the server.
-fn of_files(authoriser: &Authoriser, copy: &CopyStatement) -> Result<()> {
-    let places = match copy {
-        CopyStatement::From { source, .. } => source.patterns(),
-        CopyStatement::To { .. } => &[],
-    };
-    let (CopyStatement::From { options, .. } | CopyStatement::To { options, .. }) = copy;
-    // Where no file is stated for bad rows, it is one beside the first that is read.
-    let writes = matches!(copy, CopyStatement::To { target: Target::File(_), .. }) || options.on_error == OnError::Skip;
-    if places.iter().any(|place| !is_url(place)) {
-        authoriser.membership(READ_FILES, "read files of the server")?;
-    }
-    if places.iter().any(|place| is_url(place)) {
-        authoriser.membership(READ_URLS, "have the server read URLs")?;
-    }
-    if writes {
-        authoriser.membership(WRITE_FILES, "write files of the server")?;
-    }
-    Ok(())
 }
