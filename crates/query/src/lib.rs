@@ -20,7 +20,6 @@ mod settings;
 mod by_key;
 mod engine;
 mod merged;
-mod pg_catalog;
 mod point;
 mod rights;
 mod rule;
@@ -34,6 +33,7 @@ use alluvia_answer as answer;
 use alluvia_answer::{members, used};
 
 pub use alluvia_access::LogIn;
+pub use alluvia_pg_catalog::SettingRow;
 pub use alluvia_space::RowPolicy;
 pub use datafusion::scalar::ScalarValue;
 
@@ -47,7 +47,7 @@ pub use session::{
     Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Described, Ingest, Ingested, IntervalKind, Origin,
     Outcome, Prepared, Refinement, Refinements, Refining, Report, Session, TransactionStatus,
 };
-pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, SettingRow, StageFigures, StatementFigures};
+pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, StageFigures, StatementFigures};
 pub use used::{SampleUsed, Used, UsedCounters};
 
 /// The memos that are kept beside the data ([`alluvia_snapshot::Admin::memorise`]).

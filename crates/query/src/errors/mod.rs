@@ -13,7 +13,6 @@ mod operands;
 
 use crate::errors::signatures::{missing_form, with_sql_types};
 use crate::namespace::tables::ALONG_PATH;
-use crate::pg_catalog;
 use alluvia_catalog::{Catalog, RelationName, SearchPath};
 use alluvia_functions::table as functions;
 use alluvia_syntax::names::SYSTEM;
@@ -75,7 +74,7 @@ fn unknown_function(name: &str) -> Error {
     if let Some(hint) = elsewhere::instead_of(name) {
         return error.with_hint(hint);
     }
-    let near = near_names(name, functions::names().chain(pg_catalog::function_names()));
+    let near = near_names(name, functions::names().chain(alluvia_pg_catalog::function_names()));
     if near.is_empty() { error } else { error.with_hint(format!("did you mean {}?", near.join(" or "))) }
 }
 

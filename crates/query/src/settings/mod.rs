@@ -9,8 +9,8 @@
 pub(crate) mod client;
 
 use crate::answer::{Accuracy, Missed};
-use crate::system::{SettingRow, SettingsView};
 use alluvia_catalog::SearchPath;
+use alluvia_pg_catalog::{SettingRow, SettingsView};
 use alluvia_snapshot::Durability;
 use alluvia_syntax::statement::SettingValue;
 use alluvia_syntax::units::{
@@ -498,6 +498,10 @@ impl SettingsView for SettingsNow {
         let mut rows: Vec<SettingRow> = own.chain(client).chain(self.database.iter().cloned()).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         rows
+    }
+
+    fn shown(&self, name: &str) -> Option<String> {
+        self.now.show(name).ok()
     }
 }
 

@@ -1,11 +1,12 @@
-//! What one statement carries from its session to system tables and PostgreSQL's catalog.
+//! What one statement carries from its session to system tables.
 
-use super::{QueryLog, SettingsView};
+use super::QueryLog;
 use crate::answer::Cuboids;
 use crate::clients::Sessions;
 use crate::skipping::PredicateCache;
 use crate::used::UsedCounters;
 use alluvia_catalog::authoriser::Authoriser;
+use alluvia_pg_catalog::SettingsView;
 use alluvia_snapshot::{Admin, Snapshot};
 use datafusion::catalog::Session;
 use datafusion::common::DataFusionError;

@@ -3,6 +3,7 @@
 use super::build::{self, Cell, Kind};
 use super::{activity, audit, definitions, storage};
 use crate::system::SystemContext;
+use alluvia_pg_catalog::SystemTables;
 use alluvia_values::errors::wrap;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -12,7 +13,7 @@ use datafusion::datasource::TableType;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// The tables of schema `alluvia`, in name order.
 pub const TABLE_NAMES: [&str; 12] = [
@@ -74,6 +75,15 @@ impl SystemTable {
 /// The columns of a table of schema `alluvia`.
 pub fn schema_of(name: &str) -> Option<SchemaRef> {
     SystemTable::named(name).map(|table| table.schema)
+}
+
+/// All of them, as PostgreSQL's catalog lists them.
+pub(crate) fn listed() -> &'static SystemTables {
+    static LISTED: LazyLock<SystemTables> = LazyLock::new(|| {
+        let described = TABLE_NAMES.into_iter().filter_map(|name| Some((name, schema_of(name)?)));
+        SystemTables::new(described.collect())
+    });
+    &LISTED
 }
 
 #[async_trait]

@@ -3,12 +3,13 @@
 use super::statistics::ScanCache;
 use crate::namespace::tables::{ALONG_PATH, SnapshotCatalog};
 use crate::skipping::PredicateCache;
-use crate::system::{QueryLog, SettingRow, SettingsView, SystemContext};
+use crate::system::{QueryLog, SystemContext};
 use crate::table::context::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_catalog::Catalog;
 use alluvia_catalog::authoriser::{Authoriser, Who};
 use alluvia_fixture::FixedAdmin;
+use alluvia_pg_catalog::{SettingRow, SettingsView};
 use alluvia_plan::rules::configure;
 use alluvia_snapshot::{Killed, Newer, Read, Snapshot, Want};
 use alluvia_space::TableDef;
@@ -141,6 +142,10 @@ impl SettingsView for FixedSettings {
             scope: "session",
             description: "How fresh answers must be.".to_owned(),
         }]
+    }
+
+    fn shown(&self, name: &str) -> Option<String> {
+        (name == "freshness").then(|| "5s".to_owned())
     }
 }
 

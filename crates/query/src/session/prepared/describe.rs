@@ -18,7 +18,6 @@
 //!   type, and the plan around it the types and coercions that follow.
 //! - The index and outlines read constants of the tree, and blocks are chosen by them.
 
-use crate::pg_catalog;
 use crate::session::define::show::{describe_table, show_create, show_tables};
 use crate::session::insert::targets;
 use crate::session::run::Run;
@@ -208,7 +207,7 @@ fn whole_values_of(kind: &Kind) -> Vec<(&RelationName, Option<&[Ident]>, &Query)
 
 /// Finds the types of those parameters of a query that nothing is known of yet.
 async fn infer(run: &Run, query: &Query, hints: &Hints, types: &mut [Option<DataType>]) -> Result<()> {
-    for (number, data_type) in pg_catalog::compared(query).into_iter().chain(parameter_places::stated(query)) {
+    for (number, data_type) in alluvia_pg_catalog::compared(query).into_iter().chain(parameter_places::stated(query)) {
         if let Some(place) = types.get_mut(number - 1) {
             place.get_or_insert(data_type);
         }

@@ -4,7 +4,6 @@
 //! DataFusion plans such a call by leaving the clause out. What a function is depends on what is registered, so the
 //! syntax cannot tell.
 
-use crate::pg_catalog;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::trees::visit::visit;
 use alluvia_types::{Error, Result};
@@ -62,7 +61,7 @@ impl Calls<'_> {
         self.state.scalar_functions().contains_key(name)
             || self.state.higher_order_functions().contains_key(name)
             || SPECIAL.contains(&name)
-            || pg_catalog::is_function(name)
+            || alluvia_pg_catalog::is_function(name)
     }
 
     /// Whether a call of this name with OVER is of a window function, though an aggregate of the name may be.

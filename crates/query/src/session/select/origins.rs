@@ -2,9 +2,9 @@
 //!
 //! Invariant: what is computed, or comes of several tables, is of none.
 
-use crate::pg_catalog::table_oid;
 use crate::session::run::outcome::Origin;
 use crate::table::AlluviaTable;
+use alluvia_pg_catalog::table_oid;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan};
 use std::sync::Arc;

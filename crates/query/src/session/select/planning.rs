@@ -11,7 +11,6 @@ use crate::execution::planning::plan_apart;
 use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS};
 use crate::merged::{MergedColumns, statement_to_plan};
 use crate::namespace::{GivenTables, Namespace};
-use crate::pg_catalog;
 use crate::point::{PointPlans, PointText};
 use crate::sample::SamplePlanner;
 use crate::session::run::Run;
@@ -24,10 +23,11 @@ use crate::session::select::sequences::register as register_sequences;
 use crate::session::settings::configured;
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
-use crate::system::SystemContext;
+use crate::system::{self, SystemContext};
 use crate::table::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_copy::progress::CancelToken;
+use alluvia_pg_catalog::{CatalogContext, Viewer};
 use alluvia_snapshot::Snapshot;
 use alluvia_syntax::trees::generate_series::compute_moments;
 use alluvia_syntax::{Hints, rewrite_sureness};
@@ -192,7 +192,7 @@ fn unplanned(
 
 fn add_catalog_functions(run: &Run, state: &mut SessionState, snapshot: &Snapshot) -> Result<()> {
     let admin = run.engine().admin().as_ref();
-    let added = pg_catalog::register(state, &snapshot.catalog, admin, &run.scope.authoriser());
+    let added = alluvia_pg_catalog::register(state, &snapshot.catalog, admin, &viewer(run));
     added.map_err(|error| error_of(&error))?;
     advisory::register(run, state)?;
     configured::register(run, state)?;
@@ -216,7 +216,7 @@ pub(crate) fn catalog_query(run: &Run, tree: &mut Tree, hints: &Hints) -> Result
         return Err(Error::new(ErrorKind::NotSupported, "bounds of what sample_fraction leaves are not supported")
             .with_hint("SET sample_fraction = 1, and SET max_error for an estimate with bounds"));
     }
-    let of_catalog = pg_catalog::prepare(query, &run.scope.authoriser(), || run.scope.settings_now())?;
+    let of_catalog = alluvia_pg_catalog::prepare(query, &viewer(run), || run.scope.settings_now())?;
     Ok(Brought { of_catalog, has_bounds })
 }
 
@@ -313,19 +313,32 @@ pub(crate) fn statement_context(
     Ok(context)
 }
 
-/// What the statement of a context carries to system tables.
-fn system_context(run: &Run, context: &StatementContext) -> Arc<SystemContext> {
-    Arc::new(SystemContext {
+/// Who looks at PostgreSQL's catalog.
+fn viewer(run: &Run) -> Viewer {
+    Viewer { authoriser: run.scope.authoriser(), system: system::listed() }
+}
+
+/// What the statement of a context carries to system tables and to PostgreSQL's catalog.
+fn system_contexts(run: &Run, context: &StatementContext) -> (SystemContext, CatalogContext) {
+    let of_catalog = CatalogContext {
+        catalog: Arc::clone(&context.snapshot.catalog),
+        admin: Arc::clone(run.engine().admin()),
+        locks: Arc::clone(run.engine().sessions().locks()),
+        settings: Arc::new(run.scope.settings_now()),
+        viewer: viewer(run),
+    };
+    let of_system = SystemContext {
         snapshot: Arc::clone(&context.snapshot),
         used: Arc::clone(&context.used),
-        admin: Arc::clone(run.engine().admin()),
+        admin: Arc::clone(&of_catalog.admin),
         queries: Arc::clone(run.engine().queries()),
         sessions: Arc::clone(run.engine().sessions()),
         cuboids: Arc::clone(run.engine().cuboids()),
         predicates: Arc::clone(run.engine().predicates()),
-        settings: Arc::new(run.scope.settings_now()),
-        authoriser: run.scope.authoriser(),
-    })
+        settings: Arc::clone(&of_catalog.settings),
+        authoriser: of_catalog.viewer.authoriser.clone(),
+    };
+    (of_system, of_catalog)
 }
 
 /// What plans the statement of a context.
@@ -340,7 +353,9 @@ pub(crate) fn planning_state(
     for planner in [Arc::new(samples) as Arc<dyn RelationPlanner>, merged] {
         state.register_relation_planner(planner).map_err(|error| error_of(&error))?;
     }
-    state.config_mut().set_extension(system_context(run, &context));
+    let (of_system, of_catalog) = system_contexts(run, &context);
+    state.config_mut().set_extension(Arc::new(of_system));
+    state.config_mut().set_extension(Arc::new(of_catalog));
     state.config_mut().set_extension(context);
     let namespace = Namespace::new(&catalog, &run.scope.path(), &state).of_named(run.named());
     state.register_catalog_list(namespace.into_list());

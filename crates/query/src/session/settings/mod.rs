@@ -36,7 +36,7 @@ pub(crate) fn setting(scope: &Scope, command: SettingCommand) -> Result<Outcome>
             Ok(Outcome::table("SHOW", &[rows.0.as_str()], vec![vec![Some(rows.1)]]))
         }
         SettingCommand::ShowAll => {
-            use crate::system::SettingsView;
+            use alluvia_pg_catalog::SettingsView;
             let rows = scope.settings_now().settings();
             let rows = rows.into_iter().map(|row| vec![Some(row.name), Some(row.value), Some(row.description)]);
             Ok(Outcome::table("SHOW", &["name", "setting", "description"], rows.collect()))

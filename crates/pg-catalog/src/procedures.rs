@@ -9,12 +9,12 @@
 //! - What PostgreSQL has, too, is in `pg_catalog`, as there, and psql's `\df` leaves it out unless it is asked by name; all else is in
 //!   `public`.
 
-use super::functions::PROCEDURE;
-use super::keys::{CONSTRAINT_TEXT, INDEX_TEXT, PLACES};
-use super::relations::{PG_CATALOG_OID, PUBLIC_OID, ROLE_OID};
-use super::tables::{Row, row};
-use super::views::VIEW_TEXT;
-use super::{constants, types};
+use crate::functions::PROCEDURE;
+use crate::keys::{CONSTRAINT_TEXT, INDEX_TEXT, PLACES};
+use crate::relations::{PG_CATALOG_OID, PUBLIC_OID, ROLE_OID};
+use crate::tables::{Row, row};
+use crate::views::VIEW_TEXT;
+use crate::{constants, types};
 use alluvia_functions::casts::pg_typeof::type_name;
 use alluvia_functions::table::overloads::{self, Overload};
 use alluvia_functions::table::{self, Built, Function};
@@ -31,7 +31,7 @@ const C_STRING: i64 = 2275;
 const INTERNAL: i64 = 2281;
 
 /// The language of functions that are built in.
-pub(super) const INTERNAL_LANGUAGE: i64 = 12;
+pub(crate) const INTERNAL_LANGUAGE: i64 = 12;
 
 /// A function with one list of arguments.
 struct Procedure {
@@ -53,14 +53,14 @@ struct Procedure {
 static PROCEDURES: OnceLock<Vec<Procedure>> = OnceLock::new();
 
 /// A function of the catalog itself, which reads its statement's snapshot.
-pub(super) struct Own {
-    pub(super) name: String,
-    pub(super) arguments: Vec<DataType>,
-    pub(super) result: DataType,
+pub(crate) struct Own {
+    pub(crate) name: String,
+    pub(crate) arguments: Vec<DataType>,
+    pub(crate) result: DataType,
 }
 
 /// Takes down what functions there are, unless that has been done: the catalog's own are the same for every statement.
-pub(super) fn remember(own: Vec<Own>) {
+pub(crate) fn remember(own: Vec<Own>) {
     // A session registers the table before, and fails where that cannot be.
     PROCEDURES.get_or_init(|| of(table::functions().unwrap_or_default(), own));
 }
@@ -74,12 +74,12 @@ fn by_oid(oid: i64) -> Option<&'static Procedure> {
 }
 
 /// The number of a function that is known by its name.
-pub(super) fn by_name(name: &str) -> Option<i64> {
+pub(crate) fn by_name(name: &str) -> Option<i64> {
     all().iter().find(|procedure| procedure.name == name).map(|procedure| procedure.oid)
 }
 
 /// The number of a function of a name and of arguments of these types.
-pub(super) fn by_signature(name: &str, arguments: &str) -> Option<i64> {
+pub(crate) fn by_signature(name: &str, arguments: &str) -> Option<i64> {
     let types = |arguments: &str| -> Vec<String> {
         let given = arguments.split(',').map(str::trim).filter(|given| !given.is_empty());
         given
@@ -92,17 +92,17 @@ pub(super) fn by_signature(name: &str, arguments: &str) -> Option<i64> {
 }
 
 /// The name of a function.
-pub(super) fn name(oid: i64) -> Option<String> {
+pub(crate) fn name(oid: i64) -> Option<String> {
     by_oid(oid).map(|procedure| procedure.name.clone())
 }
 
 /// Its name with the types of its arguments.
-pub(super) fn signature(oid: i64) -> Option<String> {
+pub(crate) fn signature(oid: i64) -> Option<String> {
     by_oid(oid).map(|procedure| format!("{}({})", procedure.name, procedure.shown_arguments.replace(", ", ",")))
 }
 
 /// `pg_get_functiondef`; aggregates and windows have none.
-pub(super) fn definition(oid: i64) -> Option<String> {
+pub(crate) fn definition(oid: i64) -> Option<String> {
     let procedure = by_oid(oid).filter(|procedure| procedure.kind == "f")?;
     let Procedure { name, shown_arguments, shown_result, .. } = procedure;
     let schema = if procedure.is_ours { "public" } else { "pg_catalog" };
@@ -118,17 +118,17 @@ pub(super) fn definition(oid: i64) -> Option<String> {
 }
 
 /// `pg_get_function_result`
-pub(super) fn result(oid: i64) -> Option<String> {
+pub(crate) fn result(oid: i64) -> Option<String> {
     by_oid(oid).map(|procedure| procedure.shown_result.clone())
 }
 
 /// `pg_get_function_arguments`
-pub(super) fn arguments(oid: i64) -> Option<String> {
+pub(crate) fn arguments(oid: i64) -> Option<String> {
     by_oid(oid).map(|procedure| procedure.shown_arguments.clone())
 }
 
 /// The rows of `pg_proc`.
-pub(super) fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     let row = |procedure: &Procedure| {
         let types: Vec<String> = procedure.arguments.iter().map(i64::to_string).collect();
         row! {

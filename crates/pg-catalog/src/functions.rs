@@ -1,10 +1,10 @@
 //! Functions of the catalog that depend on what they are given. Those that do not become constants, in `rewrite`.
 
-use super::definitions::list_of;
-use super::relations::is_visible;
-use super::{comments, keys, procedures, reg, rights, types, views};
+use crate::context::Viewer;
+use crate::definitions::list_of;
+use crate::relations::is_visible;
+use crate::{comments, keys, procedures, reg, rights, types, views};
 use alluvia_catalog::Catalog;
-use alluvia_catalog::authoriser::Authoriser;
 use alluvia_functions::text::format::literal;
 use alluvia_snapshot::Admin;
 use alluvia_space::keywords::quoted;
@@ -20,17 +20,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The name that `rewrite` gives to what a column of functions is made a number by.
-pub(super) const PROCEDURE: &str = "pg_catalog_procedure";
+pub(crate) const PROCEDURE: &str = "pg_catalog_procedure";
 
-pub(super) type Work = Arc<dyn Fn(&[ArrayRef]) -> Result<ArrayRef> + Send + Sync>;
+pub(crate) type Work = Arc<dyn Fn(&[ArrayRef]) -> Result<ArrayRef> + Send + Sync>;
 
 /// Gives a statement the functions of the catalog.
-pub(crate) fn register(
-    state: &mut SessionState,
-    catalog: &Arc<Catalog>,
-    admin: &dyn Admin,
-    authoriser: &Authoriser,
-) -> Result<()> {
+pub fn register(state: &mut SessionState, catalog: &Arc<Catalog>, admin: &dyn Admin, viewer: &Viewer) -> Result<()> {
     let mut own = Vec::new();
     let mut add = |name: &str, arguments: Vec<DataType>, gives: DataType, work: Work| -> Result<()> {
         own.push(procedures::Own { name: name.to_owned(), arguments: arguments.clone(), result: gives.clone() });
@@ -108,7 +103,7 @@ pub(crate) fn register(
         list_of(DataType::Int64),
         Arc::new(|arguments| Ok(keys::places(&arguments[0]))),
     )?;
-    let definitions = authoriser.clone();
+    let definitions = viewer.clone();
     add(
         "pg_table_is_visible",
         vec![int()],
@@ -121,12 +116,12 @@ pub(crate) fn register(
     )?;
     let mut bytes: HashMap<i64, i64> = HashMap::new();
     for stage in admin.stages().iter().filter(|stage| stage.stage != Stage::Ingested) {
-        *bytes.entry(super::relations::table_oid(stage.table.0)).or_default() += stage.bytes as i64;
+        *bytes.entry(crate::relations::table_oid(stage.table.0)).or_default() += stage.bytes as i64;
     }
     let all: i64 = bytes.values().sum();
     // Of a table that may not be read the size is not told either.
-    let untold = catalog.tables().filter(|entry| !authoriser.may_read(entry));
-    let untold: HashSet<i64> = untold.map(|entry| super::relations::table_oid(entry.def.id.0)).collect();
+    let untold = catalog.tables().filter(|entry| !viewer.authoriser.may_read(entry));
+    let untold: HashSet<i64> = untold.map(|entry| crate::relations::table_oid(entry.def.id.0)).collect();
     let (bytes, untold) = (Arc::new(bytes), Arc::new(untold));
     for name in ["pg_relation_size", "pg_table_size", "pg_total_relation_size"] {
         let (bytes, untold) = (Arc::clone(&bytes), Arc::clone(&untold));
@@ -160,7 +155,7 @@ pub(crate) fn register(
             Ok(Arc::new(StringViewArray::from_iter(sizes.iter().map(|size| size.map(pretty)))))
         }),
     )?;
-    rights::register(&mut add, authoriser)?;
+    rights::register(&mut add, viewer)?;
     comments::register(&mut add, catalog)?;
     let quotes = [
         ("quote_ident", quoted as fn(&str) -> String, None),
@@ -181,13 +176,13 @@ pub(crate) fn register(
         )?;
     }
     procedures::remember(own);
-    for function in reg::functions(authoriser) {
+    for function in reg::functions(viewer) {
         state.register_udf(Arc::new(ScalarUDF::from(function)))?;
     }
     Ok(())
 }
 
-pub(super) fn ints(array: &ArrayRef) -> Result<Int64Array, DataFusionError> {
+pub(crate) fn ints(array: &ArrayRef) -> Result<Int64Array, DataFusionError> {
     Ok(cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
 }
 

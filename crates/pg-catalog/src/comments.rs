@@ -2,12 +2,12 @@
 //!
 //! Invariant: while there are no comments, the tables are empty and the functions NULL before anything is planned.
 
-use super::definitions;
-use super::functions::{Work, ints};
-use super::relations::{DATABASE_OID, number_of_schema, table_oid};
-use super::tables::{PG_CATALOG, Row, row};
-use crate::system::SystemContext;
-use alluvia_catalog::{Catalog, CommentOn};
+use crate::context::CatalogContext;
+use crate::definitions;
+use crate::functions::{Work, ints};
+use crate::relations::{DATABASE_OID, number_of_schema, table_oid};
+use crate::tables::{Row, row};
+use alluvia_catalog::{Catalog, CommentOn, PG_CATALOG};
 use arrow::array::{AsArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
@@ -33,12 +33,12 @@ struct Described<'a> {
 }
 
 /// Whether a table has no rows since there are no comments.
-pub(super) fn hides(catalog: &Catalog, schema: &str, table: &str) -> bool {
+pub(crate) fn hides(catalog: &Catalog, schema: &str, table: &str) -> bool {
     schema == PG_CATALOG && matches!(table, OF_OBJECTS | OF_DATABASES) && catalog.comments().next().is_none()
 }
 
 /// Whether a function of this name gives comments, and there are some.
-pub(super) fn gives(catalog: &Catalog, name: &str) -> bool {
+pub(crate) fn gives(catalog: &Catalog, name: &str) -> bool {
     FUNCTIONS.contains(&name) && catalog.comments().next().is_some()
 }
 
@@ -65,17 +65,17 @@ fn described<'a>(catalog: &Catalog, on: &CommentOn, text: &'a str) -> Option<Des
 }
 
 /// The rows of a table of comments.
-pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
+pub(crate) fn rows_of(schema: &str, table: &str) -> Option<fn(&CatalogContext) -> Vec<Row>> {
     match (schema, table) {
         (PG_CATALOG, OF_OBJECTS) => Some(|context| {
-            let of_objects = all(&context.snapshot.catalog).into_iter().filter(|known| known.class != "pg_database");
+            let of_objects = all(&context.catalog).into_iter().filter(|known| known.class != "pg_database");
             let row = |known: Described<'_>| {
                 row! { objoid: known.oid, classoid: known.class_oid, objsubid: known.column, description: known.text }
             };
             of_objects.map(row).collect()
         }),
         (PG_CATALOG, OF_DATABASES) => Some(|context| {
-            let of_databases = all(&context.snapshot.catalog).into_iter().filter(|known| known.class == "pg_database");
+            let of_databases = all(&context.catalog).into_iter().filter(|known| known.class == "pg_database");
             let row = |known: Described<'_>| {
                 row! { objoid: known.oid, classoid: known.class_oid, description: known.text }
             };
@@ -86,7 +86,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
 }
 
 /// Registers the functions.
-pub(super) fn register(
+pub(crate) fn register(
     add: &mut impl FnMut(&str, Vec<DataType>, DataType, Work) -> Result<()>,
     catalog: &Arc<Catalog>,
 ) -> Result<()> {

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 /// Splits a query into the making of rows and the choice among them, if that is what it takes.
-pub(super) fn split(query: &mut Query) {
+pub(crate) fn split(query: &mut Query) {
     if let Some(choice) = choice_among_rows(query) {
         *query = choice;
     }

@@ -135,7 +135,7 @@ const ORDINARY: &[&str] = &["array_to_string", "array_upper", "array_lower"];
 
 /// What a function says.
 #[derive(Clone, Copy)]
-pub(super) enum Constant {
+pub(crate) enum Constant {
     Text(&'static str),
     Number(&'static str),
     Truth(bool),
@@ -144,7 +144,7 @@ pub(super) enum Constant {
 }
 
 impl Constant {
-    pub(super) fn expr(self) -> Expr {
+    pub(crate) fn expr(self) -> Expr {
         match self {
             Constant::Text(text) => text_expr(text),
             Constant::Number(number) => number_expr(number),
@@ -158,30 +158,30 @@ impl Constant {
     }
 }
 
-pub(super) fn text_expr(text: &str) -> Expr {
+pub(crate) fn text_expr(text: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(text.to_owned()).into())
 }
 
-pub(super) fn number_expr(number: impl ToString) -> Expr {
+pub(crate) fn number_expr(number: impl ToString) -> Expr {
     Expr::Value(Value::Number(number.to_string(), false).into())
 }
 
 /// What a function always says.
-pub(super) fn constant(name: &str) -> Option<Constant> {
+pub(crate) fn constant(name: &str) -> Option<Constant> {
     CONSTANTS.iter().find(|(names, _)| names.contains(&name)).map(|(_, constant)| *constant)
 }
 
 /// The names of all functions of the catalog.
-pub(crate) fn function_names() -> impl Iterator<Item = &'static str> {
+pub fn function_names() -> impl Iterator<Item = &'static str> {
     CONSTANTS.iter().flat_map(|(names, _)| names.iter()).chain(FUNCTIONS).copied()
 }
 
 /// Whether there is a function of this name here.
-pub(crate) fn is_function(name: &str) -> bool {
+pub fn is_function(name: &str) -> bool {
     constant(name).is_some() || FUNCTIONS.contains(&name)
 }
 
 /// Whether a function of this name makes a query one of the catalog.
-pub(super) fn is_of_catalog(name: &str) -> bool {
+pub(crate) fn is_of_catalog(name: &str) -> bool {
     is_function(name) && !ORDINARY.contains(&name)
 }

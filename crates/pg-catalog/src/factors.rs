@@ -1,8 +1,8 @@
 //! What stands in FROM and in a list of columns as PostgreSQL allows it, and planning does not.
 
-use super::constants::{Constant, is_function, number_expr};
-use super::rewrite::{cast, parts};
-use super::tables::PG_CATALOG;
+use crate::constants::{Constant, is_function, number_expr};
+use crate::rewrite::{cast, parts};
+use crate::tables::PG_CATALOG;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::query_of_table;
 use alluvia_syntax::trees::rewriting::call_with;
@@ -30,7 +30,7 @@ fn alias_of(name: Ident) -> TableAlias {
 }
 
 /// The name of a function in FROM.
-pub(super) fn called(factor: &TableFactor) -> Option<String> {
+pub(crate) fn called(factor: &TableFactor) -> Option<String> {
     let (TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. }) = factor else {
         return None;
     };
@@ -42,7 +42,7 @@ pub(super) fn called(factor: &TableFactor) -> Option<String> {
 }
 
 /// Brings a function in FROM to what is planned: without a schema, its column called as its alias says.
-pub(super) fn function(factor: &mut TableFactor) {
+pub(crate) fn function(factor: &mut TableFactor) {
     let TableFactor::Table { name, alias, args: args @ Some(_), .. } = factor else { return };
     let function = match parts(name).as_slice() {
         [schema, function] if schema == PG_CATALOG => function.clone(),
@@ -118,7 +118,7 @@ fn row_of(items: Vec<SelectItem>, alias: TableAlias, lateral: bool) -> Option<Ta
 }
 
 /// `SELECT n.oid, n.*` names a column twice, which planning refuses: the one that is written gets a number.
-pub(super) fn tell_apart(select: &mut Select) {
+pub(crate) fn tell_apart(select: &mut Select) {
     let mut all = false;
     let mut of: Vec<String> = Vec::new();
     for item in &select.projection {

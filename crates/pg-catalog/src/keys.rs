@@ -7,11 +7,11 @@
 //! - What a WITH query or a derived table calls so is no list, unless it is one by its own items: `UNNEST(conkey) AS conkey`.
 //! - The numbers of indexes and constraints follow from their table's.
 
-use super::definitions::COLUMN_LISTS;
-use super::relations::{number_of, persistence_in, schema_oid, shown_schema, table_oid};
-use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, Row, row};
-use crate::system::SystemContext;
-use alluvia_catalog::{Catalog, TableEntry};
+use crate::context::CatalogContext;
+use crate::definitions::COLUMN_LISTS;
+use crate::relations::{number_of, persistence_in, schema_oid, shown_schema, table_oid};
+use crate::tables::{Row, row};
+use alluvia_catalog::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, TableEntry};
 use alluvia_change::conflict::key_name;
 use alluvia_space::Check;
 use alluvia_space::keywords::quoted;
@@ -37,10 +37,10 @@ const FIRST_CHECK_OID: i64 = 1 << 31;
 const CHECKS_MAX: i64 = 1 << 8;
 
 /// What tells of an index and of a constraint as a text, under names that no statement says.
-pub(super) const INDEX_TEXT: &str = "pg_catalog_indexdef";
-pub(super) const CONSTRAINT_TEXT: &str = "pg_catalog_constraintdef";
+pub(crate) const INDEX_TEXT: &str = "pg_catalog_indexdef";
+pub(crate) const CONSTRAINT_TEXT: &str = "pg_catalog_constraintdef";
 /// And what gives the places of a list.
-pub(super) const PLACES: &str = "pg_catalog_places";
+pub(crate) const PLACES: &str = "pg_catalog_places";
 
 /// Columns that hold lists.
 const LISTS: [&str; 13] = [
@@ -71,17 +71,17 @@ const TABLES: [(&str, &str); 7] = [
 ];
 
 /// Whether keys are rows of a table.
-pub(super) fn is_of_keys(schema: &str, table: &str) -> bool {
+pub(crate) fn is_of_keys(schema: &str, table: &str) -> bool {
     TABLES.contains(&(schema, table))
 }
 
 /// Whether any of these columns holds lists of which nothing is told.
-pub(super) fn has_lists<'a>(mut columns: impl Iterator<Item = &'a str>) -> bool {
+pub(crate) fn has_lists<'a>(mut columns: impl Iterator<Item = &'a str>) -> bool {
     columns.any(|column| LISTS.contains(&column) && !COLUMN_LISTS.contains(&column))
 }
 
 /// Whether a query sees keys: there are some, and what it asks of lists of columns is known.
-pub(super) fn are_shown(query: &Query, catalog: &Catalog) -> bool {
+pub(crate) fn are_shown(query: &Query, catalog: &Catalog) -> bool {
     let has_any = |entry: &Arc<TableEntry>| entry.def.key.is_some() || !entry.def.rules.checks.is_empty();
     if !catalog.tables().any(has_any) {
         return false;
@@ -234,7 +234,7 @@ const EXPANDED: &str = "_pg_expandarray";
 
 /// `generate_subscripts(list, 1)`, `_pg_expandarray(list)` and their parts, as what is planned: rows of the list, or of its
 /// places from 1 on.
-pub(super) fn expanded(expr: &Expr) -> Option<Expr> {
+pub(crate) fn expanded(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Function(function) => {
             let list = argument(function, 0).filter(|list| is_of_columns(list))?;
@@ -266,7 +266,7 @@ pub(super) fn expanded(expr: &Expr) -> Option<Expr> {
 }
 
 /// The places of a list, from 1 on.
-pub(super) fn places(lists: &ArrayRef) -> ArrayRef {
+pub(crate) fn places(lists: &ArrayRef) -> ArrayRef {
     let mut places = ListBuilder::new(Int64Builder::new());
     let lists = lists.as_list_opt::<i32>();
     for list in lists.into_iter().flat_map(|lists| lists.iter()) {
@@ -287,11 +287,11 @@ fn argument(function: &Function, at: usize) -> Option<&Expr> {
 }
 
 /// `pg_get_indexdef` and `pg_get_constraintdef` as what is registered for them.
-pub(super) fn definition(name: &str, function: &Function) -> Option<Expr> {
+pub(crate) fn definition(name: &str, function: &Function) -> Option<Expr> {
     let argument = |at: usize| argument(function, at).cloned();
     match name {
         "pg_get_indexdef" => {
-            let column = argument(1).unwrap_or_else(|| super::constants::number_expr(0));
+            let column = argument(1).unwrap_or_else(|| crate::constants::number_expr(0));
             Some(call(INDEX_TEXT, vec![argument(0)?, column]))
         }
         "pg_get_constraintdef" => Some(call(CONSTRAINT_TEXT, vec![argument(0)?])),
@@ -300,7 +300,7 @@ pub(super) fn definition(name: &str, function: &Function) -> Option<Expr> {
 }
 
 /// What makes an index, or the name of one of its columns, from 1 on.
-pub(super) fn index_text(catalog: &Catalog, oid: i64, column: i64) -> Option<String> {
+pub(crate) fn index_text(catalog: &Catalog, oid: i64, column: i64) -> Option<String> {
     let entry = with_key(catalog).find(|entry| index_oid(entry) == oid)?;
     if column > 0 {
         return usize::try_from(column - 1).ok().and_then(|at| key_columns(entry).into_iter().nth(at));
@@ -311,7 +311,7 @@ pub(super) fn index_text(catalog: &Catalog, oid: i64, column: i64) -> Option<Str
 }
 
 /// What a constraint says.
-pub(super) fn constraint_text(catalog: &Catalog, oid: i64) -> Option<String> {
+pub(crate) fn constraint_text(catalog: &Catalog, oid: i64) -> Option<String> {
     if let Some(entry) = with_key(catalog).find(|entry| constraint_oid(entry) == oid) {
         return Some(format!("PRIMARY KEY ({})", key_columns(entry).join(", ")));
     }
@@ -359,20 +359,20 @@ fn constraint_oid(entry: &TableEntry) -> i64 {
 }
 
 /// Rows of `pg_class` for indexes.
-pub(super) fn classes(context: &SystemContext) -> Vec<Row> {
+pub(crate) fn classes(context: &CatalogContext) -> Vec<Row> {
     let row = |entry: &Arc<TableEntry>| {
         row! {
-            oid: index_oid(entry), relname: key_name(&entry.def), relnamespace: schema_oid(&context.snapshot.catalog, &entry.def.schema),
-            relowner: i64::from(context.snapshot.catalog.rights().owner(entry.def.id).0), relfilenode: index_oid(entry),
+            oid: index_oid(entry), relname: key_name(&entry.def), relnamespace: schema_oid(&context.catalog, &entry.def.schema),
+            relowner: i64::from(context.catalog.rights().owner(entry.def.id).0), relfilenode: index_oid(entry),
             relkind: "i", relpersistence: persistence_in(&entry.def.schema), relnatts: key_columns(entry).len() as i64, relispopulated: true,
-            relreplident: "n", reltuples: super::relations::ROWS_UNTOLD,
+            relreplident: "n", reltuples: crate::relations::ROWS_UNTOLD,
         }
     };
-    with_key(&context.snapshot.catalog).map(row).collect()
+    with_key(&context.catalog).map(row).collect()
 }
 
 /// The rows of a table that keys are rows of.
-pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
+pub(crate) fn rows_of(schema: &str, table: &str) -> Option<fn(&CatalogContext) -> Vec<Row>> {
     if !is_of_keys(schema, table) {
         return None;
     }
@@ -386,28 +386,28 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
                     indislive: true, indkey: key_places(entry), indoption: vec![0_i64; key_places(entry).len()],
                 }
             };
-            with_key(&context.snapshot.catalog).map(row).collect()
+            with_key(&context.catalog).map(row).collect()
         },
         "pg_constraint" => |context| {
             let row = |entry: &Arc<TableEntry>| {
                 row! {
-                    oid: constraint_oid(entry), conname: key_name(&entry.def), connamespace: schema_oid(&context.snapshot.catalog, &entry.def.schema), contype: "p",
+                    oid: constraint_oid(entry), conname: key_name(&entry.def), connamespace: schema_oid(&context.catalog, &entry.def.schema), contype: "p",
                     convalidated: true, conrelid: table_oid(entry.def.id.0), conindid: index_oid(entry), conislocal: true,
                     connoinherit: true, confupdtype: " ", confdeltype: " ", confmatchtype: " ", conkey: key_places(entry),
                 }
             };
             let of_check = |(entry, check, oid): (&Arc<TableEntry>, &Check, i64)| {
                 row! {
-                    oid: oid, conname: check.name.clone(), connamespace: schema_oid(&context.snapshot.catalog, &entry.def.schema), contype: "c", convalidated: true,
+                    oid: oid, conname: check.name.clone(), connamespace: schema_oid(&context.catalog, &entry.def.schema), contype: "c", convalidated: true,
                     conrelid: table_oid(entry.def.id.0), conislocal: true, confupdtype: " ", confdeltype: " ",
                     confmatchtype: " ", conkey: places_of(entry, check.columns.iter().copied()), conbin: check.sql.clone(),
                 }
             };
-            let catalog = &context.snapshot.catalog;
+            let catalog = &context.catalog;
             with_key(catalog).map(row).chain(checks(catalog).map(of_check)).collect()
         },
         "pg_indexes" => |context| {
-            let catalog = &context.snapshot.catalog;
+            let catalog = &context.catalog;
             let row = |entry: &Arc<TableEntry>| {
                 row! {
                     schemaname: shown_schema(&entry.def.schema), tablename: entry.def.name.clone(), indexname: key_name(&entry.def),
@@ -428,7 +428,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
                 row.extend(named(entry, &check.name));
                 row
             };
-            let catalog = &context.snapshot.catalog;
+            let catalog = &context.catalog;
             with_key(catalog).map(row).chain(checks(catalog).map(of_check)).collect()
         },
         "check_constraints" => |context| {
@@ -438,7 +438,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
                     check_clause: check.sql.clone(),
                 }
             };
-            checks(&context.snapshot.catalog).map(row).collect()
+            checks(&context.catalog).map(row).collect()
         },
         "key_column_usage" => |context| of_columns(context, true),
         "constraint_column_usage" => |context| of_columns(context, false),
@@ -454,9 +454,9 @@ fn named(entry: &TableEntry, name: &str) -> Row {
     }
 }
 
-fn of_columns(context: &SystemContext, numbered: bool) -> Vec<Row> {
+fn of_columns(context: &CatalogContext, numbered: bool) -> Vec<Row> {
     let mut rows = Vec::new();
-    for entry in with_key(&context.snapshot.catalog) {
+    for entry in with_key(&context.catalog) {
         for (at, place) in entry.def.key_columns().unwrap_or_default().into_iter().enumerate() {
             let mut row = row! { column_name: entry.def.columns[place].name.clone() };
             if numbered {

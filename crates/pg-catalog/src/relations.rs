@@ -1,21 +1,19 @@
-//! What `pg_class` lists: users' tables, system tables, the catalog itself.
+//! What `pg_class` lists, its numbers and its names: users' tables here, what is everybody's in [`system_tables`](crate::system_tables).
 
-use super::defaults::{default_of, identity_of, sequence_name, sequence_oid};
-use super::definitions;
-use super::types::{by_name, of_column};
-use crate::system;
-use alluvia_catalog::authoriser::Authoriser;
+use crate::context::Viewer;
+use crate::defaults::{default_of, identity_of, sequence_name, sequence_oid};
+use crate::definitions;
+use crate::types::of_column;
 use alluvia_catalog::rights::{BOOTSTRAP, RoleId};
 use alluvia_catalog::{
     Catalog, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, TEMPORARY_IDS, TEMPORARY_SCHEMA,
     TEMPORARY_SCHEMA_ID, TEMPORARY_SCHEMA_SHOWN,
 };
+use alluvia_space::Identity;
 use alluvia_space::keywords::quoted;
-use alluvia_space::{DataType, Identity};
 use alluvia_syntax::names::written_name;
 use alluvia_types::TableId;
 use std::collections::HashMap;
-use std::sync::LazyLock;
 
 /// Numbers of schemas.
 pub(crate) const PG_CATALOG_OID: i64 = 11;
@@ -29,8 +27,6 @@ pub(crate) const DATABASE_OID: i64 = 5;
 const FIRST_TABLE_OID: i64 = 16_384;
 /// A session's own relations are numbered from here, after their schema.
 const FIRST_OWN_NUMBER: i64 = 300_000;
-/// System tables are numbered from here.
-const FIRST_SYSTEM_OID: i64 = 16_100;
 
 /// Schemas by number.
 pub(crate) const SCHEMAS: [(i64, &str); 4] = [
@@ -137,7 +133,7 @@ pub(crate) fn schema_name(catalog: &Catalog, oid: i64) -> Option<String> {
 }
 
 /// The number of a user's table.
-pub(crate) fn table_oid(id: u32) -> i64 {
+pub fn table_oid(id: u32) -> i64 {
     FIRST_TABLE_OID + number_of(id)
 }
 
@@ -183,78 +179,31 @@ pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, i64>) -> Vec<Relat
             checks: entry.def.rules.checks.len() as i64,
         }
     };
-    let of_views = catalog.views().map(|view| super::views::relation(catalog, view));
+    let of_views = catalog.views().map(|view| crate::views::relation(catalog, view));
     catalog.tables().map(relation).chain(of_views).collect()
 }
 
-/// System tables and the catalog.
-pub(crate) fn of_system() -> Vec<Relation> {
-    let system = system::TABLE_NAMES.iter().enumerate().map(|(at, name)| {
-        let schema = system::schema_of(name);
-        let attribute = |field: &std::sync::Arc<arrow::datatypes::Field>| {
-            let known = DataType::from_field(field).unwrap_or(DataType::Text);
-            let (type_oid, modifier) = of_column(known.into());
-            Attribute { name: field.name().clone(), type_oid, modifier, not_null: false, default: None, identity: None }
-        };
-        Relation {
-            oid: FIRST_SYSTEM_OID + at as i64,
-            name: (*name).to_owned(),
-            schema: (SYSTEM_OID, "alluvia".to_owned()),
-            kind: "v",
-            columns: schema.iter().flat_map(|schema| schema.fields().iter().map(attribute)).collect(),
-            rows: 0,
-            owner: ROLE_OID,
-            has_key: false,
-            checks: 0,
-        }
-    });
-    // What has no number is a function there.
-    let numbered = definitions::all().iter().filter(|(_, definition)| definition.oid != 0);
-    let catalog = numbered.map(|((schema, name), definition)| {
-        let attribute = |(name, sql): &(&'static str, &'static str)| Attribute {
-            name: (*name).to_owned(),
-            type_oid: by_name(sql).unwrap_or(25),
-            modifier: -1,
-            not_null: false,
-            default: None,
-            identity: None,
-        };
-        let number = SCHEMAS.iter().find(|(_, known)| known == schema).map_or(PG_CATALOG_OID, |(oid, _)| *oid);
-        Relation {
-            oid: definition.oid,
-            name: (*name).to_owned(),
-            schema: (number, (*schema).to_owned()),
-            kind: if *schema == "pg_catalog" && definition.oid < 10_000 { "r" } else { "v" },
-            columns: definition.columns.iter().map(attribute).collect(),
-            rows: 0,
-            owner: ROLE_OID,
-            has_key: false,
-            checks: 0,
-        }
-    });
-    system.chain(catalog).collect()
-}
-
 /// The number that a name stands for, as `'name'::regclass` asks: with its schema or without.
-pub(crate) fn by_text(authoriser: &Authoriser, text: &str) -> Option<i64> {
+pub(crate) fn by_text(viewer: &Viewer, text: &str) -> Option<i64> {
     if let Ok(number) = text.parse() {
         return Some(number);
     }
-    let (catalog, name) = (authoriser.catalog(), written_name(text.trim())?);
+    let name = written_name(text.trim())?;
     match name.schema() {
-        Some(schema) => in_schema(catalog, schema, &name.name),
+        Some(schema) => in_schema(viewer, schema, &name.name),
         None => {
-            let found = authoriser.path().schemas().find_map(|schema| in_schema(catalog, schema, &name.name));
-            found.or_else(|| in_schema(catalog, PG_CATALOG, &name.name))
+            let found = viewer.authoriser.path().schemas().find_map(|schema| in_schema(viewer, schema, &name.name));
+            found.or_else(|| in_schema(viewer, PG_CATALOG, &name.name))
         }
     }
 }
 
 /// The number of what is called so in a schema.
-fn in_schema(catalog: &Catalog, schema: &str, name: &str) -> Option<i64> {
+fn in_schema(viewer: &Viewer, schema: &str, name: &str) -> Option<i64> {
     if schema == SYSTEM_SCHEMA {
-        return system::TABLE_NAMES.iter().position(|known| *known == name).map(|at| FIRST_SYSTEM_OID + at as i64);
+        return viewer.system.number(name);
     }
+    let catalog = viewer.authoriser.catalog();
     let table = catalog.id_in_schema(schema, name).map(|id| table_oid(id.0));
     let of_users = table.or_else(|| sequence_oid(catalog, &RelationName::in_schema(schema, name)));
     of_users.or_else(|| definitions::find(schema, name).map(|definition| definition.oid))
@@ -267,32 +216,29 @@ fn user_relation(catalog: &Catalog, oid: i64) -> Option<RelationName> {
 }
 
 /// The name that a number stands for, with its schema where it is not found without.
-pub(crate) fn text_of(authoriser: &Authoriser, oid: i64) -> Option<String> {
-    let catalog = authoriser.catalog();
+pub(crate) fn text_of(viewer: &Viewer, oid: i64) -> Option<String> {
+    let catalog = viewer.authoriser.catalog();
     let of_user = user_relation(catalog, oid);
     let named = of_user.or_else(|| sequence_name(catalog, oid)).or_else(|| {
-        let of_system = of_system().into_iter().find(|relation| relation.oid == oid)?;
+        let of_system = viewer.system.relations().into_iter().find(|relation| relation.oid == oid)?;
         Some(RelationName::in_schema(of_system.schema.1, of_system.name))
     })?;
-    Some(if is_visible(authoriser, oid) { quoted(&named.name) } else { named.to_string() })
+    Some(if is_visible(viewer, oid) { quoted(&named.name) } else { named.to_string() })
 }
 
 /// Whether what has this number is found without its schema.
-pub(crate) fn is_visible(authoriser: &Authoriser, oid: i64) -> bool {
-    let catalog = authoriser.catalog();
+pub(crate) fn is_visible(viewer: &Viewer, oid: i64) -> bool {
+    let (catalog, path) = (viewer.authoriser.catalog(), viewer.authoriser.path());
     let of_user = user_relation(catalog, oid).map(|name| name.name);
     if let Some(name) = of_user.or_else(|| sequence_name(catalog, oid).map(|name| name.name)) {
-        let mut found = authoriser.path().schemas().filter_map(|schema| in_schema(catalog, schema, &name));
+        let mut found = path.schemas().filter_map(|schema| in_schema(viewer, schema, &name));
         return found.next() == Some(oid);
     }
-    // Asked for each row of whatever a plan has not made fewer before.
-    static OF_SYSTEM: LazyLock<HashMap<i64, i64>> =
-        LazyLock::new(|| of_system().iter().map(|relation| (relation.oid, relation.schema.0)).collect());
-    match OF_SYSTEM.get(&oid) {
-        Some(&PG_CATALOG_OID) => true,
-        Some(&schema) => {
+    match viewer.system.schema_of(oid) {
+        Some(PG_CATALOG_OID) => true,
+        Some(schema) => {
             let name = SCHEMAS.iter().find(|(known, _)| *known == schema).map(|(_, name)| *name);
-            name.is_some_and(|name| authoriser.path().schemas().any(|known| known == name))
+            name.is_some_and(|name| path.schemas().any(|known| known == name))
         }
         None => false,
     }

@@ -6,10 +6,10 @@
 //! - The number is compared, and given to functions of the catalog; the name is shown.
 //! - A name that is nobody's is refused, as PostgreSQL does; a number that is nobody's is shown as it is.
 
-use super::relations::{by_text, schema_by_name, schema_name, text_of};
-use super::rewrite::parts;
-use super::{fold, procedures, types};
-use alluvia_catalog::authoriser::Authoriser;
+use crate::context::Viewer;
+use crate::relations::{by_text, schema_by_name, schema_name, text_of};
+use crate::rewrite::parts;
+use crate::{fold, procedures, types};
 use alluvia_catalog::rights::RoleId;
 use alluvia_space::keywords::quoted;
 use alluvia_syntax::names::DATABASE_NAME;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 /// What numbers are of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Class,
     Type,
     Namespace,
@@ -44,7 +44,7 @@ const KINDS: [Kind; 6] = [Kind::Class, Kind::Type, Kind::Namespace, Kind::Proced
 
 impl Kind {
     /// By the name of the type that is cast to.
-    pub(super) fn of_type(name: &str) -> Option<Kind> {
+    pub(crate) fn of_type(name: &str) -> Option<Kind> {
         Some(match name {
             "regclass" => Kind::Class,
             "regtype" => Kind::Type,
@@ -69,7 +69,7 @@ impl Kind {
     }
 
     /// The number of a name.
-    pub(super) fn number(self, authoriser: &Authoriser, text: &str) -> Result<i64> {
+    pub(crate) fn number(self, viewer: &Viewer, text: &str) -> Result<i64> {
         let text = text.trim();
         if text == "-" {
             return Ok(0);
@@ -79,9 +79,7 @@ impl Kind {
         }
         let undefined = |kind, what| Error::new(kind, format!("there is no {what} '{text}'"));
         match self {
-            Kind::Class => {
-                by_text(authoriser, &plain(text)).ok_or_else(|| undefined(ErrorKind::UndefinedTable, "table"))
-            }
+            Kind::Class => by_text(viewer, &plain(text)).ok_or_else(|| undefined(ErrorKind::UndefinedTable, "table")),
             Kind::Type => {
                 let name = match text.contains('"') {
                     true => last(text),
@@ -90,7 +88,7 @@ impl Kind {
                 types::by_name(&name).ok_or_else(|| undefined(ErrorKind::UndefinedObject, "type"))
             }
             Kind::Namespace => {
-                let (catalog, name) = (authoriser.catalog(), last(text));
+                let (catalog, name) = (viewer.authoriser.catalog(), last(text));
                 schema_by_name(catalog, &name).ok_or_else(|| catalog.undefined_schema(&name))
             }
             Kind::Procedure => {
@@ -102,7 +100,8 @@ impl Kind {
                     text.strip_suffix(')').and_then(|text| text.split_once('(')).ok_or_else(wrong)?;
                 procedures::by_signature(&last(name), arguments).ok_or_else(wrong)
             }
-            Kind::Role => authoriser
+            Kind::Role => viewer
+                .authoriser
                 .catalog()
                 .rights()
                 .named(&last(text))
@@ -112,16 +111,16 @@ impl Kind {
     }
 
     /// The name of a number.
-    fn name(self, authoriser: &Authoriser, oid: i64) -> String {
+    fn name(self, viewer: &Viewer, oid: i64) -> String {
         let known = match self {
             _ if oid == 0 => Some("-".to_owned()),
-            Kind::Class => text_of(authoriser, oid),
+            Kind::Class => text_of(viewer, oid),
             Kind::Type => Some(types::format(oid, None)),
-            Kind::Namespace => schema_name(authoriser.catalog(), oid).map(|name| quoted(&name)),
+            Kind::Namespace => schema_name(viewer.authoriser.catalog(), oid).map(|name| quoted(&name)),
             Kind::Procedure => procedures::name(oid),
             Kind::Signature => procedures::signature(oid),
             Kind::Role => {
-                let role = u32::try_from(oid).ok().and_then(|id| authoriser.catalog().rights().role(RoleId(id)));
+                let role = u32::try_from(oid).ok().and_then(|id| viewer.authoriser.catalog().rights().role(RoleId(id)));
                 role.map(|role| quoted(&role.name))
             }
         };
@@ -145,12 +144,12 @@ fn last(text: &str) -> String {
 }
 
 /// A cast of what is not known before planning: the name.
-pub(super) fn cast_to(kind: Kind, of: Expr) -> Expr {
+pub(crate) fn cast_to(kind: Kind, of: Expr) -> Expr {
     call(kind.functions().0, vec![of])
 }
 
 /// The kind and the number of what such a cast has become; `None` of anything else.
-pub(super) fn number(expr: &Expr) -> Option<(Kind, Expr)> {
+pub(crate) fn number(expr: &Expr) -> Option<(Kind, Expr)> {
     match expr {
         Expr::Nested(inner) => number(inner),
         Expr::Function(function) => {
@@ -163,7 +162,7 @@ pub(super) fn number(expr: &Expr) -> Option<(Kind, Expr)> {
 }
 
 /// Compares numbers where one side is such a cast, unless the other one is a text by its own words.
-pub(super) fn compare(left: &mut Expr, op: &BinaryOperator, right: &mut Expr) {
+pub(crate) fn compare(left: &mut Expr, op: &BinaryOperator, right: &mut Expr) {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     if !matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
         return;
@@ -185,7 +184,7 @@ pub(super) fn compare(left: &mut Expr, op: &BinaryOperator, right: &mut Expr) {
 }
 
 /// The same for a list.
-pub(super) fn compare_with_list(expr: &mut Expr, list: &mut [Expr]) {
+pub(crate) fn compare_with_list(expr: &mut Expr, list: &mut [Expr]) {
     let Some((kind, of)) = number(expr) else { return };
     let numbers: Option<Vec<Expr>> =
         list.iter().map(|value| number(value).map(|(_, of)| of).or_else(|| beside(kind, value))).collect();
@@ -205,7 +204,7 @@ fn beside(kind: Kind, expr: &Expr) -> Option<Expr> {
         // Columns of functions hold their names.
         _ if matches!(kind, Kind::Procedure | Kind::Signature) => match expr {
             Expr::Value(_) => Some(expr.clone()),
-            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => super::rewrite::is_oid(expr).then(|| expr.clone()),
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => crate::rewrite::is_oid(expr).then(|| expr.clone()),
             _ => None,
         },
         expr => Some(expr.clone()),
@@ -213,7 +212,7 @@ fn beside(kind: Kind, expr: &Expr) -> Option<Expr> {
 }
 
 /// Gives a function of the catalog numbers where it is called with such casts.
-pub(super) fn give_numbers(function: &mut Function) {
+pub(crate) fn give_numbers(function: &mut Function) {
     let FunctionArguments::List(list) = &mut function.args else { return };
     for argument in &mut list.args {
         if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument
@@ -225,31 +224,31 @@ pub(super) fn give_numbers(function: &mut Function) {
 }
 
 /// All of these functions, by the definitions and the search path of who asks.
-pub(super) fn functions(authoriser: &Authoriser) -> impl Iterator<Item = Reg> {
-    let authoriser = Arc::new(authoriser.clone());
+pub(crate) fn functions(viewer: &Viewer) -> impl Iterator<Item = Reg> {
+    let viewer = Arc::new(viewer.clone());
     KINDS.into_iter().flat_map(move |kind| {
         [true, false].map(|named| Reg {
             kind,
             named,
             signature: Signature::any(1, Volatility::Stable),
-            authoriser: Arc::clone(&authoriser),
+            viewer: Arc::clone(&viewer),
         })
     })
 }
 
 /// A cast as a function of one statement.
 #[derive(Debug)]
-pub(super) struct Reg {
+pub(crate) struct Reg {
     kind: Kind,
     /// Whether it gives the name.
     named: bool,
     signature: Signature,
-    authoriser: Arc<Authoriser>,
+    viewer: Arc<Viewer>,
 }
 
 impl PartialEq for Reg {
     fn eq(&self, other: &Reg) -> bool {
-        (self.kind, self.named) == (other.kind, other.named) && Arc::ptr_eq(&self.authoriser, &other.authoriser)
+        (self.kind, self.named) == (other.kind, other.named) && Arc::ptr_eq(&self.viewer, &other.viewer)
     }
 }
 
@@ -280,7 +279,7 @@ impl ScalarUDFImpl for Reg {
         let numbers = self.numbers(&given)?;
         let array: ArrayRef = match self.named {
             true => {
-                let name = |oid: Option<i64>| oid.map(|oid| self.kind.name(&self.authoriser, oid));
+                let name = |oid: Option<i64>| oid.map(|oid| self.kind.name(&self.viewer, oid));
                 Arc::new(StringViewArray::from_iter(numbers.iter().map(name)))
             }
             false => Arc::new(numbers),
@@ -297,7 +296,7 @@ impl Reg {
             return Ok(cast(given, &DataType::Int64)?.as_primitive::<Int64Type>().clone());
         }
         let texts = cast(given, &DataType::Utf8View)?;
-        let number = |text: Option<&str>| text.map(|text| self.kind.number(&self.authoriser, text)).transpose();
+        let number = |text: Option<&str>| text.map(|text| self.kind.number(&self.viewer, text)).transpose();
         let numbers = texts.as_string_view().iter().map(number).collect::<Result<Vec<_>>>().map_err(wrap)?;
         Ok(Int64Array::from(numbers))
     }
@@ -306,11 +305,11 @@ impl Reg {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvia_catalog::authoriser::Who;
+    use crate::context::testing::viewer;
 
     #[test]
     fn names_are_numbers_and_numbers_names() {
-        let asks = Authoriser::new(Who::embedded(), "".into(), Arc::default());
+        let asks = viewer();
         for (kind, written, oid, shown) in [
             (Kind::Class, "pg_class", 1259, "pg_class"),
             (Kind::Class, "\"alluvia\".\"pg_catalog\".\"pg_class\"", 1259, "pg_class"),
@@ -320,6 +319,7 @@ mod tests {
             (Kind::Namespace, "public", 2200, "public"),
             (Kind::Role, "alluvia", 10, "alluvia"),
             (Kind::Class, "1259", 1259, "pg_class"),
+            (Kind::Class, "alluvia.batches", 16_100, "alluvia.batches"),
             (Kind::Class, "-", 0, "-"),
         ] {
             assert_eq!(kind.number(&asks, written).unwrap(), oid, "{written}");

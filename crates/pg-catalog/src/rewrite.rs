@@ -2,19 +2,17 @@
 //!
 //! Invariants:
 //! - A query that names nothing of the catalog is left as it is.
-//! - What is left out can be seen to be empty, or false, by what the catalog never holds ([`facts`](super::facts),
-//!   [`empty`](super::empty)).
+//! - What is left out can be seen to be empty, or false, by what the catalog never holds ([`facts`](crate::facts),
+//!   [`empty`](crate::empty)).
 
-use super::constants::{Constant, constant, is_function, is_of_catalog, number_expr, text_expr};
-use super::empty::one_row;
-use super::functions::PROCEDURE;
-use super::relations::{by_text, temporary_schema_oid};
-use super::tableoid::Tables;
-use super::tables::{INFORMATION_SCHEMA, PG_CATALOG};
-use super::{comments, defaults, definitions, distinct, factors, facts, fold, keys, reg, rights, versions, views};
-use crate::settings::SettingsNow;
-use alluvia_catalog::authoriser::Authoriser;
-use alluvia_catalog::{Catalog, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_SHOWN};
+use crate::constants::{Constant, constant, is_function, is_of_catalog, number_expr, text_expr};
+use crate::context::{SettingsView, Viewer};
+use crate::empty::one_row;
+use crate::functions::PROCEDURE;
+use crate::relations::{by_text, temporary_schema_oid};
+use crate::tableoid::Tables;
+use crate::{comments, defaults, definitions, distinct, factors, facts, fold, keys, reg, rights, versions, views};
+use alluvia_catalog::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_SHOWN};
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::statement::{literal_text, text_of};
 use alluvia_syntax::trees::rewriting::call;
@@ -29,12 +27,8 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 
 /// Brings a query of the catalog to what can be planned; gives whether it is one.
-pub(crate) fn prepare(
-    query: &mut Query,
-    authoriser: &Authoriser,
-    settings: impl FnOnce() -> SettingsNow,
-) -> Result<bool> {
-    let catalog: &Catalog = authoriser.catalog();
+pub fn prepare<S: SettingsView>(query: &mut Query, viewer: &Viewer, settings: impl FnOnce() -> S) -> Result<bool> {
+    let catalog: &Catalog = viewer.authoriser.catalog();
     let mut names = Names { catalog, found: false };
     let _ = visit(query, &mut names);
     if !names.found {
@@ -44,7 +38,7 @@ pub(crate) fn prepare(
     let (shows_keys, shown) = (keys::are_shown(query, catalog), defaults::Shown::to(query, catalog));
     let settings = settings();
     let (tables, depth) = (Tables::default(), 0);
-    let mut rewrite = Rewrite { catalog, authoriser, settings: &settings, has_xmin, shows_keys, shown, tables, depth };
+    let mut rewrite = Rewrite { catalog, viewer, settings: &settings, has_xmin, shows_keys, shown, tables, depth };
     match visit_mut(query, &mut rewrite) {
         ControlFlow::Continue(()) => Ok(true),
         ControlFlow::Break(error) => Err(error),
@@ -52,12 +46,12 @@ pub(crate) fn prepare(
 }
 
 /// The parts of a name, lower case unless quoted.
-pub(super) fn parts(name: &ObjectName) -> Vec<String> {
+pub(crate) fn parts(name: &ObjectName) -> Vec<String> {
     name.0.iter().filter_map(ObjectNamePart::as_ident).map(name_of).collect()
 }
 
 /// The schema and table of the catalog that a name means.
-pub(super) fn catalog_table(name: &ObjectName, catalog: &Catalog) -> Option<(&'static str, String)> {
+pub(crate) fn catalog_table(name: &ObjectName, catalog: &Catalog) -> Option<(&'static str, String)> {
     let parts = parts(name);
     match parts.as_slice() {
         [.., schema, table] if schema == PG_CATALOG => Some((PG_CATALOG, table.clone())),
@@ -131,16 +125,16 @@ fn reg_type(data_type: &ast::DataType) -> Option<String> {
     .then_some(name)
 }
 
-pub(super) struct Rewrite<'a> {
-    pub(super) catalog: &'a Catalog,
-    pub(super) authoriser: &'a Authoriser,
-    settings: &'a SettingsNow,
+pub(crate) struct Rewrite<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) viewer: &'a Viewer,
+    settings: &'a dyn SettingsView,
     /// Whether `xmin` is the hidden column.
     has_xmin: bool,
     /// Whether keys are seen.
-    pub(super) shows_keys: bool,
+    pub(crate) shows_keys: bool,
     /// Which defaults and sequences are.
-    pub(super) shown: defaults::Shown,
+    pub(crate) shown: defaults::Shown,
     tables: Tables,
     /// Queries around what is visited.
     depth: usize,
@@ -171,7 +165,7 @@ impl VisitorMut for Rewrite<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        self.tables.enter(select, self.authoriser);
+        self.tables.enter(select, &self.viewer.authoriser);
         factors::tell_apart(select);
         // Items keep the names that PostgreSQL gives them, whatever becomes of them.
         let mut seen: Vec<String> = Vec::new();
@@ -337,7 +331,7 @@ impl Rewrite<'_> {
                     ("oid", _) if is_procedure => procedure_number(&inner),
                     (name @ ("regclass" | "regtype" | "regnamespace" | "regrole"), Some(text)) => {
                         match reg::Kind::of_type(name) {
-                            Some(kind) => number_expr(kind.number(self.authoriser, &text)?),
+                            Some(kind) => number_expr(kind.number(self.viewer, &text)?),
                             None => inner,
                         }
                     }
@@ -388,17 +382,17 @@ impl Rewrite<'_> {
         if let Some(known) = fold::function(&name, function)? {
             return Ok(Some(known));
         }
-        if let Some(replaced) = rights::replaced(&name, function, self.authoriser) {
+        if let Some(replaced) = rights::replaced(&name, function, &self.viewer.authoriser) {
             return Ok(Some(replaced));
         }
         if let Some(call) = keys::definition(&name, function).filter(|_| self.shows_keys) {
             return Ok(Some(call));
         }
-        if let Some(call) = views::definition(&name, function, self.authoriser) {
+        if let Some(call) = views::definition(&name, function, self.viewer) {
             return Ok(Some(call));
         }
         if name == "pg_get_serial_sequence"
-            && let Some(sequence) = defaults::serial_sequence(function, self.authoriser)
+            && let Some(sequence) = defaults::serial_sequence(function, &self.viewer.authoriser)
         {
             return Ok(Some(sequence.map_or_else(|| Constant::Null.expr(), |sequence| text_expr(&sequence))));
         }
@@ -433,13 +427,13 @@ impl Rewrite<'_> {
             },
             "pg_my_temp_schema" => Some(number_expr(temporary_schema_oid(self.catalog))),
             "current_schema" => {
-                Some(match self.authoriser.path().schemas().find(|schema| *schema != TEMPORARY_SCHEMA) {
+                Some(match self.viewer.authoriser.path().schemas().find(|schema| *schema != TEMPORARY_SCHEMA) {
                     Some(schema) => text_expr(schema),
                     None => cast(Constant::Null.expr(), ast::DataType::Text),
                 })
             }
             "current_schemas" => {
-                let path = self.authoriser.path();
+                let path = self.viewer.authoriser.path();
                 let implicit = argument(0).is_some_and(|text| text.eq_ignore_ascii_case("true"))
                     && path.schemas().all(|schema| schema != PG_CATALOG);
                 let is_asked = argument(0).is_some_and(|text| text.eq_ignore_ascii_case("true"));
@@ -464,7 +458,7 @@ impl Rewrite<'_> {
             "current_setting" => {
                 let wanted = fold::argument(function, 0).and_then(text_of).map(|name| name.to_ascii_lowercase());
                 let of_session = |name: &String| !matches!(name.as_str(), "is_superuser" | "session_authorization");
-                let known = wanted.filter(of_session).and_then(|name| self.settings.now.show(&name).ok());
+                let known = wanted.filter(of_session).and_then(|name| self.settings.shown(&name));
                 known.map(|value| text_expr(&value))
             }
             // A text stands for a table, as for a regclass.
@@ -472,7 +466,7 @@ impl Rewrite<'_> {
                 Some(Expr::Value(value)) => match &value.value {
                     Value::SingleQuotedString(text) => Some(call(
                         &name,
-                        vec![number_expr(by_text(self.authoriser, text).ok_or_else(|| {
+                        vec![number_expr(by_text(self.viewer, text).ok_or_else(|| {
                             Error::new(ErrorKind::UndefinedTable, format!("there is no table '{text}'"))
                         })?)],
                     )),
@@ -495,7 +489,7 @@ impl Rewrite<'_> {
             }
             "to_regclass" | "to_regtype" | "to_regnamespace" | "to_regproc" | "to_regrole" => {
                 let kind = reg::Kind::of_type(name.trim_start_matches("to_"));
-                let number = kind.zip(argument(0)).and_then(|(kind, text)| kind.number(self.authoriser, &text).ok());
+                let number = kind.zip(argument(0)).and_then(|(kind, text)| kind.number(self.viewer, &text).ok());
                 Some(or_null(number))
             }
             _ => None,
@@ -508,7 +502,7 @@ fn procedure_number(named: &Expr) -> Expr {
     call(PROCEDURE, vec![named.clone()])
 }
 
-pub(super) fn is_oid(expr: &Expr) -> bool {
+pub(crate) fn is_oid(expr: &Expr) -> bool {
     match expr {
         Expr::Identifier(ident) => name_of(ident) == "oid",
         Expr::CompoundIdentifier(path) => path.last().is_some_and(|ident| name_of(ident) == "oid"),
@@ -540,7 +534,7 @@ fn or_null(number: Option<i64>) -> Expr {
     number.map_or_else(|| Constant::Null.expr(), number_expr)
 }
 
-pub(super) fn cast(expr: Expr, data_type: ast::DataType) -> Expr {
+pub(crate) fn cast(expr: Expr, data_type: ast::DataType) -> Expr {
     Expr::Cast { kind: ast::CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
@@ -576,7 +570,7 @@ fn operator(name: &str) -> Option<BinaryOperator> {
 }
 
 /// The name that PostgreSQL gives to an item without one.
-pub(super) fn item_name(expr: &Expr) -> Option<String> {
+pub(crate) fn item_name(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(ident) => Some(name_of(ident)),
         Expr::CompoundIdentifier(path) => path.last().map(name_of),

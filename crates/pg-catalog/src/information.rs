@@ -1,14 +1,14 @@
 //! `information_schema`: the standard's views of the same.
 
-use super::relations::{Relation, schemas};
-use super::tables::{Row, relations, row};
-use crate::pg_catalog::{rights, types, views};
-use crate::system::SystemContext;
+use crate::context::CatalogContext;
+use crate::relations::{Relation, schemas};
+use crate::tables::{Row, relations, row};
+use crate::{rights, types, views};
 use alluvia_catalog::rights::RoleId;
 use alluvia_syntax::names::DATABASE_NAME;
 
 /// The rows of a view; `None` for one that is always empty.
-pub(crate) fn rows_of(view: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
+pub(crate) fn rows_of(view: &str) -> Option<fn(&CatalogContext) -> Vec<Row>> {
     Some(match view {
         "character_sets" => |_| {
             vec![row! {
@@ -26,7 +26,7 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
             let row = |(_, name, owner): (i64, String, RoleId)| {
                 row! { catalog_name: DATABASE_NAME, schema_name: name, schema_owner: rights::name(context, owner.0.into()) }
             };
-            schemas(&context.snapshot.catalog).into_iter().map(row).collect()
+            schemas(&context.catalog).into_iter().map(row).collect()
         },
         "tables" => |context| {
             let row = |relation: Relation| {
@@ -48,14 +48,14 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
         "views" => |context| {
             let row = |view: Relation| {
                 let owner = RoleId(u32::try_from(view.owner).unwrap_or(0));
-                let text = views::text(&context.snapshot.catalog, view.oid);
+                let text = views::text(&context.catalog, view.oid);
                 let mut row = row! {
                     table_catalog: DATABASE_NAME, table_schema: view.schema.1, table_name: view.name, check_option: "NONE",
                     is_updatable: "NO", is_insertable_into: "NO", is_trigger_updatable: "NO",
                     is_trigger_deletable: "NO", is_trigger_insertable_into: "NO",
                 };
                 // For whoever is in the role of its owner.
-                let is_own = context.authoriser.membership(owner, "see what a view reads").is_ok();
+                let is_own = context.viewer.authoriser.membership(owner, "see what a view reads").is_ok();
                 row.extend(text.filter(|_| is_own).map(|text| ("view_definition", text.into())));
                 row
             };
@@ -65,7 +65,7 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
     })
 }
 
-fn columns(context: &SystemContext) -> Vec<Row> {
+fn columns(context: &CatalogContext) -> Vec<Row> {
     let mut rows = Vec::new();
     for relation in relations(context) {
         let is_updatable = relation.kind == "r" && relation.is_of_user();

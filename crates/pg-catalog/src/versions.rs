@@ -3,8 +3,8 @@
 //! Invariant: every row of the catalog says the version of the last change of any definition, which is at least that of its own. Who asks for
 //! what is newer than a number gets too many rows, never too few.
 
-use super::constants::number_expr;
-use super::rewrite::cast;
+use crate::constants::number_expr;
+use crate::rewrite::cast;
 use alluvia_catalog::Catalog;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::trees::visit::visit;
@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 const XMIN: &str = "xmin";
 
 /// Whether an expression is the hidden column.
-pub(super) fn is_xmin(expr: &Expr, catalog: &Catalog) -> bool {
+pub(crate) fn is_xmin(expr: &Expr, catalog: &Catalog) -> bool {
     let column = match expr {
         Expr::Identifier(ident) => name_of(ident),
         Expr::CompoundIdentifier(path) => path.last().map(name_of).unwrap_or_default(),
@@ -29,7 +29,7 @@ pub(super) fn is_xmin(expr: &Expr, catalog: &Catalog) -> bool {
 }
 
 /// Whether a derived table or a WITH table of a query has a column that the statement itself calls so: then that is meant.
-pub(super) fn is_named(query: &Query) -> bool {
+pub(crate) fn is_named(query: &Query) -> bool {
     visit(query, &mut Named::default()).is_break()
 }
 
@@ -81,14 +81,14 @@ impl Visitor for Named {
 }
 
 /// What stands for `xmin`.
-pub(super) fn xmin(catalog: &Catalog) -> Expr {
+pub(crate) fn xmin(catalog: &Catalog) -> Expr {
     // A cast, since a number alone would be a position in ORDER BY.
     cast(number_expr(catalog.version.0), DataType::BigInt(None))
 }
 
 /// What stands for `age` of a number of that kind, which a cast or [`xmin`] has made; `None` of anything else: `age` of a time is another
 /// function.
-pub(super) fn age(of: &Expr, catalog: &Catalog) -> Option<Expr> {
+pub(crate) fn age(of: &Expr, catalog: &Catalog) -> Option<Expr> {
     let is_transaction = match of {
         Expr::Identifier(ident) => name_of(ident) == "transactionid",
         Expr::CompoundIdentifier(path) => path.last().is_some_and(|ident| name_of(ident) == "transactionid"),

@@ -1,10 +1,11 @@
 //! Catalog tables as DataFusion sees them, and the rows of those that have any.
 
-use super::definitions::{self, Definition};
-use super::information;
-use super::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_system, of_users, schemas};
-use crate::pg_catalog::{comments, defaults, keys, procedures, rights, types, views};
-use crate::system::SystemContext;
+use crate::context::{CatalogContext, SettingRow};
+use crate::definitions::{self, Definition};
+use crate::information;
+use crate::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_users, schemas};
+use crate::{comments, defaults, keys, procedures, rights, types, views};
+use alluvia_catalog::INFORMATION_SCHEMA;
 use alluvia_catalog::rights::RoleId;
 use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, near_names};
@@ -22,9 +23,6 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-
-pub(crate) const PG_CATALOG: &str = "pg_catalog";
-pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -71,7 +69,7 @@ pub(crate) type Row = BTreeMap<&'static str, Value>;
 /// A row of columns and values.
 macro_rules! row {
     ($($column:ident: $value:expr),* $(,)?) => {
-        std::collections::BTreeMap::from([$((stringify!($column), $crate::pg_catalog::tables::Value::from($value))),*])
+        std::collections::BTreeMap::from([$((stringify!($column), $crate::tables::Value::from($value))),*])
     };
 }
 pub(crate) use row;
@@ -81,7 +79,7 @@ pub(crate) fn is_always_empty(schema: &str, table: &str) -> bool {
     definitions::find(schema, table).is_some() && rows_of(schema, table).is_none()
 }
 
-type Rows = fn(&SystemContext) -> Vec<Row>;
+type Rows = fn(&CatalogContext) -> Vec<Row>;
 
 fn rows_of(schema: &str, table: &str) -> Option<Rows> {
     let of_others = || defaults::rows_of(schema, table).or_else(|| views::rows_of(schema, table));
@@ -129,7 +127,7 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
                 row.extend(rights::schema_acl(context, &name).map(|acl| ("nspacl", Value::from(acl))));
                 row
             };
-            schemas(&context.snapshot.catalog).into_iter().map(schema).collect()
+            schemas(&context.catalog).into_iter().map(schema).collect()
         },
         // The process of a lock is the number of its session.
         "pg_locks" => |context| {
@@ -141,11 +139,11 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
                     mode: grant.mode.name(), granted: grant.is_held,
                 }
             };
-            context.sessions.locks().grants().into_iter().map(row).collect()
+            context.locks.grants().into_iter().map(row).collect()
         },
         "pg_proc" => |_| procedures::rows(),
         "pg_settings" => |context| {
-            let setting = |setting: crate::system::SettingRow| {
+            let setting = |setting: SettingRow| {
                 let context =
                     if setting.scope == "session" || setting.scope == "client" { "user" } else { "postmaster" };
                 row! {
@@ -172,7 +170,7 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
         "pg_group" => rights::groups,
         "pg_views" => |context| {
             let row = |view: Relation| {
-                let text = views::text(&context.snapshot.catalog, view.oid);
+                let text = views::text(&context.catalog, view.oid);
                 let owner = rights::name(context, view.owner);
                 let mut row = row! { schemaname: view.schema.1, viewname: view.name, viewowner: owner };
                 row.extend(text.map(|text| ("definition", text.into())));
@@ -185,25 +183,25 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
 }
 
 /// Users' tables with their rows.
-pub(crate) fn users(context: &SystemContext) -> Vec<Relation> {
+pub(crate) fn users(context: &CatalogContext) -> Vec<Relation> {
     let mut rows: HashMap<u32, i64> = HashMap::new();
     for stage in context.admin.stages() {
         *rows.entry(stage.table.0).or_default() += stage.rows as i64;
     }
-    for entry in context.snapshot.catalog.tables().filter(|entry| !context.authoriser.may_read(entry)) {
+    for entry in context.catalog.tables().filter(|entry| !context.viewer.authoriser.may_read(entry)) {
         rows.insert(entry.def.id.0, ROWS_UNTOLD);
     }
-    of_users(&context.snapshot.catalog, &rows)
+    of_users(&context.catalog, &rows)
 }
 
 /// All tables and views.
-pub(crate) fn relations(context: &SystemContext) -> Vec<Relation> {
+pub(crate) fn relations(context: &CatalogContext) -> Vec<Relation> {
     let mut relations = users(context);
-    relations.extend(of_system());
+    relations.extend(context.viewer.system.relations());
     relations
 }
 
-fn classes(context: &SystemContext) -> Vec<Row> {
+fn classes(context: &CatalogContext) -> Vec<Row> {
     let class = |relation: Relation| {
         let of_heap = if relation.kind == "r" { 2 } else { 0 };
         let acl = rights::table_acl(context, &relation);
@@ -221,7 +219,7 @@ fn classes(context: &SystemContext) -> Vec<Row> {
     relations(context).into_iter().map(class).chain(keys::classes(context)).chain(defaults::classes(context)).collect()
 }
 
-fn attributes(context: &SystemContext) -> Vec<Row> {
+fn attributes(context: &CatalogContext) -> Vec<Row> {
     let types: HashMap<i64, types::PgType> = types::all().map(|known| (known.oid, known)).collect();
     let mut rows = Vec::new();
     for relation in relations(context) {
@@ -254,8 +252,9 @@ fn types_rows() -> Vec<Row> {
 
 /// A schema of the catalog.
 #[derive(Debug)]
-pub(crate) struct CatalogSchema {
-    pub(crate) name: &'static str,
+pub struct CatalogSchema {
+    /// [`PG_CATALOG`](alluvia_catalog::PG_CATALOG) or [`INFORMATION_SCHEMA`].
+    pub name: &'static str,
 }
 
 #[async_trait]
@@ -322,7 +321,7 @@ impl TableProvider for CatalogTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let context = SystemContext::of(session)?;
+        let context = CatalogContext::of(session)?;
         let schema = self.schema();
         let fields = schema.fields().iter().enumerate();
         let read = fields.filter(|(at, _)| projection.is_none_or(|read| read.contains(at)));

@@ -1,8 +1,8 @@
 //! What columns of the catalog never hold. Conditions that ask for it are false, and what they guard is not planned: PostgreSQL has
 //! kinds of types and relations that Alluvia has none of, and tools look into each.
 
-use super::constants::Constant;
-use super::rewrite::{cast, parts};
+use crate::constants::Constant;
+use crate::rewrite::{cast, parts};
 use alluvia_catalog::Catalog;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::statement::text_of;
@@ -11,10 +11,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 /// Columns that hold one of a few values. Tests hold this against the tables. What drivers make of `typtype` and call so has `a` for lists.
-pub(super) const KINDS: [(&str, &[&str]); 2] = [("typtype", &["a", "b", "p"]), ("relkind", &["r", "v", "S", "i"])];
+pub(crate) const KINDS: [(&str, &[&str]); 2] = [("typtype", &["a", "b", "p"]), ("relkind", &["r", "v", "S", "i"])];
 
 /// Drops the branches of a CASE that are never taken.
-pub(super) fn prune(expr: &mut Expr, catalog: &Catalog) {
+pub(crate) fn prune(expr: &mut Expr, catalog: &Catalog) {
     let Expr::Case { operand: None, conditions, else_result, .. } = expr else { return };
     let before = conditions.len();
     let mut dropped = None;
@@ -73,8 +73,8 @@ fn is_list(query: &Query) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pg_catalog::relations::of_system;
-    use crate::pg_catalog::types;
+    use crate::context::testing::viewer;
+    use crate::types;
     use alluvia_syntax::Kind;
     use alluvia_syntax::script::parse;
 
@@ -106,6 +106,6 @@ mod tests {
     fn types_and_relations_are_of_the_kinds_that_are_stated() {
         let kinds = |wanted: &str| KINDS.iter().find(|(column, _)| *column == wanted).unwrap().1;
         assert!(types::all().all(|known| kinds("typtype").contains(&known.kind())));
-        assert!(of_system().iter().all(|relation| kinds("relkind").contains(&relation.kind)));
+        assert!(viewer().system.relations().iter().all(|relation| kinds("relkind").contains(&relation.kind)));
     }
 }

@@ -3,8 +3,8 @@
 //! PostgreSQL's tools take settings apart in SQL: `(string_to_array(current_setting('search_path'), ','))[i]` for all `i` of a
 //! `generate_series`. All of that is constant here, and planning has no form for some of it.
 
-use super::constants::{Constant, number_expr, text_expr};
-use super::rewrite::parts;
+use crate::constants::{Constant, number_expr, text_expr};
+use crate::rewrite::parts;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::statement::{literal_text, text_of};
 use alluvia_syntax::visit_mut;
@@ -32,7 +32,7 @@ fn elements(expr: &Expr) -> Option<&[Expr]> {
 }
 
 /// Whether a list, or NULL, is written.
-pub(super) fn is_written(expr: &Expr) -> bool {
+pub(crate) fn is_written(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_written(inner),
         expr => is_null(expr) || elements(expr).is_some(),
@@ -40,7 +40,7 @@ pub(super) fn is_written(expr: &Expr) -> bool {
 }
 
 /// A list's elements as types that are planned.
-pub(super) fn plain_elements(of: &mut ArrayElemTypeDef) {
+pub(crate) fn plain_elements(of: &mut ArrayElemTypeDef) {
     let ArrayElemTypeDef::SquareBracket(element, _) = of else { return };
     let name = match element.as_ref() {
         ast::DataType::Custom(name, _) => parts(name).pop().unwrap_or_default(),
@@ -54,7 +54,7 @@ pub(super) fn plain_elements(of: &mut ArrayElemTypeDef) {
 }
 
 /// An argument of a call, if it is a plain expression.
-pub(super) fn argument(function: &ast::Function, at: usize) -> Option<&Expr> {
+pub(crate) fn argument(function: &ast::Function, at: usize) -> Option<&Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
     match list.args.get(at)? {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
@@ -63,7 +63,7 @@ pub(super) fn argument(function: &ast::Function, at: usize) -> Option<&Expr> {
 }
 
 /// What a function gives of written texts and lists.
-pub(super) fn function(name: &str, function: &ast::Function) -> Result<Option<Expr>> {
+pub(crate) fn function(name: &str, function: &ast::Function) -> Result<Option<Expr>> {
     let text = |at| argument(function, at).and_then(text_of);
     let listed = || argument(function, 0).and_then(elements);
     let first = || argument(function, 1).and_then(literal_text).is_some_and(|dimension| dimension == "1");
@@ -86,7 +86,7 @@ pub(super) fn function(name: &str, function: &ast::Function) -> Result<Option<Ex
 }
 
 /// The parts of `a."B c"`.
-pub(super) fn identifiers(text: &str) -> Result<Vec<String>> {
+pub(crate) fn identifiers(text: &str) -> Result<Vec<String>> {
     let wrong = || Error::new(ErrorKind::InvalidValue, format!("'{text}' is not a valid identifier"));
     let mut parts = Vec::new();
     let mut rest = text.trim();
@@ -124,7 +124,7 @@ pub(super) fn identifiers(text: &str) -> Result<Vec<String>> {
 }
 
 /// Replaces an expression, whose parts have been folded, by what it is known to be.
-pub(super) fn fold(expr: &mut Expr) {
+pub(crate) fn fold(expr: &mut Expr) {
     let known = match expr {
         Expr::CompoundFieldAccess { root, access_chain } => match access_chain.as_slice() {
             [AccessExpr::Subscript(Subscript::Index { index })] => element(root, index),

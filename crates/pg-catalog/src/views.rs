@@ -2,13 +2,12 @@
 //!
 //! Invariant: where there is no view, `pg_rewrite` and `pg_depend` are empty, and known to be: tools join them to everything.
 
-use super::constants::number_expr;
-use super::relations::{Attribute, Relation, by_text, id_of_number, number_of, schema_oid, shown_schema, table_oid};
-use super::tables::{PG_CATALOG, Row, row};
-use super::types;
-use crate::system::SystemContext;
-use alluvia_catalog::authoriser::Authoriser;
-use alluvia_catalog::{Catalog, NameKind, Shown, ViewColumn, ViewEntry};
+use crate::constants::number_expr;
+use crate::context::{CatalogContext, Viewer};
+use crate::relations::{Attribute, Relation, by_text, id_of_number, number_of, schema_oid, shown_schema, table_oid};
+use crate::tables::{Row, row};
+use crate::types;
+use alluvia_catalog::{Catalog, NameKind, PG_CATALOG, Shown, ViewColumn, ViewEntry};
 use alluvia_syntax::statement::text_of;
 use alluvia_syntax::statements::views::type_of_column;
 use alluvia_syntax::trees::rewriting::call;
@@ -16,7 +15,7 @@ use alluvia_types::TableId;
 use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 /// The function that tells a view's query by its number.
-pub(super) const VIEW_TEXT: &str = "pg_catalog_viewdef";
+pub(crate) const VIEW_TEXT: &str = "pg_catalog_viewdef";
 /// The numbers of `pg_class` and `pg_rewrite`.
 const CLASS_OID: i64 = 1259;
 const REWRITE_OID: i64 = 2618;
@@ -27,7 +26,7 @@ const FIRST_RULE_OID: i64 = 1 << 30;
 const TABLES: [&str; 2] = ["pg_rewrite", "pg_depend"];
 
 /// A view as `pg_class` has it.
-pub(super) fn relation(catalog: &Catalog, view: &ViewEntry) -> Relation {
+pub(crate) fn relation(catalog: &Catalog, view: &ViewEntry) -> Relation {
     let attribute = |column: &ViewColumn| {
         let (type_oid, modifier) = types::of_column(type_of_column(&column.sql_type).into());
         Attribute { name: column.name.clone(), type_oid, modifier, not_null: false, default: None, identity: None }
@@ -51,18 +50,18 @@ fn by_oid(catalog: &Catalog, oid: i64) -> Option<&ViewEntry> {
 }
 
 /// The query of the view with this number, as PostgreSQL ends it.
-pub(super) fn text(catalog: &Catalog, oid: i64) -> Option<String> {
+pub(crate) fn text(catalog: &Catalog, oid: i64) -> Option<String> {
     let text = by_oid(catalog, oid)?.def.query(catalog, Shown::AsWritten).ok()?;
     Some(format!("{text};"))
 }
 
 /// `pg_get_viewdef` as what is registered for it.
-pub(super) fn definition(name: &str, function: &Function, authoriser: &Authoriser) -> Option<Expr> {
+pub(crate) fn definition(name: &str, function: &Function, viewer: &Viewer) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
     match list.args.first() {
         Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) if name == "pg_get_viewdef" => {
             // It takes a name, too.
-            let named = text_of(expr).and_then(|name| by_text(authoriser, &name));
+            let named = text_of(expr).and_then(|name| by_text(viewer, &name));
             Some(call(VIEW_TEXT, vec![named.map_or_else(|| expr.clone(), number_expr)]))
         }
         _ => None,
@@ -70,12 +69,12 @@ pub(super) fn definition(name: &str, function: &Function, authoriser: &Authorise
 }
 
 /// Whether a table has rows of views and nothing else, and there is no view.
-pub(super) fn hides(catalog: &Catalog, schema: &str, table: &str) -> bool {
+pub(crate) fn hides(catalog: &Catalog, schema: &str, table: &str) -> bool {
     schema == PG_CATALOG && TABLES.contains(&table) && !catalog.has_views()
 }
 
 /// The rows of a table that views are rows of.
-pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
+pub(crate) fn rows_of(schema: &str, table: &str) -> Option<fn(&CatalogContext) -> Vec<Row>> {
     match (schema, table) {
         (PG_CATALOG, "pg_rewrite") => Some(rules),
         (PG_CATALOG, "pg_depend") => Some(dependencies),
@@ -87,19 +86,19 @@ fn rule_oid(view: &ViewEntry) -> i64 {
     FIRST_RULE_OID + number_of(view.def.id.0)
 }
 
-fn rules(context: &SystemContext) -> Vec<Row> {
+fn rules(context: &CatalogContext) -> Vec<Row> {
     let rule = |view: &std::sync::Arc<ViewEntry>| {
         row! {
             oid: rule_oid(view), rulename: "_RETURN", ev_class: table_oid(view.def.id.0), ev_type: "1", ev_enabled: "O",
             is_instead: true,
         }
     };
-    context.snapshot.catalog.views().map(rule).collect()
+    context.catalog.views().map(rule).collect()
 }
 
 /// Of each view that its rule is its own, and what the rule reads: relations, and the columns of them that it uses.
-fn dependencies(context: &SystemContext) -> Vec<Row> {
-    let catalog = &context.snapshot.catalog;
+fn dependencies(context: &CatalogContext) -> Vec<Row> {
+    let catalog = &context.catalog;
     let mut rows = Vec::new();
     for view in catalog.views() {
         let mut depend = |on: TableId, column: i64, kind: &'static str| {

@@ -2,13 +2,13 @@
 //!
 //! Invariant: verifiers of passwords are in no table: where there is one, stars are shown.
 
-use super::constants::text_expr;
-use super::functions::{Work, ints};
-use super::relations::{DATABASE_OID, Relation, by_text, id_of_number, schema_by_name, schema_name, table_oid};
-use super::rewrite::{cast, parts};
-use super::tables::{Row, row};
-use crate::pg_catalog::tables;
-use crate::system::SystemContext;
+use crate::constants::text_expr;
+use crate::context::{CatalogContext, Viewer};
+use crate::functions::{Work, ints};
+use crate::relations::{DATABASE_OID, Relation, by_text, id_of_number, schema_by_name, schema_name, table_oid};
+use crate::rewrite::{cast, parts};
+use crate::tables;
+use crate::tables::{Row, row};
 use alluvia_catalog::authoriser::{Authoriser, role_named};
 use alluvia_catalog::rights::{BOOTSTRAP, Object, PUBLIC, Privilege, Privileges, Rights, Role, RoleId};
 use alluvia_catalog::{Catalog, PUBLIC_SCHEMA_ID};
@@ -34,12 +34,12 @@ const MEMBER_OF: &str = "pg_catalog_memberof";
 /// Columns that are access lists.
 const ACCESS_LISTS: [&str; 3] = ["relacl", "datacl", "nspacl"];
 
-fn rights(context: &SystemContext) -> &Rights {
-    context.snapshot.catalog.rights()
+fn rights(context: &CatalogContext) -> &Rights {
+    context.catalog.rights()
 }
 
 /// A role's name by its number.
-pub(super) fn name(context: &SystemContext, oid: i64) -> String {
+pub(crate) fn name(context: &CatalogContext, oid: i64) -> String {
     rights(context).name(RoleId(u32::try_from(oid).unwrap_or(0))).to_owned()
 }
 
@@ -49,7 +49,7 @@ fn config(role: &Role) -> Option<String> {
 }
 
 /// `pg_roles`, `pg_authid`.
-pub(super) fn roles(context: &SystemContext) -> Vec<Row> {
+pub(crate) fn roles(context: &CatalogContext) -> Vec<Row> {
     let role = |role: &Role| {
         let mut row = row! {
             oid: i64::from(role.id.0), rolname: role.name.clone(), rolsuper: role.superuser, rolinherit: true,
@@ -63,7 +63,7 @@ pub(super) fn roles(context: &SystemContext) -> Vec<Row> {
 }
 
 /// `pg_user`, `pg_shadow`.
-pub(super) fn users(context: &SystemContext) -> Vec<Row> {
+pub(crate) fn users(context: &CatalogContext) -> Vec<Row> {
     let user = |role: &Role| {
         let mut row = row! {
             usename: role.name.clone(), usesysid: i64::from(role.id.0), usecreatedb: role.superuser,
@@ -76,7 +76,7 @@ pub(super) fn users(context: &SystemContext) -> Vec<Row> {
 }
 
 /// `pg_group`.
-pub(super) fn groups(context: &SystemContext) -> Vec<Row> {
+pub(crate) fn groups(context: &CatalogContext) -> Vec<Row> {
     let rights = rights(context);
     let group = |role: &Role| {
         let members = rights.roles().filter(|member| member.member_of.contains(&role.id));
@@ -87,7 +87,7 @@ pub(super) fn groups(context: &SystemContext) -> Vec<Row> {
 }
 
 /// `pg_auth_members`.
-pub(super) fn members(context: &SystemContext) -> Vec<Row> {
+pub(crate) fn members(context: &CatalogContext) -> Vec<Row> {
     let memberships = |member: &Role| {
         let member_id = i64::from(member.id.0);
         let row = move |role: &RoleId| {
@@ -102,18 +102,18 @@ pub(super) fn members(context: &SystemContext) -> Vec<Row> {
 }
 
 /// `pg_db_role_setting`.
-pub(super) fn role_settings(context: &SystemContext) -> Vec<Row> {
+pub(crate) fn role_settings(context: &CatalogContext) -> Vec<Row> {
     let row = |role: &Role| Some(row! { setrole: i64::from(role.id.0), setconfig: config(role)? });
     rights(context).roles().filter_map(row).collect()
 }
 
 /// The access list of the database.
-pub(super) fn database_acl(context: &SystemContext) -> String {
+pub(crate) fn database_acl(context: &CatalogContext) -> String {
     acl(rights(context), Object::Database, BOOTSTRAP, Privileges::OF_DATABASE)
 }
 
 /// The access list of a table, if anything on it was granted.
-pub(super) fn table_acl(context: &SystemContext, relation: &Relation) -> Option<String> {
+pub(crate) fn table_acl(context: &CatalogContext, relation: &Relation) -> Option<String> {
     let (rights, id) = (rights(context), table_id(relation.oid)?);
     let on = Object::Table(id);
     rights.grants(on).next()?;
@@ -121,8 +121,8 @@ pub(super) fn table_acl(context: &SystemContext, relation: &Relation) -> Option<
 }
 
 /// The access list of a schema, if anything on it was granted. What may be done in `public` the database's says.
-pub(super) fn schema_acl(context: &SystemContext, name: &str) -> Option<String> {
-    let (rights, id) = (rights(context), context.snapshot.catalog.schema(name).ok()?.id);
+pub(crate) fn schema_acl(context: &CatalogContext, name: &str) -> Option<String> {
+    let (rights, id) = (rights(context), context.catalog.schema(name).ok()?.id);
     let on = Object::Table(id);
     rights.grants(on).next()?;
     Some(acl(rights, on, rights.owner(id), Privileges::OF_SCHEMA))
@@ -148,18 +148,18 @@ fn table_id(oid: i64) -> Option<TableId> {
 }
 
 /// `information_schema.table_privileges`: what the session's roles gave or got, and what everybody got.
-pub(super) fn table_privileges(context: &SystemContext) -> Vec<Row> {
+pub(crate) fn table_privileges(context: &CatalogContext) -> Vec<Row> {
     privileges(context, true)
 }
 
 /// `information_schema.role_table_grants`: the same without what everybody got.
-pub(super) fn role_table_grants(context: &SystemContext) -> Vec<Row> {
+pub(crate) fn role_table_grants(context: &CatalogContext) -> Vec<Row> {
     privileges(context, false)
 }
 
-fn privileges(context: &SystemContext, of_everybody: bool) -> Vec<Row> {
+fn privileges(context: &CatalogContext, of_everybody: bool) -> Vec<Row> {
     let (rights, mut rows) = (rights(context), Vec::new());
-    let Ok(id) = context.authoriser.role() else { return rows };
+    let Ok(id) = context.viewer.authoriser.role() else { return rows };
     let is_own = |role: RoleId| rights.is_in(id, role);
     for table in tables::users(context) {
         let Some(table_id) = table_id(table.oid) else { continue };
@@ -184,14 +184,14 @@ fn privileges(context: &SystemContext, of_everybody: bool) -> Vec<Row> {
 }
 
 /// `information_schema.enabled_roles`.
-pub(super) fn enabled_roles(context: &SystemContext) -> Vec<Row> {
-    let Ok(id) = context.authoriser.role() else { return Vec::new() };
+pub(crate) fn enabled_roles(context: &CatalogContext) -> Vec<Row> {
+    let Ok(id) = context.viewer.authoriser.role() else { return Vec::new() };
     rights(context).reach(id).into_iter().map(|role| row! { role_name: rights(context).name(role) }).collect()
 }
 
 /// `information_schema.applicable_roles`.
-pub(super) fn applicable_roles(context: &SystemContext) -> Vec<Row> {
-    let Ok(id) = context.authoriser.role() else { return Vec::new() };
+pub(crate) fn applicable_roles(context: &CatalogContext) -> Vec<Row> {
+    let Ok(id) = context.viewer.authoriser.role() else { return Vec::new() };
     let rights = rights(context);
     let reached = rights.reach(id);
     let memberships = reached.iter().filter_map(|id| rights.role(*id)).flat_map(|member| {
@@ -215,7 +215,7 @@ fn arguments(function: &ast::Function) -> Option<Vec<Expr>> {
 
 /// What stands for psql's question which roles a role is in, `ARRAY(SELECT b.rolname FROM pg_auth_members m JOIN pg_roles b ON
 /// (m.roleid = b.oid) WHERE m.member = r.oid)`; `None` if it is anything else.
-pub(super) fn memberships(function: &ast::Function) -> Option<Expr> {
+pub(crate) fn memberships(function: &ast::Function) -> Option<Expr> {
     let FunctionArguments::Subquery(query) = &function.args else { return None };
     let SetExpr::Select(select) = query.body.as_ref() else { return None };
     let last = |expr: &Expr| match expr {
@@ -240,7 +240,7 @@ pub(super) fn memberships(function: &ast::Function) -> Option<Expr> {
 }
 
 /// What stands for a call of a function about rights; `None` if it is another.
-pub(super) fn replaced(name: &str, function: &ast::Function, authoriser: &Authoriser) -> Option<Expr> {
+pub(crate) fn replaced(name: &str, function: &ast::Function, authoriser: &Authoriser) -> Option<Expr> {
     let whole = match name {
         "current_user" | "current_role" | "user" => return Some(text_expr(authoriser.current_user())),
         "session_user" => return Some(text_expr(authoriser.session_user())),
@@ -289,11 +289,11 @@ fn of_access_list(name: &str, function: &ast::Function) -> Option<Expr> {
 }
 
 /// Gives a statement the functions about rights; `add` takes name, types of arguments and result, and what it does.
-pub(super) fn register(
+pub(crate) fn register(
     add: &mut impl FnMut(&str, Vec<DataType>, DataType, Work) -> PlanResult<()>,
-    authoriser: &Authoriser,
+    viewer: &Viewer,
 ) -> PlanResult<()> {
-    let asked = authoriser.clone();
+    let asked = viewer.authoriser.clone();
     let named: Work = Arc::new(move |arguments: &[ArrayRef]| {
         let oids = ints(&arguments[0])?;
         let rights = asked.catalog().rights();
@@ -304,7 +304,7 @@ pub(super) fn register(
         Ok(Arc::new(StringViewArray::from_iter(oids.iter().map(|oid| oid.map(name)))))
     });
     add("pg_get_userbyid", vec![DataType::Int64], DataType::Utf8View, named)?;
-    let asked = authoriser.clone();
+    let asked = viewer.authoriser.clone();
     let member_of: Work = Arc::new(move |arguments: &[ArrayRef]| {
         let oids = ints(&arguments[0])?;
         let rights = asked.catalog().rights();
@@ -316,7 +316,7 @@ pub(super) fn register(
         Ok(Arc::new(StringViewArray::from_iter(oids.iter().map(|oid| oid.map(roles)))))
     });
     add(MEMBER_OF, vec![DataType::Int64], DataType::Utf8View, member_of)?;
-    type Ask = fn(&Authoriser, RoleId, &str, &str) -> Option<bool>;
+    type Ask = fn(&Viewer, RoleId, &str, &str) -> Option<bool>;
     let all: [(&str, Ask); 4] = [
         ("has_table_privilege", on_table),
         ("has_database_privilege", on_database),
@@ -324,14 +324,14 @@ pub(super) fn register(
         ("pg_has_role", in_role),
     ];
     for (name, ask) in all {
-        let asked = authoriser.clone();
+        let asked = viewer.clone();
         let work: Work = Arc::new(move |arguments: &[ArrayRef]| {
             let texts: Vec<ArrayRef> =
                 arguments.iter().map(|argument| cast_array(argument, &DataType::Utf8View)).collect::<Result<_, _>>()?;
             let [who, what, privilege] = [0, 1, 2].map(|at| texts[at].as_string_view());
             let answers = who.iter().zip(what).zip(privilege).map(|((who, what), privilege)| {
                 let (Some(who), Some(what), Some(privilege)) = (who, what, privilege) else { return Ok(None) };
-                let who = role_of(&asked, who).map_err(wrap)?;
+                let who = role_of(&asked.authoriser, who).map_err(wrap)?;
                 Ok(ask(&asked, who, what, privilege))
             });
             Ok(Arc::new(answers.collect::<PlanResult<BooleanArray>>()?))
@@ -362,13 +362,13 @@ fn any(privileges: &str, is_owner: bool, has: impl Fn(&str) -> bool) -> bool {
     })
 }
 
-fn on_table(authoriser: &Authoriser, who: RoleId, table: &str, privileges: &str) -> Option<bool> {
-    let catalog: &Catalog = authoriser.catalog();
+fn on_table(viewer: &Viewer, who: RoleId, table: &str, privileges: &str) -> Option<bool> {
+    let catalog: &Catalog = viewer.authoriser.catalog();
     let rights = catalog.rights();
-    let oid = by_text(authoriser, table)?;
+    let oid = by_text(viewer, table)?;
     let Some(id) = table_id(oid) else {
         // What describes the database may be read, but for the audit log.
-        let is_audit = by_text(authoriser, "alluvia.audit") == Some(oid);
+        let is_audit = by_text(viewer, "alluvia.audit") == Some(oid);
         return Some(any(privileges, false, |one| one == "SELECT" && (!is_audit || rights.is_superuser(who))));
     };
     catalog.relation_now(id)?;
@@ -376,17 +376,18 @@ fn on_table(authoriser: &Authoriser, who: RoleId, table: &str, privileges: &str)
     Some(any(privileges, rights.owns(who, id), has))
 }
 
-fn on_database(authoriser: &Authoriser, who: RoleId, database: &str, privileges: &str) -> Option<bool> {
+fn on_database(viewer: &Viewer, who: RoleId, database: &str, privileges: &str) -> Option<bool> {
     if database != DATABASE_NAME && database != DATABASE_OID.to_string() {
         return None;
     }
-    let rights = authoriser.catalog().rights();
+    let rights = viewer.authoriser.catalog().rights();
     let has = |one: &str| Privilege::named(one).is_some_and(|privilege| rights.may(who, privilege, Object::Database));
     Some(any(privileges, rights.is_superuser(who), has))
 }
 
-fn on_schema(authoriser: &Authoriser, who: RoleId, schema: &str, privileges: &str) -> Option<bool> {
-    let (catalog, rights) = (authoriser.catalog(), authoriser.catalog().rights());
+fn on_schema(viewer: &Viewer, who: RoleId, schema: &str, privileges: &str) -> Option<bool> {
+    let catalog = viewer.authoriser.catalog();
+    let rights = catalog.rights();
     let name = match schema.parse() {
         Ok(oid) => schema_name(catalog, oid)?,
         Err(_) => schema.to_owned(),
@@ -406,9 +407,9 @@ fn on_schema(authoriser: &Authoriser, who: RoleId, schema: &str, privileges: &st
     Some(any(privileges, rights.owns(who, id), has))
 }
 
-fn in_role(authoriser: &Authoriser, who: RoleId, role: &str, privileges: &str) -> Option<bool> {
-    let role = role_of(authoriser, role).ok()?;
-    let rights = authoriser.catalog().rights();
+fn in_role(viewer: &Viewer, who: RoleId, role: &str, privileges: &str) -> Option<bool> {
+    let role = role_of(&viewer.authoriser, role).ok()?;
+    let rights = viewer.authoriser.catalog().rights();
     Some(any(privileges, rights.is_superuser(who), |one| {
         matches!(one, "MEMBER" | "USAGE" | "SET") && rights.is_in(who, role)
     }))

@@ -3,10 +3,10 @@
 //! Invariant: in a query of the catalog it is the number of the table that its qualifier names, or of the only one there is. What a
 //! statement itself calls so is meant where it is read.
 
-use super::constants::number_expr;
-use super::definitions;
-use super::relations::table_oid;
-use super::rewrite::{cast, catalog_table, parts};
+use crate::constants::number_expr;
+use crate::definitions;
+use crate::relations::table_oid;
+use crate::rewrite::{cast, catalog_table, parts};
 use alluvia_catalog::RelationName;
 use alluvia_catalog::authoriser::Authoriser;
 use alluvia_syntax::names::name_of;
@@ -16,11 +16,11 @@ const TABLEOID: &str = "tableoid";
 
 /// The tables of the SELECTs around what is visited, the innermost last: what each is called, and its number if it has one.
 #[derive(Default)]
-pub(super) struct Tables(Vec<Vec<(String, Option<i64>)>>);
+pub(crate) struct Tables(Vec<Vec<(String, Option<i64>)>>);
 
 impl Tables {
     /// A SELECT begins.
-    pub(super) fn enter(&mut self, select: &Select, authoriser: &Authoriser) {
+    pub(crate) fn enter(&mut self, select: &Select, authoriser: &Authoriser) {
         let joined = |from: &datafusion::sql::sqlparser::ast::TableWithJoins| {
             let joins = from.joins.iter().map(|join| called(&join.relation, authoriser));
             std::iter::once(called(&from.relation, authoriser)).chain(joins).collect::<Vec<_>>()
@@ -29,12 +29,12 @@ impl Tables {
     }
 
     /// And ends.
-    pub(super) fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         self.0.pop();
     }
 
     /// The number that an expression stands for, if it is the hidden column of a table that has one.
-    pub(super) fn number(&self, expr: &Expr) -> Option<Expr> {
+    pub(crate) fn number(&self, expr: &Expr) -> Option<Expr> {
         let number = match expr {
             Expr::Identifier(ident) if name_of(ident) == TABLEOID => match self.0.last()?.as_slice() {
                 [(_, number)] => *number,

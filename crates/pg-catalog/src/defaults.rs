@@ -5,11 +5,11 @@
 //! - A statement that asks for the sequence of a column that it names by an expression (SQLAlchemy) sees no sequences: such
 //!   names are not looked up while it runs, and what is made of them is no function here.
 
-use super::relations::{number_of, persistence_in, schema_oid, shown_schema, table_oid};
-use super::tables::{INFORMATION_SCHEMA, PG_CATALOG, Row, row};
-use crate::system::SystemContext;
+use crate::context::CatalogContext;
+use crate::relations::{number_of, persistence_in, schema_oid, shown_schema, table_oid};
+use crate::tables::{Row, row};
 use alluvia_catalog::authoriser::Authoriser;
-use alluvia_catalog::{Catalog, RelationName, TableEntry};
+use alluvia_catalog::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, RelationName, TableEntry};
 use alluvia_space::keywords::quoted;
 use alluvia_space::{Column, DataType, Identity, IdentityKind, PUBLIC_SCHEMA, TableDef};
 use alluvia_syntax::names::{DATABASE_NAME, name_of, written_name};
@@ -43,16 +43,16 @@ fn is_of_defaults(schema: &str, table: &str) -> bool {
 
 /// What a query sees of them.
 #[derive(Clone, Copy)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     /// Defaults: there are some.
-    pub(super) defaults: bool,
+    pub(crate) defaults: bool,
     /// Sequences: there are some, and it looks up none while it runs.
     sequences: bool,
 }
 
 impl Shown {
     /// To a query.
-    pub(super) fn to(query: &Query, catalog: &Catalog) -> Shown {
+    pub(crate) fn to(query: &Query, catalog: &Catalog) -> Shown {
         let has_sequence = |entry: &Arc<TableEntry>| !entry.def.rules.identities.is_empty();
         let has_any = |entry: &Arc<TableEntry>| has_sequence(entry) || !entry.def.rules.defaults.is_empty();
         Shown {
@@ -62,7 +62,7 @@ impl Shown {
     }
 
     /// Whether a table of defaults or of sequences is empty to it.
-    pub(super) fn hides(self, schema: &str, table: &str) -> bool {
+    pub(crate) fn hides(self, schema: &str, table: &str) -> bool {
         let is_shown = if table == "pg_attrdef" { self.defaults } else { self.sequences };
         is_of_defaults(schema, table) && !is_shown
     }
@@ -103,7 +103,7 @@ fn named(function: &Function) -> Option<(String, String)> {
 }
 
 /// The sequence that `pg_get_serial_sequence('t', 'id')` asks for; `None` of what is asked otherwise.
-pub(super) fn serial_sequence(function: &Function, authoriser: &Authoriser) -> Option<Option<String>> {
+pub(crate) fn serial_sequence(function: &Function, authoriser: &Authoriser) -> Option<Option<String>> {
     let (table, column) = named(function)?;
     let table = written_name(&table)?;
     let Ok(entry) = authoriser.relation(&table) else { return Some(None) };
@@ -113,12 +113,12 @@ pub(super) fn serial_sequence(function: &Function, authoriser: &Authoriser) -> O
 }
 
 /// What `pg_get_expr` gives: expressions are kept as their texts.
-pub(super) fn expression(function: &Function) -> Option<Expr> {
+pub(crate) fn expression(function: &Function) -> Option<Expr> {
     argument(function, 0).cloned()
 }
 
 /// The default that a column is shown with.
-pub(super) fn default_of(def: &TableDef, column: &Column) -> Option<String> {
+pub(crate) fn default_of(def: &TableDef, column: &Column) -> Option<String> {
     match def.identity_of(column.id) {
         Some(identity) if identity.kind == IdentityKind::Serial => {
             let shown = match def.schema.as_str() {
@@ -133,7 +133,7 @@ pub(super) fn default_of(def: &TableDef, column: &Column) -> Option<String> {
 }
 
 /// The identity that a column is shown with: `a` for always, `d` for by default.
-pub(super) fn identity_of<'a>(def: &'a TableDef, column: &Column) -> Option<(&'a Identity, &'static str)> {
+pub(crate) fn identity_of<'a>(def: &'a TableDef, column: &Column) -> Option<(&'a Identity, &'static str)> {
     let identity = def.identity_of(column.id)?;
     match identity.kind {
         IdentityKind::Always => Some((identity, "a")),
@@ -154,21 +154,21 @@ fn sequences(catalog: &Catalog) -> impl Iterator<Item = (&Arc<TableEntry>, &Colu
 }
 
 /// The number of the sequence of a name, and the name of that of a number.
-pub(super) fn sequence_oid(catalog: &Catalog, name: &RelationName) -> Option<i64> {
+pub(crate) fn sequence_oid(catalog: &Catalog, name: &RelationName) -> Option<i64> {
     let is_it = |entry: &TableEntry, identity: &Identity| {
         identity.name == name.name && name.schema().is_none_or(|schema| schema == entry.def.schema)
     };
     sequences(catalog).find(|(entry, _, identity, _)| is_it(entry, identity)).map(|(.., oid)| oid)
 }
 
-pub(super) fn sequence_name(catalog: &Catalog, oid: i64) -> Option<RelationName> {
+pub(crate) fn sequence_name(catalog: &Catalog, oid: i64) -> Option<RelationName> {
     let (entry, _, identity, _) = sequences(catalog).find(|(.., known)| *known == oid)?;
     Some(RelationName::in_schema(entry.def.schema.as_str(), identity.name.as_str()))
 }
 
 /// Rows of `pg_class` for sequences.
-pub(super) fn classes(context: &SystemContext) -> Vec<Row> {
-    let catalog = &context.snapshot.catalog;
+pub(crate) fn classes(context: &CatalogContext) -> Vec<Row> {
+    let catalog = &context.catalog;
     let row = |(entry, _, identity, oid): (&Arc<TableEntry>, &Column, &Identity, i64)| {
         row! {
             oid: oid, relname: identity.name.clone(), relnamespace: schema_oid(catalog, &entry.def.schema),
@@ -188,14 +188,14 @@ fn type_of(column: &Column) -> (i64, &'static str) {
 }
 
 /// The rows of a table that defaults or sequences are rows of.
-pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) -> Vec<Row>> {
+pub(crate) fn rows_of(schema: &str, table: &str) -> Option<fn(&CatalogContext) -> Vec<Row>> {
     if !is_of_defaults(schema, table) {
         return None;
     }
     Some(match table {
         "pg_attrdef" => |context| {
             let mut rows = Vec::new();
-            for entry in context.snapshot.catalog.tables() {
+            for entry in context.catalog.tables() {
                 for (at, column) in entry.def.columns.iter().enumerate() {
                     let Some(sql) = default_of(&entry.def, column) else { continue };
                     let number = at as i64 + 1;
@@ -215,14 +215,14 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
                     seqcache: i64::from(identity.cache), seqcycle: false,
                 }
             };
-            sequences(&context.snapshot.catalog).map(row).collect()
+            sequences(&context.catalog).map(row).collect()
         },
         "pg_sequences" => |context| {
-            let catalog = &context.snapshot.catalog;
+            let catalog = &context.catalog;
             let row = |(entry, column, identity, _): (&Arc<TableEntry>, &Column, &Identity, i64)| {
                 row! {
                     schemaname: shown_schema(&entry.def.schema), sequencename: identity.name.clone(),
-                    sequenceowner: super::rights::name(context, catalog.rights().owner(entry.def.id).0.into()),
+                    sequenceowner: crate::rights::name(context, catalog.rights().owner(entry.def.id).0.into()),
                     data_type: type_of(column).1, start_value: identity.start, min_value: identity.minimum,
                     max_value: identity.maximum, increment_by: identity.increment, cycle: false,
                     cache_size: i64::from(identity.cache),
@@ -241,7 +241,7 @@ pub(super) fn rows_of(schema: &str, table: &str) -> Option<fn(&SystemContext) ->
                     cycle_option: "NO",
                 }
             };
-            sequences(&context.snapshot.catalog).map(row).collect()
+            sequences(&context.catalog).map(row).collect()
         },
     })
 }

@@ -1,10 +1,11 @@
-//! `pg_catalog` and `information_schema`: the database as PostgreSQL's tools look at it.
+//! `pg_catalog` and `information_schema`: the database as PostgreSQL's tools look at it. Knows nothing of sessions: what a statement
+//! carries from its session is a [`CatalogContext`], and who asks a [`Viewer`].
 //!
 //! Invariants:
 //! - Only statements that name something of it get it: [`prepare`] leaves every other tree as it is, and adds no functions.
 //! - Its tables are made when they are scanned, of the statement's snapshot. Columns are those of PostgreSQL 16 (`columns.txt`), so
-//!   that a tool's query plans whatever it asks; what Alluvia does not have (triggers, policies, ...) is empty, and of indexes there are those of keys
-//!   ([`keys`]).
+//!   that a tool's query plans whatever it asks; what Alluvia does not have (triggers, policies, ...) is empty, and of indexes there
+//!   are those of keys ([`keys`]).
 //! - What a tool could take for a fact is one: sizes, definitions, settings. What there is no fact for is NULL.
 //!
 //! Tools write these queries in PostgreSQL's full language. [`rewrite`] brings them to what is planned here: names without their
@@ -12,6 +13,7 @@
 
 mod comments;
 mod constants;
+mod context;
 mod defaults;
 mod definitions;
 mod distinct;
@@ -28,15 +30,18 @@ mod reg;
 mod relations;
 mod rewrite;
 mod rights;
+mod system_tables;
 mod tableoid;
 mod tables;
 mod types;
 mod versions;
 mod views;
 
-pub(crate) use constants::{function_names, is_function};
-pub(crate) use functions::register;
-pub(crate) use parameters::compared;
-pub(crate) use relations::table_oid;
-pub(crate) use rewrite::prepare;
-pub(crate) use tables::{CatalogSchema, INFORMATION_SCHEMA, PG_CATALOG};
+pub use constants::{function_names, is_function};
+pub use context::{CatalogContext, SettingRow, SettingsView, Viewer};
+pub use functions::register;
+pub use parameters::compared;
+pub use relations::table_oid;
+pub use rewrite::prepare;
+pub use system_tables::SystemTables;
+pub use tables::CatalogSchema;

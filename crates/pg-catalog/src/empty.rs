@@ -1,12 +1,12 @@
 //! Parts of a query that can only be empty, because what they read always is: they need no plan.
 
-use super::comments;
-use super::constants::{Constant, number_expr};
-use super::definitions;
-use super::keys::is_of_keys;
-use super::rewrite::{Rewrite, cast, catalog_table, item_name, parts};
-use super::tables::is_always_empty;
-use super::views;
+use crate::comments;
+use crate::constants::{Constant, number_expr};
+use crate::definitions;
+use crate::keys::is_of_keys;
+use crate::rewrite::{Rewrite, cast, catalog_table, item_name, parts};
+use crate::tables::is_always_empty;
+use crate::views;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::trees::rewriting::call;
 use alluvia_syntax::trees::visit::visit;
@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 
 impl Rewrite<'_> {
     /// Replaces what can only be empty by what gives no rows, and needs no plan for the rest of it.
-    pub(super) fn empty_out(&self, body: &mut SetExpr) -> bool {
+    pub(crate) fn empty_out(&self, body: &mut SetExpr) -> bool {
         // Beside rows of others, columns have the types of those.
         let typed = self.is_empty_body(body);
         self.empty_out_of(body, typed)
@@ -58,7 +58,7 @@ impl Rewrite<'_> {
     }
 
     /// Whether a query can only be empty.
-    pub(super) fn is_empty_query(&self, query: &Query) -> bool {
+    pub(crate) fn is_empty_query(&self, query: &Query) -> bool {
         self.is_empty_body(&query.body)
     }
 
@@ -72,7 +72,7 @@ impl Rewrite<'_> {
     }
 
     /// What aggregates give of nothing, if that is all that a subquery asks for.
-    pub(super) fn of_nothing(&self, query: &Query) -> Option<Expr> {
+    pub(crate) fn of_nothing(&self, query: &Query) -> Option<Expr> {
         let SetExpr::Select(select) = query.body.as_ref() else { return None };
         let no_groups = matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty());
         let is_plain = no_groups && select.having.is_none() && query.with.is_none();
@@ -218,7 +218,7 @@ fn has_aggregate(select: &Select) -> bool {
 }
 
 /// Makes a subquery of one column give one row by its form.
-pub(super) fn one_row(query: &mut Query) {
+pub(crate) fn one_row(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     if has_aggregate(select) || select.from.is_empty() || query.limit_clause.is_some() {
         return;

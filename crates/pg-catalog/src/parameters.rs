@@ -3,9 +3,9 @@
 //! What can only be empty is left out before a query is planned, and with it what would say of which types its parameters are; names
 //! of the catalog's columns say it, since there each means one thing.
 
-use super::definitions;
-use super::rewrite::parts;
-use super::tables::PG_CATALOG;
+use crate::definitions;
+use crate::rewrite::parts;
+use crate::tables::PG_CATALOG;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::parameters::parameter;
 use alluvia_syntax::trees::visit::visit;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// The types of the parameters of a query of the catalog that are compared with its columns, by their numbers.
-pub(crate) fn compared(query: &Query) -> BTreeMap<usize, DataType> {
+pub fn compared(query: &Query) -> BTreeMap<usize, DataType> {
     let mut found = Compared::default();
     let _ = visit(query, &mut found);
     if found.is_of_catalog { found.types } else { BTreeMap::new() }
