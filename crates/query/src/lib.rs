@@ -25,7 +25,6 @@ mod rights;
 mod rule;
 mod sample;
 mod session;
-mod skipping;
 mod system;
 mod table;
 
@@ -51,7 +50,7 @@ pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, StageFigures, Sta
 pub use used::{SampleUsed, Used, UsedCounters};
 
 /// The memos that are kept beside the data ([`alluvia_snapshot::Admin::memorise`]).
-pub const MEMOS: [alluvia_snapshot::Memo; 2] = [answer::CUBOIDS_MEMO, skipping::PREDICATES_MEMO];
+pub const MEMOS: [alluvia_snapshot::Memo; 2] = [answer::CUBOIDS_MEMO, alluvia_skipping::PREDICATES_MEMO];
 
 /// Whether the content of one of the [`MEMOS`] can be read; an error says what is wrong with it. What another version of the planner has
 /// learnt is not taken over, and not wrong.
@@ -59,6 +58,6 @@ pub fn check_memo(memo: &alluvia_snapshot::Memo, content: &[u8]) -> alluvia_type
     if memo.name == answer::CUBOIDS_MEMO.name {
         answer::check_cuboids_memo(content)
     } else {
-        skipping::check_predicates_memo(content)
+        alluvia_skipping::check_predicates_memo(content)
     }
 }

@@ -3,8 +3,8 @@
 use super::values::{of_literal, of_parameter};
 use crate::answer::NamedView;
 use crate::by_key::NamedKeys;
-use crate::skipping::Predicate;
 use alluvia_catalog::{RelationName, TableEntry};
+use alluvia_skipping::Predicate;
 use alluvia_syntax::alike::{AlikeText, EqualTo, Literal};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;

@@ -8,7 +8,7 @@
 
 use super::times::subject_of;
 use crate::answer::{Condition, Expressions, Literal, MemberPredicate, PredicateForm, Subject, Test, condition_of};
-use crate::skipping::canonical;
+use alluvia_skipping::canonical;
 use alluvia_space::TableDef;
 use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};

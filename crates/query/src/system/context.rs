@@ -3,10 +3,10 @@
 use super::QueryLog;
 use crate::answer::Cuboids;
 use crate::clients::Sessions;
-use crate::skipping::PredicateCache;
 use crate::used::UsedCounters;
 use alluvia_catalog::authoriser::Authoriser;
 use alluvia_pg_catalog::SettingsView;
+use alluvia_skipping::PredicateCache;
 use alluvia_snapshot::{Admin, Snapshot};
 use datafusion::catalog::Session;
 use datafusion::common::DataFusionError;

@@ -7,9 +7,9 @@
 
 use super::statistics::ScanCache;
 use crate::answer::{Accuracy, Cuboids, Kept};
-use crate::skipping::PredicateCache;
 use crate::used::UsedCounters;
 use alluvia_copy::temporary::TemporaryRead;
+use alluvia_skipping::PredicateCache;
 use alluvia_snapshot::{Read, Snapshot};
 use alluvia_types::TableId;
 use arrow::record_batch::RecordBatch;

@@ -9,7 +9,7 @@
 //! - Row groups are cut only where that is needed for balance: each part that touches a row group decodes its dictionaries.
 
 use super::reader::SegmentPart;
-use crate::skipping::chosen::Chosen;
+use alluvia_skipping::Chosen;
 use alluvia_tree::{BLOCK_ROWS, Bands, BlockSummaries, DeadRows, Segment, band_limit, rung_limit, whole_bands_limit};
 use alluvia_types::Error;
 use datafusion::common::ScalarValue;

@@ -10,7 +10,7 @@
 //! and the codes present at the levels of dimensions, through [`crate::members`].
 
 use crate::members::LevelCodes;
-use crate::skipping::chosen::Chosen;
+use alluvia_skipping::Chosen;
 use alluvia_space::TableDef;
 use alluvia_tree::{BlockSummaries, ColumnSummary};
 use arrow::array::{ArrayRef, BooleanArray, UInt64Array, new_null_array};
@@ -140,28 +140,5 @@ impl PruningStatistics for BlockStatistics<'_> {
     /// Membership is decided by [`crate::members`], which knows whole paths.
     fn contained(&self, _column: &Column, _values: &HashSet<ScalarValue>) -> Option<BooleanArray> {
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_are_the_chosen_blocks_of_a_range() {
-        let chosen = Chosen::new(vec![true, true, false, true, true, true, false]);
-        assert_eq!((chosen.count(), chosen.skipped()), (5, 2));
-        assert_eq!(chosen.runs(0..7), [0..2, 3..6]);
-        assert_eq!(chosen.runs(1..4), [1..2, 3..4]);
-        assert!(chosen.runs(6..7).is_empty());
-    }
-
-    #[test]
-    fn keep_rows_keeps_just_enough_blocks() {
-        let mut chosen = Chosen::new(vec![true, false, true, true]);
-        let mut rows = 15;
-        chosen.keep_rows(&mut rows, |_| 10);
-        assert_eq!(chosen.as_slice(), [true, false, true, false]);
-        assert_eq!((chosen.count(), rows), (2, 0));
     }
 }

@@ -2,7 +2,6 @@
 
 use super::statistics::ScanCache;
 use crate::namespace::tables::{ALONG_PATH, SnapshotCatalog};
-use crate::skipping::PredicateCache;
 use crate::system::{QueryLog, SystemContext};
 use crate::table::context::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
@@ -11,6 +10,7 @@ use alluvia_catalog::authoriser::{Authoriser, Who};
 use alluvia_fixture::FixedAdmin;
 use alluvia_pg_catalog::{SettingRow, SettingsView};
 use alluvia_plan::rules::configure;
+use alluvia_skipping::PredicateCache;
 use alluvia_snapshot::{Killed, Newer, Read, Snapshot, Want};
 use alluvia_space::TableDef;
 use alluvia_types::{Clock, Error, Freshness, ManualClock, Result, TableId, Version};

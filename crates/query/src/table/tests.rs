@@ -2,6 +2,7 @@
 
 mod dead;
 mod keys;
+mod skipping;
 
 use super::testing::{Fixture, Random, column, numbers, table, text, texts};
 use alluvia_space::DataType;

@@ -1,8 +1,7 @@
 //! Forms and scans against evaluation of every row: what implies another is TRUE for no other row, and no answer changes.
 
-use super::form::Form;
-use super::predicate::Parts;
 use crate::table::testing::{Fixture, Random, numbers, table, text, texts};
+use alluvia_skipping::{Form, Parts};
 use alluvia_space::{DataType, TableDef};
 use alluvia_tree::BLOCK_ROWS;
 use arrow::array::{

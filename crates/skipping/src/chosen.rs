@@ -4,40 +4,41 @@ use std::ops::Range;
 
 /// Blocks of one segment that may match.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Chosen {
+pub struct Chosen {
     /// One entry per block.
-    pub(crate) blocks: Vec<bool>,
-    pub(crate) count: usize,
+    blocks: Vec<bool>,
+    count: usize,
 }
 
 impl Chosen {
     /// All of them.
-    pub(crate) fn all(blocks: usize) -> Chosen {
+    pub fn all(blocks: usize) -> Chosen {
         Chosen { blocks: vec![true; blocks], count: blocks }
     }
 
-    pub(crate) fn new(blocks: Vec<bool>) -> Chosen {
+    /// Those that have `true`.
+    pub fn new(blocks: Vec<bool>) -> Chosen {
         let count = blocks.iter().filter(|&&chosen| chosen).count();
         Chosen { blocks, count }
     }
 
     /// How many.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 
     /// How many are left out.
-    pub(crate) fn skipped(&self) -> usize {
+    pub fn skipped(&self) -> usize {
         self.blocks.len() - self.count
     }
 
     /// One entry per block.
-    pub(crate) fn as_slice(&self) -> &[bool] {
+    pub fn as_slice(&self) -> &[bool] {
         &self.blocks
     }
 
     /// Runs of neighbouring chosen blocks within `range`.
-    pub(crate) fn runs(&self, range: Range<usize>) -> Vec<Range<usize>> {
+    pub fn runs(&self, range: Range<usize>) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for block in range.filter(|&block| self.blocks[block]) {
             match runs.last_mut() {
@@ -49,7 +50,7 @@ impl Chosen {
     }
 
     /// Leaves out the chosen blocks of which `keep` does not hold.
-    pub(crate) fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
         for (block, chosen) in self.blocks.iter_mut().enumerate() {
             *chosen &= keep(block);
         }
@@ -57,7 +58,7 @@ impl Chosen {
     }
 
     /// Leaves out all but the first blocks that together have `rows` rows.
-    pub(crate) fn keep_rows(&mut self, rows: &mut u64, rows_of: impl Fn(usize) -> u64) {
+    pub fn keep_rows(&mut self, rows: &mut u64, rows_of: impl Fn(usize) -> u64) {
         for block in 0..self.blocks.len() {
             if self.blocks[block] && *rows == 0 {
                 self.blocks[block] = false;
@@ -66,5 +67,28 @@ impl Chosen {
                 *rows = rows.saturating_sub(rows_of(block));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_the_chosen_blocks_of_a_range() {
+        let chosen = Chosen::new(vec![true, true, false, true, true, true, false]);
+        assert_eq!((chosen.count(), chosen.skipped()), (5, 2));
+        assert_eq!(chosen.runs(0..7), [0..2, 3..6]);
+        assert_eq!(chosen.runs(1..4), [1..2, 3..4]);
+        assert!(chosen.runs(6..7).is_empty());
+    }
+
+    #[test]
+    fn keep_rows_keeps_just_enough_blocks() {
+        let mut chosen = Chosen::new(vec![true, false, true, true]);
+        let mut rows = 15;
+        chosen.keep_rows(&mut rows, |_| 10);
+        assert_eq!(chosen.as_slice(), [true, false, true, false]);
+        assert_eq!((chosen.count(), rows), (2, 0));
     }
 }

@@ -5,19 +5,19 @@
 //! - Columns are known by their ids, so a form outlives renames, and a column that came later never passes for one that was dropped.
 //! - [`Form::implies`] never says yes wrongly.
 
-use super::canonical;
-use super::constraint::{Constraint, End, Span};
-use super::value::Value;
+use crate::canonical;
+use crate::constraint::{Constraint, End, Span};
+use crate::value::Value;
 use alluvia_space::{DataType, TableDef};
 use alluvia_types::ColumnId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A conjunction.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub(crate) struct Form {
+pub struct Form {
     /// By column.
     columns: BTreeMap<ColumnId, Constraint>,
-    /// Texts of deterministic expressions (see [`super::canonical`]).
+    /// Texts of deterministic expressions (see [`canonical`](mod@crate::canonical)).
     opaque: BTreeSet<String>,
 }
 
@@ -40,7 +40,8 @@ impl Form {
         &self.columns
     }
 
-    pub(crate) fn opaque(&self) -> &BTreeSet<String> {
+    /// The texts of what is not understood.
+    pub fn opaque(&self) -> &BTreeSet<String> {
         &self.opaque
     }
 
@@ -75,7 +76,7 @@ impl Form {
     }
 
     /// Whether every row for which this is TRUE makes the other TRUE.
-    pub(crate) fn implies(&self, other: &Form) -> bool {
+    pub fn implies(&self, other: &Form) -> bool {
         let follows = |(column, constraint): (&ColumnId, &Constraint)| {
             self.columns.get(column).is_some_and(|own| own.implies(constraint))
         };
@@ -90,7 +91,7 @@ impl Form {
     }
 
     /// As SQL, with the names that columns have now; `def` is `None` for a table that is gone.
-    pub(crate) fn show(&self, def: Option<&TableDef>) -> String {
+    pub fn show(&self, def: Option<&TableDef>) -> String {
         let of_column = |(&id, constraint): (&ColumnId, &Constraint)| {
             let column = def.and_then(|def| def.column_by_id(id));
             show(&column_name(def, id), constraint, column.map(|column| &column.data_type))

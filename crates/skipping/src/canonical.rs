@@ -7,7 +7,7 @@
 //!   session's settings, subqueries, parameters.
 //!
 //! Functions and casts mean what this version of the planner makes of them, so texts are kept across restarts only together with
-//! that version (see [`super::memory`]).
+//! that version (see [`crate::memory`]).
 
 use alluvia_space::TableDef;
 use alluvia_types::ColumnId;
@@ -23,14 +23,14 @@ const BYTES_MAX: usize = 16 << 10;
 const DEPTH_MAX: usize = 64;
 
 /// The text of an expression over a table; `None` if it may not depend on the row alone, or is too long.
-pub(crate) fn canonical(expr: &Expr, def: &TableDef) -> Option<String> {
+pub fn canonical(expr: &Expr, def: &TableDef) -> Option<String> {
     let mut writer = Writer { def, text: String::new(), depth: 0 };
     writer.expr(expr)?;
     Some(writer.text)
 }
 
 /// Whether the text is that of a constant that is not TRUE. What is written otherwise, the planner has folded.
-pub(super) fn is_never(text: &str) -> bool {
+pub(crate) fn is_never(text: &str) -> bool {
     matches!(text, "{Boolean|false}" | "{Boolean|NULL}" | "{Null|NULL}")
 }
 
@@ -248,13 +248,13 @@ fn depends_on_arguments_alone(function: &ScalarFunction) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::testing;
+    use alluvia_fixture::table;
     use alluvia_space::DataType;
     use datafusion::functions::expr_fn::{now, random, upper, uuid};
     use datafusion::prelude::{col, lit};
 
     fn def() -> TableDef {
-        testing::table("t", &[("a", DataType::Text), ("b", DataType::Int64), ("c", DataType::Double)])
+        table("t", &[("a", DataType::Text), ("b", DataType::Int64), ("c", DataType::Double)])
     }
 
     fn text(expr: &Expr) -> Option<String> {

@@ -1,10 +1,10 @@
 //! The filter of a scan: evaluates a predicate on what its source reads, and sees which blocks hold no match.
 //!
 //! To the planner it is a `FilterExec`, which it asks for estimates and properties. It differs in that the conditions were already
-//! used to choose blocks, so they are not handed down to the source again, and in how parts are evaluated ([`super::predicate`]).
+//! used to choose blocks, so they are not handed down to the source again, and in how parts are evaluated ([`crate::predicate`]).
 
-use super::observe::{Observation, Observer};
-use super::predicate::Predicate;
+use crate::observe::{Observation, Observer};
+use crate::predicate::Predicate;
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef, UInt32Type};
@@ -31,18 +31,18 @@ use std::task::{Context, Poll, ready};
 
 /// Who watches, and where rows say what they are.
 #[derive(Clone, Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     /// Who is told.
-    pub(crate) observer: Arc<Observer>,
+    pub observer: Arc<Observer>,
     /// The column that has the number of the row's segment, `UInt32`.
-    pub(crate) segment: usize,
+    pub segment: usize,
     /// The column that has the row's number in its segment, `Int64`.
-    pub(crate) number: usize,
+    pub number: usize,
 }
 
 /// The filter of a scan.
 #[derive(Debug)]
-pub(crate) struct ScanFilterExec {
+pub struct ScanFilterExec {
     predicate: Predicate,
     watch: Option<Watch>,
     /// The same filter in the planner's words, or less of it; it has the input, and which columns are left of it.
@@ -53,7 +53,7 @@ pub(crate) struct ScanFilterExec {
 
 impl ScanFilterExec {
     /// Filters the rows of `input`, of which the first `columns` columns are left.
-    pub(crate) fn new(
+    pub fn new(
         predicate: Predicate,
         watch: Option<Watch>,
         input: Arc<dyn ExecutionPlan>,

@@ -6,7 +6,7 @@
 //! - A span of one value is the set of it, and spans of whole numbers have inclusive ends, so that equal constraints look equal
 //!   however they were written.
 
-use super::value::Value;
+use crate::value::Value;
 use std::collections::BTreeSet;
 
 /// One end of a span.

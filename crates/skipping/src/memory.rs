@@ -7,11 +7,11 @@
 //!   between releases apart.
 //! - The file is bounded; what is most useful comes first. docs/FORMAT.md has the form.
 
-use super::blocks::BlockSet;
-use super::cache::{Known, PredicateCache, Seal};
-use super::constraint::{Constraint, End};
-use super::form::Form;
-use super::value::Value;
+use crate::blocks::BlockSet;
+use crate::cache::{Known, PredicateCache, Seal};
+use crate::constraint::{Constraint, End};
+use crate::form::Form;
+use crate::value::Value;
 use alluvia_snapshot::{Admin, Memo, Read};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, SegmentId, TableId};
 use datafusion::DATAFUSION_VERSION;
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// To be raised when a function or an operator means something else than before under the name it had.
 const MEANINGS: u32 = 3;
 /// Where it is kept.
-pub(crate) const MEMO: Memo = Memo { name: "predicates", magic: b"ALVPRD01" };
+pub const MEMO: Memo = Memo { name: "predicates", magic: b"ALVPRD01" };
 /// What the file holds at most, roughly.
 const FILE_BYTES_MAX: usize = 4 << 20;
 /// How often what is gone is looked for.
@@ -36,7 +36,7 @@ const BLOCKS_MAX: usize = 1 << 24;
 
 /// When the cache was looked after last.
 #[derive(Debug, Default)]
-pub(crate) struct Tended(Mutex<Last>);
+pub struct Tended(Mutex<Last>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
@@ -96,7 +96,7 @@ struct Segment {
 
 impl PredicateCache {
     /// Takes over what was kept when the database was open last.
-    pub(crate) fn recall(&self, admin: &dyn Admin) -> Result<()> {
+    pub fn recall(&self, admin: &dyn Admin) -> Result<()> {
         match admin.recall(&MEMO)? {
             Some(content) => self.admit_bytes(&content),
             None => Ok(()),
@@ -104,7 +104,7 @@ impl PredicateCache {
     }
 
     /// Forgets what is gone, and now and then writes down what is new. For a thread that has nothing else to do.
-    pub(crate) fn tend(&self, tended: &Tended, store: &dyn Read, admin: &dyn Admin) -> Result<()> {
+    pub fn tend(&self, tended: &Tended, store: &dyn Read, admin: &dyn Admin) -> Result<()> {
         let now = store.clock().monotonic();
         let is_due = |last: Option<Duration>, interval| last.is_none_or(|last| now.saturating_sub(last) >= interval);
         let mut last = tended.0.lock();
@@ -128,7 +128,7 @@ impl PredicateCache {
     }
 
     /// Writes down what is remembered, and how it was used. For a clean end.
-    pub(crate) fn memorise(&self, tended: &Tended, store: &dyn Read, admin: &dyn Admin) -> Result<()> {
+    pub fn memorise(&self, tended: &Tended, store: &dyn Read, admin: &dyn Admin) -> Result<()> {
         self.forget_gone(store, admin);
         let mut last = tended.0.lock();
         let changes = self.state.lock().changes;
@@ -142,7 +142,7 @@ impl PredicateCache {
 
     /// Forgets all predicates of a table, and writes the file anew where there is one: also one that another version has written, of
     /// which nothing was taken over.
-    pub(crate) fn forget(&self, tended: &Tended, table: TableId, admin: &dyn Admin) -> Result<()> {
+    pub fn forget(&self, tended: &Tended, table: TableId, admin: &dyn Admin) -> Result<()> {
         let mut last = tended.0.lock();
         self.forget_table(table);
         let changes = self.state.lock().changes;
@@ -210,7 +210,7 @@ fn from_bytes(bytes: &[u8]) -> Result<Remembered> {
 }
 
 /// Whether the memo's content can be read.
-pub(crate) fn check(content: &[u8]) -> Result<()> {
+pub fn check(content: &[u8]) -> Result<()> {
     from_bytes(content).map(|_| ())
 }
 

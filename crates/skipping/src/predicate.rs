@@ -6,8 +6,8 @@
 //! - A part that fails on a whole batch is asked again for the rows that the parts before have left: `x <> 0 AND 1 / x > 2` does
 //!   not fail on rows that its first part leaves out.
 
-use super::form::Form;
-use super::normal::normal_form;
+use crate::form::Form;
+use crate::normal::normal_form;
 use alluvia_space::TableDef;
 use arrow::array::{Array, BooleanArray, RecordBatch};
 use arrow::compute::{and, prep_null_mask_filter};
@@ -24,7 +24,7 @@ const COPIED_BELOW: usize = 5;
 
 /// A predicate, without the expressions that evaluate it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Parts {
+pub struct Parts {
     parts: Vec<(Expr, Option<Arc<Form>>)>,
     /// All parts that have a form, together.
     known: Option<Arc<Form>>,
@@ -32,7 +32,7 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// The parts of a conjunction of filters over a table. Simple conditions on one column are one part.
-    pub(crate) fn new(filters: &[Expr], def: &TableDef) -> Parts {
+    pub fn new(filters: &[Expr], def: &TableDef) -> Parts {
         let mut parts: Vec<(Expr, Option<Form>)> = Vec::new();
         for filter in filters.iter().flat_map(split_conjunction) {
             let form = normal_form(filter, def);
@@ -55,31 +55,31 @@ impl Parts {
     }
 
     /// What the predicate implies: all of it that has a form.
-    pub(crate) fn known(&self) -> Option<&Arc<Form>> {
+    pub fn known(&self) -> Option<&Arc<Form>> {
         self.known.as_ref()
     }
 
     /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
     /// The parts, ready to be evaluated; `plan` makes an expression over rows.
-    pub(crate) fn prepare(&self, plan: impl Fn(&Expr) -> Result<Arc<dyn PhysicalExpr>>) -> Result<Predicate> {
+    pub fn prepare(&self, plan: impl Fn(&Expr) -> Result<Arc<dyn PhysicalExpr>>) -> Result<Predicate> {
         let parts = self.parts.iter().map(|(expr, _)| plan(expr)).collect::<Result<Vec<_>>>()?;
         let known = self.parts.iter().take_while(|(_, form)| form.is_some()).count();
         Ok(Predicate { parts, known })
     }
 
     /// The forms of which [`Predicate::evaluate`] tells, by their places: each part's, and at the end that of all known parts.
-    pub(crate) fn forms(&self) -> Vec<Arc<Form>> {
+    pub fn forms(&self) -> Vec<Arc<Form>> {
         self.parts.iter().map_while(|(_, form)| form.clone()).chain(self.known.clone()).collect()
     }
 }
 
 /// A predicate that can be evaluated.
 #[derive(Clone, Debug)]
-pub(crate) struct Predicate {
+pub struct Predicate {
     parts: Vec<Arc<dyn PhysicalExpr>>,
     /// How many of them, from the first on, have forms.
     known: usize,
@@ -87,12 +87,12 @@ pub(crate) struct Predicate {
 
 impl Predicate {
     /// The parts.
-    pub(crate) fn parts(&self) -> &[Arc<dyn PhysicalExpr>] {
+    pub fn parts(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.parts
     }
 
     /// The same where the columns of the table are those at these positions.
-    pub(crate) fn over(&self, positions: &[usize]) -> Result<Predicate> {
+    pub fn over(&self, positions: &[usize]) -> Result<Predicate> {
         let moved = |expr: Arc<dyn PhysicalExpr>| {
             let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
             let place = positions.iter().position(|&position| position == column.index());
@@ -106,17 +106,13 @@ impl Predicate {
     }
 
     /// All parts as one expression.
-    pub(crate) fn whole(&self) -> Arc<dyn PhysicalExpr> {
+    pub fn whole(&self) -> Arc<dyn PhysicalExpr> {
         conjunction(self.parts.iter().cloned())
     }
 
     /// The rows for which all parts are TRUE. `tell` is told, for the place of a form, for which rows of the batch it is TRUE; not
     /// of every part, since not every one is asked of all rows.
-    pub(crate) fn evaluate(
-        &self,
-        batch: &RecordBatch,
-        mut tell: impl FnMut(usize, &BooleanArray),
-    ) -> Result<BooleanArray> {
+    pub fn evaluate(&self, batch: &RecordBatch, mut tell: impl FnMut(usize, &BooleanArray)) -> Result<BooleanArray> {
         let rows = batch.num_rows();
         let mut left: Option<BooleanArray> = None;
         for (at, part) in self.parts.iter().enumerate() {
@@ -160,7 +156,7 @@ impl Predicate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::testing;
+    use alluvia_fixture::table;
     use alluvia_space::DataType;
     use arrow::array::{ArrayRef, Int64Array};
     use datafusion::common::DFSchema;
@@ -168,7 +164,7 @@ mod tests {
     use datafusion::prelude::{SessionContext, col, lit};
 
     fn run(filters: &[Expr]) -> (Result<BooleanArray>, Vec<(usize, usize)>, Parts) {
-        let def = testing::table("t", &[("a", DataType::Int64), ("b", DataType::Int64)]);
+        let def = table("t", &[("a", DataType::Int64), ("b", DataType::Int64)]);
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from_iter_values(0..100)),
             Arc::new(Int64Array::from_iter((0..100).map(|row| (row % 10 > 0).then_some(row % 10)))),

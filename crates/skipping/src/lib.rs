@@ -12,12 +12,13 @@
 //! [`cache`] leave out blocks, and evaluates what is left in a [`exec::ScanFilterExec`], which tells the cache what it saw
 //! ([`observe`]). Least and greatest values serve ranges of columns that follow the order of rows; this serves what they cannot:
 //! a seldom value of a scattered column, a pattern in the middle of a text, a combination of columns.
-
-pub(crate) mod chosen;
+//!
+//! Knows nothing of statements and sessions; that no answer changes by it is tested where tables are scanned (`query`).
 
 mod blocks;
 mod cache;
 mod canonical;
+mod chosen;
 mod constraint;
 mod exec;
 mod form;
@@ -27,12 +28,11 @@ mod observe;
 mod predicate;
 mod value;
 
-#[cfg(test)]
-mod tests;
-
-pub(crate) use cache::{PredicateCache, Spared};
-pub(crate) use canonical::canonical;
-pub(crate) use exec::{ScanFilterExec, Watch};
-pub(crate) use memory::{MEMO as PREDICATES_MEMO, Tended, check as check_predicates_memo};
-pub(crate) use observe::Observer;
-pub(crate) use predicate::{Parts, Predicate};
+pub use cache::{Listed, PredicateCache, Spared};
+pub use canonical::canonical;
+pub use chosen::Chosen;
+pub use exec::{ScanFilterExec, Watch};
+pub use form::Form;
+pub use memory::{MEMO as PREDICATES_MEMO, Tended, check as check_predicates_memo};
+pub use observe::Observer;
+pub use predicate::{Parts, Predicate};

@@ -7,9 +7,9 @@
 //! - Nothing here is needed: whatever is lost is seen anew.
 //! - What is TRUE for no row, whatever the rows are, is not remembered, and uses nothing of what is: no block is read for it.
 
-use super::blocks::BlockSet;
-use super::form::Form;
-use crate::skipping::chosen::Chosen;
+use crate::blocks::BlockSet;
+use crate::chosen::Chosen;
+use crate::form::Form;
 use alluvia_tree::{Segment, SegmentMeta};
 use alluvia_types::{SegmentId, TableId};
 use parking_lot::Mutex;
@@ -25,55 +25,55 @@ const PREDICATE_BYTES: usize = 2 * size_of::<Remembered>();
 
 /// What is remembered of all tables.
 #[derive(Debug)]
-pub(crate) struct PredicateCache {
+pub struct PredicateCache {
     bytes_max: usize,
-    pub(super) state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) tables: HashMap<TableId, HashMap<Arc<Form>, Remembered>>,
-    pub(super) bytes: usize,
+pub(crate) struct State {
+    pub(crate) tables: HashMap<TableId, HashMap<Arc<Form>, Remembered>>,
+    pub(crate) bytes: usize,
     /// Counts statements.
-    pub(super) turn: u64,
+    pub(crate) turn: u64,
     /// Counts changes, so that it is known whether there is something new to keep across restarts.
-    pub(super) changes: u64,
+    pub(crate) changes: u64,
 }
 
 /// A predicate of a table.
 #[derive(Debug, Default)]
-pub(super) struct Remembered {
-    pub(super) segments: HashMap<SegmentId, Known>,
+pub(crate) struct Remembered {
+    pub(crate) segments: HashMap<SegmentId, Known>,
     /// The turn of the last statement that asked for it.
-    pub(super) asked: u64,
+    pub(crate) asked: u64,
 }
 
 /// What is known of one segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Known {
-    pub(super) of: Seal,
+pub(crate) struct Known {
+    pub(crate) of: Seal,
     /// Blocks that it has.
-    pub(super) blocks: usize,
+    pub(crate) blocks: usize,
     /// Blocks without a match.
-    pub(super) empty: BlockSet,
+    pub(crate) empty: BlockSet,
     /// Blocks that were looked at, `empty` among them.
-    pub(super) seen: BlockSet,
+    pub(crate) seen: BlockSet,
     /// Statements for which it spared blocks.
-    pub(super) hits: u64,
+    pub(crate) hits: u64,
     /// Blocks that it spared them, in all.
-    pub(super) skipped: u64,
+    pub(crate) skipped: u64,
 }
 
 /// By what a segment's files are told from others that had its number in a database restored from a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Seal {
-    pub(super) rows: u64,
-    pub(super) parquet_bytes: u64,
-    pub(super) checksum: u32,
+pub(crate) struct Seal {
+    pub(crate) rows: u64,
+    pub(crate) parquet_bytes: u64,
+    pub(crate) checksum: u32,
 }
 
 impl Seal {
-    pub(super) fn of(meta: &SegmentMeta) -> Seal {
+    pub(crate) fn of(meta: &SegmentMeta) -> Seal {
         let checksum = meta.side.chunk_crcs.last().copied().unwrap_or(0);
         Seal { rows: meta.rows, parquet_bytes: meta.parquet_bytes, checksum }
     }
@@ -87,43 +87,46 @@ impl Known {
 
 /// What the cache did for one scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Spared {
+pub struct Spared {
     /// Blocks left out.
-    pub(crate) blocks: u64,
+    pub blocks: u64,
     /// Entries that left out a block.
-    pub(crate) hits: u64,
+    pub hits: u64,
     /// Whether every block that is left was seen to match: there is nothing more to learn.
-    pub(crate) is_known: bool,
+    pub is_known: bool,
 }
 
 /// One entry, for `alluvia.predicate_cache`.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
-    pub(crate) table: TableId,
-    pub(crate) segment: SegmentId,
-    pub(crate) form: Arc<Form>,
-    pub(crate) blocks: usize,
-    pub(crate) blocks_seen: usize,
-    pub(crate) blocks_empty: usize,
-    pub(crate) hits: u64,
-    pub(crate) skipped: u64,
-    pub(crate) bytes: usize,
+pub struct Listed {
+    /// Of which table it is.
+    pub table: TableId,
+    /// And of which of its segments.
+    pub segment: SegmentId,
+    /// The predicate.
+    pub form: Arc<Form>,
+    /// Blocks of the segment.
+    pub blocks: usize,
+    /// Those that were looked at.
+    pub blocks_seen: usize,
+    /// And those of them without a match.
+    pub blocks_empty: usize,
+    /// Scans for which it spared blocks.
+    pub hits: u64,
+    /// Blocks that it spared them, in all.
+    pub skipped: u64,
+    /// Memory that it holds.
+    pub bytes: usize,
 }
 
 impl PredicateCache {
     /// Nothing is remembered yet; all together holds at most `bytes_max`.
-    pub(crate) fn new(bytes_max: u64) -> PredicateCache {
+    pub fn new(bytes_max: u64) -> PredicateCache {
         PredicateCache { bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), state: Mutex::default() }
     }
 
     /// Leaves out blocks of which it is known that `asked` matches nothing in them.
-    pub(crate) fn spare(
-        &self,
-        table: TableId,
-        asked: &Form,
-        segments: &[Arc<Segment>],
-        chosen: &mut [Chosen],
-    ) -> Spared {
+    pub fn spare(&self, table: TableId, asked: &Form, segments: &[Arc<Segment>], chosen: &mut [Chosen]) -> Spared {
         assert_eq!(segments.len(), chosen.len(), "one choice for each segment");
         if asked.is_void() {
             chosen.iter_mut().for_each(|chosen| chosen.retain(|_| false));
@@ -232,7 +235,7 @@ impl PredicateCache {
     }
 
     /// Forgets what is of one table.
-    pub(super) fn forget_table(&self, table: TableId) {
+    pub(crate) fn forget_table(&self, table: TableId) {
         let mut state = self.state.lock();
         let Some(predicates) = state.tables.remove(&table) else { return };
         state.bytes -= predicates.iter().map(|(form, of)| of.bytes(form)).sum::<usize>();
@@ -245,7 +248,7 @@ impl PredicateCache {
     }
 
     /// All entries.
-    pub(crate) fn list(&self) -> Vec<Listed> {
+    pub fn list(&self) -> Vec<Listed> {
         let state = self.state.lock();
         let mut listed = Vec::new();
         for (&table, predicates) in &state.tables {
@@ -268,7 +271,7 @@ impl PredicateCache {
     }
 
     /// All predicates, the most useful first.
-    pub(super) fn ranked(&self) -> Vec<(TableId, Arc<Form>)> {
+    pub(crate) fn ranked(&self) -> Vec<(TableId, Arc<Form>)> {
         let state = self.state.lock();
         let of_table = |(&table, predicates): (&TableId, &HashMap<Arc<Form>, Remembered>)| {
             let rank = |(form, of): (&Arc<Form>, &Remembered)| (of.skipped() > 0, of.asked, table, Arc::clone(form));
@@ -281,14 +284,14 @@ impl PredicateCache {
     }
 
     /// What is known of a predicate, by segment; `None` if it was forgotten.
-    pub(super) fn known(&self, table: TableId, form: &Form) -> Option<Vec<(SegmentId, Known)>> {
+    pub(crate) fn known(&self, table: TableId, form: &Form) -> Option<Vec<(SegmentId, Known)>> {
         let state = self.state.lock();
         let remembered = state.tables.get(&table)?.get(form)?;
         Some(remembered.segments.iter().map(|(&id, known)| (id, known.clone())).collect())
     }
 
     /// Takes in what was kept across a restart, unless there is no room.
-    pub(super) fn admit(&self, table: TableId, form: Form, segments: Vec<(SegmentId, Known)>) {
+    pub(crate) fn admit(&self, table: TableId, form: Form, segments: Vec<(SegmentId, Known)>) {
         if form.is_void() {
             return;
         }
@@ -317,7 +320,7 @@ impl PredicateCache {
 
 impl Remembered {
     /// Blocks that it spared statements.
-    pub(super) fn skipped(&self) -> u64 {
+    pub(crate) fn skipped(&self) -> u64 {
         self.segments.values().map(|known| known.skipped).sum()
     }
 
@@ -363,10 +366,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::constraint::Constraint;
-    use super::super::value::Value;
     use super::*;
-    use crate::table::testing::{Fixture, table};
+    use crate::constraint::Constraint;
+    use crate::value::Value;
+    use alluvia_fixture::{Fixture, table};
     use alluvia_space::DataType;
     use alluvia_types::ColumnId;
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};

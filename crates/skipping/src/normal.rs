@@ -5,10 +5,10 @@
 //!   depends on the row alone is known by its text, and the rest not at all.
 //! - Lists of floats are not taken apart: what holds of `=` and `<` on zeroes and NaN is not said of `IN`.
 
-use super::canonical::canonical;
-use super::constraint::{Constraint, End};
-use super::form::Form;
-use super::value::Value;
+use crate::canonical::canonical;
+use crate::constraint::{Constraint, End};
+use crate::form::Form;
+use crate::value::Value;
 use alluvia_space::{Column, DataType, TableDef};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::utils::split_conjunction;

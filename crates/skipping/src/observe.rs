@@ -7,8 +7,8 @@
 //! - Dead rows are not read, and a reader of an older version, for whom they live, may find matches among them: a block with dead rows
 //!   never counts as one without a match. It counts as looked at where a live row matched.
 
-use super::cache::PredicateCache;
-use super::form::Form;
+use crate::cache::PredicateCache;
+use crate::form::Form;
 use alluvia_tree::{BLOCK_ROWS, DeadRows, Segment};
 use alluvia_types::TableId;
 use arrow::array::{BooleanArray, Int64Array};
@@ -20,13 +20,15 @@ const PARTS_MAX: usize = 16;
 
 /// What all streams of a scan tell the cache.
 #[derive(Debug)]
-pub(crate) struct Observer {
-    pub(crate) cache: Arc<PredicateCache>,
-    pub(crate) table: TableId,
+pub struct Observer {
+    /// Who remembers it.
+    pub cache: Arc<PredicateCache>,
+    /// The table that is scanned.
+    pub table: TableId,
     /// By the number under which the scan's rows name them; and their dead rows, which are not among those.
-    pub(crate) segments: Vec<(Arc<Segment>, Option<DeadRows>)>,
-    /// As [`super::predicate::Parts::forms`] gives them: those of parts, and that of all of them at the end.
-    pub(crate) forms: Vec<Arc<Form>>,
+    pub segments: Vec<(Arc<Segment>, Option<DeadRows>)>,
+    /// As [`crate::predicate::Parts::forms`] gives them: those of parts, and that of all of them at the end.
+    pub forms: Vec<Arc<Form>>,
 }
 
 /// What one stream has seen so far; told to the cache when it is dropped.
