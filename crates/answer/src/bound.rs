@@ -5,6 +5,7 @@
 //! - Filters and maps hold for the members that there were when they were made; [`Bound::now`] makes them anew where there are more.
 
 use super::boxes::{Found, boxes, with};
+use super::clocks;
 use super::cuboids::{Selected, Shape, dimensions};
 use super::having::Having;
 use super::mapped::Side;
@@ -253,6 +254,10 @@ fn level_of(def: &TableDef, group: &Group) -> Option<usize> {
             let column = find(name).filter(|column| is_time(column.data_type))?;
             let unit = CalendarUnit::named(unit)?;
             def.levels().position(|(_, _, level)| level.source == LevelSource::Calendar(column.id, unit))
+        }
+        Group::TruncatedIn { unit, column, zone } => {
+            let column = find(column).filter(|column| column.data_type == DataType::TimestampTz)?;
+            clocks::level_of(def, column, CalendarUnit::named(unit)?, zone)
         }
     }
 }

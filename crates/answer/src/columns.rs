@@ -4,6 +4,7 @@
 //! eaten) is not given at all: the whole answer is left to the general way.
 
 use super::bound::Bound;
+use super::clocks;
 use super::names::{Names, first_codes};
 use super::statement::{Aggregate, Item, Order};
 use alluvia_space::codes::calendar;
@@ -113,7 +114,15 @@ pub(super) fn group_column(
             cast(&values, to).ok()
         }
         // The first and the last code stand for all times before and after.
-        LevelSource::Calendar(..) if codes.iter().any(|&code| code == 1 || code == u32::MAX) => None,
+        LevelSource::Calendar(..) | LevelSource::Local(..)
+            if codes.iter().any(|&code| code == 1 || code == u32::MAX) =>
+        {
+            None
+        }
+        LevelSource::Local(_, unit) => {
+            let zone = bound.def.dimensions[bound.dimensions[bound.groups[at]]].zone.as_ref()?;
+            clocks::starts(&codes, unit, zone, to)
+        }
         LevelSource::Calendar(_, unit) => {
             let units = codes.iter().map(|&code| calendar::units_of_code(code));
             let micros = |units: Option<i64>| units.map(|units| calendar::start_micros(units, unit));

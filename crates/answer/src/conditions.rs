@@ -4,10 +4,11 @@
 //! say all of a value are used: members of dictionaries (floats excepted, which have several zeros), and calendar units that
 //! the bounds of a range fall on.
 
+use super::clocks;
 use super::statement::{Literal, Test, Values};
 use super::times;
 use alluvia_catalog::Dictionaries;
-use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
+use alluvia_space::{Column, DataType, LevelSource, TableDef};
 use alluvia_tree::{CodeSet, LevelFilter};
 use arrow::array::{Array, ArrayRef, BooleanArray, Scalar, StringArray};
 use arrow::compute::kernels::cmp;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 /// The rows that pass a test on a column, as codes of one level; `None` if it is not about codes alone.
 pub(super) fn filter_of(def: &TableDef, dictionaries: &Dictionaries, name: &str, test: &Test) -> Option<LevelFilter> {
     let column = def.columns.iter().find(|column| column.name == name)?;
-    for (level, (_, _, declared)) in def.levels().enumerate() {
+    for (level, (dimension, _, declared)) in def.levels().enumerate() {
         match declared.source {
             LevelSource::Column(id) if id == column.id => {
                 let is_float = matches!(column.data_type, DataType::Real | DataType::Double);
@@ -31,7 +32,15 @@ pub(super) fn filter_of(def: &TableDef, dictionaries: &Dictionaries, name: &str,
             }
             LevelSource::Calendar(id, unit) if id == column.id => {
                 // The coarsest level on which the bounds fall: the levels of a dimension go from coarse to fine.
-                if let Some(codes) = calendar_codes(column, unit, test) {
+                let begins =
+                    |value: i64| times::code_of(column, value, unit).filter(|_| times::begins(column, value, unit));
+                if let Some(codes) = calendar_codes(column, &begins, test) {
+                    return Some(LevelFilter { level, codes });
+                }
+            }
+            LevelSource::Local(id, unit) if id == column.id => {
+                let zone = def.dimensions[dimension].zone.as_ref()?;
+                if let Some(codes) = calendar_codes(column, &|value| clocks::code_from(zone, value, unit), test) {
                     return Some(LevelFilter { level, codes });
                 }
             }
@@ -209,21 +218,20 @@ pub(super) fn is_plain_time(text: &str) -> bool {
     plain && fraction <= 6 && matches!(text.len(), 10..=26)
 }
 
-/// Codes of a calendar unit, if ranges of times begin and end where units do.
-fn calendar_codes(column: &Column, unit: CalendarUnit, test: &Test) -> Option<CodeSet> {
+/// Codes of a calendar unit, if ranges of times begin and end where units do: `begins` gives the code that begins with a value, so that no
+/// value before has it or a later one, and each from there on has.
+fn calendar_codes(column: &Column, begins: &dyn Fn(i64) -> Option<u32>, test: &Test) -> Option<CodeSet> {
     match test {
         Test::Null => return Some(CodeSet::of_codes(vec![0])),
         Test::Known => return Some(CodeSet::of_range(1, u32::MAX)),
-        Test::Not(test) => return Some(known_others(&calendar_codes(column, unit, test)?, u32::MAX)),
+        Test::Not(test) => return Some(known_others(&calendar_codes(column, begins, test)?, u32::MAX)),
         _ => {}
     }
-    // The code that begins at a value.
-    let code = |value: i64| times::code_of(column, value, unit).filter(|_| times::begins(column, value, unit));
     // Of a list of days each is a code.
     let (mut alone, mut wide) = (Vec::new(), CodeSet::of_codes(Vec::new()));
     for (low, end) in times::ranges(column, test)? {
-        let low = low.map_or(Some(1), code)?;
-        let high = end.map_or(Some(u32::MAX), |end| code(end).map(|code| code - 1))?;
+        let low = low.map_or(Some(1), begins)?;
+        let high = end.map_or(Some(u32::MAX), |end| begins(end).map(|code| code - 1))?;
         if low == high {
             alone.push(low);
         } else {

@@ -15,6 +15,7 @@ pub mod used;
 mod bound;
 mod boxes;
 mod cached_statement;
+mod clocks;
 mod columns;
 mod comparison;
 mod conditions;

@@ -79,7 +79,7 @@ impl Items {
         // A name may be an item's and a column's; who is meant is the planner's to say.
         let column = match &item {
             Item::Group(at) => match &groups[*at] {
-                Group::Column(column) | Group::Truncated(_, column) => Some(column),
+                Group::Column(column) | Group::Truncated(_, column) | Group::TruncatedIn { column, .. } => Some(column),
             },
             Item::Aggregate(_, column) | Item::Sureness(_, _, column) => column.as_ref(),
         };

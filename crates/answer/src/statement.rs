@@ -99,6 +99,15 @@ pub enum Group {
     Column(String),
     /// `date_trunc('unit', column)`.
     Truncated(String, String),
+    /// `date_trunc('unit', column, 'zone')`.
+    TruncatedIn {
+        /// In small letters.
+        unit: String,
+        /// A TIMESTAMPTZ.
+        column: String,
+        /// As statements name it.
+        zone: String,
+    },
 }
 
 /// An aggregate function.
@@ -207,7 +216,9 @@ impl Statement {
             def.columns.iter().any(|column| column.name == *name && column.data_type == DataType::TimestampTz)
         };
         let of_groups = self.groups.iter().any(|group| match group {
-            Group::Column(name) | Group::Truncated(_, name) => is_moment(name),
+            Group::Column(name) | Group::Truncated(_, name) | Group::TruncatedIn { column: name, .. } => {
+                is_moment(name)
+            }
         });
         of_groups
             || self.having.is_some()

@@ -301,7 +301,7 @@ fn version_column(rows: &RecordBatch) -> Result<&UInt64Array> {
 pub(crate) fn code(entry: &TableEntry, dictionaries: &Dictionaries, rows: &RecordBatch) -> Result<Arc<CodedRows>> {
     let codes = dictionaries.remap_dimensions(&entry.def, rows, has_codes)?;
     let timed = entry.def.levels().filter_map(|(_, _, level)| match level.source {
-        LevelSource::Calendar(column, _) => Some(column),
+        LevelSource::Calendar(column, _) | LevelSource::Local(column, _) => Some(column),
         _ => None,
     });
     let kept: Vec<_> = entry.def.measures.iter().copied().chain(timed).collect();

@@ -6,12 +6,13 @@
 //! - Each time is of one code of its column's axis, and a condition on the column holds for all times of a code or for none: the axis is cut
 //!   wherever a condition begins or ends.
 
+use super::clocks;
 use super::conditions::{filter_of, values_of};
 use super::constants::timestamp_of;
 use super::statement::{Condition, Literal, Test, Values};
 use alluvia_catalog::Dictionaries;
 use alluvia_space::codes::calendar::{self, MICROS_PER_DAY};
-use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef};
+use alluvia_space::{CalendarUnit, Column, DataType, LevelSource, TableDef, ZoneRules};
 use alluvia_tree::{CodeSet, TimeRange};
 use arrow::array::AsArray;
 use arrow::datatypes::{Date32Type, TimestampMicrosecondType};
@@ -39,6 +40,8 @@ pub(super) struct Axis<'a> {
     /// The finest level of the column's calendar.
     level: usize,
     unit: CalendarUnit,
+    /// Of local time, whose clocks show it.
+    zone: Option<&'a ZoneRules>,
     /// Ascending.
     cuts: Vec<i64>,
 }
@@ -47,7 +50,7 @@ pub(super) struct Axis<'a> {
 pub(super) fn axes<'a>(def: &'a TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Vec<Axis<'a>> {
     let axis = |(name, tests): (&str, Vec<&Test>)| {
         let column = def.columns.iter().find(|column| column.name == name)?;
-        let (level, unit) = finest(def, column)?;
+        let (level, unit, zone) = finest(def, column)?;
         let mut cuts = Vec::new();
         let mut is_needed = false;
         for test in tests {
@@ -57,7 +60,7 @@ pub(super) fn axes<'a>(def: &'a TableDef, dictionaries: &Dictionaries, condition
         }
         cuts.sort_unstable();
         cuts.dedup();
-        is_needed.then_some(Axis { column, level, unit, cuts })
+        is_needed.then_some(Axis { column, level, unit, zone, cuts })
     };
     tests_by_column(conditions).into_iter().filter_map(axis).collect()
 }
@@ -139,7 +142,10 @@ impl Axis<'_> {
         for &(first, last) in codes.runs() {
             let low = (first > 1).then(|| self.cuts[first as usize - 2]);
             let end = (last < self.last()).then(|| self.cuts[last as usize - 1]);
-            let (run, at_ends) = units(self.column, self.unit, (low, end));
+            let (run, at_ends) = match self.zone {
+                None => units(self.column, self.unit, (low, end)),
+                Some(zone) => clocks::units(zone, self.unit, (low, end)),
+            };
             whole.extend(run);
             // Several runs may begin or end within one unit.
             for code in at_ends {
@@ -167,12 +173,16 @@ impl Axis<'_> {
 }
 
 /// The finest level of a column's calendar.
-fn finest(def: &TableDef, column: &Column) -> Option<(usize, CalendarUnit)> {
-    let units = def.levels().enumerate().filter_map(|(level, (_, _, declared))| match declared.source {
-        LevelSource::Calendar(id, unit) if id == column.id => Some((level, unit)),
+fn finest<'a>(def: &'a TableDef, column: &Column) -> Option<(usize, CalendarUnit, Option<&'a ZoneRules>)> {
+    let units = def.levels().enumerate().filter_map(|(level, (dimension, _, declared))| match declared.source {
+        LevelSource::Calendar(id, unit) if id == column.id => Some((level, unit, None)),
+        LevelSource::Local(id, unit) if id == column.id => {
+            Some((level, unit, Some(def.dimensions[dimension].zone.as_ref()?)))
+        }
         _ => None,
     });
-    units.max_by_key(|(_, unit)| *unit)
+    // Of two as fine it is the one of UTC, in which few units are edges.
+    units.max_by_key(|(_, unit, zone)| (*unit, zone.is_none()))
 }
 
 /// The first and the last of the units that lie in a range whole, if there are any, and the units, ascending, of which some times do.
@@ -389,7 +399,7 @@ mod tests {
                 .collect();
             cuts.sort_unstable();
             cuts.dedup();
-            let axis = Axis { column: &column, level: 7, unit, cuts };
+            let axis = Axis { column: &column, level: 7, unit, zone: None, cuts };
             let micros_or_days = value.map(|value| value * scale);
             let code = micros_or_days.map_or(0, |value| clamped_code(&column, value, unit));
             let holds = |codes: &CodeSet| {
@@ -425,7 +435,7 @@ mod tests {
         let literals = at.iter().map(|&at| Literal::Typed(ScalarValue::TimestampMicrosecond(Some(at), None)));
         let test = Test::Not(Box::new(Test::In(literals.collect())));
         let cuts = at.iter().flat_map(|&at| [at, at + 1]).collect();
-        let axis = Axis { column: &column, level: 7, unit: CalendarUnit::Day, cuts };
+        let axis = Axis { column: &column, level: 7, unit: CalendarUnit::Day, zone: None, cuts };
         let codes = axis.codes(&test).expect("made for it");
         assert!(axis.units(&codes, 16).is_none());
         let edges = |axis: &Axis<'_>| {
@@ -467,7 +477,7 @@ mod tests {
     fn is_of(column: &Column, (low, end): Ends, value: i64) -> bool {
         let mut cuts: Vec<i64> = [low, end].into_iter().flatten().collect();
         cuts.dedup();
-        let axis = Axis { column, level: 0, unit: CalendarUnit::Minute, cuts };
+        let axis = Axis { column, level: 0, unit: CalendarUnit::Minute, zone: None, cuts };
         let (first, last) = axis.within((low, end));
         let Units { codes, range } = axis.units(&CodeSet::of_range(first, last), 2).expect("two edges at most");
         holds(&codes, range.as_ref(), (clamped_code(column, value, CalendarUnit::Minute), Some(value)))

@@ -127,6 +127,9 @@ impl Statement {
             let group = match group {
                 Group::Column(name) => Group::Column(column(name)?),
                 Group::Truncated(unit, name) => Group::Truncated(unit.clone(), column(name)?),
+                Group::TruncatedIn { unit, column: name, zone } => {
+                    Group::TruncatedIn { unit: unit.clone(), column: column(name)?, zone: zone.clone() }
+                }
             };
             // Two columns of the view may be one of the table.
             if groups.contains(&group) {

@@ -10,7 +10,7 @@ impl LevelSource {
     /// The column that members come from.
     pub fn column(&self) -> ColumnId {
         match *self {
-            LevelSource::Column(column) | LevelSource::Calendar(column, _) => column,
+            LevelSource::Column(column) | LevelSource::Calendar(column, _) | LevelSource::Local(column, _) => column,
             LevelSource::Halved { column, .. } | LevelSource::Hashed { column, .. } => column,
         }
     }

@@ -19,6 +19,7 @@ mod schema;
 mod schema_name;
 mod show;
 mod validate;
+mod zone;
 
 pub mod codes;
 pub mod curve;
@@ -41,3 +42,4 @@ pub use schema::{
     OnConflict, PUBLIC_SCHEMA, PrimaryKey, TableDef, TableOptions, VERSION_COLUMN,
 };
 pub use schema_name::{ENGINES_OWN, SCHEMA_NAME_BYTES_MAX, is_schema_name};
+pub use zone::ZoneRules;

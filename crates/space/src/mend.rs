@@ -63,6 +63,7 @@ fn fill_up(cuts: &mut Vec<f64>) {
 /// The levels, each once and coarse to fine, with no more halvings or bits and no finer parts than there may be.
 fn sources(wrong: &Dimension, columns: &[Column]) -> Vec<LevelSource> {
     let is_date = |id| columns.iter().any(|column| column.id == id && column.data_type == DataType::Date);
+    let is_moment = |id| columns.iter().any(|column| column.id == id && column.data_type == DataType::TimestampTz);
     let halvings_max = match wrong.range {
         KeyRange::LearntQuantiles | KeyRange::Quantiles { .. } => QUANTILE_HALVINGS_MAX,
         _ => HALVINGS_MAX,
@@ -71,10 +72,13 @@ fn sources(wrong: &Dimension, columns: &[Column]) -> Vec<LevelSource> {
     for level in &wrong.levels {
         let source = match level.source {
             LevelSource::Column(column) => LevelSource::Column(column),
-            LevelSource::Calendar(column, unit) if is_date(column) => {
+            LevelSource::Local(column, unit) if is_moment(column) => LevelSource::Local(column, unit),
+            LevelSource::Calendar(column, unit) | LevelSource::Local(column, unit) if is_date(column) => {
                 LevelSource::Calendar(column, unit.min(CalendarUnit::Day))
             }
-            LevelSource::Calendar(column, unit) => LevelSource::Calendar(column, unit),
+            LevelSource::Calendar(column, unit) | LevelSource::Local(column, unit) => {
+                LevelSource::Calendar(column, unit)
+            }
             LevelSource::Halved { column, halvings } => {
                 LevelSource::Halved { column, halvings: halvings.clamp(1, halvings_max) }
             }
@@ -87,7 +91,7 @@ fn sources(wrong: &Dimension, columns: &[Column]) -> Vec<LevelSource> {
     // A path of columns keeps its order: the sort is stable.
     sources.sort_by_key(|source| match *source {
         LevelSource::Column(_) => 0,
-        LevelSource::Calendar(_, unit) => unit as u8,
+        LevelSource::Calendar(_, unit) | LevelSource::Local(_, unit) => unit as u8,
         LevelSource::Halved { halvings: count, .. } | LevelSource::Hashed { bits: count, .. } => count,
     });
     sources
@@ -110,7 +114,13 @@ fn for_cuts(sources: &[LevelSource], cuts: usize) -> Vec<LevelSource> {
 /// The declaration of these levels, if it is a right one that is not too long to be shown.
 fn declared(wrong: &Dimension, sources: Vec<LevelSource>, range: KeyRange, columns: &[Column]) -> Option<String> {
     let level = |source| Level { name: level_name(&source, columns), source, bits: 0 };
-    let right = Dimension { name: wrong.name.clone(), levels: sources.into_iter().map(level).collect(), range };
+    let is_local = sources.iter().any(|source| matches!(source, LevelSource::Local(..)));
+    let right = Dimension {
+        name: wrong.name.clone(),
+        levels: sources.into_iter().map(level).collect(),
+        range,
+        zone: wrong.zone.clone().filter(|_| is_local),
+    };
     check(&right, columns).ok()?;
     let text = show(&[right], columns);
     // The default is not spelt out.

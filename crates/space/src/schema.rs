@@ -1,11 +1,12 @@
 //! Tables, columns, dimensions, levels.
 //!
 //! A *dimension* is a named path of *levels*, coarse to fine. A level is a column, a calendar part of a date or timestamp
-//! column, or a binary-halving step of a number. A level's member is identified by its whole path, so a child name under two
+//! column, also of the time that a zone's clocks show, or a binary-halving step of a number. A level's member is identified by its whole path, so a child name under two
 //! parents is two members; NULL is a member.
 
 use crate::ladder::Ladder;
 use crate::rules::TableRules;
+use crate::zone::ZoneRules;
 use alluvia_types::{ColumnId, TableId};
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +119,8 @@ pub enum LevelSource {
     Column(ColumnId),
     /// A calendar part of the dimension's date or timestamp column; the member is the truncated timestamp.
     Calendar(ColumnId, CalendarUnit),
+    /// The same of the time that clocks of the dimension's zone show at the moments of its column.
+    Local(ColumnId, CalendarUnit),
     /// A number's position: the range of the dimension's column cut into 2^`halvings` equal (or equally full) parts.
     Halved {
         /// The numeric column.
@@ -178,6 +181,9 @@ pub struct Dimension {
     pub levels: Vec<Level>,
     /// How numbers and times map to bits.
     pub range: KeyRange,
+    /// Whose clocks say what time it is at a moment, where the calendar is not of UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<ZoneRules>,
 }
 
 /// Space-filling curve of a table.

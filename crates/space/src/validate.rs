@@ -174,7 +174,10 @@ fn other_name(twice: &Dimension, at: usize, dimensions: &[Dimension], columns: &
     const OWN: &str = "give each dimension a name of its own";
     let same = |other: &Dimension| {
         let sources = |of: &Dimension| of.levels.iter().map(|level| level.source.clone()).collect::<Vec<_>>();
-        other.name == twice.name && other.range == twice.range && sources(other) == sources(twice)
+        other.name == twice.name
+            && other.range == twice.range
+            && other.zone == twice.zone
+            && sources(other) == sources(twice)
     };
     if dimensions[..at].iter().any(same) {
         return "leave one of them out".to_owned();
@@ -210,9 +213,12 @@ pub(crate) fn check(dimension: &Dimension, columns: &[Column]) -> Result<()> {
     if !levels.iter().all(|level| same_kind(&level.source) && (!derived || level.source.column() == path[0].id)) {
         return Err(invalid("its levels mix columns with parts of a column").with_hint("make them two dimensions"));
     }
+    if matches!(first.source, LevelSource::Local(..)) != dimension.zone.is_some() {
+        return Err(Error::internal("a zone is what makes time local"));
+    }
     match first.source {
         LevelSource::Column(_) => columns_path(dimension, &path),
-        LevelSource::Calendar(..) => calendar(dimension, path[0]),
+        LevelSource::Calendar(..) | LevelSource::Local(..) => calendar(dimension, path[0]),
         LevelSource::Halved { .. } => halved(dimension, path[0]),
         LevelSource::Hashed { .. } => {
             named_by_value(path[0])?;
@@ -266,10 +272,19 @@ fn calendar(dimension: &Dimension, column: &Column) -> Result<()> {
             example_of(&dimension.name, column)
         )));
     }
+    if dimension.zone.is_some() && column.data_type != DataType::TimestampTz {
+        let message = format!("column {name} is {type_name}, which has no moments that a zone's clocks show");
+        return Err(
+            invalid(message).with_hint("leave AT TIME ZONE out, or declare the column as TIMESTAMP WITH TIME ZONE")
+        );
+    }
     let units: Vec<_> = dimension
         .levels
         .iter()
-        .filter_map(|level| if let LevelSource::Calendar(_, unit) = level.source { Some(unit) } else { None })
+        .filter_map(|level| match level.source {
+            LevelSource::Calendar(_, unit) | LevelSource::Local(_, unit) => Some(unit),
+            _ => None,
+        })
         .collect();
     if let Some(pair) = units.windows(2).find(|pair| pair[0] >= pair[1]) {
         return Err(invalid(format!(

@@ -412,7 +412,7 @@ fn table() -> TableDef {
         };
         let levels: Vec<_> = (0..levels.len()).map(level).collect();
         let levels = levels.into_iter().map(|(name, source)| Level { name, source, bits: 5 }).collect();
-        dimensions.push(Dimension { name: format!("d{at}"), levels, range: KeyRange::None });
+        dimensions.push(Dimension { name: format!("d{at}"), levels, range: KeyRange::None, zone: None });
     }
     let measures = vec![
         column("price".to_owned(), DataType::Double),

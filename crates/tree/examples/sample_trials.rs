@@ -211,6 +211,7 @@ fn table() -> TableDef {
         name: format!("d{at}"),
         levels: vec![Level { name: format!("level{at}"), source: LevelSource::Column(ColumnId(at)), bits: 8 }],
         range: KeyRange::None,
+        zone: None,
     };
     TableDef {
         id: TableId(1),

@@ -143,6 +143,7 @@ fn table() -> TableDef {
         name: column.name.clone(),
         levels: vec![Level { name: column.name.clone(), source: LevelSource::Column(column.id), bits: 8 }],
         range: KeyRange::None,
+        zone: None,
     });
     TableDef {
         id: TableId(1),

@@ -98,7 +98,12 @@ fn table() -> TableDef {
     for at in 0..CARDINALITIES.len() {
         let id = column(format!("text{at}"), DataType::Text);
         if at % 3 == 0 {
-            dimensions.push(Dimension { name: format!("d{at}"), levels: Vec::new(), range: KeyRange::None });
+            dimensions.push(Dimension {
+                name: format!("d{at}"),
+                levels: Vec::new(),
+                range: KeyRange::None,
+                zone: None,
+            });
         }
         let level = Level { name: format!("text{at}"), source: LevelSource::Column(id), bits: 5 };
         dimensions.last_mut().expect("there is one").levels.push(level);
@@ -107,7 +112,7 @@ fn table() -> TableDef {
     let units = [CalendarUnit::Year, CalendarUnit::Month, CalendarUnit::Day];
     let level = |unit| Level { name: format!("{unit:?}"), source: LevelSource::Calendar(time, unit), bits: 5 };
     let levels = units.into_iter().map(level).collect();
-    dimensions.push(Dimension { name: "time".to_owned(), levels, range: KeyRange::None });
+    dimensions.push(Dimension { name: "time".to_owned(), levels, range: KeyRange::None, zone: None });
     let measures = vec![column("price".to_owned(), DataType::Double), column("cost".to_owned(), DataType::Double)];
     let next_column_id = columns.len() as u32;
     TableDef {

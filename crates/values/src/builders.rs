@@ -39,7 +39,7 @@ pub fn is_level_text(table: &TableDef, column: ColumnId, data_type: DataType) ->
     data_type == DataType::Text
         && table.dimensions.iter().flat_map(|dimension| &dimension.levels).any(|level| match level.source {
             LevelSource::Column(id) | LevelSource::Hashed { column: id, .. } => id == column,
-            LevelSource::Calendar(..) | LevelSource::Halved { .. } => false,
+            LevelSource::Calendar(..) | LevelSource::Local(..) | LevelSource::Halved { .. } => false,
         })
 }
 

@@ -186,7 +186,8 @@ fn look_up(bound: &Bound, finer: usize, coarser: usize, code: u32) -> Option<u32
     let (_, _, from) = bound.def.levels().nth(finer)?;
     let (_, _, to) = bound.def.levels().nth(coarser)?;
     match (&from.source, &to.source) {
-        (LevelSource::Calendar(_, from), LevelSource::Calendar(_, to)) => Some(match calendar::units_of_code(code) {
+        (LevelSource::Calendar(_, from), LevelSource::Calendar(_, to))
+        | (LevelSource::Local(_, from), LevelSource::Local(_, to)) => Some(match calendar::units_of_code(code) {
             None => 0,
             // The first and the last code stand for all times before and after.
             Some(_) if code == 1 || code == u32::MAX => return None,

@@ -2,8 +2,8 @@
 
 use alluvia_catalog::{Catalog, Change, CommentOn, PUBLIC_SCHEMA_ID, SearchPath, alter};
 use alluvia_space::{
-    Check, Column, ColumnType, Curve, DataType, Identity, IdentityKind, Ladder, OnConflict, PrimaryKey, TableDef,
-    TableOptions, dimensions,
+    Check, Column, ColumnType, Curve, DataType, Dimension, Identity, IdentityKind, Ladder, OnConflict, PrimaryKey,
+    TableDef, TableOptions, ZoneRules, dimensions,
 };
 use alluvia_types::{ColumnId, ErrorKind, Result, TableId, Version};
 use proptest::prelude::*;
@@ -61,6 +61,27 @@ fn create(def: &TableDef) -> Change {
 
 fn kind<T: std::fmt::Debug>(result: Result<T>) -> ErrorKind {
     result.unwrap_err().kind()
+}
+
+/// What docs/FORMAT.md says of local time; read for ever.
+#[test]
+fn a_dimension_keeps_the_rules_of_its_zone() {
+    const STORED: &str = r#"{"name":"time","levels":[{"name":"year","source":{"local":[0,"year"]},"bits":16},{"name":"day","source":{"local":[0,"day"]},"bits":16}],"range":"learnt","zone":{"name":"Somewhere","offset":3600,"changes":[[1774746000,7200],[1792890000,3600]]}}"#;
+    let mut def = sales();
+    def.columns[0].data_type = DataType::TimestampTz;
+    let rules = ZoneRules::new("Somewhere".to_owned(), 3_600, &[(1_774_746_000, 7_200), (1_792_890_000, 3_600)]);
+    let rules = rules.unwrap();
+    let zones = |name: &str| Ok((name == "Somewhere").then(|| rules.clone()));
+    let declared = "time(country AT TIME ZONE Somewhere: year, day)";
+    def.dimensions = dimensions::parse_with_zones(declared, &def.columns, &zones).unwrap();
+    def.validate().unwrap();
+    assert_eq!(serde_json::to_string(&def.dimensions[0]).unwrap(), STORED);
+    assert_eq!(serde_json::from_str::<Dimension>(STORED).unwrap(), def.dimensions[0]);
+    // Of UTC it is stored as it was before there were zones.
+    def.dimensions =
+        dimensions::parse_with_zones("time(country AT TIME ZONE UTC: year)", &def.columns, &zones).unwrap();
+    let text = serde_json::to_string(&def.dimensions[0]).unwrap();
+    assert!(text.contains(r#"{"calendar":[0,"year"]}"#) && !text.contains("zone"), "{text}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Invariant: it is what `execution.time_zone` of the statement's options names, and UTC where that is nothing that can be read: sessions
 //! set no other.
 
+use alluvia_space::ZoneRules;
 use alluvia_values::time_zone::Zone;
 use datafusion_common::config::ConfigOptions;
 
@@ -12,4 +13,9 @@ pub fn session_zone(options: &ConfigOptions) -> Zone {
         None | Some("UTC" | "+00:00") => Zone::utc(),
         Some(name) => Zone::of_setting(name).unwrap_or_default(),
     }
+}
+
+/// The rules of the zone that functions know by a name; `None` if they know none, or it has no list of them.
+pub fn rules_of(name: &str) -> Option<ZoneRules> {
+    Zone::of_statement(name).ok()?.rules().ok()
 }

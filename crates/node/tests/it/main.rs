@@ -21,6 +21,7 @@ mod held_merge;
 mod identity;
 mod index_answers;
 mod kill;
+mod local_days;
 mod merged_columns;
 mod near_misses;
 mod nested;

@@ -10,7 +10,7 @@ use alluvia_snapshot::Admin;
 use alluvia_types::Stage;
 use arrow::util::display::array_value_to_string;
 
-async fn rows(session: &Session, sql: &str) -> Vec<String> {
+pub(crate) async fn rows(session: &Session, sql: &str) -> Vec<String> {
     let batches = match session.sql(sql).await {
         Ok(outcome) => outcome.collect().await.unwrap_or_else(|error| panic!("{sql}: {error}")),
         Err(error) => panic!("{sql}: {error}"),

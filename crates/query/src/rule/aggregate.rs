@@ -57,7 +57,10 @@ pub(super) fn group_of(expr: &Expr, def: &TableDef) -> Option<Group> {
     if let Some(column) = column_of(expr) {
         return Some(Group::Column(column));
     }
-    let (unit, operand) = truncation(expr)?;
+    let Truncation { unit, operand, zone } = truncation(expr)?;
+    if let Some(zone) = zone {
+        return Some(Group::TruncatedIn { unit, column: column_of(operand)?, zone });
+    }
     let column = match operand {
         // The planner makes a date the moment at which it begins, which is of the same unit.
         Expr::Cast(Cast { field, .. }) if matches!(field.data_type(), ArrowType::Timestamp(_, None)) => {
@@ -68,13 +71,24 @@ pub(super) fn group_of(expr: &Expr, def: &TableDef) -> Option<Group> {
     Some(Group::Truncated(unit, column?))
 }
 
-/// The unit and the operand of `date_trunc('unit', operand)`.
-pub(super) fn truncation(expr: &Expr) -> Option<(String, &Expr)> {
+/// `date_trunc('unit', operand)`, or `date_trunc('unit', operand, 'zone')`.
+pub(super) struct Truncation<'a> {
+    unit: String,
+    pub(super) operand: &'a Expr,
+    zone: Option<String>,
+}
+
+/// What a truncation is of.
+pub(super) fn truncation(expr: &Expr) -> Option<Truncation<'_>> {
     let Expr::ScalarFunction(function) = expr else { return None };
-    match (function.func.name(), function.args.as_slice()) {
-        ("date_trunc", [Expr::Literal(unit, _), operand]) => Some((unit.try_as_str()??.to_ascii_lowercase(), operand)),
-        _ => None,
-    }
+    let (unit, operand, zone) = match (function.func.name(), function.args.as_slice()) {
+        ("date_trunc", [Expr::Literal(unit, _), operand]) => (unit, operand, None),
+        ("date_trunc", [Expr::Literal(unit, _), operand, Expr::Literal(zone, _)]) => {
+            (unit, operand, Some(zone.try_as_str()??.to_owned()))
+        }
+        _ => return None,
+    };
+    Some(Truncation { unit: unit.try_as_str()??.to_ascii_lowercase(), operand, zone })
 }
 
 /// An aggregate's function and its arguments, where it has nothing else: no DISTINCT, FILTER, ORDER BY.

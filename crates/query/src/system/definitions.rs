@@ -3,7 +3,7 @@
 use super::build::{Cell, Kind};
 use crate::system::SystemContext;
 use crate::table::waiting::is_waiting;
-use alluvia_space::{Curve, KeyRange, LevelSource, TableDef};
+use alluvia_space::{Curve, KeyRange, LevelSource, TableDef, ZoneRules};
 use alluvia_types::{ColumnId, Stage, TableId};
 use std::collections::HashMap;
 
@@ -124,7 +124,7 @@ pub(crate) fn dimensions(context: &SystemContext) -> Vec<Vec<Cell>> {
                 dimension.name.as_str().into(),
                 (position + 1).into(),
                 level.name.as_str().into(),
-                source(&level.source).into(),
+                source(&level.source, dimension.zone.as_ref()).into(),
                 column_name(def, level.source.column()).into(),
                 u64::from(level.bits).into(),
                 range(&dimension.range).into(),
@@ -146,10 +146,13 @@ fn curve(curve: Curve) -> &'static str {
     }
 }
 
-fn source(source: &LevelSource) -> String {
+fn source(source: &LevelSource, zone: Option<&ZoneRules>) -> String {
     match source {
         LevelSource::Column(_) => "column".to_owned(),
         LevelSource::Calendar(_, unit) => unit.name().to_owned(),
+        LevelSource::Local(_, unit) => {
+            format!("{} in {}", unit.name(), zone.map_or("", ZoneRules::name))
+        }
         LevelSource::Halved { halvings, .. } => format!("halved {halvings} times"),
         LevelSource::Hashed { bits, .. } => format!("hashed to {bits} bits"),
     }

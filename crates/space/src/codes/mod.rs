@@ -4,7 +4,8 @@
 //! - A code is a `u32`; 0 is the NULL member of every level.
 //! - Levels made of a column get their codes from dictionaries (`catalog`). All others are arithmetic: the code follows from
 //!   the value alone, and is computed here. Calendar: `1 + 2^31 + units since 1970`. Halved: `1 + part`. Hashed: `1 + bucket`.
-//! - Calendar and halved codes keep the order of values, so a range of values is a range of codes.
+//! - Calendar and halved codes keep the order of values, so a range of values is a range of codes. Codes of local time keep that of the times
+//!   that clocks show: moments that they show as the same unit have one code, also those of an hour that comes twice.
 //! - A coarser arithmetic level is a function of a finer one.
 
 pub mod calendar;
@@ -14,7 +15,7 @@ use crate::dimensions::show::number;
 use crate::numbers::{Numbers, Position};
 use crate::schema::{CalendarUnit, Dimension, KeyRange, LevelSource};
 use alluvia_types::{Error, Result};
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, AsArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType as ArrowType, Date32Type, TimeUnit, TimestampMicrosecondType};
 use hash::Hashes;
 
@@ -37,9 +38,14 @@ pub fn is_arithmetic(dimension: &Dimension) -> bool {
 /// must be fixed. Works as well on one value, to find the code that a constant of a predicate has.
 pub fn arithmetic(dimension: &Dimension, column: &dyn Array) -> Result<Vec<Vec<u32>>> {
     let mut codes = Vec::with_capacity(dimension.levels.len());
+    let shown = shown(dimension, column)?;
     for level in &dimension.levels {
         codes.push(match level.source {
             LevelSource::Calendar(_, unit) => calendar_codes(column, unit)?,
+            LevelSource::Local(_, unit) => match &shown {
+                Some(shown) => calendar_codes(shown, unit)?,
+                None => return Err(Error::internal(format!("dimension {} has local time of no zone", dimension.name))),
+            },
             LevelSource::Halved { halvings, .. } => halved_codes(&dimension.range, halvings, column)?,
             LevelSource::Hashed { bits, .. } => hashed_codes(bits, column)?,
             LevelSource::Column(_) => {
@@ -49,6 +55,16 @@ pub fn arithmetic(dimension: &Dimension, column: &dyn Array) -> Result<Vec<Vec<u
         });
     }
     Ok(codes)
+}
+
+/// The times that clocks of the dimension's zone show at its moments, if it has one.
+fn shown(dimension: &Dimension, column: &dyn Array) -> Result<Option<TimestampMicrosecondArray>> {
+    let Some(zone) = &dimension.zone else { return Ok(None) };
+    let Some(moments) = column.as_primitive_opt::<TimestampMicrosecondType>() else {
+        return Err(Error::internal(format!("a column of local time has type {}", column.data_type())));
+    };
+    let shown = zone.shown_at_all(moments.values());
+    Ok(Some(TimestampMicrosecondArray::new(shown.into(), moments.nulls().cloned())))
 }
 
 fn calendar_codes(column: &dyn Array, unit: CalendarUnit) -> Result<Vec<u32>> {
@@ -121,7 +137,9 @@ pub fn display(dimension: &Dimension, level: usize, code: u32) -> Option<String>
     }
     let Some(part) = code.checked_sub(1) else { return Some("NULL".into()) };
     match *source {
-        LevelSource::Calendar(_, unit) => Some(calendar::display(calendar::units_of_code(code)?, unit)),
+        LevelSource::Calendar(_, unit) | LevelSource::Local(_, unit) => {
+            Some(calendar::display(calendar::units_of_code(code)?, unit))
+        }
         LevelSource::Hashed { bits, .. } => (u64::from(part) < 1 << bits).then(|| format!("#{part}")),
         LevelSource::Halved { halvings, .. } => {
             let (low, high) = part_bounds(&dimension.range, halvings, part)?;

@@ -10,7 +10,7 @@ const COLUMN: ColumnId = ColumnId(0);
 
 fn dimension(range: KeyRange, sources: &[LevelSource]) -> Dimension {
     let level = |(at, source): (usize, &LevelSource)| Level { name: format!("l{at}"), source: source.clone(), bits: 1 };
-    Dimension { name: "d".into(), levels: sources.iter().enumerate().map(level).collect(), range }
+    Dimension { name: "d".into(), levels: sources.iter().enumerate().map(level).collect(), range, zone: None }
 }
 
 fn calendar_dimension(units: &[CalendarUnit]) -> Dimension {

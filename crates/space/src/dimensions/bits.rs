@@ -29,7 +29,7 @@ pub(super) fn share(dimensions: &mut [Dimension]) {
 fn parts_bits(source: &LevelSource) -> Option<u8> {
     match *source {
         LevelSource::Halved { halvings: bits, .. } | LevelSource::Hashed { bits, .. } => Some(bits),
-        LevelSource::Column(_) | LevelSource::Calendar(..) => None,
+        LevelSource::Column(_) | LevelSource::Calendar(..) | LevelSource::Local(..) => None,
     }
 }
 

@@ -94,6 +94,29 @@ impl<'a> Lexer<'a> {
         moment.trim()
     }
 
+    /// The name of a time zone: in single quotes, or up to a blank, a colon or what ends a dimension.
+    pub(super) fn zone(&mut self) -> Result<String> {
+        self.rest = self.rest.trim_start();
+        let Some(mut after) = self.rest.strip_prefix('\'') else {
+            let name = self.take_while(|c| !c.is_whitespace() && !matches!(c, ':' | ',' | ';' | '(' | ')'));
+            return Ok(name.to_owned());
+        };
+        let mut name = String::new();
+        while let Some(end) = after.find('\'') {
+            name.push_str(&after[..end]);
+            after = &after[end + 1..];
+            let Some(more) = after.strip_prefix('\'') else {
+                self.rest = after;
+                return Ok(name);
+            };
+            name.push('\'');
+            after = more;
+        }
+        let shown: String = self.rest.chars().take(20).collect();
+        Err(Error::new(ErrorKind::InvalidDefinition, format!("the time zone {shown} does not end"))
+            .with_hint("write AT TIME ZONE Europe/Berlin"))
+    }
+
     fn take_while(&mut self, accepted: impl Fn(char) -> bool) -> &'a str {
         let end = self.rest.find(|character| !accepted(character)).unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at(end);

@@ -4,10 +4,12 @@
 //! dimensions := dimension { ';' dimension } [ ';' ]
 //! dimension  := column                                                a column as it is
 //!             | name '(' column { ',' column } ')'                    a path of columns, coarse to fine
-//!             | name '(' column ':' unit { ',' unit } [ span ] ')'    a calendar: year quarter month day hour minute
+//!             | name '(' column [ zone ] ':' unit { ',' unit } [ span ] ')'
+//!                                                                   a calendar: year quarter month day hour minute
 //!             | name '(' column ':' 'linear' [ low '..' high ] { ',' halvings } ')'
 //!             | name '(' column ':' 'quantiles' [ '(' cut { ',' cut } ')' ] { ',' halvings } ')'
 //!             | name '(' column ':' 'hash' [ [ ',' ] bits { ',' bits } ] ')'
+//! zone       := 'at' 'time' 'zone' name                               Europe/Berlin, or in quotes '<+02>-02'
 //! span       := 'from' moment 'to' moment                             2020-01-01 or 2020-01-01 12:30:00
 //! ```
 //!
@@ -32,6 +34,7 @@ pub use show::{show, show_names};
 
 use crate::definition::undefined_column;
 use crate::schema::{CalendarUnit, Column, Dimension, Level, LevelSource};
+use crate::zone::ZoneRules;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 use lexer::{Lexer, Token};
 
@@ -50,7 +53,19 @@ pub const HASH_BITS_DEFAULT: u8 = 12;
 
 /// Reads a declaration of dimensions over these columns. The result has its key bits shared out, and is valid.
 pub fn parse(text: &str, columns: &[Column]) -> Result<Vec<Dimension>> {
-    let mut dimensions = parser::parse(text, columns)?;
+    let unknown = |name: &str| {
+        Err(Error::new(ErrorKind::NotSupported, format!("time zone {name} is not known here"))
+            .with_hint("leave AT TIME ZONE out"))
+    };
+    parse_with_zones(text, columns, &unknown)
+}
+
+/// The rules of a time zone by its name; `None` where it is UTC.
+pub type Zones<'a> = &'a dyn Fn(&str) -> Result<Option<ZoneRules>>;
+
+/// [`parse`] of a declaration that may name time zones.
+pub fn parse_with_zones(text: &str, columns: &[Column], zones: Zones<'_>) -> Result<Vec<Dimension>> {
+    let mut dimensions = parser::parse(text, columns, zones)?;
     bits::share(&mut dimensions);
     crate::validate::dimensions(&dimensions, columns)?;
     Ok(dimensions)
@@ -100,7 +115,7 @@ pub fn level_name(source: &LevelSource, columns: &[Column]) -> String {
     let column = columns.iter().find(|column| column.id == source.column()).map_or("", |column| &column.name);
     match source {
         LevelSource::Column(_) => column.to_owned(),
-        LevelSource::Calendar(_, unit) => unit.name().to_owned(),
+        LevelSource::Calendar(_, unit) | LevelSource::Local(_, unit) => unit.name().to_owned(),
         LevelSource::Halved { halvings: parts, .. } | LevelSource::Hashed { bits: parts, .. } => {
             format!("{column}_{parts}")
         }

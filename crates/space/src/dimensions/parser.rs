@@ -7,7 +7,7 @@
 use super::error::{example, example_of, wrong};
 use super::lexer::{Lexer, Token};
 use super::{
-    DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, HASH_BITS_DEFAULT, QUANTILE_HALVINGS_MAX, bits, level, when,
+    DIMENSIONS_MAX, HALVINGS_DEFAULT, HALVINGS_MAX, HASH_BITS_DEFAULT, QUANTILE_HALVINGS_MAX, Zones, bits, level, when,
 };
 use crate::definition::undefined_column;
 use crate::keywords::quoted_for_letters;
@@ -18,15 +18,15 @@ const KINDS: [&str; 9] = ["linear", "quantiles", "hash", "year", "quarter", "mon
 const AFTER_COLON: &str = "year, quarter, month, day, hour, minute (of a date or timestamp), linear, quantiles (of a number) or \
      hash (of an id)";
 
-pub(super) fn parse(text: &str, columns: &[Column]) -> Result<Vec<Dimension>> {
+pub(super) fn parse(text: &str, columns: &[Column], zones: Zones<'_>) -> Result<Vec<Dimension>> {
     let mut fixed = None;
-    read(text, columns, &mut fixed).map_err(|error| {
+    read(text, columns, zones, &mut fixed).map_err(|error| {
         let is_guess = error.hint().is_some_and(|hint| hint.starts_with("did you mean"));
         let told = match error.hint() {
             Some(hint) if is_guess => format!("{hint} Write"),
             _ => "write".to_owned(),
         };
-        match fixed.filter(|fixed| is_right(fixed, columns)) {
+        match fixed.filter(|fixed| is_right(fixed, columns, zones)) {
             Some(fixed) => error.with_hint(format!("{told} {fixed}")),
             None if is_guess || error.hint().is_none() => {
                 error.with_hint(format!("{told} for instance {}", example(columns)))
@@ -37,16 +37,16 @@ pub(super) fn parse(text: &str, columns: &[Column]) -> Result<Vec<Dimension>> {
 }
 
 /// Whether a declaration is one.
-fn is_right(text: &str, columns: &[Column]) -> bool {
-    read(text, columns, &mut None).is_ok_and(|mut dimensions| {
+fn is_right(text: &str, columns: &[Column], zones: Zones<'_>) -> bool {
+    read(text, columns, zones, &mut None).is_ok_and(|mut dimensions| {
         bits::share(&mut dimensions);
         crate::validate::dimensions(&dimensions, columns).is_ok()
     })
 }
 
 /// The dimensions; or the error, and in `fixed` what the wrong one may have been meant to be.
-fn read(text: &str, columns: &[Column], fixed: &mut Option<String>) -> Result<Vec<Dimension>> {
-    let mut parser = Parser { lexer: Lexer::new(text), columns, begun: text, last: text, fixed: None };
+fn read(text: &str, columns: &[Column], zones: Zones<'_>, fixed: &mut Option<String>) -> Result<Vec<Dimension>> {
+    let mut parser = Parser { lexer: Lexer::new(text), columns, zones, begun: text, last: text, fixed: None };
     let mut dimensions: Vec<Dimension> = Vec::new();
     loop {
         let number = dimensions.len() + 1;
@@ -84,6 +84,7 @@ fn read(text: &str, columns: &[Column], fixed: &mut Option<String>) -> Result<Ve
 struct Parser<'a> {
     lexer: Lexer<'a>,
     columns: &'a [Column],
+    zones: Zones<'a>,
     /// The text from the dimension's name on.
     begun: &'a str,
     /// The text from the last token on.
@@ -128,10 +129,51 @@ impl Parser<'_> {
         }
         self.take()?;
         let first = self.column()?;
-        let dimension = match self.take()? {
-            Token::Symbol(':') => self.derived(name, first)?,
-            after => self.path(name, first, after)?,
-        };
+        match self.take()? {
+            Token::Symbol(':') => self.derived(name, first),
+            Token::Name(word) if word == "at" && self.lexer.peek()? == Token::Name("time".to_owned()) => {
+                self.local(name, first)
+            }
+            after => self.path(name, first, after),
+        }
+    }
+
+    /// `time zone Europe/Berlin: year, month)`, after the `at` that is the last token.
+    fn local(&mut self, name: String, column: ColumnId) -> Result<Dimension> {
+        self.take()?;
+        match self.take()? {
+            Token::Name(word) if word == "zone" => {}
+            other => return Err(self.wrong(format!("expected zone after at time, found {other}"))),
+        }
+        self.last = self.lexer.rest().trim_start();
+        let zone = self.lexer.zone()?;
+        if zone.is_empty() {
+            let found = self.take()?;
+            return Err(self.wrong(format!("expected a time zone, as in AT TIME ZONE Europe/Berlin, found {found}")));
+        }
+        let rules = (self.zones)(&zone)?;
+        match self.take()? {
+            Token::Symbol(':') => {}
+            other => {
+                if matches!(other, Token::Name(_)) {
+                    self.fix_sign(':');
+                }
+                return Err(self.wrong(format!("expected a colon after the time zone, found {other}")));
+            }
+        }
+        let mut dimension = self.derived(name, column)?;
+        for level in &mut dimension.levels {
+            level.source = match level.source {
+                LevelSource::Calendar(column, unit) if rules.is_some() => LevelSource::Local(column, unit),
+                LevelSource::Calendar(column, unit) => LevelSource::Calendar(column, unit),
+                _ => {
+                    return Err(
+                        self.wrong("AT TIME ZONE is of calendar parts: year, quarter, month, day, hour, minute")
+                    );
+                }
+            };
+        }
+        dimension.zone = rules;
         Ok(dimension)
     }
 
@@ -415,7 +457,7 @@ impl Parser<'_> {
 
     fn finish(&self, name: String, levels: Vec<LevelSource>, range: KeyRange) -> Dimension {
         let levels = levels.into_iter().map(|source| level(source, self.columns)).collect();
-        Dimension { name, levels, range }
+        Dimension { name, levels, range, zone: None }
     }
 
     fn wrong(&self, message: impl Into<String>) -> Error {

@@ -19,7 +19,7 @@ fn show_one(dimension: &Dimension, columns: &[Column]) -> String {
     let name = quoted_for_letters(&dimension.name);
     let parts = dimension.levels.iter().map(|level| match level.source {
         LevelSource::Column(column) => column_name(column, columns),
-        LevelSource::Calendar(_, unit) => unit.name().to_owned(),
+        LevelSource::Calendar(_, unit) | LevelSource::Local(_, unit) => unit.name().to_owned(),
         LevelSource::Halved { halvings: parts, .. } | LevelSource::Hashed { bits: parts, .. } => parts.to_string(),
     });
     let parts = parts.collect::<Vec<_>>().join(", ");
@@ -29,14 +29,15 @@ fn show_one(dimension: &Dimension, columns: &[Column]) -> String {
     match first.source {
         LevelSource::Column(_) if dimension.levels.len() == 1 && column_name == name => name,
         LevelSource::Column(_) => format!("{name}({parts})"),
-        LevelSource::Calendar(..) => {
+        LevelSource::Calendar(..) | LevelSource::Local(..) => {
             let in_days = column.is_some_and(|column| column.data_type == DataType::Date);
             let moment = |at: f64| when::show(if in_days { at * 86_400e6 } else { at } as i64);
             let span = match dimension.range {
                 KeyRange::Linear { low, high } => format!(" from {} to {}", moment(low), moment(high)),
                 _ => String::new(),
             };
-            format!("{name}({column_name}: {parts}{span})")
+            let zone = dimension.zone.as_ref().map_or_else(String::new, |zone| zone_clause(zone.name()));
+            format!("{name}({column_name}{zone}: {parts}{span})")
         }
         LevelSource::Hashed { .. } => format!("{name}({column_name}: hash {parts})"),
         LevelSource::Halved { .. } => {
@@ -51,6 +52,20 @@ fn show_one(dimension: &Dimension, columns: &[Column]) -> String {
             format!("{name}({column_name}: {range}, {parts})")
         }
     }
+}
+
+/// ` AT TIME ZONE Europe/Berlin`: in quotes where there is more to a name than words, as of an offset.
+fn zone_clause(name: &str) -> String {
+    if is_plain_zone(name) {
+        return format!(" AT TIME ZONE {name}");
+    }
+    format!(" AT TIME ZONE '{}'", name.replace('\'', "''"))
+}
+
+/// Whether a zone's name needs no quotes.
+fn is_plain_zone(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '+');
+    name.starts_with(|first: char| first.is_ascii_alphabetic()) && name.chars().all(is_plain)
 }
 
 fn column_name(id: ColumnId, columns: &[Column]) -> String {

@@ -29,12 +29,29 @@ fn columns() -> Vec<Column> {
     declared.into_iter().enumerate().map(column).collect()
 }
 
+/// UTC, and two zones that are known here.
+fn zone(name: &str) -> Result<Option<ZoneRules>> {
+    match name {
+        "UTC" => Ok(None),
+        "Europe/Berlin" => ZoneRules::new(name.to_owned(), 3_600, &[(0, 7_200)]).map(Some),
+        "<+02>-02" => ZoneRules::new(name.to_owned(), 7_200, &[]).map(Some),
+        _ => {
+            Err(Error::new(ErrorKind::InvalidSetting, format!("time zone {name:?} not recognized"))
+                .with_hint("be right"))
+        }
+    }
+}
+
+fn read(text: &str, columns: &[Column]) -> Result<Vec<Dimension>> {
+    parse_with_zones(text, columns, &zone)
+}
+
 fn parsed(text: &str) -> Vec<Dimension> {
-    parse(text, &columns()).unwrap_or_else(|error| panic!("{text}: {error}"))
+    read(text, &columns()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn refused(text: &str) -> String {
-    match parse(text, &columns()) {
+    match read(text, &columns()) {
         Ok(dimensions) => panic!("{text} was accepted as {dimensions:?}"),
         Err(error) => format!("{} | {}", error.message(), error.hint().unwrap_or("no hint")),
     }
@@ -62,6 +79,8 @@ fn every_kind_of_dimension_is_written_as_it_is_read() {
         "time(sold_at: year, quarter, month, day, hour, minute)",
         "time(born: year from 1900-01-01 to 2030-01-01)",
         "time(seen_at: day from 2020-01-01 12:30 to 2020-01-02 00:00:00.5)",
+        "time(seen_at AT TIME ZONE Europe/Berlin: year, day, minute)",
+        "time(seen_at AT TIME ZONE '<+02>-02': month from 2020-01-01 to 2021-01-01)",
         "price(price: linear, 4, 8, 12)",
         "price(price: linear -0.5..1e300, 1, 31)",
         "amount(amount: quantiles (-1, 0, 2.5), 1, 2)",
@@ -71,6 +90,47 @@ fn every_kind_of_dimension_is_written_as_it_is_read() {
         assert_eq!(show(&parsed(text), &columns()), text);
     }
     assert!(parsed(" ").is_empty());
+}
+
+#[test]
+fn a_calendar_may_be_of_the_clocks_of_a_zone() {
+    let dimensions = parsed("t(seen_at at Time zone 'Europe/Berlin': year, day); u(seen_at AT TIME ZONE UTC: year)");
+    assert_eq!(dimensions[0].levels[1].source, LevelSource::Local(ColumnId(10), CalendarUnit::Day));
+    assert_eq!(dimensions[0].zone.as_ref().map(ZoneRules::name), Some("Europe/Berlin"));
+    // UTC is what it is without a zone.
+    assert_eq!(
+        (dimensions[1].levels[0].source.clone(), &dimensions[1].zone),
+        (LevelSource::Calendar(ColumnId(10), CalendarUnit::Year), &None)
+    );
+    let names: Vec<&str> = dimensions[0].levels.iter().map(|level| level.name.as_str()).collect();
+    assert_eq!(names, ["year", "day"]);
+    for (text, expected) in [
+        ("t(seen_at AT TIME ZONE Mars: year)", "dimension t: time zone \"Mars\" not recognized | be right"),
+        (
+            "t(sold_at AT TIME ZONE Europe/Berlin: year)",
+            "column sold_at is TIMESTAMP, which has no moments that a zone's clocks show | write t(sold_at: year)",
+        ),
+        (
+            "t(born AT TIME ZONE Europe/Berlin: year, hour)",
+            "column born is DATE, which has no moments that a zone's clocks show | write t(born: year, day)",
+        ),
+        ("t(user_id AT TIME ZONE Europe/Berlin: hash)", "AT TIME ZONE is of calendar parts"),
+        ("t(seen_at AT TIME ZONE: year)", "expected a time zone, as in AT TIME ZONE Europe/Berlin, found :"),
+        ("t(seen_at AT TIME Europe/Berlin: year)", "expected zone after at time, found europe"),
+        (
+            "t(seen_at AT TIME ZONE Europe/Berlin year)",
+            "expected a colon after the time zone, found year | write t(seen_at AT TIME ZONE Europe/Berlin: year)",
+        ),
+        ("t(seen_at AT TIME ZONE 'Europe/Berlin: year)", "the time zone 'Europe/Berlin: year does not end"),
+        (
+            "t(seen_at AT TIME ZONE Europe/Berlin: day, month)",
+            "month cannot stand below day: levels go coarse to fine | write t(seen_at AT TIME ZONE Europe/Berlin: month, day)",
+        ),
+    ] {
+        let refused = refused(text);
+        assert!(refused.contains(expected), "{text}: {refused}");
+    }
+    assert!(parse("t(seen_at AT TIME ZONE Europe/Berlin: year)", &columns()).is_err());
 }
 
 #[test]
@@ -294,6 +354,9 @@ fn any_dimension() -> impl Strategy<Value = (Vec<LevelSource>, KeyRange)> {
         }
         (units.into_iter().map(|unit| LevelSource::Calendar(ColumnId(column), unit)).collect(), range)
     });
+    let local = proptest::sample::subsequence(CalendarUnit::ALL.to_vec(), 1..=6).prop_map(|units| {
+        (units.into_iter().map(|unit| LevelSource::Local(ColumnId(10), unit)).collect(), KeyRange::Learnt)
+    });
     let number = || prop_oneof![Just(4u32), Just(5), Just(6), Just(9)].prop_map(ColumnId);
     let ascending =
         |most: u8| proptest::sample::subsequence((1..=most).collect::<Vec<u8>>(), 1..=usize::from(most.min(5)));
@@ -316,7 +379,7 @@ fn any_dimension() -> impl Strategy<Value = (Vec<LevelSource>, KeyRange)> {
         let column = ColumnId(column);
         (bits.into_iter().map(|bits| LevelSource::Hashed { column, bits }).collect(), KeyRange::None)
     });
-    prop_oneof![path, calendar, linear, quantiles, hashed]
+    prop_oneof![path, calendar, local, linear, quantiles, hashed]
 }
 
 fn any_dimensions() -> impl Strategy<Value = Vec<Dimension>> {
@@ -326,8 +389,11 @@ fn any_dimensions() -> impl Strategy<Value = Vec<Dimension>> {
         let mut dimensions: Vec<Dimension> = Vec::new();
         for (name, (sources, range)) in declared {
             if dimensions.iter().all(|dimension| dimension.name != name) {
-                let levels = sources.into_iter().map(|source| level(source, &columns)).collect();
-                dimensions.push(Dimension { name, levels, range });
+                let levels: Vec<Level> = sources.into_iter().map(|source| level(source, &columns)).collect();
+                let is_local = matches!(levels[0].source, LevelSource::Local(..));
+                let of = if name.len() % 2 == 0 { "Europe/Berlin" } else { "<+02>-02" };
+                let zone = if is_local { zone(of).unwrap() } else { None };
+                dimensions.push(Dimension { name, levels, range, zone });
             }
         }
         bits::share(&mut dimensions);
@@ -341,13 +407,13 @@ proptest! {
         let columns = columns();
         crate::validate::dimensions(&dimensions, &columns).unwrap();
         let text = show(&dimensions, &columns);
-        let again = parse(&text, &columns).map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
+        let again = read(&text, &columns).map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
         prop_assert_eq!(again, dimensions, "{}", text);
     }
 
     #[test]
     fn no_text_makes_it_panic(text in "[ -~äß\n]{0,60}") {
-        let _ = parse(&text, &columns());
+        let _ = read(&text, &columns());
         let _ = parse_measures(&text, &columns());
     }
 
@@ -356,8 +422,8 @@ proptest! {
         prop_oneof![
             Just("country"), Just("sold_at"), Just("price"), Just("("), Just(")"), Just(":"), Just(","), Just(";"), Just("linear"),
             Just("hash"), Just("quantiles"), Just("year"), Just("day"), Just("from"), Just("to"), Just(".."), Just("12"), Just("-1"),
-            Just("2020-01-01"), Just("\""), Just("born"),
+            Just("2020-01-01"), Just("\""), Just("born"), Just("at time zone"), Just("Europe/Berlin"), Just("'"),
         ], 0..20), spaced in any::<bool>()) {
-        let _ = parse(&words.join(if spaced { " " } else { "" }), &columns());
+        let _ = read(&words.join(if spaced { " " } else { "" }), &columns());
     }
 }

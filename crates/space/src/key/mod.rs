@@ -78,7 +78,9 @@ impl KeyLayout {
                     });
                     Axis::Path(level.collect())
                 }
-                LevelSource::Calendar(column, _) | LevelSource::Halved { column, .. } => {
+                LevelSource::Calendar(column, _)
+                | LevelSource::Local(column, _)
+                | LevelSource::Halved { column, .. } => {
                     Axis::Line { column: name(column), range: dimension.range.clone(), bits }
                 }
                 LevelSource::Hashed { column, .. } => Axis::Hashed { column: name(column), bits },

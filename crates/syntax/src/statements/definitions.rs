@@ -12,6 +12,7 @@ use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
 use alluvia_space::{Column, ColumnType, Curve, IdentityKind, Ladder, TableDef, TableOptions, TableRules, dimensions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
 use alluvia_values::errors::not_supported;
+use alluvia_values::time_zone::declared_rules;
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{
     self, AlterColumnOperation, AlterTableOperation, ColumnDef, ColumnOption, CreateTableOptions, DropBehavior,
@@ -601,7 +602,7 @@ pub fn define(
             .with_hint("write CREATE TABLE t (column type, ...)"));
     }
     let dimensions = match &with.dimensions {
-        Some(text) => dimensions::parse(text, &columns)?,
+        Some(text) => dimensions::parse_with_zones(text, &columns, &declared_rules)?,
         None => Vec::new(),
     };
     let measures = match &with.measures {

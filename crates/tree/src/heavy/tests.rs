@@ -52,7 +52,12 @@ fn table() -> TableDef {
         next_column_id: 4,
         key: None,
         rules: alluvia_space::TableRules::default(),
-        dimensions: vec![Dimension { name: "place".to_owned(), levels: vec![level], range: KeyRange::None }],
+        dimensions: vec![Dimension {
+            name: "place".to_owned(),
+            levels: vec![level],
+            range: KeyRange::None,
+            zone: None,
+        }],
         measures: (1..4).map(ColumnId).collect(),
         seed: 7,
         options: TableOptions::default(),

@@ -67,8 +67,8 @@ fn golden_table() -> TableDef {
         key: None,
         rules: alluvia_space::TableRules::default(),
         dimensions: vec![
-            Dimension { name: "store".to_owned(), levels: store, range: KeyRange::None },
-            Dimension { name: "time".to_owned(), levels: time, range: KeyRange::None },
+            Dimension { name: "store".to_owned(), levels: store, range: KeyRange::None, zone: None },
+            Dimension { name: "time".to_owned(), levels: time, range: KeyRange::None, zone: None },
         ],
         measures: vec![ColumnId(2), ColumnId(5), ColumnId(6)],
         seed: 1,
@@ -203,7 +203,8 @@ fn spiky() -> (TableDef, RowChunk) {
         column(2, "amount", DataType::Double),
     ];
     let level = Level { name: "country".to_owned(), source: LevelSource::Column(ColumnId(0)), bits: 3 };
-    table.dimensions = vec![Dimension { name: "store".to_owned(), levels: vec![level], range: KeyRange::None }];
+    table.dimensions =
+        vec![Dimension { name: "store".to_owned(), levels: vec![level], range: KeyRange::None, zone: None }];
     (table.next_column_id, table.measures) = (3, vec![ColumnId(1), ColumnId(2)]);
     let rows = 0..10_000u64;
     let amount = |n: u64| {

@@ -8,6 +8,7 @@ mod edge_model;
 mod files;
 mod golden;
 mod ladder;
+mod made_zones;
 mod mapped_model;
 mod mapping;
 mod or_boxes;

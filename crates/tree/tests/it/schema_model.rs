@@ -302,7 +302,7 @@ impl World {
             // Levels of a path or a calendar may be finer than what is asked; parts of numbers are asked as they are.
             let is_path = |level: usize| {
                 let source = &table.levels().nth(level).expect("a level").2.source;
-                matches!(source, LevelSource::Column(_) | LevelSource::Calendar(..))
+                matches!(source, LevelSource::Column(_) | LevelSource::Calendar(..) | LevelSource::Local(..))
             };
             let last = (level..dimension_of.len()).take_while(|&other| dimension_of[other] == dimension).last()?;
             let finer = if is_path(level) && random.below(3) == 0 {
@@ -338,12 +338,11 @@ impl World {
         }
         let levels: Vec<&LevelSource> = table.levels().map(|(_, _, level)| &level.source).collect();
         let ancestor = |finer: usize, coarser: usize, code: u32| match (levels[finer], levels[coarser]) {
-            (LevelSource::Calendar(_, from), LevelSource::Calendar(_, to)) => {
-                Some(match calendar::units_of_code(code) {
-                    None => 0,
-                    Some(units) => calendar::code_of_micros(calendar::start_micros(units, *from), *to),
-                })
-            }
+            (LevelSource::Calendar(_, from), LevelSource::Calendar(_, to))
+            | (LevelSource::Local(_, from), LevelSource::Local(_, to)) => Some(match calendar::units_of_code(code) {
+                None => 0,
+                Some(units) => calendar::code_of_micros(calendar::start_micros(units, *from), *to),
+            }),
             (LevelSource::Column(_), LevelSource::Column(_)) => {
                 let up = |code: u32, level: usize| (code > 0).then(|| self.dictionaries.parent(level, code));
                 (coarser + 1..=finer).rev().try_fold(code, up)

@@ -4,10 +4,11 @@
 //! and whatever is then added up by codes is added up by members.
 
 use crate::common::Random;
+use crate::made_zones::{ZONES, rules, shown};
 use alluvia_space::codes::is_arithmetic;
 use alluvia_space::{
-    CalendarUnit, Column, Curve, DataType, KeyRange, LevelCodes, LevelSource, ORDINAL_COLUMN, TableDef, TableOptions,
-    VERSION_COLUMN, dimensions,
+    CalendarUnit, Column, Curve, DataType, Dimension, KeyRange, LevelCodes, LevelSource, ORDINAL_COLUMN, TableDef,
+    TableOptions, VERSION_COLUMN, dimensions,
 };
 use alluvia_types::{ColumnId, TableId};
 use arrow::array::*;
@@ -202,8 +203,15 @@ impl Maker<'_> {
         };
         let units: Vec<&str> = units.into_iter().map(CalendarUnit::name).collect();
         let span = if self.random.below(3) == 0 { " from 2019-01-01 to 2024-01-01" } else { "" };
+        let zone = match (data_type, self.random.below(3)) {
+            (DataType::TimestampTz, 0 | 1) => {
+                let (zone, ..) = ZONES[self.random.below(2) as usize];
+                format!(" AT TIME ZONE {zone}")
+            }
+            _ => String::new(),
+        };
         let name = self.column(data_type, Source::Level(domain));
-        format!("d{at}({name}: {}{span})", units.join(", "))
+        format!("d{at}({name}{zone}: {}{span})", units.join(", "))
     }
 
     fn number(&mut self, domain: Domain) -> String {
@@ -304,7 +312,8 @@ pub fn schema(random: &mut Random, dimensions: usize) -> Schema {
         next_column_id: columns.len() as u32 + 1,
         key: None,
         rules: alluvia_space::TableRules::default(),
-        dimensions: dimensions::parse(&declaration, &columns).unwrap_or_else(|error| panic!("{declaration}: {error}")),
+        dimensions: dimensions::parse_with_zones(&declaration, &columns, &rules)
+            .unwrap_or_else(|error| panic!("{declaration}: {error}")),
         columns,
         measures,
         seed: random.below(1 << 40),
@@ -488,11 +497,11 @@ impl Found {
         self.numbers.resize_with(levels, HashMap::new);
         let mut above: Vec<usize> = Vec::new();
         for (at, (dimension, within, level)) in schema.table.levels().enumerate() {
-            let range = &schema.table.dimensions[dimension].range;
+            let of = &schema.table.dimensions[dimension];
             let column = schema.table.columns.iter().position(|column| column.id == level.source.column());
             let column = column.expect("a level's column");
             let values = &rows.numbers[column];
-            let members = members(&level.source, range, schema.table.columns[column].data_type, values);
+            let members = members(&level.source, of, schema.table.columns[column].data_type, values);
             if within == 0 {
                 above = vec![0; values.len()];
             }
@@ -543,15 +552,20 @@ fn check_nested(schema: &Schema, codes: &LevelCodes) {
 }
 
 /// Members of rows; of paths the values alone.
-fn members(source: &LevelSource, range: &KeyRange, data_type: DataType, values: &[Option<i64>]) -> Vec<Member> {
+fn members(source: &LevelSource, of: &Dimension, data_type: DataType, values: &[Option<i64>]) -> Vec<Member> {
     let known = |member: &dyn Fn(i64) -> Member| -> Vec<Member> {
         values.iter().map(|value| value.map_or(Member::Null, member)).collect()
     };
-    match (source, range) {
+    match (source, &of.range) {
         // A BOOLEAN is one of two.
         (LevelSource::Column(_), _) if data_type == DataType::Boolean => known(&|value| Member::Child(0, value & 1)),
         (LevelSource::Column(_), _) => known(&|value| Member::Child(0, value)),
         (LevelSource::Calendar(_, unit), _) => calendar(*unit, data_type, values),
+        (LevelSource::Local(_, unit), _) => {
+            let zone = of.zone.as_ref().expect("a zone").name();
+            let shown: Vec<Option<i64>> = values.iter().map(|value| Some(shown(zone, (*value)?))).collect();
+            calendar(*unit, data_type, &shown)
+        }
         (LevelSource::Halved { halvings, .. }, KeyRange::Linear { low, high })
             if low.fract() == 0.0 && is_power(high - low) =>
         {

@@ -10,10 +10,12 @@ mod abbreviations;
 mod input;
 mod names;
 mod posix;
+mod rules;
 
 pub use abbreviations::all as all_abbreviations;
 pub use input::{parse_date_in_zone, parse_timestamp_without_zone, parse_timestamptz};
 pub use names::all as all_names;
+pub use rules::declared_rules;
 
 use alluvia_types::{Error, ErrorKind, Result};
 use chrono::{DateTime, Offset, TimeZone};

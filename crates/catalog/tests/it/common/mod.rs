@@ -56,7 +56,7 @@ pub fn table(paths: &[Vec<DataType>], calendar: bool) -> TableDef {
             Level { name: format!("c{id}"), source: LevelSource::Column(id), bits: 4 }
         };
         let levels = path.iter().map(level).collect();
-        dimensions.push(Dimension { name: format!("d{at}"), levels, range: KeyRange::None });
+        dimensions.push(Dimension { name: format!("d{at}"), levels, range: KeyRange::None, zone: None });
     }
     if calendar {
         let id = column(DataType::Timestamp);
@@ -66,7 +66,7 @@ pub fn table(paths: &[Vec<DataType>], calendar: bool) -> TableDef {
             bits: 4,
         };
         let levels = [("year", CalendarUnit::Year), ("day", CalendarUnit::Day)].map(level).to_vec();
-        dimensions.push(Dimension { name: "time".into(), levels, range: KeyRange::Learnt });
+        dimensions.push(Dimension { name: "time".into(), levels, range: KeyRange::Learnt, zone: None });
     }
     TableDef {
         id: TableId(7),

@@ -174,7 +174,7 @@ fn find_truncations(expr: &Expr, input: &LogicalPlan, path: &Path<'_>, with_date
         _ => None,
     };
     let look = expr.apply(|part| {
-        let column = truncation(part).and_then(|(_, operand)| time_of(operand));
+        let column = truncation(part).and_then(|truncation| time_of(truncation.operand));
         let Some(column) = &column else { return Ok(TreeNodeRecursion::Continue) };
         if path.has(input, column) && !found.contains(part) {
             found.push(part.clone());

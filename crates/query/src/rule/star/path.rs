@@ -258,9 +258,9 @@ impl Path<'_> {
     fn members_of(&self, source: &Source, group: &Group) -> Option<u64> {
         let def = &source.entry.def;
         let read = node::readable(source, self.context)?;
-        let (Group::Column(name) | Group::Truncated(_, name)) = group;
+        let (Group::Column(name) | Group::Truncated(_, name) | Group::TruncatedIn { column: name, .. }) = group;
         let column = def.columns.iter().find(|column| column.name == *name)?;
-        if let Group::Truncated(unit, _) = group {
+        if let Group::Truncated(unit, _) | Group::TruncatedIn { unit, .. } = group {
             // Of some years.
             return Some(match unit.as_str() {
                 "year" => 10,

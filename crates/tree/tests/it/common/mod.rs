@@ -78,7 +78,7 @@ pub fn table(with_dimensions: bool) -> TableDef {
     let city = column("city".to_owned(), DataType::Text, true);
     let item = column("item".to_owned(), DataType::Text, false);
     let level = |name: &str, source| Level { name: name.to_owned(), source, bits: 4 };
-    let dimension = |name: &str, levels| Dimension { name: name.to_owned(), levels, range: KeyRange::None };
+    let dimension = |name: &str, levels| Dimension { name: name.to_owned(), levels, range: KeyRange::None, zone: None };
     let dimensions = vec![
         dimension(
             "store",
