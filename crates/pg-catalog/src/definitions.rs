@@ -1,6 +1,6 @@
 //! The columns of catalog tables, as PostgreSQL has them.
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -29,6 +29,11 @@ pub(crate) fn all() -> &'static Definitions {
 /// A table by its schema and name.
 pub(crate) fn find(schema: &str, table: &str) -> Option<&'static Definition> {
     all().iter().find(|((of, name), _)| *of == schema && *name == table).map(|(_, definition)| definition)
+}
+
+/// The name of a table, if there is one.
+pub(crate) fn name(schema: &str, table: &str) -> Option<&'static str> {
+    all().keys().find(|(of, name)| *of == schema && *name == table).map(|(_, name)| *name)
 }
 
 /// Whether columns of a name hold functions.
@@ -67,6 +72,7 @@ fn field(name: &str, sql: &str) -> Field {
         "oid" | "xid" => (DataType::Int64, Some("oid")),
         "float4" => (DataType::Float32, None),
         "float8" | "numeric" => (DataType::Float64, None),
+        "interval" => (DataType::Interval(IntervalUnit::MonthDayNano), None),
         "timestamptz" | "time_stamp" => (DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), None),
         // Lists of columns, and of options, that tools take apart; other lists are none here.
         "_text" if name == "reloptions" => (list_of(DataType::Utf8View), None),

@@ -33,6 +33,7 @@ mod rights;
 mod system_tables;
 mod tableoid;
 mod tables;
+mod time_zones;
 mod types;
 mod versions;
 mod views;

@@ -4,16 +4,16 @@ use crate::context::{CatalogContext, SettingRow};
 use crate::definitions::{self, Definition};
 use crate::information;
 use crate::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_users, schemas};
-use crate::{comments, defaults, keys, procedures, rights, types, views};
+use crate::{comments, defaults, keys, procedures, rights, time_zones, types, views};
 use alluvia_catalog::INFORMATION_SCHEMA;
 use alluvia_catalog::rights::RoleId;
 use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::array::{
-    ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int16Builder, Int32Array, Int64Array, ListBuilder,
-    RecordBatch, StringViewArray, new_null_array,
+    ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int16Builder, Int32Array, Int64Array,
+    IntervalMonthDayNanoArray, ListBuilder, RecordBatch, StringViewArray, new_null_array,
 };
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, IntervalMonthDayNano, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, Session, TableProvider};
 use datafusion::common::Result;
@@ -31,6 +31,8 @@ pub(crate) enum Value {
     Int(i64),
     Text(String),
     List(Vec<i64>),
+    /// An interval, in seconds.
+    Span(i64),
 }
 
 impl From<bool> for Value {
@@ -89,6 +91,10 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
     }
     if schema == INFORMATION_SCHEMA {
         return information::rows_of(table);
+    }
+    if time_zones::is_of_zones(schema, table) {
+        // They are of a moment, which the scan knows.
+        return Some(|_| Vec::new());
     }
     Some(match table {
         "pg_am" => |_| vec![row! { oid: 2, amname: "heap", amtype: "t" }],
@@ -271,7 +277,9 @@ impl SchemaProvider for CatalogSchema {
         match definitions::find(self.name, name) {
             Some(definition) => {
                 let is_of_keys = keys::is_of_keys(self.name, name);
-                Ok(Some(Arc::new(CatalogTable { definition, rows: rows_of(self.name, name), is_of_keys })))
+                let of_zones =
+                    definitions::name(self.name, name).filter(|name| time_zones::is_of_zones(self.name, name));
+                Ok(Some(Arc::new(CatalogTable { definition, rows: rows_of(self.name, name), is_of_keys, of_zones })))
             }
             None => {
                 let error = Error::new(ErrorKind::UndefinedTable, format!("there is no table {}.{name}", self.name));
@@ -296,6 +304,8 @@ struct CatalogTable {
     rows: Option<Rows>,
     /// Whether its rows are keys, of which who asks for lists sees none.
     is_of_keys: bool,
+    /// Its name, if it is of time zones.
+    of_zones: Option<&'static str>,
 }
 
 impl std::fmt::Debug for CatalogTable {
@@ -326,7 +336,10 @@ impl TableProvider for CatalogTable {
         let fields = schema.fields().iter().enumerate();
         let read = fields.filter(|(at, _)| projection.is_none_or(|read| read.contains(at)));
         let is_seen = !self.is_of_keys || !keys::has_lists(read.map(|(_, field)| field.name().as_str()));
-        let rows = self.rows.filter(|_| is_seen).map(|rows| rows(&context)).unwrap_or_default();
+        let rows = match self.of_zones {
+            Some(name) => time_zones::rows(name, session),
+            None => self.rows.filter(|_| is_seen).map(|rows| rows(&context)).unwrap_or_default(),
+        };
         let columns: Vec<ArrayRef> =
             schema.fields().iter().map(|field| column(field.name(), field.data_type(), &rows)).collect();
         let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
@@ -377,6 +390,12 @@ fn column(name: &str, data_type: &DataType, rows: &[Row]) -> ArrayRef {
                 }
             }
             Arc::new(lists.finish())
+        }
+        DataType::Interval(_) => {
+            Arc::new(IntervalMonthDayNanoArray::from_iter(rows.iter().map(|row| match row.get(name) {
+                Some(Value::Span(seconds)) => Some(IntervalMonthDayNano::new(0, 0, seconds * 1_000_000_000)),
+                _ => None,
+            })))
         }
         other => new_null_array(other, rows.len()),
     }
