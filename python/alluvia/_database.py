@@ -106,6 +106,11 @@ class Session:
         """`idle`, `open` (between BEGIN and COMMIT) or `failed` (only ROLLBACK is taken)."""
         return self._core.transaction
 
+    @property
+    def time_zone(self) -> str:
+        """The session's time zone, as SHOW prints it: results are shown in it, and their values stay in UTC."""
+        return self._core.time_zone
+
     def cancel(self) -> None:
         """Stops the running statement; may be called from any thread."""
         self._core.cancel()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 ROWS_MAX = 20
 """Rows that are shown of a result."""
@@ -27,6 +29,31 @@ def shown(value: Any) -> str:
     if isinstance(value, bytes):
         return _cut("\\x" + value[:WIDTH_MAX].hex())
     return _cut(" ".join(str(value).split("\n")))
+
+
+def in_zone(rows: Sequence[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
+    """Rows whose moments are those that clocks of a zone show; as they are where Python knows no zone of this name.
+
+    >>> from datetime import timezone
+    >>> [(moment,)] = in_zone([(datetime(2026, 7, 1, tzinfo=timezone.utc),)], "Europe/Berlin")
+    >>> str(moment)
+    '2026-07-01 02:00:00+02:00'
+    """
+    try:
+        zone = ZoneInfo(name)
+    except (ValueError, OSError, LookupError):
+        return list(rows)
+
+    def shown_there(value: Any) -> Any:
+        if not isinstance(value, datetime) or value.tzinfo is None:
+            return value
+        try:
+            return value.astimezone(zone)
+        except OverflowError:
+            # Next to the first and the last year.
+            return value
+
+    return [tuple(map(shown_there, row)) for row in rows]
 
 
 def _cut(text: str) -> str:

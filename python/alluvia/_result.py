@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from . import _alluvia
-from ._display import ROWS_MAX, html_table, text_table
+from ._display import ROWS_MAX, html_table, in_zone, text_table
+from ._errors import Error
 from ._progress import Meter, Progress, ProgressOption
 
 if TYPE_CHECKING:
@@ -211,6 +212,12 @@ class Result:
 
     def _peek(self) -> tuple[list[str], list[str], list[tuple[Any, ...]], bool]:
         rows, more = self._rows.peek(ROWS_MAX)
+        if any("WITH TIME ZONE" in name for name in self.types):
+            try:
+                rows = in_zone(rows, self._session.time_zone)
+            except Error:
+                # Of a session that is closed nobody knows the zone.
+                pass
         return self.columns, self.types, rows, more
 
     def __repr__(self) -> str:

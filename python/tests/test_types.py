@@ -206,3 +206,15 @@ def test_lists_structs_and_maps_are_json(db):
     db.ingest("nested", table, create=True)
     assert db.sql("SELECT l, s, m, u FROM nested").fetchall() == [
         ([1, 2], {"a": 1}, {"k": 1}, D(2**64 - 1)), (None, None, None, None), ([], {"a": None}, {}, D(0))]
+
+
+def test_results_are_shown_in_the_zone_of_their_session(db):
+    with db.session() as session:
+        session.sql("SET timezone = 'Europe/Berlin'")
+        assert session.time_zone == "Europe/Berlin"
+        result = session.sql("SELECT '2026-07-01 00:00Z'::timestamptz AS at")
+        assert "2026-07-01 02:00:00+02:00" in repr(result) and "02:00:00+02:00" in result._repr_html_()
+        # Values stay in UTC.
+        assert result.fetchone()[0].utcoffset() == dt.timedelta(0)
+        session.sql("SET timezone = '+02'")
+        assert "2026-07-01 00:00:00+00:00" in repr(session.sql("SELECT '2026-07-01 00:00Z'::timestamptz AS at"))

@@ -97,6 +97,8 @@ pub struct State {
     pub left: Option<Duration>,
     /// Whether the session asks whoever shows answers to show refinements: its setting `progressive`.
     pub is_progressive: bool,
+    /// The session's time zone, by its name; empty where the server does not say.
+    pub time_zone: String,
 }
 
 /// A session at the server. Threads may share one.
@@ -196,6 +198,7 @@ impl Session {
             fraction: json["fraction"].as_f64(),
             left: time("seconds_left"),
             is_progressive: json["progressive"].as_bool().unwrap_or_default(),
+            time_zone: text("time_zone"),
         })
     }
 

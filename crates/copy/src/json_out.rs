@@ -9,9 +9,13 @@ use crate::output::{Packed, arrow_error, plain_batch, writing};
 use alluvia_space::DataType as StoredType;
 use alluvia_space::data_type::UUID_BYTES;
 use alluvia_types::{Error, ErrorKind, Result};
-use alluvia_values::text::{TextColumn, Utf8Sink};
+use alluvia_values::text::{TextColumn, Utf8Sink, iso_moment};
+use alluvia_values::time_zone::Zone;
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type, Schema};
+use arrow::compute::cast;
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Float32Type, Float64Type, Schema, TimeUnit, TimestampMicrosecondType,
+};
 use arrow::error::ArrowError;
 use arrow::json::writer::{JsonFormat, NullableEncoder, Writer, WriterBuilder};
 use arrow::json::{Encoder, EncoderFactory, EncoderOptions};
@@ -31,9 +35,10 @@ pub(crate) struct JsonRows<W: Write, F: JsonFormat> {
 type Unwritable = Arc<Mutex<Option<Error>>>;
 
 impl<W: Write, F: JsonFormat> JsonRows<W, F> {
-    pub fn new(out: Packed<W>) -> JsonRows<W, F> {
+    /// Moments are written as clocks of a zone show them.
+    pub fn new(out: Packed<W>, zone: &Zone) -> JsonRows<W, F> {
         let unwritable = Unwritable::default();
-        let readable = Readable { unwritable: Arc::clone(&unwritable) };
+        let readable = Readable { unwritable: Arc::clone(&unwritable), zone: zone.clone() };
         let builder = WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(readable));
         JsonRows { writer: builder.build(Vec::new()), unwritable, out }
     }
@@ -79,6 +84,7 @@ fn in_utc(batch: &RecordBatch) -> Result<RecordBatch> {
 #[derive(Debug)]
 struct Readable {
     unwritable: Unwritable,
+    zone: Zone,
 }
 
 impl EncoderFactory for Readable {
@@ -125,6 +131,21 @@ impl EncoderFactory for Readable {
             | DataType::Time64(_) => Box::new(EncodeWith(self.text(array, field, true)?)),
             DataType::Decimal128(..) if StoredType::from_field(field) == Some(StoredType::Numeric) => {
                 Box::new(EncodeWith(self.text(array, field, false)?))
+            }
+            // Arrow's writer knows no zone's clocks.
+            DataType::Timestamp(_, Some(_)) if !self.zone.is_utc() => {
+                let moments = cast(array, &DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into())))?;
+                let moments = moments.as_primitive::<TimestampMicrosecondType>().clone();
+                let (unwritable, zone) = (Arc::clone(&self.unwritable), self.zone.clone());
+                Box::new(EncodeWith(move |at, out: &mut Vec<u8>| {
+                    if moments.is_null(at) {
+                        unwritable.lock().get_or_insert_with(|| unwritten("it is out of range"));
+                        return;
+                    }
+                    out.push(b'"');
+                    out.extend_from_slice(iso_moment(moments.value(at), &zone).as_bytes());
+                    out.push(b'"');
+                }))
             }
             data_type if data_type.is_temporal() => {
                 let formatter = ArrayFormatter::try_new(array, &FormatOptions::new())?;
@@ -190,8 +211,12 @@ fn write_time(formatter: &ArrayFormatter<'_>, at: usize, out: &mut Vec<u8>) -> R
         Err(ArrowError::CastError(reason)) => reason,
         Err(error) => error.to_string(),
     };
-    let error = Error::new(ErrorKind::InvalidValue, format!("a value cannot be written as JSON: {reason}"));
-    Err(error.with_hint("leave such values out with WHERE, or write Arrow or Parquet, which hold all"))
+    Err(unwritten(&reason))
+}
+
+fn unwritten(reason: &str) -> Error {
+    Error::new(ErrorKind::InvalidValue, format!("a value cannot be written as JSON: {reason}"))
+        .with_hint("leave such values out with WHERE, or write Arrow or Parquet, which hold all")
 }
 
 /// The shortest text that reads back as the same number; `shortest` knows the precision.
@@ -217,8 +242,11 @@ mod tests {
     use arrow::buffer::OffsetBuffer;
 
     fn written(format: Format, batches: &[RecordBatch]) -> (Vec<Result<()>>, String) {
-        let options = CopyOptions::default();
-        let mut writer = ResultWriter::new(format, batches[0].schema(), &options, Vec::new()).unwrap();
+        written_with(format, batches, &CopyOptions::default())
+    }
+
+    fn written_with(format: Format, batches: &[RecordBatch], options: &CopyOptions) -> (Vec<Result<()>>, String) {
+        let mut writer = ResultWriter::new(format, batches[0].schema(), options, Vec::new()).unwrap();
         let results = batches.iter().map(|batch| writer.write(batch)).collect();
         (results, String::from_utf8(writer.finish().unwrap().1).unwrap())
     }
@@ -234,6 +262,21 @@ mod tests {
         assert_eq!(text, "{\"a\":\"1970-01-01T00:00:01.500\"}\n{\"a\":null}\n");
         let zoned: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1]).with_timezone("UTC"));
         assert_eq!(written(Format::JsonArray, &[batch(zoned)]).1, "[{\"a\":\"1970-01-01T00:00:00.000001Z\"}]\n");
+    }
+
+    #[test]
+    fn moments_are_those_of_a_zone_also_in_lists() {
+        let options = CopyOptions { time_zone: Zone::of_setting("Europe/Berlin").unwrap(), ..CopyOptions::default() };
+        let moments = || TimestampMicrosecondArray::from(vec![Some(0), None]).with_timezone("UTC");
+        let text = written_with(Format::JsonLines, &[batch(Arc::new(moments()))], &options).1;
+        assert_eq!(text, "{\"a\":\"1970-01-01T01:00:00+01:00\"}\n{\"a\":null}\n");
+        let field = Arc::new(Field::new_list_field(moments().data_type().clone(), true));
+        let list = ListArray::new(field, OffsetBuffer::from_lengths([2]), Arc::new(moments()), None);
+        let text = written_with(Format::JsonArray, &[batch(Arc::new(list))], &options).1;
+        assert_eq!(text, "[{\"a\":[\"1970-01-01T01:00:00+01:00\",null]}]\n");
+        // What is no moment stays.
+        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![0]));
+        assert_eq!(written_with(Format::JsonLines, &[batch(times)], &options).1, "{\"a\":\"1970-01-01T00:00:00\"}\n");
     }
 
     #[test]

@@ -95,8 +95,8 @@ impl<W: Write + Send> ResultWriter<W> {
                 )
                 .with_hint("use FORMAT csv, ndjson, parquet or arrow"));
             }
-            Format::JsonLines => Form::JsonLines(JsonRows::new(Packed::new(out, packing)?)),
-            Format::JsonArray => Form::JsonArray(JsonRows::new(Packed::new(out, packing)?)),
+            Format::JsonLines => Form::JsonLines(JsonRows::new(Packed::new(out, packing)?, &options.time_zone)),
+            Format::JsonArray => Form::JsonArray(JsonRows::new(Packed::new(out, packing)?, &options.time_zone)),
             // Arrow has one format for files, which is read from its end, and one for streams.
             Format::Arrow if file.is_some() => Form::ArrowFile(
                 FileWriter::try_new_with_options(out, &schema, ipc_options(packing)?).map_err(arrow_error)?,

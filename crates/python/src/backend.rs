@@ -81,6 +81,14 @@ impl Backend {
         }
     }
 
+    /// The session's time zone, by its name.
+    pub(crate) async fn time_zone(&self) -> Result<String> {
+        match self {
+            Backend::Embedded(session) => Ok(session.time_zone().name().to_owned()),
+            Backend::Remote(session) => Ok(session.state().await?.time_zone),
+        }
+    }
+
     /// How far the running statement is, or the last one.
     pub(crate) async fn progress(&self) -> Result<ProgressRow> {
         match self {

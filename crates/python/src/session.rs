@@ -224,6 +224,14 @@ impl Session {
         droppable(py, &self.inner.runtime, &mut |_| Ok(()), backend.transaction())?.or_raise(py)
     }
 
+    /// The session's time zone, by its name.
+    #[getter]
+    fn time_zone(&self, py: Python<'_>) -> PyResult<String> {
+        let _busy = self.inner.shared.enter().or_raise(py)?;
+        let backend = self.inner.backend().or_raise(py)?;
+        droppable(py, &self.inner.runtime, &mut |_| Ok(()), backend.time_zone())?.or_raise(py)
+    }
+
     /// Whether its server does not know it any more: nothing can be done with it.
     #[getter]
     fn lost(&self) -> bool {

@@ -73,6 +73,7 @@ pub(crate) fn state_of(session: &Session) -> Bytes {
         "fraction": report.and_then(|report| report.fraction),
         "seconds_left": report.and_then(|report| report.left).map(|left| left.as_secs_f64()),
         "progressive": session.is_progressive(),
+        "time_zone": session.time_zone().name(),
     });
     state.to_string().into()
 }

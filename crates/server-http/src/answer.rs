@@ -14,6 +14,7 @@ use alluvia_syntax::copy::options::{CopyOptions, Format};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::sql_type::sql_type_of;
 use alluvia_values::unique_names::unique_names;
+use alluvia_values::time_zone::Zone;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -64,8 +65,8 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// An answer with these columns begins.
-    pub(crate) fn new(answer: Answer, schema: &SchemaRef) -> Result<Encoder> {
+    /// An answer with these columns begins; texts of moments are as clocks of a zone show them.
+    pub(crate) fn new(answer: Answer, schema: &SchemaRef, zone: Zone) -> Result<Encoder> {
         let written = Written::default();
         let (format, is_json) = match answer {
             Answer::Rows(format) => (format, false),
@@ -77,7 +78,8 @@ impl Encoder {
         if answer == Answer::Json {
             written.push(&format!("{{\"columns\":{},\"rows\":", columns(schema)));
         }
-        let writer = ResultWriter::new(format, Arc::clone(schema), &CopyOptions::default(), written.clone())?;
+        let options = CopyOptions { time_zone: zone, ..CopyOptions::default() };
+        let writer = ResultWriter::new(format, Arc::clone(schema), &options, written.clone())?;
         Ok(Encoder { writer, written, is_json })
     }
 

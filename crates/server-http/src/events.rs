@@ -14,6 +14,7 @@ use alluvia_access::gone;
 use alluvia_query::{Bounds, Outcome, Refinement, Refinements, Refining, from_datafusion};
 use alluvia_types::{Error, Result};
 use alluvia_values::unique_names::unique_names;
+use alluvia_values::time_zone::Zone;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use bytes::Bytes;
@@ -65,21 +66,21 @@ async fn tell(shared: &Arc<Shared>, asked: &StatementRequest, chunks: &Chunks) -
     let mut count = 0;
     while let Some(batch) = teller.during(async { rows.next().await.transpose().map_err(from_datafusion) }).await? {
         count += batch.num_rows() as u64;
-        teller.send(event("rows", &rows_text(&schema, &batch)?)).await?;
+        teller.send(event("rows", &rows_text(&schema, &batch, &asked.session.time_zone())?)).await?;
     }
     drop(rows);
     Ok(ending(&outcome, count))
 }
 
 /// Rows as an array of objects.
-fn rows_text(schema: &SchemaRef, batch: &RecordBatch) -> Result<String> {
-    let mut encoder = Encoder::new(Answer::Events, schema)?;
+fn rows_text(schema: &SchemaRef, batch: &RecordBatch, zone: &Zone) -> Result<String> {
+    let mut encoder = Encoder::new(Answer::Events, schema, zone.clone())?;
     encoder.write(batch)?;
     encoder.into_text()
 }
 
 /// A refinement as an object: its rows, and two arrays of as many objects with the bounds of the columns that are estimated.
-fn refinement_text(refinement: &Refinement) -> Result<String> {
+fn refinement_text(refinement: &Refinement, zone: &Zone) -> Result<String> {
     let schema = unique_names(&refinement.rows.schema());
     let side = |of: fn(&Bounds) -> &ArrayRef| {
         let bounded = schema.fields().iter().zip(&refinement.bounds);
@@ -92,7 +93,7 @@ fn refinement_text(refinement: &Refinement) -> Result<String> {
         let options = RecordBatchOptions::new().with_row_count(Some(refinement.rows.num_rows()));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
             .map_err(|error| Error::internal(format!("bounds do not fit their values: {error}")))?;
-        rows_text(&schema, &batch)
+        rows_text(&schema, &batch, zone)
     };
     let told = json!({
         "look": refinement.look,
@@ -105,7 +106,7 @@ fn refinement_text(refinement: &Refinement) -> Result<String> {
         "elapsed_seconds": refinement.elapsed.as_secs_f64(),
     });
     // Rows are text already, which has all digits of its numbers.
-    let rows = rows_text(&schema, &refinement.rows)?;
+    let rows = rows_text(&schema, &refinement.rows, zone)?;
     let (lower, upper) = (side(|bounds| &bounds.lower)?, side(|bounds| &bounds.upper)?);
     let told = told.to_string();
     Ok(format!(r#"{},"rows":{rows},"lower":{lower},"upper":{upper}}}"#, told.trim_end_matches('}')))
@@ -123,13 +124,14 @@ impl Teller<'_> {
     async fn refine(&mut self, mut refinements: Refinements) -> Result<Value, Failure> {
         let Some(schema) = refinements.schema().cloned() else { return Ok(ending(refinements.outcome(), 0)) };
         self.send(event("columns", &columns(&schema).to_string())).await?;
+        let zone = self.asked.session.time_zone();
         let mut count = 0;
         while let Some(refinement) = self.during(async { refinements.next().await.transpose() }).await? {
             if refinement.is_last {
                 count = refinement.rows.num_rows() as u64;
-                self.send(event("rows", &rows_text(&schema, &refinement.rows)?)).await?;
+                self.send(event("rows", &rows_text(&schema, &refinement.rows, &zone)?)).await?;
             } else {
-                self.send(event("refinement", &refinement_text(&refinement)?)).await?;
+                self.send(event("refinement", &refinement_text(&refinement, &zone)?)).await?;
             }
         }
         Ok(ending(refinements.outcome(), count))

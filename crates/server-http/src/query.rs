@@ -183,7 +183,7 @@ async fn begin(
         }
         return Ok((outcome, None, response));
     };
-    let mut encoder = Encoder::new(answer, &rows.schema())?;
+    let mut encoder = Encoder::new(answer, &rows.schema(), asked.session.time_zone())?;
     let first = watched(shared, &asked.session, chunks.closed(), async {
         rows.next().await.transpose().map_err(from_datafusion)
     });

@@ -208,6 +208,19 @@ pub fn write_timestamptz(out: &mut String, moment: i64, zone: &Zone) -> fmt::Res
     write_parts(out, moment, 1_000_000, Some(zone))
 }
 
+/// A moment as clocks of a zone show it, in the form of ISO 8601 that JSON has: `2026-01-01T01:00:00+01:00`.
+pub fn iso_moment(moment: i64, zone: &Zone) -> String {
+    let mut shown = String::with_capacity(32);
+    // A String takes every text.
+    let _ = write_timestamptz(&mut shown, moment, zone);
+    let mut text = shown.replacen(' ', "T", 1);
+    // Whole hours have their minutes, too.
+    if zone.offset_at(moment) % 3_600 == 0 {
+        text.push_str(":00");
+    }
+    text
+}
+
 fn write_parts(text: &mut String, value: i64, per_second: i64, zone: Option<&Zone>) -> fmt::Result {
     let (seconds, fraction) = (value.div_euclid(per_second), value.rem_euclid(per_second));
     let offset = zone.map(|zone| if zone.is_utc() { 0 } else { zone.offset_at(seconds.saturating_mul(1_000_000)) });

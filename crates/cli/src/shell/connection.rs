@@ -75,13 +75,20 @@ pub enum Connection {
     Remote(Remote),
 }
 
+/// Settings of a session at a server that the shell goes by.
+#[derive(Clone)]
+struct Known {
+    is_progressive: bool,
+    time_zone: Zone,
+}
+
 /// A session at a server.
 pub struct Remote {
     connection: Arc<alluvia_client::Connection>,
     session: Mutex<Arc<alluvia_client::Session>>,
     place: String,
-    /// Whether the session is progressive; `None` where it has to be asked.
-    progressive: Mutex<Option<bool>>,
+    /// What is known of the session's settings; `None` where it has to be asked.
+    known: Mutex<Option<Known>>,
     /// Whether it was said whose files COPY means.
     has_told_of_files: AtomicBool,
     /// The COPY that is done here, or the last one.
@@ -161,7 +168,7 @@ impl Remote {
             connection,
             session,
             place,
-            progressive: Mutex::default(),
+            known: Mutex::default(),
             has_told_of_files: AtomicBool::default(),
             copying: Mutex::default(),
         })
@@ -171,8 +178,22 @@ impl Remote {
         Arc::clone(&self.session.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    fn progressive(&self) -> std::sync::MutexGuard<'_, Option<bool>> {
-        self.progressive.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn known(&self) -> std::sync::MutexGuard<'_, Option<Known>> {
+        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The session's settings; `None` where it does not answer: whatever is wrong with it, the statement itself will say.
+    async fn asked(&self) -> Option<Known> {
+        let known = self.known().clone();
+        if known.is_some() {
+            return known;
+        }
+        let Ok(Ok(state)) = timeout(GOODBYE, self.session().state()).await else { return None };
+        // An older server does not say in which zone it is.
+        let time_zone = Zone::of_setting(&state.time_zone).unwrap_or_default();
+        let asked = Known { is_progressive: state.is_progressive, time_zone };
+        *self.known() = Some(asked.clone());
+        Some(asked)
     }
 
     fn copying(&self) -> std::sync::MutexGuard<'_, Watched> {
@@ -188,8 +209,10 @@ impl Remote {
             ));
         }
         // What a statement does beside its rows may be to set something, or to take back what was set.
-        if !matches!(statement.command(), Command::Query | Command::Show | Command::Insert | Command::Change) {
-            *self.progressive() = None;
+        let is_known =
+            matches!(statement.command(), Command::Query | Command::Show | Command::Insert | Command::Change);
+        if !is_known || statement.text.to_ascii_lowercase().contains("set_config") {
+            *self.known() = None;
         }
     }
 }
@@ -287,11 +310,11 @@ impl Connection {
         self.execute(statement).await
     }
 
-    /// In which moments are shown: of a session in this process its own. Of a server's nothing is asked, and it is UTC.
-    pub fn time_zone(&self) -> Zone {
+    /// In which moments are shown: the session's time zone.
+    pub async fn time_zone(&self) -> Zone {
         match self {
             Connection::Embedded { session, .. } => session.time_zone(),
-            Connection::Remote(_) => Zone::utc(),
+            Connection::Remote(remote) => remote.asked().await.map_or_else(Zone::utc, |known| known.time_zone),
         }
     }
 
@@ -299,16 +322,7 @@ impl Connection {
     pub async fn is_progressive(&self) -> bool {
         match self {
             Connection::Embedded { session, .. } => session.is_progressive(),
-            Connection::Remote(remote) => {
-                let known = *remote.progressive();
-                if let Some(known) = known {
-                    return known;
-                }
-                // Whatever is wrong with the session, the statement itself will say.
-                let Ok(Ok(state)) = timeout(GOODBYE, remote.session().state()).await else { return false };
-                *remote.progressive() = Some(state.is_progressive);
-                state.is_progressive
-            }
+            Connection::Remote(remote) => remote.asked().await.is_some_and(|known| known.is_progressive),
         }
     }
 
@@ -400,7 +414,7 @@ impl Connection {
         match timeout(GOODBYE, remote.connection.session()).await {
             Ok(Ok(begun)) => {
                 *remote.session.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = begun;
-                *remote.progressive() = None;
+                *remote.known() = None;
                 Some(format!(
                     "a new session has begun at {}: what SET and BEGIN had done in the one before is gone",
                     remote.place

@@ -355,6 +355,7 @@ impl Shell {
         }
         let Shell { connection, settings, written, aside, .. } = self;
         if statement.command() == Command::Query && connection.is_progressive().await {
+            settings.time_zone = connection.time_zone().await;
             refine::run(connection, statement, settings).await?;
         } else {
             let written = aside.as_mut().or(written.as_mut());
@@ -363,7 +364,9 @@ impl Shell {
                 if let Some(written) = written.filter(|_| !is_foreseen && answer.rows.is_some()) {
                     written.admit(settings.format)?;
                 }
-                settings.time_zone = connection.time_zone();
+                if answer.rows.is_some() {
+                    settings.time_zone = connection.time_zone().await;
+                }
                 write(answer, settings).await
             };
             connection.cancellable(work).await?;

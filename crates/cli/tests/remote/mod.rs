@@ -101,6 +101,24 @@ fn a_script_gives_the_same_in_a_directory_and_at_a_server() {
 }
 
 #[test]
+fn moments_are_shown_in_the_zone_of_the_session() {
+    const AT: &str = "SELECT '2026-07-01 00:00Z'::timestamptz AS at";
+    let ((_one, dir), (_other, served)) = (scratch(), scratch());
+    let server = serve(&served, ANYWHERE, &[]);
+    let script = format!(
+        "\\format csv\n{AT};\nSET timezone = 'Europe/Berlin';\n{AT};\n\\format json\n{AT};\n\\format table\n{AT};\n\
+         \\format csv\nBEGIN;\nSET LOCAL timezone = 'Asia/Kolkata';\n{AT};\nROLLBACK;\n{AT};\n\
+         SELECT set_config('timezone', 'UTC', false) AS now;\n{AT};\n"
+    );
+    let here = good(&["sql", &dir], &script);
+    let csv = "at\n2026-07-01 00:00:00+00\nat\n2026-07-01 02:00:00+02\n{\"at\":\"2026-07-01T02:00:00+02:00\"}\n";
+    assert!(here.starts_with(csv) && here.contains("| 2026-07-01 02:00:00+02 |"), "{here}");
+    let rest = "at\n2026-07-01 05:30:00+05:30\nat\n2026-07-01 02:00:00+02\nnow\nUTC\nat\n2026-07-01 00:00:00+00\n";
+    assert!(here.ends_with(rest), "{here}");
+    assert_eq!(good(&["sql", &server.url], &script), here);
+}
+
+#[test]
 fn binary_forms_hold_the_same_rows() {
     let ((_one, dir), (_other, served)) = (scratch(), scratch());
     let server = serve(&served, ANYWHERE, &[]);

@@ -15,7 +15,7 @@ use alluvia_types::{Error, ErrorKind};
 use alluvia_values::convert::texts_in_zone;
 use alluvia_values::errors::wrap;
 use alluvia_values::parse::shown;
-use alluvia_values::text::write_timestamptz;
+use alluvia_values::text::iso_moment;
 use alluvia_values::time_zone::{Zone, parse_timestamptz};
 use arrow::array::{
     Array, ArrayRef, AsArray, Int32Array, ListArray, ListBuilder, StringViewBuilder, StructArray,
@@ -174,7 +174,7 @@ fn for_json(values: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
             let moments = cast_array(values, &moment_type())?;
             let mut texts = StringViewBuilder::with_capacity(moments.len());
             for moment in moments.as_primitive::<TimestampMicrosecondType>() {
-                texts.append_option(moment.map(|moment| text_for_json(moment, zone)));
+                texts.append_option(moment.map(|moment| iso_moment(moment, zone)));
             }
             Arc::new(texts.finish())
         }
@@ -193,18 +193,6 @@ fn for_json(values: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
         }
         _ => Arc::clone(values),
     })
-}
-
-fn text_for_json(moment: i64, zone: &Zone) -> String {
-    let mut shown = String::with_capacity(32);
-    // A String takes every text.
-    let _ = write_timestamptz(&mut shown, moment, zone);
-    let mut text = shown.replacen(' ', "T", 1);
-    // Whole hours have their minutes, too.
-    if zone.offset_at(moment) % 3_600 == 0 {
-        text.push_str(":00");
-    }
-    text
 }
 
 /// Whether an interval goes forward; `None` of one that goes nowhere. Months have thirty days, as where intervals are compared.
@@ -333,6 +321,7 @@ pub fn call(of: ZoneOperation, args: Vec<Expr>, zone: &Zone, flag: Option<bool>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alluvia_values::text::write_timestamptz;
 
     fn moment(text: &str, zone: &Zone) -> i64 {
         moment_of_text(text, zone).unwrap()
@@ -362,7 +351,7 @@ mod tests {
     fn json_has_moments_of_the_zone_also_in_lists_and_rows() {
         let json = |text: &str, name: &str| {
             let zone = Zone::of_setting(name).unwrap();
-            text_for_json(moment(text, &zone), &zone)
+            iso_moment(moment(text, &zone), &zone)
         };
         assert_eq!(json("2026-07-01 12:00:00.5", "Europe/Berlin"), "2026-07-01T12:00:00.5+02:00");
         assert_eq!(json("2026-01-01 05:30", "Asia/Kolkata"), "2026-01-01T05:30:00+05:30");

@@ -40,6 +40,20 @@ async fn json_has_columns_rows_and_what_was_used() {
     assert_eq!(repeated.error(), (400, "42701".to_owned()));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn moments_are_texts_of_the_zone_that_is_asked_for() {
+    let served = serve().await;
+    let sql = "SELECT '2026-07-01 00:00Z'::timestamptz AS at";
+    let ask = |path: &str, accept: &str| served.ask("POST", path).header("accept", accept).body(sql).send();
+    let zoned = "/query?timezone=Europe/Berlin";
+    let rows = |at: &str| json!([{ "at": at }]);
+    assert_eq!(ask(zoned, "application/json").await.json()["rows"], rows("2026-07-01T02:00:00+02:00"));
+    assert_eq!(ask("/query", "application/json").await.json()["rows"], rows("2026-07-01T00:00:00Z"));
+    assert_eq!(ask(zoned, "text/csv").await.text(), "at\n2026-07-01 02:00:00+02\n");
+    let events = ask(zoned, "text/event-stream").await.text();
+    assert!(events.contains(r#"[{"at":"2026-07-01T02:00:00+02:00"}]"#), "{events}");
+}
+
 /// Every format gives the rows that the session itself gives.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_formats_have_the_same_rows() {
