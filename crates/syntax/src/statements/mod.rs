@@ -9,6 +9,7 @@ pub mod definitions;
 pub mod keys;
 pub(crate) mod maintenance;
 pub mod merge;
+pub mod moment_defaults;
 pub mod parse;
 pub mod plain_insert;
 pub mod planned_types;

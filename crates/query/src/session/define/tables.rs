@@ -34,9 +34,10 @@ use alluvia_syntax::statements::definitions::{
     AlterTable, CreateTable, OnCommit, TableChange, WithOptions, checked_freshness, define,
 };
 use alluvia_syntax::statements::keys::{with_key, with_on_conflict};
+use alluvia_syntax::statements::moment_defaults::fix_moments;
 use alluvia_syntax::statements::rules::{check_of, free_name, renamed, with_rules};
 use alluvia_syntax::{Hints, Kind, parse};
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
 use futures::StreamExt;
@@ -76,6 +77,8 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         let def = define(id, name, &columns, &with, seed)?;
         let def = with_key(def, &create.key, with.on_conflict.as_deref(), secret())?;
         let mut def = with_rules(def, &create.columns, &create.checks)?;
+        let all: Vec<ColumnId> = def.columns.iter().map(|column| column.id).collect();
+        fix_moments(&mut def, &all, &run.settings.time_zone)?;
         name_sequences(&run.scope, &mut def);
         check_definition(run, &def).await?;
         match create.temporary {
@@ -294,10 +297,15 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
         TableChange::AddCheck(spec) => Some(check_of(&entry.def, spec)?),
         _ => None,
     };
-    let def = match altered(&entry.def, statement.change)? {
+    let given = match &statement.change {
+        TableChange::SetDefault { column, .. } => Some(entry.def.column(column)?.id),
+        _ => None,
+    };
+    let mut def = match altered(&entry.def, statement.change)? {
         Altered::To(def) => *def,
         Altered::Nothing(notice) => return Ok(Outcome::done("ALTER TABLE").with_notice(notice)),
     };
+    fix_moments(&mut def, given.as_slice(), &run.settings.time_zone)?;
     if is_of_rules {
         check_definition(run, &def).await?;
     }
