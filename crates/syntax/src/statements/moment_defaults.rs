@@ -38,11 +38,7 @@ fn fixed(sql: &str, is_moment: bool, zone: &Zone) -> Result<Option<String>> {
         .map_err(syntax)?;
     let mut offsets = Offsets { zone, is_changed: false };
     if is_moment && !zone.is_utc() {
-        let mut inner = &mut expr;
-        while let Expr::Nested(nested) = inner {
-            inner = nested;
-        }
-        offsets.fix(inner);
+        offsets.fix(&mut expr);
     }
     let _ = visit_mut(&mut expr, &mut offsets);
     Ok(offsets.is_changed.then(|| expr.to_string()))
@@ -56,8 +52,10 @@ struct Offsets<'a> {
 
 impl Offsets<'_> {
     fn fix(&mut self, expr: &mut Expr) {
-        if let Expr::Value(value) = expr {
-            self.fix_value(&mut value.value);
+        match expr {
+            Expr::Nested(inner) => self.fix(inner),
+            Expr::Value(value) => self.fix_value(&mut value.value),
+            _ => {}
         }
     }
 
