@@ -263,6 +263,10 @@ fn binary_array(element: u32, mut bytes: Bytes) -> Result<ScalarValue> {
         return Err(broken());
     }
     let (dimensions, _, sent) = (bytes.get_u32(), bytes.get_u32(), bytes.get_u32());
+    // The client writes this type: arrays in arrays would be read as deep as its bytes are long, and no array of PostgreSQL's has any.
+    if element_of(sent).is_some() {
+        return Err(broken());
+    }
     if dimensions == 0 {
         return list(element, Vec::new());
     }
@@ -348,6 +352,21 @@ mod tests {
             let error = text(type_oid, bad).unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");
             assert!(error.message().starts_with("parameter $1: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn binary_arrays_of_arrays_are_errors_however_deep() {
+        const DEPTH: usize = 50_000;
+        // Each level says that it is one element, of the type `int[]`, and how long that is.
+        let mut bytes = Vec::with_capacity(24 * DEPTH);
+        for level in 1..=DEPTH {
+            bytes.extend([1, 0, 1007, 1, 1].map(u32::to_be_bytes).as_flattened());
+            bytes.extend((24 * (DEPTH - level) as u32).to_be_bytes());
+        }
+        for sent in [bytes.split_off(24 * (DEPTH - 1)), bytes] {
+            let error = parameter(1, 1007, true, Some(Bytes::from(sent)), &Zone::utc()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidBinary, "{error}");
         }
     }
 
