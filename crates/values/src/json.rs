@@ -13,6 +13,7 @@ const DEPTH_MAX: usize = 200;
 const STORED_DEPTH_MAX: usize = 1_000;
 
 const TOO_DEEP: &str = "at most 200 levels of nesting";
+const STORED_TOO_DEEP: &str = "at most 1,000 levels of nesting";
 
 /// What a value is, with its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +60,11 @@ impl<'a> Members<'a> {
     /// Over the object that `bytes` is to be.
     pub fn new(bytes: &'a [u8]) -> Members<'a> {
         Members { bytes, at: 0, state: State::Start, has_pairs: true, depth_max: DEPTH_MAX }
+    }
+
+    /// Over the object of a value that may be stored, which is let through as deep as what is stored.
+    pub fn of_stored(bytes: &'a [u8]) -> Members<'a> {
+        Members { depth_max: STORED_DEPTH_MAX, ..Members::new(bytes) }
     }
 
     /// The next member: its key, escapes unresolved, and its value. `None` after the last one, once nothing else follows.
@@ -225,7 +231,8 @@ impl<'a> Members<'a> {
             match self.peek() {
                 Some(kind @ (b'{' | b'[')) => {
                     if open.len() == self.depth_max {
-                        return Err(self.wrong(TOO_DEEP));
+                        let is_stored = self.depth_max == STORED_DEPTH_MAX;
+                        return Err(self.wrong(if is_stored { STORED_TOO_DEEP } else { TOO_DEEP }));
                     }
                     self.at += 1;
                     open.push(kind);
@@ -284,9 +291,9 @@ fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
     digits.iter().try_fold(0, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)?))
 }
 
-/// The elements of the array that `bytes` is to be.
+/// The elements of the array that `bytes` is to be, of a value that may be stored.
 pub fn elements(bytes: &[u8]) -> Result<Vec<Value<'_>>, NotJson> {
-    let mut scan = Members::new(bytes);
+    let mut scan = Members::of_stored(bytes);
     scan.expect(b'[', "an array")?;
     let mut elements = Vec::new();
     if scan.peek() != Some(b']') {
@@ -314,9 +321,9 @@ pub(crate) enum Nesting {
 
 /// Checks that a text is one value of JSON; with `has_pairs` surrogates must come in pairs.
 pub(crate) fn scan_whole(bytes: &[u8], has_pairs: bool) -> Result<(), Nesting> {
-    let mut scan = Members { has_pairs, depth_max: STORED_DEPTH_MAX, ..Members::new(bytes) };
+    let mut scan = Members { has_pairs, ..Members::of_stored(bytes) };
     scan.value().and_then(|_| scan.end_of_text()).map_err(|wrong| match wrong.expected {
-        TOO_DEEP => Nesting::TooDeep,
+        STORED_TOO_DEEP => Nesting::TooDeep,
         _ => Nesting::Wrong,
     })
 }

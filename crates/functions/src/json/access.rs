@@ -180,7 +180,7 @@ fn utf8(bytes: Cow<'_, [u8]>) -> Cow<'_, str> {
 fn taken<'a>(json: &'a [u8], key: &Key<'_>) -> std::result::Result<Option<Value<'a>>, NotJson> {
     match (json.trim_ascii_start().first(), key) {
         (Some(b'{'), Key::Name(name) | Key::Step(name)) => {
-            let (mut members, mut found) = (Members::new(json), None);
+            let (mut members, mut found) = (Members::of_stored(json), None);
             while let Some((member, value)) = members.next_member()? {
                 if resolve(member) == name.as_bytes() {
                     found = Some(value);
@@ -202,7 +202,7 @@ fn taken<'a>(json: &'a [u8], key: &Key<'_>) -> std::result::Result<Option<Value<
             Ok(at.and_then(|at| elements.get(at).copied()))
         }
         (Some(b'{'), Key::Index(_)) => {
-            let mut members = Members::new(json);
+            let mut members = Members::of_stored(json);
             while members.next_member()?.is_some() {}
             Ok(None)
         }
@@ -217,7 +217,7 @@ fn length_of(text: &str) -> Result<i32> {
     i32::try_from(elements.len()).or_else(|_| exec_err!("an array of JSON has too many elements"))
 }
 
-fn not_json(text: &str, NotJson { at, expected }: &NotJson) -> datafusion_common::DataFusionError {
+pub(super) fn not_json(text: &str, NotJson { at, expected }: &NotJson) -> datafusion_common::DataFusionError {
     let message = format!("{} is not JSON: expected {expected} at character {at}", shown(text.as_bytes()));
     wrap(Error::new(ErrorKind::InvalidText, message))
 }
@@ -375,6 +375,12 @@ mod tests {
             assert!(error.contains("is not JSON: expected"), "{json}: {error}");
         }
         assert_eq!(length_of(" [1, [2, 3], {}] ").unwrap(), 3);
+        // As deep as what is stored, and no deeper.
+        for (depth, is_taken) in [(201, true), (999, true), (1_001, false)] {
+            let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+            let found = taken_by(Function::Get, &format!("{{\"a\": {nested}}}"), &[texts(&["a"])]);
+            assert_eq!(found.ok().flatten(), is_taken.then_some(nested), "{depth}");
+        }
         assert!(length_of("{}").is_err());
     }
 

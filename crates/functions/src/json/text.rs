@@ -2,7 +2,7 @@
 
 use crate::casts::typed::bad_value;
 use alluvia_values::json::{NotJson, elements};
-use alluvia_values::json_value::{check_json, normalized, write_string};
+use alluvia_values::json_value::{check_json, normalized};
 use datafusion_common::Result;
 
 /// Whether a text is one value of JSON; the error says what is wrong.
@@ -26,32 +26,4 @@ pub(crate) fn only(json: &[u8]) -> std::result::Result<(), NotJson> {
         Ok(_) => Err(NotJson { at: 1, expected: "a value" }),
         Err(NotJson { at, expected }) => Err(NotJson { at: at.saturating_sub(1).max(1), expected }),
     }
-}
-
-/// An object of members that are written already, as JSONB would have them but for their order.
-pub(crate) fn object<'a>(members: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let mut out = String::from("{");
-    for (at, (key, value)) in members.enumerate() {
-        if at > 0 {
-            out.push_str(", ");
-        }
-        write_string(key, &mut out);
-        out.push_str(": ");
-        out.push_str(value);
-    }
-    out.push('}');
-    out
-}
-
-/// An array of elements that are written already.
-pub(crate) fn array<'a>(elements: impl Iterator<Item = &'a str>) -> String {
-    let mut out = String::from("[");
-    for (at, element) in elements.enumerate() {
-        if at > 0 {
-            out.push_str(", ");
-        }
-        out.push_str(element);
-    }
-    out.push(']');
-    out
 }

@@ -4,9 +4,11 @@
 //! - Strings and keys are as they are written, with their escapes; numbers keep their digits.
 //! - A text has no more levels than the scanner takes, so nothing here is deeper than that.
 
-use super::text::{array, checked, object, only};
+use super::access::not_json;
+use super::text::{checked, only};
 use crate::casts::kinds::plain_number;
 use alluvia_values::json::{Members, NotJson, Value, elements, resolve};
+use alluvia_values::json_value::write_string;
 use datafusion_common::Result;
 
 /// A value.
@@ -34,27 +36,43 @@ impl Node {
                 plain => Node::Plain(utf8(plain)),
             })
         };
-        match whole(text) {
-            Ok(node) => Ok(node),
-            // The error is told by one who has the text.
-            Err(_) => checked(text).map(|()| Node::Null),
-        }
+        // What is no JSON is told as casts tell it; anything else that cannot be read is an error too, and never a value.
+        whole(text).map_err(|wrong| checked(text).err().unwrap_or_else(|| not_json(text, &wrong)))
     }
 
     /// As JSONB is written, but for the order of its keys.
     pub fn write(&self) -> String {
+        let mut out = String::new();
+        self.write_to(&mut out);
+        out
+    }
+
+    fn write_to(&self, out: &mut String) {
         match self {
-            Node::Null => "null".to_owned(),
-            Node::Plain(plain) => plain.clone(),
-            Node::Text(inner) => format!("\"{inner}\""),
+            Node::Null => out.push_str("null"),
+            Node::Plain(plain) => out.push_str(plain),
+            Node::Text(inner) => {
+                out.push('"');
+                out.push_str(inner);
+                out.push('"');
+            }
             Node::Array(elements) => {
-                let elements: Vec<String> = elements.iter().map(Node::write).collect();
-                array(elements.iter().map(String::as_str))
+                out.push('[');
+                for (at, element) in elements.iter().enumerate() {
+                    out.push_str(if at > 0 { ", " } else { "" });
+                    element.write_to(out);
+                }
+                out.push(']');
             }
             Node::Object(members) => {
-                let values: Vec<(String, String)> =
-                    members.iter().map(|(key, value)| (key_text(key), value.write())).collect();
-                object(values.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+                out.push('{');
+                for (at, (key, value)) in members.iter().enumerate() {
+                    out.push_str(if at > 0 { ", " } else { "" });
+                    write_string(&key_text(key), out);
+                    out.push_str(": ");
+                    value.write_to(out);
+                }
+                out.push('}');
             }
         }
     }
@@ -216,6 +234,7 @@ pub(crate) fn key_text(inner: &str) -> String {
     String::from_utf8_lossy(&resolve(inner.as_bytes())).into_owned()
 }
 
+/// Loops and not iterators, since each level of what is stored takes a stretch of the stack.
 fn nested(bytes: &[u8]) -> std::result::Result<Node, NotJson> {
     let node = |value: Value<'_>| match value {
         Value::Null => Ok(Node::Null),
@@ -224,9 +243,13 @@ fn nested(bytes: &[u8]) -> std::result::Result<Node, NotJson> {
         Value::Nested(inner) => nested(inner),
     };
     if bytes.first() == Some(&b'[') {
-        return Ok(Node::Array(elements(bytes)?.into_iter().map(node).collect::<std::result::Result<_, _>>()?));
+        let mut nodes = Vec::new();
+        for element in elements(bytes)? {
+            nodes.push(node(element)?);
+        }
+        return Ok(Node::Array(nodes));
     }
-    let mut scan = Members::new(bytes);
+    let mut scan = Members::of_stored(bytes);
     let mut members = Vec::new();
     while let Some((key, value)) = scan.next_member()? {
         members.push((utf8(key), node(value)?));
@@ -266,5 +289,16 @@ mod tests {
         let stripped = Node::of(r#"{"a": null, "b": {"c": null, "d": [null]}}"#).unwrap().stripped();
         assert_eq!(stripped.write(), r#"{"b": {"d": [null]}}"#);
         assert!(Node::of("{").is_err() && Node::of("1 2").is_err());
+    }
+
+    #[test]
+    fn what_is_stored_is_read_as_deep_as_it_is() {
+        for (open, close, depth) in [("[", "]", 201), ("[", "]", 1_000), ("{\"a\": ", "}", 1_000)] {
+            let text = format!("{}7{}", open.repeat(depth), close.repeat(depth));
+            assert_eq!(Node::of(&text).unwrap().write(), text);
+        }
+        for text in [format!("{}{}", "[".repeat(1_001), "]".repeat(1_001)), r#"["\ud800"]"#.to_owned()] {
+            assert!(Node::of(&text).is_err(), "{text}");
+        }
     }
 }
