@@ -174,7 +174,7 @@ fn as_type(of: Expr, made: &DataType, wanted: &DataType) -> Expr {
 /// `timezone(zone, time)`: what clocks show at a moment, or when they show it.
 fn timezone(time: Expr, zone: &Zone) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(TimeZoned::default())));
-    let name = Expr::Literal(ScalarValue::Utf8View(Some(zone.name().to_owned())), None);
+    let name = Expr::Literal(ScalarValue::Utf8View(Some(zone.argument())), None);
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![name, time]))
 }
 
@@ -252,7 +252,7 @@ fn called(function: &ScalarFunction, schema: &DFSchema, zone: &Zone) -> Result<O
         ("date_trunc", [unit, of]) if moment_at(1) => {
             static FUNCTION: LazyLock<Arc<ScalarUDF>> =
                 LazyLock::new(|| Arc::new(ScalarUDF::from(Truncated::default())));
-            let args = vec![unit.clone(), stored(of, schema), lit(zone.name())];
+            let args = vec![unit.clone(), stored(of, schema), lit(zone.argument())];
             let made = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), args));
             Some(as_type(made, &moment_type(), &of.get_type(schema)?))
         }
@@ -305,7 +305,7 @@ fn called(function: &ScalarFunction, schema: &DFSchema, zone: &Zone) -> Result<O
         }
         ("make_timestamptz", [.., _]) if args.len() == 6 => {
             let mut args = args.clone();
-            args.push(Expr::Literal(ScalarValue::Utf8View(Some(zone.name().to_owned())), None));
+            args.push(Expr::Literal(ScalarValue::Utf8View(Some(zone.argument())), None));
             Some(again(args))
         }
         ("current_date", []) => Some(cast(timezone(now(), zone), DataType::Date32)),
@@ -348,6 +348,7 @@ impl CutMoment<'_> {
     /// `CAST(timezone(zone, moment) AS DATE)` or `date_trunc(unit, moment, zone)`, of this zone.
     fn of<'a>(expr: &'a Expr, zone: &Zone) -> Option<CutMoment<'a>> {
         let is_zone = |expr: &Expr| {
+        let wanted = zone.argument();
             matches!(expr, Expr::Literal(name, _)
             if name.try_as_str().flatten() == Some(zone.name()))
         };

@@ -29,6 +29,8 @@ const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
 /// Offsets are below a week, as in PostgreSQL.
 const HOURS_MAX: f64 = 168.0;
+/// What is before the name of a session's zone where an abbreviation is called alike. No name of a zone begins so.
+const OF_SETTING: char = '=';
 
 /// A time zone. A copy is cheap.
 #[derive(Clone)]
@@ -112,8 +114,20 @@ impl Zone {
         Zone::named(text)?.ok_or_else(|| invalid(text).with_hint(HINT))
     }
 
-    /// The zone that `AT TIME ZONE` names, and functions: also an abbreviation, as `PST`.
+    /// The name by which [`Zone::of_statement`] finds this zone: of a zone that an abbreviation is called like, as CET is, it is marked, since
+    /// the abbreviation has no summer time.
+    pub fn argument(&self) -> String {
+        match abbreviations::zone_of(self.name()) {
+            Some(_) => format!("{OF_SETTING}{}", self.name()),
+            None => self.name().to_owned(),
+        }
+    }
+
+    /// The zone that `AT TIME ZONE` names, and functions: also an abbreviation, as `PST`, and what [`Zone::argument`] gives.
     pub fn of_statement(text: &str) -> Result<Zone> {
+        if let Some(name) = text.strip_prefix(OF_SETTING) {
+            return Zone::of_setting(name);
+        }
         if let Some(zone) = abbreviations::zone_of(text) {
             return Ok(zone);
         }

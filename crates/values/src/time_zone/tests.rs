@@ -86,6 +86,21 @@ fn statements_know_abbreviations_too() {
 }
 
 #[test]
+fn a_sessions_zone_is_itself_as_an_argument() {
+    const SUMMER: i64 = 1_782_864_000 * SECOND;
+    for name in ["CET", "MET", "EET", "WET", "EST", "Europe/Berlin", "2.5", "EST5EDT,M3.2.0,M11.1.0", "Etc/UTC"] {
+        let of = zone(name);
+        let again = Zone::of_statement(&of.argument()).expect("a zone");
+        for moment in [SUMMER, SUMMER + 180 * DAY] {
+            assert_eq!((&again, again.offset_at(moment)), (&of, of.offset_at(moment)), "{name}");
+        }
+    }
+    // What a statement writes is the abbreviation.
+    assert_ne!(Zone::of_statement("CET").expect("a zone").offset_at(SUMMER), zone("CET").offset_at(SUMMER));
+    assert_eq!(zone("Europe/Berlin").argument(), "Europe/Berlin");
+}
+
+#[test]
 fn texts_are_moments_of_their_zone_or_of_the_sessions() {
     let kolkata = zone("Asia/Kolkata");
     let read = |text: &str| parse_timestamptz(text.as_bytes(), &kolkata);
