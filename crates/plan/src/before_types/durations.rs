@@ -8,9 +8,10 @@ use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::expr::{InList, InSubquery, SetComparison};
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Subquery};
 use datafusion::optimizer::analyzer::AnalyzerRule;
+use std::sync::Arc;
 
 /// Compares spans by their lengths. Types must not have been coerced.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ impl AnalyzerRule for ComparedDurations {
 fn may_have_durations(expr: &Expr) -> bool {
     match expr {
         Expr::InList(_) | Expr::Between(_) | Expr::Case(_) => true,
+        Expr::InSubquery(_) | Expr::SetComparison(_) => true,
         Expr::BinaryExpr(binary) => compares(binary.op),
         Expr::ScalarFunction(function) => chooses(function),
         _ => false,
@@ -58,6 +60,8 @@ fn with_lengths(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             all.extend(list);
             measured(all, schema)
         }
+        Expr::InSubquery(InSubquery { expr: of, subquery, .. })
+        | Expr::SetComparison(SetComparison { expr: of, subquery, .. }) => listed(of, subquery, schema)?,
         Expr::Case(case) => {
             let (compared, results) = parts_of_case(case);
             let is_compared = compared.is_some_and(|compared| measured(compared, schema));
@@ -83,4 +87,25 @@ fn measured(exprs: Vec<&mut Expr>, schema: &DFSchema) -> bool {
         *expr = length(span);
     }
     true
+}
+
+/// The same of an expression and the one column of a subquery.
+fn listed(of: &mut Expr, subquery: &mut Subquery, schema: &DFSchema) -> Result<bool> {
+    let query = &subquery.subquery;
+    let ([right], Ok(left)) = (&query.schema().fields()[..], of.get_type(schema)) else { return Ok(false) };
+    let is_span = |of: &DataType| matches!(of, DataType::Interval(_) | DataType::Duration(_));
+    let is_interval = |of: &DataType| matches!(of, DataType::Interval(_));
+    let right = right.data_type();
+    let any_interval = is_interval(&left) || is_interval(right) || is_text(of) && is_span(right);
+    let are_spans = (is_span(&left) || is_text(of)) && (is_span(right) || right.is_null());
+    if !any_interval || !are_spans {
+        return Ok(false);
+    }
+    read_duration(of);
+    *of = length(std::mem::take(of));
+    let columns = query.schema().columns().into_iter();
+    let columns = columns.map(|column| length(Expr::Column(column.clone())).alias(column.name)).collect();
+    let lengths = Projection::try_new(columns, Arc::clone(query))?;
+    subquery.subquery = Arc::new(LogicalPlan::Projection(lengths));
+    Ok(true)
 }
