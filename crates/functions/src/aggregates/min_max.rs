@@ -27,6 +27,7 @@ use datafusion_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, SetMonotonicity, StatisticsArgs,
 };
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
+use std::collections::VecDeque;
 use std::mem::size_of;
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ impl AggregateUDFImpl for Extreme {
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if *args.return_field.data_type() == SPAN {
-            return Ok(Box::new(Spans { held: None, is_least: self.is_least }));
+            return Ok(Box::new(MovingSpans::new(self.is_least)));
         }
         let is_float = is_float(&args);
         Ok(NanLast::accumulator(self.inner.inner().create_sliding_accumulator(args)?, is_float))
@@ -144,6 +145,66 @@ impl Accumulator for Spans {
 
     fn size(&self) -> usize {
         size_of::<Spans>()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+}
+
+/// The same of a frame that moves on.
+#[derive(Debug)]
+struct MovingSpans {
+    /// Each interval, with the number of its row, behind which none is better: the first is the best of the frame.
+    held: VecDeque<(usize, IntervalMonthDayNano)>,
+    /// Rows that have come, and that have left.
+    come: usize,
+    left: usize,
+    is_least: bool,
+}
+
+impl MovingSpans {
+    fn new(is_least: bool) -> MovingSpans {
+        MovingSpans { held: VecDeque::new(), come: 0, left: 0, is_least }
+    }
+}
+
+impl Accumulator for MovingSpans {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for span in values[0].as_primitive::<IntervalMonthDayNanoType>() {
+            if let Some(span) = span {
+                while self.held.back().is_some_and(|(_, last)| is_better(span, Some(*last), self.is_least)) {
+                    self.held.pop_back();
+                }
+                self.held.push_back((self.come, span));
+            }
+            self.come += 1;
+        }
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.left += values[0].len();
+        while self.held.front().is_some_and(|(row, _)| *row < self.left) {
+            self.held.pop_front();
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(ScalarValue::IntervalMonthDayNano(self.held.front().map(|(_, span)| *span)))
+    }
+
+    fn size(&self) -> usize {
+        size_of::<MovingSpans>() + self.held.capacity() * size_of::<(usize, IntervalMonthDayNano)>()
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
@@ -334,7 +395,7 @@ impl<T: ArrowPrimitiveType> GroupsAccumulator for Groups<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::Float64Array;
+    use arrow::array::{Float64Array, IntervalMonthDayNanoArray};
     use proptest::prelude::*;
 
     fn value() -> impl Strategy<Value = Option<f64>> {
@@ -355,7 +416,41 @@ mod tests {
         if is_least { values.first().copied() } else { values.last().copied() }
     }
 
+    fn span() -> impl Strategy<Value = Option<IntervalMonthDayNano>> {
+        // A month is thirty days, and a day 24 hours.
+        let of =
+            |(months, days, hours): (i32, i32, i64)| IntervalMonthDayNano::new(months, days, hours * 3_600_000_000_000);
+        prop::option::of(
+            (-1i32..2, (-2i32..3).prop_map(|days| days * 15), (-1i64..2).prop_map(|days| days * 24)).prop_map(of),
+        )
+    }
+
     proptest! {
+        #[test]
+        fn moving_frames_have_the_shortest_or_the_longest_and_of_equals_the_first(
+            spans in prop::collection::vec(span(), 0..40),
+            steps in prop::collection::vec((0usize..4, 0usize..4), 0..30),
+            is_least in any::<bool>(),
+        ) {
+            let mut found = MovingSpans::new(is_least);
+            let batch = |spans: &[Option<IntervalMonthDayNano>]| -> [ArrayRef; 1] {
+                [Arc::new(spans.iter().copied().collect::<IntervalMonthDayNanoArray>())]
+            };
+            let (mut begin, mut end) = (0, 0);
+            for (come, gone) in steps {
+                let next = (end + come).min(spans.len());
+                found.update_batch(&batch(&spans[end..next])).unwrap();
+                end = next;
+                let next = (begin + gone).min(end);
+                found.retract_batch(&batch(&spans[begin..next])).unwrap();
+                begin = next;
+                let right = spans[begin..end].iter().flatten().fold(None, |held, span| {
+                    if is_better(*span, held, is_least) { Some(*span) } else { held }
+                });
+                prop_assert_eq!(found.evaluate().unwrap(), ScalarValue::IntervalMonthDayNano(right));
+            }
+        }
+
         #[test]
         fn groups_have_the_first_or_the_last_in_postgresqls_order(
             rows in prop::collection::vec((value(), 0usize..4, prop::option::of(any::<bool>())), 0..40),
