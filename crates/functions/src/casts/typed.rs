@@ -3,8 +3,8 @@
 //! Invariants, as in PostgreSQL:
 //! - A text that is none of the type is an error (22P02, 22003), or NULL where the cast is only tried; types that have no cast to one another
 //!   are refused where they are planned (42846).
-//! - A number becomes the NUMERIC that it is, of a float that of its shortest digits. One with more than sixteen digits behind its point, or
-//!   more than twenty-two before it, is an error (22003) and never rounded.
+//! - A number becomes the NUMERIC that it is, of a float that of the digits that its type has for certain: fifteen, of a REAL six. One with
+//!   more than sixteen digits behind its point, or more than twenty-two before it, is an error (22003) and never rounded.
 //! - JSON stays as it is written, and JSONB is written anew; either becomes the text that it is shown as. A number, or a truth, that JSONB is
 //!   becomes one of SQL.
 //! - It is called what it stands for, a cast: a column keeps its name.
@@ -35,10 +35,11 @@ use arrow::datatypes::{
     DataType, Decimal128Type, DecimalType, Field, FieldRef, IntervalMonthDayNano, Time64MicrosecondType, TimeUnit,
 };
 use datafusion_common::utils::take_function_args;
-use datafusion_common::{DataFusionError, Result, ScalarValue};
+use datafusion_common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility, lit,
 };
 use std::sync::Arc;
 
@@ -132,6 +133,26 @@ pub fn as_kind(of: Expr, kind: Kind) -> Expr {
     call(of, To::Kind(kind), false)
 }
 
+/// Rounds a float before `round(x::numeric, n)` and `trunc` make a NUMERIC of it, and says whether it did: what is cut off either way is no
+/// error. So PostgreSQL's users round floats, of which it has no `round(x, n)`.
+pub fn round_before_cast(function: &mut ScalarFunction, schema: &DFSchema) -> bool {
+    let is_within = match function.args.get(1) {
+        Some(Expr::Literal(ScalarValue::Int64(Some(places)), _)) => *places <= i64::from(NUMERIC_SCALE),
+        places => places.is_none(),
+    };
+    let round = Arc::clone(&function.func);
+    let Some(Expr::ScalarFunction(cast)) = function.args.first_mut() else { return false };
+    let is_numeric = cast.func.inner().downcast_ref::<Typed>().is_some_and(|typed| typed.to == To::Kind(Kind::Numeric));
+    match cast.args.as_mut_slice() {
+        [of] if is_within && is_numeric && of.get_type(schema).is_ok_and(|of| of.is_floating()) => {
+            let args = vec![std::mem::take(of), lit(i64::from(NUMERIC_SCALE))];
+            *of = Expr::ScalarFunction(ScalarFunction::new_udf(round, args));
+            true
+        }
+        _ => false,
+    }
+}
+
 fn null_of(kind: Kind) -> Option<ScalarValue> {
     ScalarValue::try_from(&kind.sql_type()?.to_arrow()).ok()
 }
@@ -175,18 +196,21 @@ fn numerics(values: &ArrayRef, is_tried: bool) -> Result<ArrayRef> {
     Ok(Arc::new(values.iter().map(one).collect::<Result<Decimal128Array>>()?.with_data_type(NUMERIC)))
 }
 
-/// Floats by as many digits as their type has for certain, and no more than sixteen of them behind the point.
+/// Floats by as many digits as their type has for certain, as where they are assigned.
 fn float_texts(floats: &ArrayRef) -> Result<StringViewArray> {
     let digits = if *floats.data_type() == DataType::Float64 { 14 } else { 5 };
     let doubles = cast(floats, &DataType::Float64)?;
     let doubles = doubles.as_primitive::<arrow::datatypes::Float64Type>().iter();
-    let text = |double: f64| {
-        let shown = format!("{double:.digits$e}");
-        let places = shown.find('e').and_then(|at| shown[at + 1..].parse::<i32>().ok()).unwrap_or(0);
-        let is_finer = double.is_finite() && digits as i32 - places > i32::from(NUMERIC_SCALE);
-        if is_finer { format!("{double:.16}") } else { shown }
-    };
-    Ok(doubles.map(|double| double.map(text)).collect())
+    Ok(doubles.map(|double| double.map(|double| format!("{double:.digits$e}"))).collect())
+}
+
+/// The unscaled NUMERIC of a float's text.
+fn numeric_of_float(text: &str) -> Result<i128> {
+    parse_numeric(text.as_bytes()).map_err(|bad| {
+        let is_finer = bad == Bad::Digits && text.contains("e-");
+        let error = Error::new(bad.kind(), bad.describe(&shown(text.as_bytes()), "NUMERIC"));
+        if is_finer { wrap(error.with_hint("round it: round(x::numeric, 2)")) } else { bad_value(text, bad, "NUMERIC") }
+    })
 }
 
 /// Whether an unscaled NUMERIC has no more digits than there are.
@@ -284,9 +308,11 @@ impl Typed {
             }
             To::Kind(Kind::Numeric) if is_exact(values.data_type()) => numerics(values, self.is_tried),
             To::Kind(Kind::Numeric) => {
-                let texts = if values.data_type().is_floating() { float_texts(values)? } else { texts(values)? };
+                let is_float = values.data_type().is_floating();
+                let texts = if is_float { float_texts(values)? } else { texts(values)? };
                 let mut out: Vec<Option<i128>> = Vec::with_capacity(texts.len());
-                self.each(&texts, numeric_of_text, |value| out.push(value))?;
+                let of_text = if is_float { numeric_of_float } else { numeric_of_text };
+                self.each(&texts, of_text, |value| out.push(value))?;
                 Ok(Arc::new(Decimal128Array::from(out).with_precision_and_scale(38, NUMERIC_SCALE)?))
             }
             To::Kind(Kind::Char) | To::Char(None) => {

@@ -7,7 +7,7 @@ use crate::expressions::changed_as_written;
 use alluvia_functions::bytes::functions::shown;
 use alluvia_functions::bytes::{become_bytes, is_bytes, is_text, text_literal};
 use alluvia_functions::casts::kinds::{Kind, kind_of};
-use alluvia_functions::casts::typed::{literal, planned};
+use alluvia_functions::casts::typed::{literal, planned, round_before_cast};
 use alluvia_values::calls::JSON_ROW;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::config::ConfigOptions;
@@ -105,6 +105,10 @@ fn written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let is_changed = read_elements(&mut of)?;
             let list = Expr::Cast(Cast { expr: of, field });
             Ok(if is_changed { Transformed::yes(list) } else { Transformed::no(list) })
+        }
+        Expr::ScalarFunction(mut function) if matches!(function.name(), "round" | "trunc") => {
+            let is_changed = round_before_cast(&mut function, schema);
+            Ok(Transformed::new_transformed(Expr::ScalarFunction(function), is_changed))
         }
         Expr::ScalarFunction(row) if row.name() == JSON_ROW => Ok(row_of_columns(row, schema)),
         Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == DECODE => {
