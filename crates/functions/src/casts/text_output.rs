@@ -19,11 +19,12 @@ use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
-/// Whether DataFusion 55.2 casts values of this type to texts that PostgreSQL would not write: `2026-11-21T10:11:12`, `inf`, `1.0`,
-/// `1 days 2 hours`, `[1, ]`.
+/// Whether DataFusion 55.2 casts values of this type to texts that PostgreSQL would not write: `2026-11-21T10:11:12`, `10:00:00.750`, `inf`,
+/// `1.0`, `1 days 2 hours`, `[1, ]`. Of the time `24:00:00` it has no text.
 pub fn is_written_otherwise(data_type: &DataType) -> bool {
-    use DataType::{Duration, Float32, Float64, Interval, Timestamp};
-    matches!(data_type, Timestamp(..) | Float32 | Float64 | Interval(_) | Duration(_)) || is_list(data_type)
+    use DataType::{Duration, Float32, Float64, Interval, Time32, Time64, Timestamp};
+    matches!(data_type, Timestamp(..) | Time32(_) | Time64(_) | Float32 | Float64 | Interval(_) | Duration(_))
+        || is_list(data_type)
 }
 
 /// Texts of type `to` for values.

@@ -60,6 +60,9 @@ impl ExprPlanner for PlannedDatePart {
 /// A part that is ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
+    /// Hours and minutes of a time of day: of `24:00` DataFusion has none.
+    Hours,
+    Minutes,
     Seconds,
     Milliseconds,
     Microseconds,
@@ -131,6 +134,8 @@ impl Part {
             _ => {}
         }
         match name.parse::<IntervalUnit>().ok()? {
+            IntervalUnit::Hour if PartSource::of_type(data_type) == Some(PartSource::Time) => Some(Part::Hours),
+            IntervalUnit::Minute if PartSource::of_type(data_type) == Some(PartSource::Time) => Some(Part::Minutes),
             IntervalUnit::Century => Some(Part::Century),
             IntervalUnit::Decade => Some(Part::Decade),
             IntervalUnit::Second => Some(Part::Seconds),
@@ -154,6 +159,7 @@ impl Part {
     fn is_of(self, data_type: &DataType) -> bool {
         let Some(of) = PartSource::of_type(data_type) else { return false };
         match self {
+            Part::Hours | Part::Minutes => of == PartSource::Time,
             Part::Seconds | Part::Milliseconds | Part::Microseconds | Part::Epoch | Part::Quarter => true,
             Part::Decade | Part::Century | Part::Millennium => of != PartSource::Time,
             Part::Julian => matches!(of, PartSource::Date | PartSource::Moment | PartSource::Unknown),
@@ -172,6 +178,8 @@ impl Part {
         let day = |value: i64| value.div_euclid(DAY_SECONDS * per_second);
         let year = |value: i64| calendar::civil(day(value)).0;
         Ok(match self {
+            Part::Hours => whole(&values, |value| value / (3_600 * per_second)),
+            Part::Minutes => whole(&values, |value| value / (60 * per_second) % 60),
             Part::Seconds => values.unary_part(|value| seconds(in_minute(value).into())),
             Part::Milliseconds => values.unary_part(|value| in_minute(value) as f64 / 1e6),
             Part::Epoch => values.unary_part(|value| seconds(i128::from(value) * i128::from(nanos))),
@@ -215,7 +223,7 @@ impl Part {
                 Arc::new(spans.iter().map(|span| span.map(quarter)).collect::<Int32Array>())
             }
             // Refused where it is planned.
-            Part::Julian | Part::Zone => Arc::new(Int32Array::new_null(spans.len())),
+            Part::Hours | Part::Minutes | Part::Julian | Part::Zone => Arc::new(Int32Array::new_null(spans.len())),
         }
     }
 }
@@ -364,8 +372,8 @@ fn hint_of(part: Part) -> &'static str {
 mod tests {
     use super::*;
     use arrow::array::{
-        Date32Array, DurationMicrosecondArray, Time64NanosecondArray, TimestampMicrosecondArray,
-        TimestampNanosecondArray,
+        Date32Array, DurationMicrosecondArray, Time64MicrosecondArray, Time64NanosecondArray,
+        TimestampMicrosecondArray, TimestampNanosecondArray,
     };
     use arrow::datatypes::Float64Type;
 
@@ -391,6 +399,21 @@ mod tests {
         assert_eq!(floats(Part::Seconds, times), [Some(1.25)]);
         let nanos: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![1_709_600_000_123_000_000]));
         assert_eq!(floats(Part::Epoch, nanos), [Some(1_709_600_000.123)]);
+    }
+
+    #[test]
+    fn the_last_time_of_a_day_has_its_parts() {
+        let times: ArrayRef =
+            Arc::new(Time64MicrosecondArray::from(vec![Some(86_400_000_000), Some(37_260_500_000), None]));
+        for (part, wanted) in [
+            ("hour", [Some(24), Some(10), None]),
+            ("minute", [Some(0), Some(21), None]),
+            ("microseconds", [Some(0), Some(500_000), None]),
+        ] {
+            let part = Part::named(part, times.data_type()).unwrap();
+            assert_eq!(whole_of(part, Arc::clone(&times)), wanted, "{part:?}");
+        }
+        assert_eq!(Part::named("hour", &DataType::Timestamp(TimeUnit::Microsecond, None)), None);
     }
 
     #[test]
