@@ -3,7 +3,8 @@
 //! Invariants:
 //! - JSON is kept as it came: only its grammar is checked. A surrogate without its half and `\u0000` are let through, as PostgreSQL does.
 //! - JSONB is written as PostgreSQL prints it: keys by their length, then by their bytes; of a key that comes twice the last; escapes decoded; numbers as NUMERIC
-//!   shows them, with the zeros that they came with. So two values are equal where their texts are, and normalising twice changes nothing.
+//!   shows them, with the zeros that they came with. Normalising twice changes nothing. Values are compared by their texts, which tell `1.0` from
+//!   `1`, unlike PostgreSQL (docs/KNOWN.md).
 
 use crate::json::{Nesting, resolve, scan_whole};
 use crate::parse::Bad;
