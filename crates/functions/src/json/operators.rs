@@ -1,13 +1,15 @@
 //! What operators of JSON are planned as: `->`, `->>`, `#>`, `#>>`, `@>`, `<@`, `?`, `?|`, `?&`, `||`, `-`, `#-`.
 //!
 //! Invariants, as in PostgreSQL:
-//! - A literal beside JSONB is JSONB where the operator takes two of that.
-//! - JSON is not compared, nor is anything in it looked for: that there is no such operator is an error (42883). JSONB is as its text.
+//! - A literal beside JSONB, or a parameter without a type, is JSONB where the operator takes two of that.
+//! - JSON is not compared, nor is anything in it looked for: that there is no such operator is an error (42883).
+//!
+//! JSONB is compared as its text, unlike in PostgreSQL.
 
 use super::access::{Function, Json};
 use super::changed::{Changed, Work};
 use crate::bytes::text_literal;
-use crate::casts::kinds::{Kind, kind_of};
+use crate::casts::kinds::{Kind, field_of, kind_of};
 use crate::casts::pg_typeof::type_of_field;
 use crate::casts::typed::literal;
 use alluvia_types::{Error, ErrorKind};
@@ -98,8 +100,8 @@ fn beside(op: BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Res
     let (mut left, mut right) = (left, right);
     match (of_left, of_right) {
         (Kind::Jsonb, Kind::Jsonb) => {}
-        (Kind::Jsonb, _) if text_literal(&right).is_some() => read(&mut right)?,
-        (_, Kind::Jsonb) if text_literal(&left).is_some() => read(&mut left)?,
+        (Kind::Jsonb, _) if is_unknown(&right, schema) => read(&mut right)?,
+        (_, Kind::Jsonb) if is_unknown(&left, schema) => read(&mut left)?,
         (Kind::Json | Kind::Jsonb, _) | (_, Kind::Json | Kind::Jsonb) if op != BinaryOperator::StringConcat => {
             let side = |expr: &Expr| expr.to_field(schema).map(|(_, field): (_, FieldRef)| field);
             let shown = |expr: &Expr| match text_literal(expr) {
@@ -118,9 +120,16 @@ fn beside(op: BinaryOperator, left: Expr, right: Expr, schema: &DFSchema) -> Res
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
-/// A literal as JSONB; NULL as it is.
+/// Whether what stands beside it says what it is: a literal, a parameter of which nobody said what it is, NULL.
+fn is_unknown(expr: &Expr, schema: &DFSchema) -> bool {
+    text_literal(expr).is_some() || expr.get_type(schema).is_ok_and(|of| of.is_null())
+}
+
+/// A literal or a parameter as JSONB; NULL as it is.
 fn read(expr: &mut Expr) -> Result<()> {
-    if let Some(Some(text)) = text_literal(expr) {
+    if let Expr::Placeholder(placeholder) = expr {
+        placeholder.field = Some(field_of(Kind::Jsonb, &placeholder.id));
+    } else if let Some(Some(text)) = text_literal(expr) {
         *expr = literal(text, Kind::Jsonb)?;
     }
     Ok(())

@@ -50,6 +50,18 @@ async fn texts_are_what_the_statement_says() {
     for (sql, values, expected) in cases {
         assert_eq!(asked(&mut raw, sql, values).await, *expected, "{sql}");
     }
+    // Beside JSONB it is JSONB, in whatever form it is written; and its first character makes no list of it.
+    let docs = "CREATE TABLE docs (id INT, b JSONB); INSERT INTO docs VALUES (1, '{\"b\": 1, \"aa\": 2}'), (2, '[1]')";
+    served.client().await.batch_execute(docs).await.unwrap();
+    for (sql, value, expected) in [
+        ("SELECT id FROM docs WHERE b = $1", "{\"aa\":2,\"b\":1}", ["1"]),
+        ("SELECT id FROM docs WHERE $1 = b", "[1]", ["2"]),
+        ("SELECT id FROM docs WHERE b <> $1", "[1]", ["1"]),
+        ("SELECT id FROM docs WHERE b @> $1", "{\"b\":1}", ["1"]),
+        ("SELECT b || $1 FROM docs WHERE id = 2", "{\"c\":3}", ["[1, {\"c\": 3}]"]),
+    ] {
+        assert_eq!(asked(&mut raw, sql, &[value]).await, expected, "{sql}");
+    }
     // It has the digits of both, not those of the column alone.
     assert_eq!(asked(&mut raw, "SELECT price * $1 FROM t WHERE id = 1", &["0.155"]).await, ["0.23250"]);
     assert!(
