@@ -9,7 +9,8 @@ use std::process::ExitCode;
 pub fn run(args: &ConfigArgs) -> Result<ExitCode> {
     let config = Config::load(args)?;
     let width = |of: &dyn Fn(&(&'static str, String, Origin)) -> usize| config.values.iter().map(of).max().unwrap_or(0);
-    let (names, values) = (width(&|row| row.0.len()), width(&|row| row.1.len()));
+    // A width of a format has a bound.
+    let (names, values) = (width(&|row| row.0.len()), width(&|row| row.1.len()).min(1_000));
     for ((name, value, origin), (_, _, what)) in config.values.iter().zip(SETTINGS) {
         say(&format!("{name:names$}  {value:values$}  [{origin}]  {what}\n"))?;
     }

@@ -36,9 +36,10 @@ pub(crate) fn of_field<'py>(py: Python<'py>, array: &ArrayRef, field: &Field) ->
         Some(StoredType::Char) => {
             let chars = chars_of(field).unwrap_or(0) as usize;
             let texts = values(py, array, field.name())?;
-            let padded = |text: Bound<'py, PyAny>| match text.cast::<PyString>() {
-                Ok(text) => Ok(PyString::new(py, &format!("{:chars$}", text.to_str()?)).into_any()),
-                Err(_) => Ok(py.None().into_bound(py)),
+            // Python's own: widths of `format!` end at 65,535.
+            let padded = |text: Bound<'py, PyAny>| match text.is_none() {
+                true => Ok(text),
+                false => text.call_method1("ljust", (chars,)),
             };
             texts.into_iter().map(padded).collect()
         }

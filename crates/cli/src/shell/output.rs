@@ -197,8 +197,8 @@ fn records(rows: &[RecordBatch], null: &str) -> Result<String> {
                     let name = if at == 0 { *name } else { "" };
                     // A '+' behind a line says that its value goes on.
                     let shown = match at + 1 < lines.len() {
-                        true => format!("{name:name_width$} | {line:value_width$}+"),
-                        false => format!("{name:name_width$} | {line}"),
+                        true => format!("{} | {}+", padded(name, name_width), padded(line, value_width)),
+                        false => format!("{} | {line}", padded(name, name_width)),
                     };
                     text.push_str(&shown);
                     text.push('\n');
@@ -207,6 +207,11 @@ fn records(rows: &[RecordBatch], null: &str) -> Result<String> {
         }
     }
     Ok(text)
+}
+
+/// A text with blanks behind it. Widths of `format!` end at 65,535, and values do not.
+fn padded(text: &str, wanted: usize) -> String {
+    format!("{text}{}", " ".repeat(wanted.saturating_sub(width(text))))
 }
 
 /// Characters of a text; what pads texts counts them, too.
@@ -368,5 +373,13 @@ mod tests {
                       -[ RECORD 2 ]\nn    | none\ntext | \n";
         assert_eq!(records(std::slice::from_ref(&batch), "none").unwrap(), wanted);
         assert!(drawn_with(&[batch], "none").unwrap().contains("| none |"));
+        // Longer than widths of formats may be.
+        let long = "x".repeat(70_000);
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![format!("{long}\nä")]));
+        let batch = RecordBatch::try_from_iter([(long.as_str(), texts)]).unwrap();
+        let (title, blanks) = ("-[ RECORD 1 ]", " ".repeat(70_000));
+        let rule = format!("{}+{}", "-".repeat(70_001 - title.len()), "-".repeat(70_001));
+        let wanted = format!("{title}{rule}\n{long} | {long}+\n{blanks} | ä\n");
+        assert!(records(&[batch], "").unwrap() == wanted);
     }
 }
