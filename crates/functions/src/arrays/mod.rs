@@ -14,6 +14,7 @@
 pub(crate) mod changed;
 pub(crate) mod compared;
 pub(crate) mod concatenated;
+pub(crate) mod joined;
 pub(crate) mod lengths;
 mod lists;
 mod planned;

@@ -15,7 +15,7 @@ use alluvia_types::{Error, ErrorKind};
 use alluvia_values::convert::texts_in_zone;
 use alluvia_values::errors::wrap;
 use alluvia_values::parse::shown;
-use alluvia_values::text::iso_moment;
+use alluvia_values::text::{iso_moment, write_timestamptz};
 use alluvia_values::time_zone::{Zone, parse_timestamptz};
 use arrow::array::{
     Array, ArrayRef, AsArray, Int32Array, ListArray, ListBuilder, StringViewBuilder, StructArray,
@@ -45,6 +45,8 @@ pub enum ZoneOperation {
     Text,
     /// A value whose moments, also those in lists and rows, are the texts that JSON has of them.
     Json,
+    /// A value whose moments, also those in lists and rows, are their texts.
+    Texts,
     /// The moment that a text names; NULL where it names none, if it is told so.
     Moment,
     /// A moment and an interval.
@@ -76,7 +78,8 @@ impl InZone {
     /// Where the zone stands among the arguments.
     fn zone_at(&self) -> usize {
         match self.of {
-            ZoneOperation::Text | ZoneOperation::Json | ZoneOperation::Moment | ZoneOperation::Offset => 1,
+            ZoneOperation::Text | ZoneOperation::Json | ZoneOperation::Texts => 1,
+            ZoneOperation::Moment | ZoneOperation::Offset => 1,
             ZoneOperation::Plus => 2,
             ZoneOperation::Series => 3,
         }
@@ -91,7 +94,8 @@ impl InZone {
                 };
                 Ok(cast_array(&texts, &DataType::Utf8View)?)
             }
-            (ZoneOperation::Json, [values, ..]) => for_json(values, zone),
+            (ZoneOperation::Json, [values, ..]) => with_texts(values, zone, iso_moment),
+            (ZoneOperation::Texts, [values, ..]) => with_texts(values, zone, text_of),
             (ZoneOperation::Moment, [texts, ..]) => {
                 let texts = cast_array(texts, &DataType::Utf8View)?;
                 let mut made = TimestampMicrosecondBuilder::with_capacity(texts.len());
@@ -154,45 +158,55 @@ pub fn later(moment: i64, span: IntervalMonthDayNano, zone: &Zone) -> Option<i64
 }
 
 /// The type of a value whose moments are texts.
-fn type_for_json(of: &DataType) -> DataType {
+fn type_with_texts(of: &DataType) -> DataType {
     match of {
         DataType::Timestamp(_, Some(_)) => DataType::Utf8View,
-        DataType::List(element) => DataType::List(field_for_json(element)),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field_for_json).collect()),
+        DataType::List(element) => DataType::List(field_with_texts(element)),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field_with_texts).collect()),
         of => of.clone(),
     }
 }
 
-fn field_for_json(of: &FieldRef) -> FieldRef {
-    Arc::new(of.as_ref().clone().with_data_type(type_for_json(of.data_type())))
+fn field_with_texts(of: &FieldRef) -> FieldRef {
+    Arc::new(of.as_ref().clone().with_data_type(type_with_texts(of.data_type())))
 }
 
-/// Values whose moments are texts in the form of ISO 8601: `2026-01-01T01:00:00+01:00`.
-fn for_json(values: &ArrayRef, zone: &Zone) -> Result<ArrayRef> {
+/// Values whose moments are texts.
+fn with_texts(values: &ArrayRef, zone: &Zone, text: fn(i64, &Zone) -> String) -> Result<ArrayRef> {
     Ok(match values.data_type() {
         DataType::Timestamp(_, Some(_)) => {
             let moments = cast_array(values, &moment_type())?;
             let mut texts = StringViewBuilder::with_capacity(moments.len());
             for moment in moments.as_primitive::<TimestampMicrosecondType>() {
-                texts.append_option(moment.map(|moment| iso_moment(moment, zone)));
+                texts.append_option(moment.map(|moment| text(moment, zone)));
             }
             Arc::new(texts.finish())
         }
         DataType::List(element) => {
             let lists = values.as_list::<i32>();
-            let elements = for_json(lists.values(), zone)?;
+            let elements = with_texts(lists.values(), zone, text)?;
             let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
-            Arc::new(ListArray::try_new(field_for_json(element), offsets, elements, nulls)?)
+            Arc::new(ListArray::try_new(field_with_texts(element), offsets, elements, nulls)?)
         }
         DataType::Struct(fields) => {
             let rows = values.as_struct();
-            let columns =
-                rows.columns().iter().map(|column| for_json(column, zone)).collect::<Result<Vec<ArrayRef>>>()?;
-            let fields = fields.iter().map(field_for_json).collect();
+            let columns = rows
+                .columns()
+                .iter()
+                .map(|column| with_texts(column, zone, text))
+                .collect::<Result<Vec<ArrayRef>>>()?;
+            let fields = fields.iter().map(field_with_texts).collect();
             Arc::new(StructArray::try_new_with_length(fields, columns, rows.nulls().cloned(), rows.len())?)
         }
         _ => Arc::clone(values),
     })
+}
+
+fn text_of(moment: i64, zone: &Zone) -> String {
+    let mut shown = String::with_capacity(32);
+    // A String takes every text.
+    let _ = write_timestamptz(&mut shown, moment, zone);
+    shown
 }
 
 /// Whether an interval goes forward; `None` of one that goes nowhere. Months have thirty days, as where intervals are compared.
@@ -253,6 +267,7 @@ impl ScalarUDFImpl for InZone {
         match self.of {
             ZoneOperation::Text => "text_in_zone",
             ZoneOperation::Json => "json_in_zone",
+            ZoneOperation::Texts => "texts_in_zone",
             ZoneOperation::Moment => "timestamptz_in_zone",
             ZoneOperation::Plus => "plus_in_zone",
             ZoneOperation::Offset => "offset_in_zone",
@@ -266,7 +281,9 @@ impl ScalarUDFImpl for InZone {
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let wanted = match (self.of, given) {
-            (ZoneOperation::Text | ZoneOperation::Json, [of, _]) => vec![of.clone(), DataType::Utf8],
+            (ZoneOperation::Text | ZoneOperation::Json | ZoneOperation::Texts, [of, _]) => {
+                vec![of.clone(), DataType::Utf8]
+            }
             (ZoneOperation::Moment, [_, _]) => vec![DataType::Utf8View, DataType::Utf8],
             (ZoneOperation::Moment, [_, _, _]) => vec![DataType::Utf8View, DataType::Utf8, DataType::Boolean],
             (ZoneOperation::Plus, [_, _, _]) => vec![moment_type(), SPAN, DataType::Utf8],
@@ -282,7 +299,7 @@ impl ScalarUDFImpl for InZone {
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(match self.of {
             ZoneOperation::Text => DataType::Utf8View,
-            ZoneOperation::Json => given.first().map_or(DataType::Null, type_for_json),
+            ZoneOperation::Json | ZoneOperation::Texts => given.first().map_or(DataType::Null, type_with_texts),
             ZoneOperation::Moment | ZoneOperation::Plus => moment_type(),
             ZoneOperation::Offset => DataType::Int32,
             ZoneOperation::Series => DataType::List(Arc::new(Field::new_list_field(moment_type(), true))),
@@ -321,7 +338,6 @@ pub fn call(of: ZoneOperation, args: Vec<Expr>, zone: &Zone, flag: Option<bool>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvia_values::text::write_timestamptz;
 
     fn moment(text: &str, zone: &Zone) -> i64 {
         moment_of_text(text, zone).unwrap()
@@ -360,8 +376,8 @@ mod tests {
         let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![Some(0), None]).with_timezone("UTC"));
         let field = Arc::new(Field::new("at", moments.data_type().clone(), true));
         let rows: ArrayRef = Arc::new(StructArray::from(vec![(field, moments)]));
-        let made = for_json(&rows, &berlin).unwrap();
-        assert_eq!(*made.data_type(), type_for_json(rows.data_type()));
+        let made = with_texts(&rows, &berlin, iso_moment).unwrap();
+        assert_eq!(*made.data_type(), type_with_texts(rows.data_type()));
         let texts = made.as_struct().column(0).as_string_view();
         assert_eq!(texts.iter().collect::<Vec<_>>(), [Some("1970-01-01T01:00:00+01:00"), None]);
     }

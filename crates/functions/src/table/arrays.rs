@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, Output};
 use crate::arrays::changed::{Changed, Does};
+use crate::arrays::joined::Joined;
 use crate::arrays::lengths::{Counted, Counts};
 use crate::arrays::subscripts::Trimmed;
 use crate::datetime::generate_series::ListedSeries;
@@ -171,7 +172,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         .overloads(&["arrays_zip(VARIADIC anyarray) -> anyarray"])
         .doc("A list of structs of the elements at the same place of each list, NULL where a list is shorter.")
         .example("cardinality(arrays_zip(ARRAY[1, 2], ARRAY[3, 4]))", "2"),
-    Entry::datafusion("array_to_string", Output::Counted(OutputSize::ElementsJoined))
+    Entry::wrapping("array_to_string", Output::Counted(OutputSize::ElementsJoined), |inner| Joined::new(inner).into())
         .postgresql(&["array_to_string"])
         .doc(
             "The texts of the elements of a list, with a text between neighbours, and a third text, if given, \

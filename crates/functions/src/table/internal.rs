@@ -38,6 +38,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         .overloads(&["json_in_zone(any, text) -> any"])
         .doc("A value whose moments are the texts that JSON has of them in a session of a time zone.")
         .example("json_in_zone(TIMESTAMPTZ '2026-01-01 00:00:00+00', 'Asia/Kolkata')", "2026-01-01T05:30:00+05:30"),
+    Entry::scalar("texts_in_zone", Output::NoMoreThanGiven, || InZone::new(ZoneOperation::Texts).into())
+        .overloads(&["texts_in_zone(any, text) -> any"])
+        .doc("A value whose moments are their texts in a session of a time zone.")
+        .example(
+            "array_to_string(texts_in_zone(ARRAY[TIMESTAMPTZ '2026-01-01 00:00:00+00'], 'Asia/Kolkata'), ',')",
+            "2026-01-01 05:30:00+05:30",
+        ),
     Entry::scalar("timestamptz_in_zone", Output::Small, || InZone::new(ZoneOperation::Moment).into())
         .overloads(&[
             "timestamptz_in_zone(text, text) -> timestamptz",

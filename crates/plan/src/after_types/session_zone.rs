@@ -323,6 +323,7 @@ fn called(function: &ScalarFunction, schema: &DFSchema, zone: &Zone) -> Result<O
             "format" | "concat" | "concat_ws" | "quote_literal" | "quote_nullable" | "bpchar_of_text" | "bpchar_if_any",
             _,
         ) => written(args, schema, zone, ZoneOperation::Text, has_moments).map(again),
+        ("array_to_string", _) => written(args, schema, zone, ZoneOperation::Texts, has_moments).map(again),
         (name, _) if makes_json(name) => written(args, schema, zone, ZoneOperation::Json, holds_moments).map(again),
         _ => None,
     })
@@ -347,10 +348,10 @@ struct CutMoment<'a> {
 impl CutMoment<'_> {
     /// `CAST(timezone(zone, moment) AS DATE)` or `date_trunc(unit, moment, zone)`, of this zone.
     fn of<'a>(expr: &'a Expr, zone: &Zone) -> Option<CutMoment<'a>> {
-        let is_zone = |expr: &Expr| {
         let wanted = zone.argument();
+        let is_zone = |expr: &Expr| {
             matches!(expr, Expr::Literal(name, _)
-            if name.try_as_str().flatten() == Some(zone.name()))
+            if name.try_as_str().flatten() == Some(wanted.as_str()))
         };
         match expr {
             Expr::Cast(Cast { expr, field }) if *field.data_type() == DataType::Date32 => match expr.as_ref() {
