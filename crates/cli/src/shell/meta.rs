@@ -16,9 +16,26 @@ const DATABASES: &str = "SELECT d.datname AS name, pg_catalog.pg_get_userbyid(d.
 const SCHEMAS: &str = "SELECT n.nspname AS name, pg_catalog.pg_get_userbyid(n.nspowner) AS owner \
     FROM pg_catalog.pg_namespace n WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 1";
 
+/// What `\d` asks: tables and views with their size, the dimensions of tables, and how far their merged rows are behind.
+const RELATIONS: &str = "SELECT i.table_schema AS schema, i.table_name AS name, \
+    CASE i.table_type WHEN 'VIEW' THEN 'view' WHEN 'LOCAL TEMPORARY' THEN 'temporary table' ELSE 'table' END AS type, \
+    t.rows, pg_catalog.pg_size_pretty(t.bytes) AS size, d.dimensions, round(s.behind) || ' s' AS merged_behind \
+    FROM information_schema.tables i \
+    LEFT JOIN alluvia.tables t ON t.table_schema = i.table_schema AND t.table_name = i.table_name \
+    LEFT JOIN (SELECT table_schema, table_name, string_agg(dimension, ', ' ORDER BY dimension) AS dimensions \
+        FROM (SELECT DISTINCT table_schema, table_name, dimension FROM alluvia.dimensions) AS l GROUP BY 1, 2) AS d \
+        ON d.table_schema = i.table_schema AND d.table_name = i.table_name \
+    LEFT JOIN (SELECT table_schema, table_name, max(staleness_seconds) AS behind FROM alluvia.stages \
+        WHERE stage = 'merged' GROUP BY 1, 2) AS s ON s.table_schema = i.table_schema AND s.table_name = i.table_name \
+    WHERE ";
+
+/// `\d` lists what is of users.
+const OF_USERS: &str = "i.table_schema NOT IN ('pg_catalog', 'information_schema', 'alluvia')";
+
 /// What `\?` and `help` print.
-pub const HELP: &str = "  \\d              list tables; so do \\dt, \\d+ and \\dt+
-  \\d NAME         describe a table; so does \\d+ NAME
+pub const HELP: &str =
+    "  \\d              list tables and views with rows and size; \\dt tables alone, \\dv views alone
+  \\d NAME         describe a table or a view; so does \\d+ NAME
   \\dt SCHEMA.*    list the tables of a schema
   \\dn             list the schemas
   \\l              list the databases, of which there is one
@@ -108,9 +125,13 @@ impl Meta {
             ("\\x", [argument]) => Meta::Expanded(Some(switch(command, argument)?)),
             ("\\conninfo", []) => Meta::Connected,
             ("\\l" | "\\l+" | "\\list", []) => Meta::Sql(DATABASES.to_owned()),
-            ("\\d" | "\\d+" | "\\dt" | "\\dt+", []) => Meta::Sql("SHOW TABLES".to_owned()),
+            ("\\d" | "\\d+", []) => Meta::Sql(relations(OF_USERS, None)),
+            ("\\dt" | "\\dt+", []) => Meta::Sql(relations(OF_USERS, Some(false))),
+            ("\\dv" | "\\dv+", []) => Meta::Sql(relations(OF_USERS, Some(true))),
             ("\\dn" | "\\dn+", []) => Meta::Sql(SCHEMAS.to_owned()),
-            ("\\dt" | "\\dt+", [pattern]) if pattern.ends_with(".*") => Meta::Sql(tables_of(pattern)),
+            ("\\dt" | "\\dt+", [pattern]) if pattern.ends_with(".*") => {
+                Meta::Sql(relations(&of_schema(pattern), Some(false)))
+            }
             ("\\d" | "\\d+", [table]) => Meta::Sql(format!("DESCRIBE {table}")),
             ("\\stages", []) => Meta::Sql("SELECT * FROM alluvia.stages".to_owned()),
             ("\\format", []) => Meta::ShowFormat,
@@ -122,8 +143,8 @@ impl Meta {
                 return Err(superfluous(command, "one argument", more));
             }
             (
-                "\\q" | "\\quit" | "\\?" | "\\help" | "\\dt" | "\\dt+" | "\\dn" | "\\dn+" | "\\stages" | "\\conninfo"
-                | "\\l" | "\\l+" | "\\list",
+                "\\q" | "\\quit" | "\\?" | "\\help" | "\\dt" | "\\dt+" | "\\dv" | "\\dv+" | "\\dn" | "\\dn+"
+                | "\\stages" | "\\conninfo" | "\\l" | "\\l+" | "\\list",
                 more,
             ) => {
                 return Err(superfluous(command, "no argument", more));
@@ -136,17 +157,24 @@ impl Meta {
     }
 }
 
-/// The statement that lists the tables of the schema that `s.*` names.
-fn tables_of(pattern: &str) -> String {
+/// The statement that lists relations: views, tables, or both.
+fn relations(which: &str, are_views: Option<bool>) -> String {
+    let kind = match are_views {
+        None => "",
+        Some(true) => " AND i.table_type = 'VIEW'",
+        Some(false) => " AND i.table_type <> 'VIEW'",
+    };
+    format!("{RELATIONS}{which}{kind} ORDER BY 1, 2")
+}
+
+/// The condition of the schema that `s.*` names.
+fn of_schema(pattern: &str) -> String {
     let schema = pattern.trim_end_matches(".*");
     let schema = match schema.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
         Some(inner) => inner.replace("\"\"", "\""),
         None => schema.to_ascii_lowercase(),
     };
-    format!(
-        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = {} ORDER BY 2",
-        literal(&schema)
-    )
+    format!("i.table_schema = {}", literal(&schema))
 }
 
 /// The commands whose arguments are texts and files: what is in single quotes is one argument.
@@ -340,7 +368,9 @@ mod tests {
             ("\\echo", Meta::Echo("\n".into())),
             ("\\x", Meta::Expanded(None)),
             ("\\x off;", Meta::Expanded(Some(false))),
-            ("\\d+", Meta::Sql("SHOW TABLES".into())),
+            ("\\d+", Meta::Sql(relations(OF_USERS, None))),
+            ("\\dv", Meta::Sql(relations(OF_USERS, Some(true)))),
+            ("\\dt \"A\".*", Meta::Sql(relations("i.table_schema = 'A'", Some(false)))),
             ("\\d+ t", Meta::Sql("DESCRIBE t".into())),
             ("exit ;", Meta::Quit),
             ("HELP;", Meta::Help),

@@ -69,7 +69,7 @@ const SCRIPT: &str = "-- a comment;\n\\format csv\n\
     CREATE TABLE t (a INT, b TEXT, c DECIMAL(10, 2), d DATE, e TIMESTAMP);\n\
     INSERT INTO t VALUES (1, 'one\n\\format json\r\nline', 1.5, '2026-11-21', '2026-11-21 10:11:12.345678'), (2, NULL, NULL, NULL, NULL);\n\
     SELECT * FROM t ORDER BY a;\n\\format json\nSELECT * FROM t ORDER BY a;\n\\format table\nSELECT * FROM t ORDER BY a;\n\
-    \\d\n\\d t\nSHOW CREATE TABLE t;\n\
+    \\dv\n\\d t\nSHOW CREATE TABLE t;\n\
     BEGIN;\nINSERT INTO t (a) VALUES (3);\nSELECT count(*) FROM t;\nROLLBACK;\nSELECT count(*) FROM t;\n\
     BEGIN;\nINSERT INTO t (a) VALUES (3), (4);\nCOMMIT;\nSELECT sum(a) FROM t;\n\
     SET freshness = '5s';\nSHOW freshness;\nRESET freshness;\nSELECT a FROM t WHERE false;\n\

@@ -82,12 +82,12 @@ fn texts_are_said_and_the_database_is_listed() {
     assert_eq!(everywhere("\\echo one   'two  three'\n\\echo -n x\n\\echo ;\n"), "one two  three\nx;\n");
     let listed = everywhere("\\format csv\n\\l\n\\d+\n\\dt+\n");
     assert!(listed.starts_with("name,owner,encoding,collate,ctype\nalluvia,alluvia,UTF8,"), "{listed}");
-    assert_eq!(listed.matches("table_schema,table_name").count(), 2, "{listed}");
+    assert_eq!(listed.matches("schema,name,type,rows,size,dimensions,merged_behind").count(), 2, "{listed}");
     let (_scratch, dir) = scratch();
     let said = good(&["sql", &dir], "\\conninfo\n\\?\n");
     let wanted = format!("You are connected to database \"alluvia\" of this process in {dir} as user \"alluvia\".\n");
     assert!(said.starts_with(&wanted), "{said}");
-    for command in ["\\x ", "\\i FILE", "\\o FILE", "\\echo TEXT", "\\conninfo", "\\l ", "\\d+", "\\dt+", "\\pset null"]
+    for command in ["\\x ", "\\i FILE", "\\o FILE", "\\echo TEXT", "\\conninfo", "\\l ", "\\d+", "\\dv", "\\pset null"]
     {
         assert!(said.contains(command), "{command}: {said}");
     }
@@ -98,6 +98,24 @@ fn texts_are_said_and_the_database_is_listed() {
     );
     let said = good(&["sql", &server.url], "\\conninfo\n");
     assert!(said.starts_with("You are connected to database \"alluvia\" at the server 127.0.0.1:"), "{said}");
+}
+
+#[test]
+fn tables_are_listed_with_what_they_hold() {
+    let script = "CREATE TABLE sales (country TEXT, n INT) WITH (dimensions = 'store(country)');\n\
+        INSERT INTO sales VALUES ('fr', 1), ('cl', 2);\nCALL alluvia.merge();\n\
+        CREATE VIEW by_country AS SELECT country, count(*) FROM sales GROUP BY country;\nCREATE TEMP TABLE own (a INT);\n\
+        \\format csv\n\\d\n\\dv\n\\dt public.*\n";
+    let (_scratch, dir) = scratch();
+    let said = good(&["sql", &dir], script);
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains(',')).collect();
+    assert!(lines.iter().any(|line| line.starts_with("public,by_country,view,,,,")), "{said}");
+    assert!(
+        lines.iter().any(|line| line.starts_with("public,sales,table,2,") && line.contains(",store,0 s")),
+        "{said}"
+    );
+    assert_eq!(lines.iter().filter(|line| line.contains(",own,temporary table,")).count(), 1, "{said}");
+    assert_eq!(lines.iter().filter(|line| line.contains(",by_country,")).count(), 2, "{said}");
 }
 
 #[test]
