@@ -19,9 +19,9 @@ use std::sync::Arc;
 const INTEGER: usize = 2;
 const FLOAT: usize = 5;
 /// The column of [`COUNTRY`].
-const COUNTRY_COLUMN: usize = 13;
+const COUNTRY_COLUMN: usize = TYPES.len();
 /// The column of [`ITEM`].
-const ITEM_COLUMN: usize = 15;
+const ITEM_COLUMN: usize = TYPES.len() + 2;
 
 /// Levels: country, city, item.
 pub const COUNTRY: usize = 0;
