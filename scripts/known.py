@@ -57,8 +57,6 @@ KNOWN = {
     "SELECT a.carrier, u FROM airlines AS a, upper(a.name) AS u ORDER BY a.carrier": 'ERROR 42703',
     "SELECT a.carrier, u.v FROM airlines AS a CROSS JOIN LATERAL length(a.name) AS u(v) ORDER BY a.carrier": 'ERROR 42883',
     "SELECT * FROM nothing_here(1)": 'ERROR 42P01',
-    "pgjdbc: {? = call upper(?)}": 'ERROR 42883',
-    "pgjdbc: {? = call abs(?)}": 'ERROR 42883',
     # Settings.
     "set_config('idle_in_transaction_session_timeout', '0')": ('0s',),
     "set_config('idle_in_transaction_session_timeout', '0'), what is then": ('0s',),

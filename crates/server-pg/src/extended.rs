@@ -6,7 +6,7 @@
 
 use crate::connection::Connection;
 use crate::portal::{Answer, Portal, Prepared, Sent, fields};
-use crate::types::{of_parameter, parameter, parameter_type};
+use crate::types::{of_parameter, oid, parameter, parameter_type};
 use crate::wire::{Bind, Describe, Message, Target};
 use alluvia_query::{Described, TransactionStatus};
 use alluvia_syntax::Command;
@@ -64,7 +64,13 @@ impl Connection {
                 format!("one statement is prepared at a time, and {} are given", statements.len()),
             ));
         }
-        let statement = statements.pop();
+        let mut statement = statements.pop();
+        let void = || (1..=types.len()).filter(|number| types[number - 1] == oid::VOID);
+        if void().next().is_some()
+            && let Some(statement) = &mut statement
+        {
+            statement.leave_out_void(&void().collect::<Vec<usize>>());
+        }
         let bytes = of_types + statement.as_ref().map_or(0, |statement| statement.bytes());
         let with_name = name.len() + bytes;
         self.prepared.check(&name, with_name)?;

@@ -24,6 +24,7 @@ mod refuse;
 pub mod result_names;
 pub mod script;
 pub mod statement;
+mod void_parameters;
 
 pub use statements::cuboid_name::CuboidName;
 pub use tokens::copied_query::copied_text;

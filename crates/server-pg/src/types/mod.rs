@@ -43,6 +43,7 @@ pub(crate) mod oid {
     pub(crate) const TIMESTAMPTZ: u32 = 1184;
     pub(crate) const INTERVAL: u32 = 1186;
     pub(crate) const NUMERIC: u32 = 1700;
+    pub(crate) const VOID: u32 = 2278;
     pub(crate) const UUID: u32 = 2950;
     pub(crate) const JSONB: u32 = 3802;
 }
