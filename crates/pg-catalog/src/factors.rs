@@ -2,7 +2,7 @@
 
 use crate::constants::{Constant, is_function, number_expr};
 use crate::rewrite::{cast, parts};
-use crate::tables::PG_CATALOG;
+use alluvia_catalog::PG_CATALOG;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::query_of_table;
 use alluvia_syntax::trees::rewriting::call_with;

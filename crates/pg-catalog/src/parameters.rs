@@ -5,7 +5,7 @@
 
 use crate::definitions;
 use crate::rewrite::parts;
-use crate::tables::PG_CATALOG;
+use alluvia_catalog::PG_CATALOG;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::parameters::parameter;
 use alluvia_syntax::trees::visit::visit;

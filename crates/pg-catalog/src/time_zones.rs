@@ -2,7 +2,8 @@
 //!
 //! Invariant: offsets are those of the moment at which the statement begins, as `now()` has it.
 
-use crate::tables::{PG_CATALOG, Row, Value, row};
+use crate::tables::{Row, Value, row};
+use alluvia_catalog::PG_CATALOG;
 use alluvia_values::time_zone::{Zone, all_abbreviations, all_names};
 use datafusion::catalog::Session;
 
