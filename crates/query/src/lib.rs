@@ -21,6 +21,7 @@ mod by_key;
 mod engine;
 mod merged;
 mod point;
+mod result_names;
 mod rights;
 mod rule;
 mod sample;

@@ -5,7 +5,7 @@ use super::plan::PointPlan;
 use super::values::of_literal;
 use crate::answer::NamedView;
 use crate::by_key::NamedKeys;
-use crate::session::select::shown_names::named_schema;
+use crate::result_names::named_schema;
 use crate::table::{AlluviaTable, sql_schema};
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_skipping::Parts;

@@ -7,6 +7,7 @@
 use crate::engine::Engine;
 use crate::errors::from_datafusion;
 use crate::errors::signatures::sql_name;
+use crate::result_names::named_schema;
 use crate::session::define::roles::give;
 use crate::session::define::views::alter_as_table;
 use crate::session::insert::rows::{hold, hold_query, mapping, read_all, stream_into};
@@ -15,7 +16,6 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{pin_newest, reference_of};
 use crate::session::select::planning::{plan, plan_later};
-use crate::session::select::shown_names::named_schema;
 use crate::session::state::scope::Scope;
 use crate::session::transaction::submit::{change, submit};
 use alluvia_catalog::authoriser::Need;

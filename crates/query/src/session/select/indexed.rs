@@ -11,11 +11,11 @@ use crate::answer::{
 };
 use crate::engine::Engine;
 use crate::execution::blocking::blocking;
+use crate::result_names::named_first;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{own_freshness, pin, read_of, reference_of, sample_fraction_of};
 use crate::session::select::planning::schema_of;
-use crate::session::select::shown_names::named_first;
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
 use alluvia_catalog::Dictionaries;

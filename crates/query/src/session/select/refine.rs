@@ -11,13 +11,13 @@
 use crate::answer::{Accuracy, Bounded, Missed, Refined, may_refine, refine};
 use crate::errors::from_datafusion;
 use crate::execution::blocking::blocking;
+use crate::result_names::{named_schema, renamed};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::run::refinement::{Bounds, IntervalKind, Refinement, RefinementSlot, Since, one_batch};
 use crate::session::select::indexed::{Ready, find_in_cuboids, ready};
 use crate::session::select::planning::{Unplanned, plan_later};
 use crate::session::select::query_at_once;
-use crate::session::select::shown_names::{named_schema, renamed};
 use alluvia_copy::progress::{CancelToken, Progress};
 use alluvia_syntax::{Hints, ResultNames};
 use alluvia_types::{Error, Result, Version};
