@@ -142,6 +142,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     (
         "query",
         &[
+            "result_names",
             "by_key",
             "rights",
             "clients",
