@@ -53,7 +53,7 @@ async fn no_name_leads_past_a_view_to_the_table_below() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_that_reads_an_older_view_is_asked_about_that_one() {
+async fn what_a_view_reads_now_is_what_its_owner_is_asked_about() {
     let dir = tempfile::tempdir().expect("a directory");
     let db = open(&dir);
     let first = db.session();
@@ -82,6 +82,7 @@ async fn a_transaction_that_reads_an_older_view_is_asked_about_that_one() {
     for (sql, table) in ASKED {
         let reader = session_of(&db, "reader");
         refused(&reader, sql, ErrorKind::Forbidden, table).await;
+        // Definitions are those of now, also in a transaction.
         all(&reader, "BEGIN").await;
         older.push(reader);
     }
@@ -93,9 +94,7 @@ async fn a_transaction_that_reads_an_older_view_is_asked_about_that_one() {
     .await;
     all(&first, "DROP TABLE gone").await;
     let newer = session_of(&db, "reader");
-    for (reader, (sql, table)) in older.iter().zip(ASKED) {
-        refused(reader, sql, ErrorKind::Forbidden, table).await;
-        all(reader, "ROLLBACK").await;
+    for (reader, (sql, _)) in older.iter().zip(ASKED) {
         run(reader, sql).await.expect(sql);
         run(&newer, sql).await.expect(sql);
     }
@@ -115,9 +114,9 @@ async fn the_schema_of_a_view_is_asked_about_by_the_name_that_it_has_now() {
     let reader = session_of(&db, "reader");
     all(&reader, "BEGIN; SELECT a FROM s.v").await;
     all(&first, "ALTER SCHEMA s RENAME TO renamed").await;
-    all(&reader, "SELECT a FROM s.v").await;
+    all(&reader, "SELECT a FROM renamed.v").await;
     all(&first, "REVOKE USAGE ON SCHEMA renamed FROM reader").await;
-    refused(&reader, "SELECT a FROM s.v", ErrorKind::Forbidden, "schema renamed").await;
+    refused(&reader, "SELECT a FROM renamed.v", ErrorKind::Forbidden, "schema renamed").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

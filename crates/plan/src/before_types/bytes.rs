@@ -76,13 +76,22 @@ fn row_of_columns(function: ScalarFunction, schema: &DFSchema) -> Transformed<Ex
     Transformed::yes(Expr::ScalarFunction(ScalarFunction { args, ..function }))
 }
 
-fn written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn written(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if let Some(typed) = typed(&expr, schema)? {
         return Ok(Transformed::yes(typed));
     }
+    let is_rounded = match &mut expr {
+        Expr::ScalarFunction(function) if matches!(function.name(), "round" | "trunc") => {
+            round_before_cast(function, schema)
+        }
+        _ => false,
+    };
     if may_keep(&expr) {
         let (expr, is_changed) = kept(expr, schema)?;
-        return Ok(Transformed::new_transformed(expr, is_changed));
+        return Ok(Transformed::new_transformed(expr, is_changed || is_rounded));
+    }
+    if is_rounded {
+        return Ok(Transformed::yes(expr));
     }
     let has = |expr: &Expr, of: fn(&DataType) -> bool| expr.get_type(schema).is_ok_and(|data_type| of(&data_type));
     match expr {
@@ -105,10 +114,6 @@ fn written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let is_changed = read_elements(&mut of)?;
             let list = Expr::Cast(Cast { expr: of, field });
             Ok(if is_changed { Transformed::yes(list) } else { Transformed::no(list) })
-        }
-        Expr::ScalarFunction(mut function) if matches!(function.name(), "round" | "trunc") => {
-            let is_changed = round_before_cast(&mut function, schema);
-            Ok(Transformed::new_transformed(Expr::ScalarFunction(function), is_changed))
         }
         Expr::ScalarFunction(row) if row.name() == JSON_ROW => Ok(row_of_columns(row, schema)),
         Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == DECODE => {
