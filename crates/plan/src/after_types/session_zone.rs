@@ -1,4 +1,5 @@
-//! What the time zone of a session means in expressions, in sessions of another zone than UTC.
+//! What the time zone of a session means in expressions, in sessions of another zone than UTC; and in every session the moments, timestamps
+//! and dates of texts that are cast.
 //!
 //! Invariants, as in PostgreSQL:
 //! - A TIMESTAMPTZ is a moment of UTC in every plan. Where it becomes text, a TIMESTAMP, a DATE or a time, where it is made of one of these,
@@ -46,7 +47,8 @@ impl AnalyzerRule for SessionZone {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         let zone = session_zone(config);
         if zone.is_utc() {
-            return Ok(plan);
+            let is_cast = |expr: &Expr| matches!(expr, Expr::Cast(_) | Expr::TryCast(_));
+            return changed_in_session(plan, is_cast, |expr, schema| texts_read(expr, schema, &zone));
         }
         changed_in_session(plan, may_concern, |expr, schema| in_zone(expr, schema, &zone))
     }
@@ -133,6 +135,33 @@ fn written(
     is_changed.then_some(written)
 }
 
+/// A cast of texts in a session of UTC.
+fn texts_read(expr: Expr, schema: &DFSchema, zone: &Zone) -> Result<Transformed<Expr>> {
+    let made = match &expr {
+        Expr::Cast(Cast { expr: of, field }) => cast_of_text(of, field.data_type(), false, schema, zone),
+        Expr::TryCast(TryCast { expr: of, field }) => cast_of_text(of, field.data_type(), true, schema, zone),
+        _ => None,
+    };
+    Ok(made.map_or_else(|| Transformed::no(expr), Transformed::yes))
+}
+
+/// The cast of a text to a moment, a timestamp or a date, read as COPY and literals read it: DataFusion's wants seconds, takes no date with a
+/// time for a date, and counts nanoseconds. What is written is known by its value, and stays.
+fn cast_of_text(of: &Expr, to: &DataType, is_try: bool, schema: &DFSchema, zone: &Zone) -> Option<Expr> {
+    let is_read = |to: &DataType| matches!(to, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
+    if !is_read(to) || matches!(of, Expr::Literal(..)) || !of.get_type(schema).is_ok_and(|from| is_text(&from)) {
+        return None;
+    }
+    let text = cast(of.clone(), DataType::Utf8View);
+    if is_moment(to) {
+        let made = call(ZoneOperation::Moment, vec![text], zone, Some(is_try));
+        return Some(as_type(made, &moment_type(), to));
+    }
+    // Clocks of UTC show what the text says.
+    let made = call(ZoneOperation::Moment, vec![text], &Zone::utc(), Some(is_try));
+    Some(as_type(cast(made, SHOWN), &SHOWN, to))
+}
+
 /// An expression whose parts are done.
 fn in_zone(expr: Expr, schema: &DFSchema, zone: &Zone) -> Result<Transformed<Expr>> {
     let made = match &expr {
@@ -185,6 +214,7 @@ fn cast_in_zone(of: &Expr, to: &DataType, is_try: bool, schema: &DFSchema, zone:
             let made = call(ZoneOperation::Moment, vec![cast(of.clone(), DataType::Utf8View)], zone, Some(is_try));
             Some(as_type(made, &moment_type(), to))
         }
+        (from, to) if is_text(from) => cast_of_text(of, to, is_try, schema, zone),
         (DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64, to) if is_moment(to) => {
             let time = if from == SHOWN { of.clone() } else { cast(of.clone(), SHOWN) };
             Some(as_type(timezone(time, zone), &moment_type(), to))
