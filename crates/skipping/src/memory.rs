@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn golden_bytes_of_the_first_version() {
-        let golden = include_str!("../../tests/golden/predicates-01.json").trim_end();
+        let golden = include_str!("../tests/golden/predicates-01.json").trim_end();
         let written = String::from_utf8(remembered().to_bytes()).expect("JSON is text");
         let current = format!("\"planner\":\"{}\"", planner());
         assert_eq!(written.replace(&current, "\"planner\":\"PLANNER\""), golden);
