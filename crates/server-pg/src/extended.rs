@@ -140,11 +140,10 @@ impl Connection {
             each => each[at] == 1,
         };
         let stated = |at: usize| prepared.types.get(at).copied().unwrap_or(0);
-        // Bytes mean nothing without a type, and the elements of a list are of one each. Of other texts the statement says what they are,
-        // too, as in PostgreSQL: a literal in their place would be none in LIMIT, nor in arithmetic.
-        let is_list = |at: usize| values[at].as_ref().is_some_and(|value| value.first() == Some(&b'{'));
+        // Bytes mean nothing without a type. Of texts the statement says what they are, too, as in PostgreSQL: a literal in their place would
+        // be none in LIMIT, nor in arithmetic, and the elements of a list are of one type each.
         let is_unstated = |at: usize| stated(at) == 0 && values[at].is_some();
-        let described = if (0..wanted).any(|at| is_unstated(at) && (is_binary(at) || is_list(at))) {
+        let described = if (0..wanted).any(|at| is_unstated(at) && is_binary(at)) {
             self.described(&name, &prepared).await?
         } else if (0..wanted).any(is_unstated) {
             self.described_if_it_can_be(&name, &prepared).await?
