@@ -6,7 +6,9 @@ Usage: wire.py PATH_TO_ALLUVIA
 import asyncio
 import datetime
 import decimal
+import os
 import pathlib
+import pty
 import shutil
 import subprocess
 import sys
@@ -366,6 +368,25 @@ def inspected(inspector):
     check("s" in {name for _, name in inspector.get_multi_columns()}, True, "SQLAlchemy, get_multi_columns")
 
 
+def in_terminal(command, locale):
+    """What a program writes to a terminal."""
+    master, slave = pty.openpty()
+    running = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "LC_ALL": locale})
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:  # The terminal is closed.
+            part = b""
+        if not part:
+            break
+        shown += part
+    running.wait()
+    os.close(master)
+    return shown.decode(errors="replace")
+
+
 def with_psql(port):
     if shutil.which("psql") is None:
         serving.apt("postgresql-client", "psql")
@@ -394,8 +415,13 @@ def with_psql(port):
     check(psql("-At", "-c", "COPY q FROM STDIN", stdin="1\tone\t1.50\n2\t\\N\t\\N\n"), "COPY 2\n", "psql, COPY in")
     check(psql("-At", "-c", "SELECT * FROM q ORDER BY id"), "1|one|1.50\n2||\n", "psql, rows")
     check(psql("-At", "-c", "COPY q TO STDOUT (FORMAT csv)").splitlines().__len__(), 2, "psql, COPY out")
-    check("NOTICE:  used version" in asked("-c", "SELECT * FROM q").stderr, True, "psql, what a query used")
-    check("NOTICE" in asked("-c", "SET report = 'off'", "-c", "SELECT * FROM q").stderr, False, "psql, what a query used, if it is not told")
+    check("NOTICE" in asked("-c", "SELECT * FROM q").stderr, False, "psql, what a query used, where no person reads it")
+    told = asked("-c", "SET report = 'notice'", "-c", "SELECT * FROM q").stderr
+    check("NOTICE:  used version" in told, True, "psql, what a query used, if it is asked for")
+    # In a terminal psql states its encoding, which of the C locale is none.
+    for locale in ("C", "C.UTF-8"):
+        shown = in_terminal(["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "alluvia", "-P", "pager=off", "-c", "SELECT * FROM q", "alluvia"], locale)
+        check("NOTICE:  used version" in shown and "one" in shown, True, f"psql in a terminal, locale {locale}: {shown}")
     check("NOTICE" in asked("-c", "SELECT 1").stderr, False, "psql, a query of no table")
     described = silent(r"\d q")
     for words in ("Table \"public.q\"", "id     | bigint", "not null", "numeric(10,2)"):
