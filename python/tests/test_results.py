@@ -95,7 +95,7 @@ def test_a_table_is_shown_and_stays(db, many):
 def test_errors_come_when_the_statement_is_given(db):
     for sql, state, said in [
         ("SELEC 1", "42601", "SELEC"), ("SELECT * FROM nowhere", "42P01", "nowhere"), ("SELECT nothing", "42703", "nothing"), ("", "42601", "no statement"),
-        ("SET freshness = 'soon'", "22023", "freshness"), ("VACUUM t", "0A000", "VACUUM"),
+        ("SET freshness = 'soon'", "22023", "freshness"), ("CREATE SEQUENCE s", "0A000", "CREATE SEQUENCE"),
     ]:
         with pytest.raises(alluvia.DatabaseError, match=said) as caught:
             db.sql(sql)

@@ -163,7 +163,7 @@ def test_parameters_of_other_kinds(db):
     assert db.sql("SELECT ?", [2**64]).fetchone() == (D(2**64),)
 
 
-@pytest.mark.parametrize("value", [object(), {"a": 1}, D("NaN"), D("1e60"), {1, 2}])
+@pytest.mark.parametrize("value", [object(), D("NaN"), D("1e60"), {1, 2}])
 def test_what_has_no_sql_value_is_refused_with_its_number(db, value):
     with pytest.raises(alluvia.Error, match=r"parameter \$2"):
         db.sql("SELECT ?, ?", [1, value])
@@ -190,7 +190,7 @@ def test_types_that_others_know_as_objects(db):
     assert db.sql("SELECT * FROM o").fetchall() == [(*row[:-1], "ab  ")]
     db.sql("INSERT INTO o (u, t, n) VALUES (?, ?, ?)", [identity, dt.time(1, 2, 3, 4), D("2.25")])
     assert db.sql("SELECT u, j, t, n, c FROM o WHERE n = 2.25").fetchall() == [(identity, None, dt.time(1, 2, 3, 4), D("2.25"), None)]
-    assert [column[1] for column in db.sql("SELECT * FROM o").columns] == ["UUID", "JSON", "JSONB", "TIME", "INTERVAL", "NUMERIC", "CHAR(4)"]
+    assert db.sql("SELECT * FROM o").types == ["UUID", "JSON", "JSONB", "TIME", "INTERVAL", "NUMERIC", "CHAR(4)"]
     db.sql("INSERT INTO o (t) VALUES ('24:00')")
     with pytest.raises(alluvia.DataError, match="column t: the time 24:00:00"):
         db.sql("SELECT t FROM o WHERE u IS NULL").fetchall()
