@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// The columns, each under a name of its own: one that comes again gets `_1`, `_2`, and so on. Itself if all names differ.
 pub fn unique_names(schema: &SchemaRef) -> SchemaRef {
-    let mut taken: HashSet<&str> = HashSet::new();
-    if schema.fields().iter().all(|field| taken.insert(field.name())) {
+    let taken: HashSet<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    if taken.len() == schema.fields().len() {
         return Arc::clone(schema);
     }
     let mut seen: HashSet<String> = HashSet::new();
