@@ -124,6 +124,17 @@ def test_errors_are_of_the_same_classes(db):
     assert db.sql("SELECT 1").fetchone() == (1,)
 
 
+def test_columns_have_postgresqls_names_and_each_one_of_its_own(db):
+    db.sql("CREATE TABLE named (a INT, b TEXT)")
+    db.sql("INSERT INTO named VALUES (1, 'x')")
+    result = db.sql("SELECT sum(a), sum(a) + 1, upper(b), sum(a), a::text, a FROM named GROUP BY a, b")
+    wanted = ["sum", "?column?", "upper", "sum_1", "a", "a_1"]
+    assert result.columns == wanted
+    assert result.arrow().column_names == wanted
+    for _ in range(2):
+        assert db.sql("SELECT count(*), avg(a) FROM named").columns == ["count", "avg"]
+
+
 def test_rows_are_kept_or_taken_in_any_mixture(db):
     many = 100_000
     result = db.sql(f"SELECT n FROM generate_series(1, {many}) AS s(n) ORDER BY n")
