@@ -36,7 +36,7 @@ use std::sync::Arc;
 pub const PARAMETERS_MAX: usize = 65_535;
 
 /// Stack for walking a deep tree.
-const BIND_STACK_BYTES: usize = 32 << 20;
+pub(crate) const BIND_STACK_BYTES: usize = 32 << 20;
 
 /// How many parameters a statement has: the highest number in it.
 pub fn count(tokens: &[TokenWithSpan]) -> Result<usize> {

@@ -1,7 +1,7 @@
 //! Parameters of the type VOID, which stand for no argument: pgjdbc has one where the result of `{? = call upper(?)}` goes, and sends
 //! `SELECT * FROM upper($1, $2)`. PostgreSQL takes them out of calls, too (`ParseFuncOrColumn` in its `parse_func.c`).
 
-use crate::parameters::queries_of;
+use crate::parameters::{BIND_STACK_BYTES, queries_of};
 use crate::statement::Statement;
 use crate::trees::visit::visit_mut;
 use sqlparser::ast::{
@@ -14,7 +14,10 @@ impl Statement {
     pub fn leave_out_void(&mut self, numbers: &[usize]) {
         let names: Vec<String> = numbers.iter().map(|number| format!("${number}")).collect();
         for query in queries_of(&mut self.kind) {
-            let _ = visit_mut(query, &mut Void(&names));
+            // As where values are bound: a tree may be as deep as what is parsed.
+            stacker::maybe_grow(1 << 20, BIND_STACK_BYTES, || {
+                let _ = visit_mut(query, &mut Void(&names));
+            });
         }
     }
 }
