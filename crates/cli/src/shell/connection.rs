@@ -9,7 +9,7 @@
 use super::client_copy::{self, Watched};
 use super::interrupt;
 use super::output_settings::Sink;
-use super::statement::{Answer, Refining, Statement};
+use super::statement::{Answer, Bounded, Refining, Statement};
 use crate::target::{ServerArgs, is_url};
 use crate::{OpenArgs, note};
 use alluvia_client::Target;
@@ -290,6 +290,17 @@ impl Connection {
                     Ok(remote.session().execute_plainly(&statement.text).await?.into())
                 }
             },
+        }
+    }
+
+    /// Runs a query; what of it is estimated comes with its bounds.
+    pub async fn bounded(&self, statement: Statement) -> Result<Bounded> {
+        match self {
+            Connection::Embedded { session, .. } => Bounded::of(session.answer_statement(parsed(statement)?).await?),
+            Connection::Remote(remote) => {
+                remote.tell(&statement);
+                Bounded::of_server(remote.session().execute(&statement.text).await?).await
+            }
         }
     }
 

@@ -13,6 +13,7 @@
 mod client_copy;
 mod complete;
 mod connection;
+mod estimate;
 mod file_output;
 mod interrupt;
 mod interval_text;
@@ -50,7 +51,7 @@ use reedline::{
     Reedline, ReedlineEvent, ReedlineMenu, Signal, default_emacs_keybindings,
 };
 use script::{Cutter, Piece, pieces};
-use statement::Statement;
+use statement::{Bounded, Statement};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -359,8 +360,21 @@ impl Shell {
             refine::run(connection, statement, settings).await?;
         } else {
             let written = aside.as_mut().or(written.as_mut());
+            let is_shown = settings.format == Format::Table && statement.command() == Command::Query;
             let work = async {
-                let answer = connection.execute_to(statement, settings.sink.clone()).await?;
+                let answer = match is_shown {
+                    true => connection.bounded(statement).await?,
+                    false => Bounded::Rows(connection.execute_to(statement, settings.sink.clone()).await?),
+                };
+                let answer = match answer {
+                    Bounded::Rows(answer) => answer,
+                    Bounded::Estimate(estimate, notices) => {
+                        settings.time_zone = connection.time_zone().await;
+                        estimate::table_of_estimate(&estimate, settings)?;
+                        notices.iter().for_each(|notice| note(format_args!("NOTICE: {notice}")));
+                        return Ok(());
+                    }
+                };
                 if let Some(written) = written.filter(|_| !is_foreseen && answer.rows.is_some()) {
                     written.admit(settings.format)?;
                 }

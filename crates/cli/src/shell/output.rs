@@ -93,10 +93,15 @@ pub fn write_batches(schema: SchemaRef, batches: &[RecordBatch], settings: &Outp
 }
 
 /// Writes rows of an answer that has `count` of them.
-pub fn table(shown: &[RecordBatch], count: usize, settings: &OutputSettings) -> Result<()> {
+fn table(shown: &[RecordBatch], count: usize, settings: &OutputSettings) -> Result<()> {
+    table_with_note(shown, count, "", settings)
+}
+
+/// The same, with this behind the count.
+pub fn table_with_note(shown: &[RecordBatch], count: usize, note: &str, settings: &OutputSettings) -> Result<()> {
     let rest = match count.saturating_sub(TABLE_ROWS_MAX) {
-        0 => String::new(),
-        rest => format!(", {rest} of them not shown; use --format csv for all"),
+        0 => note.to_owned(),
+        rest => format!(", {rest} of them not shown; use --format csv for all{note}"),
     };
     let shown = shown.iter().map(|batch| in_zone(batch, &settings.time_zone)).collect::<Result<Vec<RecordBatch>>>()?;
     let shown = shown.as_slice();
@@ -106,7 +111,8 @@ pub fn table(shown: &[RecordBatch], count: usize, settings: &OutputSettings) -> 
         let Some((width, rows_max)) = settings.screen() else {
             return settings.sink.say(&format!("{}\n{counted}", drawn_with(shown, &settings.null)?));
         };
-        return settings.sink.say(&screenful(shown, count, &settings.null, width, rows_max)?);
+        let told = format!("{count} {noun}{note}");
+        return settings.sink.say(&screenful(shown, count, told, &settings.null, (width, rows_max))?);
     }
     // As psql has it: records have numbers, so they are counted only where they do not tell.
     let records = records(shown, &settings.null)?;
@@ -136,8 +142,14 @@ fn in_zone(batch: &RecordBatch, zone: &Zone) -> Result<RecordBatch> {
 }
 
 /// The first rows of an answer as a table that fits a screen, and what of the answer is not shown.
-fn screenful(rows: &[RecordBatch], count: usize, null: &str, width: usize, rows_max: Option<usize>) -> Result<String> {
-    let Some(first) = rows.first() else { return Ok(format!("({count} rows)\n")) };
+fn screenful(
+    rows: &[RecordBatch],
+    count: usize,
+    mut told: String,
+    null: &str,
+    (width, rows_max): (usize, Option<usize>),
+) -> Result<String> {
+    let Some(first) = rows.first() else { return Ok(format!("({told})\n")) };
     let names: Vec<String> = first.schema().fields().iter().map(|field| field.name().clone()).collect();
     let mut columns = Columns { values: vec![Vec::new(); names.len()], names };
     let (mut room, mut shown) = (rows_max.unwrap_or(usize::MAX), 0);
@@ -157,8 +169,6 @@ fn screenful(rows: &[RecordBatch], count: usize, null: &str, width: usize, rows_
     let drawn = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
         .and_then(|table| pretty_format_batches(&[table]).map(|drawn| drawn.to_string()))
         .map_err(|error| Error::internal(format!("an answer cannot be shown: {error}")))?;
-    let noun = if count == 1 { "row" } else { "rows" };
-    let mut told = format!("{count} {noun}");
     if shown < count {
         told += &format!(", the first {shown} shown: \\rows all shows more");
     }

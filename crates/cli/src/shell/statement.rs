@@ -3,6 +3,7 @@
 //! Invariant: a statement's text is the whole of what was written; secrets are in it, which the parsed one leaves out.
 
 use super::Format;
+use super::estimate::{Estimate, of_server as bounds_of_server};
 use alluvia_query::{Outcome, Refinement, from_datafusion};
 use alluvia_syntax::Command;
 use alluvia_syntax::copy::here::CopyHere;
@@ -115,6 +116,36 @@ impl From<alluvia_client::Answer> for Answer {
     }
 }
 
+/// What a statement gave to somebody who wants to see how far its values may be off.
+pub enum Bounded {
+    /// Exact, or not a query.
+    Rows(Answer),
+    /// All rows, some of whose values are estimates, and what else the statement told.
+    Estimate(Estimate, Vec<String>),
+}
+
+impl Bounded {
+    /// Of this process.
+    pub fn of(answer: alluvia_query::Answer) -> Result<Bounded> {
+        Ok(match answer {
+            alluvia_query::Answer::Refined(refinement, outcome) if !refinement.is_exact() => {
+                Bounded::Estimate(Estimate::from(*refinement), outcome.notices().to_vec())
+            }
+            answer => Bounded::Rows(answer.with_bounds()?.into()),
+        })
+    }
+
+    /// Of a server.
+    pub async fn of_server(answer: alluvia_client::Answer) -> Result<Bounded> {
+        if !answer.is_estimate() {
+            return Ok(Bounded::Rows(answer.into()));
+        }
+        let estimate = answer.estimate().await?;
+        let notices = estimate.told.notices.clone();
+        Ok(Bounded::Estimate(estimate.into(), notices))
+    }
+}
+
 /// What a statement that was asked to be refined has become.
 pub enum Refining {
     /// Estimates that get better until the answer. Dropping them stops their statement.
@@ -143,10 +174,7 @@ impl From<alluvia_client::Refining> for Refining {
 
 /// A refinement of a server's, as those of this process are.
 fn of_server(told: alluvia_client::Refinement) -> Refinement {
-    let bounds = told
-        .bounds
-        .into_iter()
-        .map(|bounds| bounds.map(|alluvia_client::Bounds { lower, upper }| alluvia_query::Bounds { lower, upper }));
+    let bounds = told.bounds.into_iter().map(|bounds| bounds.map(bounds_of_server));
     Refinement {
         rows: told.rows,
         bounds: bounds.collect(),

@@ -105,6 +105,16 @@ impl Interval {
         at(self.lower).max(at(self.upper))
     }
 
+    /// The most that the estimate is off, as a share: of the truth, or of the estimate itself where that is less, as it
+    /// is where the truth may be next to 0 or beyond. Never more than [`Interval::relative_error`]; infinite where
+    /// nothing is known. It falls as the interval closes, also of an estimate whose truth may be 0.
+    pub fn share_off(&self) -> f64 {
+        let off = (self.estimate - self.lower).max(self.upper - self.estimate);
+        let of_estimate = if self.estimate == 0.0 { f64::INFINITY } else { (off / self.estimate).abs() };
+        // Of NaN `min` takes the other.
+        self.relative_error().min(of_estimate)
+    }
+
     /// Whether to stop reading.
     pub fn is_good_enough(&self, max_error: f64) -> bool {
         self.kind == Kind::Exact || self.relative_error() <= max_error

@@ -158,6 +158,19 @@ fn relative_errors_are_relative_to_the_truth() {
 }
 
 #[test]
+fn shares_that_estimates_are_off_fall_past_zero() {
+    let at = |lower, estimate, upper| Interval { estimate, lower, upper, kind: Kind::Planned { looks: 2 } }.share_off();
+    // Closing in on 100, from bounds on both sides of 0.
+    let closing = [(-150.0, 300.0), (-20.0, 220.0), (1.0, 180.0), (50.0, 150.0), (80.0, 110.0), (100.0, 100.0)];
+    let shares = closing.map(|(lower, upper)| at(lower, 100.0, upper));
+    assert_eq!(shares, [2.5, 1.2, 0.99, 0.5, 0.2, 0.0]);
+    assert_eq!([at(-110.0, -100.0, -80.0), at(-1.0, -0.5, 1.0)], [0.2, 3.0]);
+    let unknown = at(f64::NEG_INFINITY, f64::NAN, f64::INFINITY);
+    assert_eq!([unknown, at(-1.0, 0.0, 1.0), at(f64::NEG_INFINITY, 1.0, 2.0)], [f64::INFINITY; 3]);
+    assert_eq!(Interval::NULL.share_off(), 0.0);
+}
+
+#[test]
 fn a_group_never_seen_is_bounded() {
     let strata = (0..50).map(|_| Stratum { sampled: 128, ..Stratum::new(8192, None) }).collect();
     let frame = Frame::new(strata);

@@ -112,7 +112,8 @@ impl Tally {
         let frames: Vec<Frame> = self.strata.iter().map(|strata| Frame::new(strata.clone())).collect();
         let none = vec![GroupSample::default(); frames.len()];
         let groups = self.samples.slots.len().max(into.totals.groups());
-        let (mut samples, mut found, mut error) = (vec![Vec::new(); frames.len()], Vec::new(), 0.0f64);
+        let (mut samples, mut found) = (vec![Vec::new(); frames.len()], Vec::new());
+        let (mut error, mut holds) = (0.0f64, true);
         for group in 0..groups {
             let drawn = self.samples.get(group);
             let is_drawn = drawn.is_some_and(|drawn| drawn[0].matches() > 0);
@@ -147,13 +148,16 @@ impl Tally {
                 }
             });
             let cells: Vec<Estimated> = cells.collect();
-            error = cells.iter().map(|cell| cell.interval.relative_error()).fold(error, f64::max);
+            for Estimated { interval, .. } in &cells {
+                error = error.max(interval.share_off());
+                holds &= interval.relative_error() <= asked.max_error;
+            }
             found.push((group, cells));
             // Nothing that is read makes the others more exact.
             let open = of_group.into_iter().zip(is_open).zip(&mut samples).filter(|((_, is_open), _)| *is_open);
             open.for_each(|((sample, _), samples)| samples.push(sample));
         }
-        Look { frames, samples, groups: found, error, unseen: Vec::new(), holds: error <= asked.max_error }
+        Look { frames, samples, groups: found, error, unseen: Vec::new(), holds }
     }
 
     /// Numbers of the groups of which rows were drawn.

@@ -1,7 +1,7 @@
 //! The door's half for SQL: statements that are run once, prepared, described, refined, verified.
 
 use crate::session::door::Session;
-use crate::session::prepared::bounded::{Answer, answer_prepared};
+use crate::session::prepared::bounded::{Answer, answer_prepared, answer_statement};
 use crate::session::prepared::describe::{Described, describe};
 use crate::session::prepared::refined::{Refinements, Refining, refine, refine_statement};
 use crate::session::prepared::verify::verify;
@@ -83,6 +83,11 @@ impl Session {
         values: &'a [ScalarValue],
     ) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(answer_prepared(&self.runner, prepared, values))
+    }
+
+    /// The same of a statement, whose parameters are bound.
+    pub fn answer_statement(&self, statement: Statement) -> BoxFuture<'_, Result<Answer>> {
+        Box::pin(answer_statement(&self.runner, statement))
     }
 
     /// The types of a statement's parameters, and its columns. `known[i]` is what the caller knows of parameter i+1.

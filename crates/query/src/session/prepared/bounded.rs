@@ -13,6 +13,8 @@ use crate::session::run::outcome::Outcome;
 use crate::session::run::refinement::Refinement;
 use crate::session::run::runner::Runner;
 use crate::session::settings::value;
+use crate::session::statement::execute;
+use alluvia_syntax::Statement;
 use alluvia_types::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, FieldRef, Schema};
@@ -80,15 +82,32 @@ fn widened(refinement: &Refinement) -> Result<RecordBatch> {
         .map_err(|error| Error::internal(format!("bounds do not fit their values: {error}")))
 }
 
+/// Whether whoever wants bounds has to have statements refined.
+fn is_refined(runner: &Runner) -> Result<bool> {
+    let scope = &runner.scope;
+    Ok(value(scope, MAX_ERROR)? != "0" && value(scope, ERROR_ACTION)? == "escalate")
+}
+
 /// Runs a prepared statement for somebody who wants the bounds of what is estimated: under `max_error` with
 /// `error_action = 'escalate'` the statement is refined until that holds.
 pub(crate) async fn answer_prepared(runner: &Runner, prepared: &Prepared, values: &[ScalarValue]) -> Result<Answer> {
-    let scope = &runner.scope;
-    let is_refined = value(scope, MAX_ERROR)? != "0" && value(scope, ERROR_ACTION)? == "escalate";
-    if !is_refined {
-        return execute_prepared(runner, prepared, values).await.map(Answer::Rows);
+    match is_refined(runner)? {
+        true => refined(runner, prepared.bind(values)?).await,
+        false => execute_prepared(runner, prepared, values).await.map(Answer::Rows),
     }
-    let mut refinements = match refine_statement(runner, prepared.bind(values)?).await? {
+}
+
+/// The same of a parsed statement.
+pub(crate) async fn answer_statement(runner: &Runner, statement: Statement) -> Result<Answer> {
+    match is_refined(runner)? {
+        true => refined(runner, statement).await,
+        false => execute(runner, statement, None).await.map(|(outcome, _)| Answer::Rows(outcome)),
+    }
+}
+
+/// Refines a statement to its end.
+async fn refined(runner: &Runner, statement: Statement) -> Result<Answer> {
+    let mut refinements = match refine_statement(runner, statement).await? {
         Refining::Rows(outcome) => return Ok(Answer::Rows(outcome)),
         Refining::Looks(refinements) => refinements,
     };
