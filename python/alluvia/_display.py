@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -54,6 +55,79 @@ def in_zone(rows: Sequence[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]
             return value
 
     return [tuple(map(shown_there, row)) for row in rows]
+
+
+SHARE_MAX = 10
+"""A value that may be off more often than so many times itself is shown with how much it may be off, and not with the share."""
+
+
+def with_errors(
+    names: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    bounds: Mapping[str, tuple[Sequence[Any], Sequence[Any]]],
+    is_known: bool,
+) -> list[tuple[Any, ...]]:
+    """Rows whose estimated values are texts that say what they may be off, row by row of `bounds`: lower ones, upper ones. Where something
+    is known of every value, one without bounds is NULL, as an average of no values.
+
+    >>> with_errors(["a", "n"], [("x", 22577225), ("y", 7000), ("z", None)], {"n": ([22464339, 7000, None], [22600000, 7000, None])}, False)
+    [('x', '22,577,225 ± 0.5 %'), ('y', '7,000'), ('z', '? ± ?')]
+    """
+
+    def texts(at: int, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        values = list(row)
+        for place, name in enumerate(names):
+            if name in bounds:
+                lower, upper = bounds[name]
+                if not (is_known and row[place] is None):
+                    values[place] = estimated(row[place], lower[at], upper[at])
+        return tuple(values)
+
+    return [texts(at, row) for at, row in enumerate(rows)]
+
+
+def estimated(value: Any, lower: Any, upper: Any) -> str:
+    """A value as it is shown that is between these: with no more digits than make sense, and what it may be off rounded up, never less than
+    it is.
+
+    >>> [estimated(*case) for case in ((485.022904, 476.5, 493.5), (-0.0012345, -0.0013345, -0.0012), (3, 0, 123), (1.5, 1.5, 1.5))]
+    ['485.0 ± 1.8 %', '-0.00123 ± 8.5 %', '3 ± 120', '1.5']
+    """
+    if value is None or lower is None or upper is None:
+        return "? ± ?" if value is None else f"{shown(value)} ± ?"
+    if lower == upper:
+        return _grouped(value)
+    off = float(max(value - lower, upper - value))
+    if not math.isfinite(off):
+        return f"{shown(value)} ± ?"
+    places = 0 if isinstance(value, int) else min(max(1 - math.floor(math.log10(off)), 0), 12)
+    text = f"{value:,.{places}f}"
+    off += abs(float(text.replace(",", "")) - float(value))
+    if off <= SHARE_MAX * abs(float(value)):
+        return f"{text} ± {_rounded_up(100 * off / abs(float(value)))} %"
+    return f"{text} ± {_rounded_up(off)}"
+
+
+def _grouped(value: Any) -> str:
+    """A number with commas between its thousands.
+
+    >>> [_grouped(value) for value in (1234567, -1234.5, float("inf"), 1e20)]
+    ['1,234,567', '-1,234.5', 'inf', '1e+20']
+    """
+    return f"{value:,}"
+
+
+def _rounded_up(value: float) -> str:
+    """Two digits, without zeros at the end of a fraction.
+
+    >>> [_rounded_up(value) for value in (0.501, 0.5, 12.1, 1234.0, 0.0012)]
+    ['0.51', '0.5', '13', '1,300', '0.0012']
+    """
+    places = 1 - math.floor(math.log10(value))
+    # What has so few digits already is not rounded further up for the last bit.
+    up = math.ceil(value * 10.0**places * (1 - 1e-12)) / 10.0**places
+    text = f"{up:,.{max(places, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _cut(text: str) -> str:

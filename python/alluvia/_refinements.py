@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,6 +15,10 @@ from ._result import Result
 
 if TYPE_CHECKING:
     from ._database import Session
+
+
+def _off(error: float) -> str:
+    return f"at most {100 * error:.2g} % off" if math.isfinite(error) else "some values are not known yet"
 
 
 class Refinement(Result):
@@ -31,6 +36,7 @@ class Refinement(Result):
             self._look, self._looks, self._kind, self._confidence, self._error, self._fraction, self._groups_unseen, self._is_last,
         ) = figures
         self._elapsed = elapsed
+        self._is_known = math.isfinite(self._error)
 
     @property
     def look(self) -> int:
@@ -55,7 +61,8 @@ class Refinement(Result):
 
     @property
     def error(self) -> float:
-        """The largest relative error of a value; infinite where nothing is known. 0 of an exact answer."""
+        """The most that a value may be off, as a share: of the exact value, or of the estimate where that is less, as where the exact value may be
+        next to 0. Infinite where nothing is known, 0 of an exact answer."""
         return self._error
 
     @property
@@ -102,7 +109,7 @@ class Refinement(Result):
         """What stands below an estimate."""
         if self.is_exact:
             return None
-        parts = [f"{100 * self.fraction:.0f} % of the rows read", f"at most {100 * self.error:.2g} % off"]
+        parts = [f"{100 * self.fraction:.0f} % of the rows read", _off(self.error)]
         if self.groups_unseen:
             parts.append(f"up to {self.groups_unseen} groups not seen yet")
         return f"look {self.look} of {self.looks}: {', '.join(parts)}"

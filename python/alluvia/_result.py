@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from . import _alluvia
-from ._display import ROWS_MAX, html_table, in_zone, text_table
+from ._display import ROWS_MAX, html_table, in_zone, text_table, with_errors
 from ._errors import Error
 from ._progress import Meter, Progress, ProgressOption
 
@@ -218,7 +218,13 @@ class Result:
             except Error:
                 # Of a session that is closed nobody knows the zone.
                 pass
+        bounds = self._rows.peek_bounds(ROWS_MAX)
+        if bounds is not None:
+            rows = with_errors(self.columns, rows, {name: (lower, upper) for name, lower, upper in bounds}, self._is_known)
         return self.columns, self.types, rows, more
+
+    _is_known = True
+    """Whether something is known of every value."""
 
     def __repr__(self) -> str:
         if not self._rows.columns:

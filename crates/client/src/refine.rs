@@ -53,7 +53,8 @@ pub struct Refinement {
     pub is_exact: bool,
     /// How often all intervals that one value has in all refinements hold the exact one. 1 of an exact answer.
     pub confidence: f64,
-    /// The largest relative error of a value; infinite where nothing is known. 0 of an exact answer.
+    /// The most that a value may be off, as a share: of the exact value, or of the estimate where that is less, as where
+    /// the exact value may be next to 0. Infinite where nothing is known, 0 of an exact answer.
     pub error: f64,
     /// The share of the rows that the exact answer reads that were read so far, from 0 to 1.
     pub fraction: f64,

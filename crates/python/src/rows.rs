@@ -210,6 +210,24 @@ impl Rows {
     }
 }
 
+impl Rows {
+    /// Of each column that is estimated its name, and the bounds of up to so many rows from one on; `None` of an exact answer.
+    fn bounds_of<'py>(&self, py: Python<'py>, from: usize, rows: usize) -> PyResult<Option<Vec<ColumnBounds<'py>>>> {
+        let fields = self.inner.schema.fields().iter();
+        let estimated = fields.zip(&self.inner.bounds).filter_map(|(field, bounds)| Some((field, bounds.as_ref()?)));
+        let column = |(field, bounds): (&Arc<Field>, &Bounds)| {
+            let name = field.name();
+            let side = |side: &ArrayRef| {
+                let from = from.min(side.len());
+                to_python::values(py, &side.slice(from, rows.min(side.len() - from)), name)
+            };
+            Ok((name.clone(), side(&bounds.lower)?, side(&bounds.upper)?))
+        };
+        let columns = estimated.map(column).collect::<PyResult<Vec<_>>>()?;
+        Ok((!columns.is_empty()).then_some(columns))
+    }
+}
+
 #[pymethods]
 impl Rows {
     /// The command tag: `SELECT`, `INSERT 0 5`, `CREATE TABLE`.
@@ -300,15 +318,17 @@ impl Rows {
     /// Of each column that is estimated its name, and the lower and upper bounds of all its values, in the order of the rows. `None` of
     /// an exact answer.
     fn bounds<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<ColumnBounds<'py>>>> {
-        let fields = self.inner.schema.fields().iter();
-        let estimated = fields.zip(&self.inner.bounds).filter_map(|(field, bounds)| Some((field, bounds.as_ref()?)));
-        let column = |(field, bounds): (&Arc<Field>, &Bounds)| {
-            let name = field.name();
-            let lower = to_python::values(py, &bounds.lower, name)?;
-            Ok((name.clone(), lower, to_python::values(py, &bounds.upper, name)?))
+        self.bounds_of(py, 0, usize::MAX)
+    }
+
+    /// The same, of up to `rows` rows that were not taken: those that [`Rows::peek`] gives.
+    fn peek_bounds<'py>(&self, py: Python<'py>, rows: usize) -> PyResult<Option<Vec<ColumnBounds<'py>>>> {
+        let Some(all) = self.inner.bounds.iter().flatten().next().map(|bounds| bounds.lower.len()) else {
+            return Ok(None);
         };
-        let columns = estimated.map(column).collect::<PyResult<Vec<_>>>()?;
-        Ok((!columns.is_empty()).then_some(columns))
+        // An estimate has all its rows.
+        let left = self.hold_all(py, &mut |_| Ok(()))?;
+        self.bounds_of(py, all.saturating_sub(left), rows)
     }
 
     /// All rows that are left as tuples, which are held and not taken.

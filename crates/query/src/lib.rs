@@ -21,6 +21,7 @@ mod by_key;
 mod engine;
 mod merged;
 mod point;
+mod report;
 mod result_names;
 mod rights;
 mod rule;
@@ -43,9 +44,10 @@ pub use audit::is_audit_line;
 
 pub use clients::Client;
 pub use errors::from_datafusion;
+pub use report::Report;
 pub use session::{
     Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Described, Ingest, Ingested, IntervalKind, Origin,
-    Outcome, Prepared, Refinement, Refinements, Refining, Report, Session, TransactionStatus,
+    Outcome, Prepared, Refinement, Refinements, Refining, Session, TransactionStatus,
 };
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, StageFigures, StatementFigures};
 pub use used::{SampleUsed, Used, UsedCounters};

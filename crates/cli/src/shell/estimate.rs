@@ -239,7 +239,7 @@ pub mod tests {
     fn estimates_are_shown_with_what_they_may_be_off_and_exact_values_without() {
         let shown = with_errors(&estimate().into(), 20).unwrap();
         let text = |column: usize, row: usize| shown.column(column).as_string::<i32>().value(row).to_owned();
-        assert_eq!([text(0, 0), text(1, 0), text(1, 1)], ["a", "22,577,225 \u{b1} 0.51 %", "7,000"]);
+        assert_eq!([text(0, 0), text(1, 0), text(1, 1)], ["a", "22,577,225 \u{b1} 0.5 %", "7,000"]);
         assert_eq!([text(2, 0), text(2, 1)], ["1.50 \u{b1} 17 %", "NaN \u{b1} ?"]);
         // A mean of no values is NULL where everything is known.
         let mut sum = Estimate::from(estimate());

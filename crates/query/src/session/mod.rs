@@ -46,5 +46,4 @@ pub use prepared::describe::Described;
 pub use prepared::refined::{Refinements, Refining};
 pub use run::outcome::{Origin, Outcome};
 pub use run::refinement::{Bounds, IntervalKind, Refinement};
-pub use run::report::Report;
 pub use state::TransactionStatus;

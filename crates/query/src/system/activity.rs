@@ -29,6 +29,9 @@ pub(crate) const QUERIES: &[(&str, Kind)] = &[
     ("bytes_read", Kind::Count),
     ("sample", Kind::Text),
     ("user_name", Kind::Text),
+    ("phase", Kind::Text),
+    ("fraction", Kind::Share),
+    ("seconds_left", Kind::Seconds),
 ];
 
 /// Columns of `alluvia.sessions`.
@@ -188,11 +191,14 @@ pub(crate) fn queries(context: &SystemContext) -> Vec<Vec<Cell>> {
             used.map(|used| used.bytes_read).into(),
             used.and_then(|used| used.sample).map(|sample| sample.to_string()).into(),
             (!query.user.is_empty()).then_some(query.user).into(),
+            query.report.map(|report| report.doing()).into(),
+            query.report.and_then(|report| report.fraction).map_or(Cell::Null, Cell::Share),
+            query.report.and_then(|report| report.left).into(),
         ]
     };
     // Statements tell of rows, by their constants.
     let seen = |query: &QueryRow| all || context.authoriser.sees(&query.who);
-    context.queries.rows().into_iter().filter(seen).map(row).collect()
+    context.queries.rows(context.clock.monotonic()).into_iter().filter(seen).map(row).collect()
 }
 
 /// The session's settings, then the state of the database, which cannot be set.

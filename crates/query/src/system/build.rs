@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Count,
     /// DOUBLE, seconds
     Seconds,
+    /// DOUBLE, from 0 to 1
+    Share,
     /// TIMESTAMP WITH TIME ZONE
     Time,
 }
@@ -25,7 +27,7 @@ pub(crate) fn schema(columns: &[(&str, Kind)]) -> SchemaRef {
         let data_type = match kind {
             Kind::Text => DataType::Utf8View,
             Kind::Count => DataType::Int64,
-            Kind::Seconds => DataType::Float64,
+            Kind::Seconds | Kind::Share => DataType::Float64,
             Kind::Time => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         };
         Field::new(name, data_type, true)
@@ -44,6 +46,8 @@ pub(crate) enum Cell {
     Count(i64),
     /// DOUBLE, seconds
     Seconds(f64),
+    /// DOUBLE, from 0 to 1
+    Share(f64),
     /// TIMESTAMP WITH TIME ZONE, microseconds since 1970
     Time(i64),
 }
@@ -98,7 +102,7 @@ pub(crate) fn batch(schema: &SchemaRef, rows: Vec<Vec<Cell>>) -> Result<RecordBa
                 other => null(other, field),
             }))),
             DataType::Float64 => Arc::new(Float64Array::from_iter(cells.map(|cell| match cell {
-                Cell::Seconds(seconds) => Some(*seconds),
+                Cell::Seconds(number) | Cell::Share(number) => Some(*number),
                 other => null(other, field),
             }))),
             _ => {

@@ -8,6 +8,7 @@ use alluvia_catalog::authoriser::Authoriser;
 use alluvia_pg_catalog::SettingsView;
 use alluvia_skipping::PredicateCache;
 use alluvia_snapshot::{Admin, Snapshot};
+use alluvia_types::Clock;
 use datafusion::catalog::Session;
 use datafusion::common::DataFusionError;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct SystemContext {
     pub(crate) used: Arc<UsedCounters>,
     /// What the database tells of its batches, stages, segments and audit log.
     pub(crate) admin: Arc<dyn Admin>,
+    /// Tells how long running queries have taken.
+    pub(crate) clock: Arc<dyn Clock>,
     /// Recent queries, for `alluvia.queries`.
     pub(crate) queries: Arc<QueryLog>,
     /// Open sessions, for `alluvia.sessions`.

@@ -23,4 +23,5 @@ pub(crate) use figures::{Statements, kind_of};
 pub(crate) use provider::{SystemTable, listed};
 pub use provider::{TABLE_NAMES, schema_of};
 
+pub(crate) use queries::Live;
 pub use queries::{QueryLog, QueryRow};

@@ -3,10 +3,13 @@
 //! Invariants:
 //! - Memory is bounded: at most the capacity given, each text cut to [`SQL_BYTES_MAX`].
 //! - A statement is in the ring from its start, as `running`; it ends exactly once, whatever becomes of its stream.
+//! - What runs tells how far it is when somebody looks; nothing is counted twice for that.
 
+use crate::report::Report;
 use crate::system::figures::outcome;
 use crate::used::{Used, UsedCounters};
 use alluvia_catalog::authoriser::Who;
+use alluvia_copy::progress::Progress;
 use alluvia_values::excerpt::cut;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -28,8 +31,8 @@ pub struct QueryRow {
     pub sql: String,
     /// When it began, microseconds since 1970.
     pub start_micros: i64,
-    /// How long it took; `None` while it runs.
-    pub duration: Option<Duration>,
+    /// How long it took, or has taken by now.
+    pub duration: Duration,
     /// `running`, or how it ended: `done`, `cancelled`, `timeout`, `refused`, `failed`, as metrics count it.
     pub status: &'static str,
     /// The error's SQLSTATE.
@@ -40,6 +43,17 @@ pub struct QueryRow {
     pub rows: u64,
     /// What it read; `None` for statements that read no table.
     pub used: Option<Used>,
+    /// How far it is; `None` of one that has ended.
+    pub report: Option<Report>,
+}
+
+/// What a statement tells while it runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Live {
+    /// When it began, as [`Clock::monotonic`](alluvia_types::Clock::monotonic) says it.
+    pub(crate) start: Duration,
+    /// What it has done.
+    pub(crate) progress: Arc<Progress>,
 }
 
 /// Recent statements of all sessions.
@@ -58,6 +72,8 @@ struct State {
 #[derive(Debug)]
 struct Running {
     row: QueryRow,
+    /// `None` once it has ended.
+    live: Option<Live>,
     counters: Option<Arc<UsedCounters>>,
 }
 
@@ -68,7 +84,13 @@ impl QueryLog {
     }
 
     /// A statement of a session, its user and who that is begins; the returned id ends it.
-    pub(crate) fn begin(&self, (session, user, who): (u64, &str, Who), sql: &str, start_micros: i64) -> u64 {
+    pub(crate) fn begin(
+        &self,
+        (session, user, who): (u64, &str, Who),
+        sql: &str,
+        start_micros: i64,
+        live: Live,
+    ) -> u64 {
         let sql = cut(sql).to_owned();
         let mut state = self.state.lock();
         state.last_id += 1;
@@ -83,14 +105,15 @@ impl QueryLog {
             who,
             sql,
             start_micros,
-            duration: None,
+            duration: Duration::ZERO,
             status: "running",
             sqlstate: None,
             error: None,
             rows: 0,
             used: None,
+            report: None,
         };
-        state.rows.push_back(Running { row, counters: None });
+        state.rows.push_back(Running { row, live: Some(live), counters: None });
         id
     }
 
@@ -104,9 +127,10 @@ impl QueryLog {
         rows: u64,
         used: &UsedCounters,
     ) {
-        let id = self.begin(by, sql, start_micros);
+        let id = self.begin(by, sql, start_micros, Live::default());
         self.change(id, |running| {
-            running.row.duration = Some(duration);
+            running.live = None;
+            running.row.duration = duration;
             running.row.rows = rows;
             running.row.status = outcome(Ok(()));
             running.row.used = Some(used.used());
@@ -121,8 +145,9 @@ impl QueryLog {
     /// The statement is over.
     pub fn end(&self, id: u64, duration: Duration, rows: u64, result: Result<(), &alluvia_types::Error>) {
         self.change(id, |running| {
+            running.live = None;
             let row = &mut running.row;
-            (row.duration, row.rows) = (Some(duration), rows);
+            (row.duration, row.rows) = (duration, rows);
             row.status = outcome(result);
             row.sqlstate = result.err().map(|error| error.kind().sqlstate());
             row.error = result.err().map(|error| error.message().to_owned());
@@ -138,13 +163,17 @@ impl QueryLog {
         running.counters.clone()
     }
 
-    /// Newest first.
-    pub fn rows(&self) -> Vec<QueryRow> {
+    /// Newest first, as they are now.
+    pub fn rows(&self, now: Duration) -> Vec<QueryRow> {
         let state = self.state.lock();
         let show = |running: &Running| {
             let mut row = running.row.clone();
             if let Some(counters) = &running.counters {
                 row.used = Some(counters.used());
+            }
+            if let Some(Live { start, progress }) = &running.live {
+                row.duration = now.saturating_sub(*start);
+                row.report = Some(Report::new(row.duration, progress, running.counters.as_deref()));
             }
             row
         };
@@ -176,12 +205,19 @@ mod tests {
     #[test]
     fn ring_keeps_the_newest_and_ends_what_it_still_knows() {
         let log = QueryLog::new(2);
-        let first = log.begin(me(), "SELECT 1", 10);
-        let second = log.begin(me(), "SELECT 2", 20);
-        let third = log.begin((2, "you", Who::Nobody("you".into())), "SELECT 3", 30);
+        let first = log.begin(me(), "SELECT 1", 10, Live::default());
+        let second = log.begin(me(), "SELECT 2", 20, Live::default());
+        let live = Live { start: Duration::from_secs(3), ..Live::default() };
+        let third = log.begin((2, "you", Who::Nobody("you".into())), "SELECT 3", 30, live.clone());
         log.end(first, Duration::from_secs(1), 1, Ok(()));
         log.end(second, Duration::from_secs(2), 5, Err(&Error::new(ErrorKind::Cancelled, "the client has gone")));
-        let rows = log.rows();
+        live.progress.set_rows_total(200);
+        live.progress.add_rows(50);
+        let rows = log.rows(Duration::from_secs(5));
+        let report = rows[0].report.expect("it runs");
+        assert_eq!((rows[0].duration, report.elapsed), (Duration::from_secs(2), Duration::from_secs(2)));
+        assert_eq!((report.fraction, report.left), (Some(0.25), Some(Duration::from_secs(6))));
+        assert!(rows[1].report.is_none() && rows[1].duration == Duration::from_secs(2));
         assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [third, second]);
         assert_eq!(rows[0].status, "running");
         assert_eq!((rows[1].status, rows[1].sqlstate, rows[1].rows), ("cancelled", Some("57014"), 5));
@@ -198,21 +234,21 @@ mod tests {
             (ErrorKind::OutOfMemory, "failed"),
             (ErrorKind::Internal, "failed"),
         ] {
-            let id = log.begin(me(), "SELECT 1", 0);
+            let id = log.begin(me(), "SELECT 1", 0, Live::default());
             log.end(id, Duration::ZERO, 0, Err(&Error::new(kind, "why")));
-            let row = log.rows().remove(0);
+            let row = log.rows(Duration::ZERO).remove(0);
             assert_eq!((row.status, row.sqlstate, row.error.as_deref()), (status, Some(kind.sqlstate()), Some("why")));
         }
-        let id = log.begin(me(), "SELECT 1", 0);
+        let id = log.begin(me(), "SELECT 1", 0, Live::default());
         log.end(id, Duration::ZERO, 1, Ok(()));
-        let row = log.rows().remove(0);
+        let row = log.rows(Duration::ZERO).remove(0);
         assert_eq!((row.status, row.sqlstate, row.error), ("done", None, None));
     }
 
     #[test]
     fn long_statements_are_cut_at_a_character() {
         let log = QueryLog::new(1);
-        log.begin(me(), &"é".repeat(SQL_BYTES_MAX), 0);
-        assert!(log.rows()[0].sql.len() <= SQL_BYTES_MAX);
+        log.begin(me(), &"é".repeat(SQL_BYTES_MAX), 0, Live::default());
+        assert!(log.rows(Duration::ZERO)[0].sql.len() <= SQL_BYTES_MAX);
     }
 }

@@ -94,6 +94,7 @@ impl Fixture {
             snapshot: Arc::clone(&context.snapshot),
             used: Arc::clone(&used),
             admin: Arc::new(FixedAdmin),
+            clock: Arc::new(ManualClock::default()),
             queries: QueryLog::new(10),
             sessions: Arc::default(),
             cuboids: Arc::clone(&context.cuboids),

@@ -8,7 +8,7 @@ mod statements;
 
 use crate::clients::{Client, Registration};
 use crate::engine::Engine;
-use crate::session::run::report::Report;
+use crate::report::Report;
 use crate::session::run::runner::Runner;
 use crate::session::settings;
 use crate::session::state::cursors::Cursors;

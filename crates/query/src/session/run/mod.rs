@@ -12,7 +12,6 @@ pub(crate) mod auditing;
 pub(crate) mod described_plan;
 pub(crate) mod outcome;
 pub(crate) mod refinement;
-pub(crate) mod report;
 pub(crate) mod runner;
 pub(crate) mod supervise;
 

@@ -1,7 +1,9 @@
 //! The answer of a statement: its tag, its rows, its notices, and what it has used.
 
 use crate::errors::from_datafusion;
+use crate::report::Report;
 use crate::used::{Used, UsedCounters};
+use alluvia_copy::progress::Progress;
 use alluvia_types::Result;
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -11,6 +13,7 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The answer of one statement.
 pub struct Outcome {
@@ -40,6 +43,12 @@ impl fmt::Debug for Outcome {
 }
 
 impl Outcome {
+    /// How far its statement is, so long after it began, by what it has read of tables: while its rows are taken,
+    /// whatever else its session has run since.
+    pub fn report(&self, elapsed: Duration) -> Report {
+        Report::new(elapsed, &Progress::default(), self.counters().as_deref())
+    }
+
     /// A statement that returns no rows.
     pub(crate) fn done(tag: impl Into<String>) -> Outcome {
         Outcome { tag: tag.into(), rows: None, notices: Vec::new(), used: None, origins: Arc::default() }

@@ -1,11 +1,11 @@
 //! Runs a session's statements: in turn, cancellable, timed, recorded, guarded against panics.
 
 use crate::execution::guard::Guarded;
+use crate::report::Report;
 use crate::session::run::Run;
 use crate::session::run::auditing::audit_refusal;
 use crate::session::run::described_plan::DescribedPlan;
 use crate::session::run::outcome::Outcome;
-use crate::session::run::report::Report;
 use crate::session::run::supervise::{Record, Stop, SupervisedRows};
 use crate::session::state::scope::Scope;
 use alluvia_copy::destination::repeated;
@@ -144,7 +144,7 @@ impl Runner {
         let progress = Arc::clone(&run.progress);
         *self.progress.lock() = Arc::clone(&progress);
         let mut stop = Stop::new(token.clone(), run.settings.statement_timeout);
-        let record = Record::begin(&scope.engine, &scope.entry, text);
+        let record = Record::begin(&scope.engine, &scope.entry, text, Arc::clone(&progress));
         run.query_id = record.id();
         let version_before = Arc::clone(&run.repeated);
         let span = record.span().clone();

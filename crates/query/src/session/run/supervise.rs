@@ -9,8 +9,8 @@ use crate::engine::Engine;
 use crate::errors::error_of;
 use crate::execution::guard::guarded_poll;
 use crate::session::state::State;
-use crate::system::kind_of;
-use alluvia_copy::progress::CancelToken;
+use crate::system::{Live, kind_of};
+use alluvia_copy::progress::{CancelToken, Progress};
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use alluvia_values::excerpt::cut;
@@ -70,12 +70,12 @@ pub(crate) struct Record {
 
 impl Record {
     /// The statement begins.
-    pub(crate) fn begin(engine: &Arc<Engine>, session: &Arc<Entry>, text: &str) -> Record {
+    pub(crate) fn begin(engine: &Arc<Engine>, session: &Arc<Entry>, text: &str, progress: Arc<Progress>) -> Record {
         let clock = engine.read().clock();
         let (start_micros, start) = (clock.wall_micros(), clock.monotonic());
         let user = session.client.lock().user.clone();
         let who = session.who();
-        let id = engine.queries().begin((session.id, user.as_str(), who), text, start_micros);
+        let id = engine.queries().begin((session.id, user.as_str(), who), text, start_micros, Live { start, progress });
         let sql = cut(text).to_owned();
         let span = info_span!(
             "statement",

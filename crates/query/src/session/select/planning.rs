@@ -331,6 +331,7 @@ fn system_contexts(run: &Run, context: &StatementContext) -> (SystemContext, Cat
         snapshot: Arc::clone(&context.snapshot),
         used: Arc::clone(&context.used),
         admin: Arc::clone(&of_catalog.admin),
+        clock: Arc::clone(run.engine().read().clock()),
         queries: Arc::clone(run.engine().queries()),
         sessions: Arc::clone(run.engine().sessions()),
         cuboids: Arc::clone(run.engine().cuboids()),

@@ -9,7 +9,6 @@
 //! - A share never goes back, and is never whole before the statement's end.
 //! - A figure that nobody knows is left out: then phase, rows and rate are told alone.
 
-use crate::session::run::outcome::Outcome;
 use crate::used::UsedCounters;
 use alluvia_copy::progress::{Phase, Progress};
 use std::fmt;
@@ -37,7 +36,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(elapsed: Duration, progress: &Progress, counters: Option<&UsedCounters>) -> Report {
+    pub(crate) fn new(elapsed: Duration, progress: &Progress, counters: Option<&UsedCounters>) -> Report {
         let seconds = elapsed.as_secs_f64();
         let fraction = progress.fraction().or_else(|| counters?.fraction(progress.written()));
         let used = counters.map(UsedCounters::used);
@@ -89,19 +88,10 @@ impl fmt::Display for Report {
     }
 }
 
-impl Outcome {
-    /// How far its statement is, so long after it began, by what it has read of tables: while its rows are taken,
-    /// whatever else its session has run since.
-    pub fn report(&self, elapsed: Duration) -> Report {
-        Report::new(elapsed, &Progress::default(), self.counters().as_deref())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use alluvia_types::{Stage, Version};
-    use std::sync::Arc;
 
     #[test]
     fn a_report_says_what_is_known() {
@@ -121,9 +111,6 @@ mod tests {
         assert_eq!((reading.fraction, reading.left), (Some(0.25), Some(Duration::from_secs(12))));
         assert_eq!(reading.to_string(), "25.0 %, 1000 rows, 250 rows/s, running for 4.0 s, 12.0 s left");
         assert_eq!((reading.bytes, reading.bytes_total), (70, None));
-        // Its answer tells the same of it.
-        let outcome = Outcome::done("SELECT").with_used(Arc::clone(&counters));
-        assert_eq!(outcome.report(Duration::from_secs(4)), reading);
         // All is read, or some of it twice: what is left has no measure, and what was told stays.
         counters.add_rows(3_000);
         assert_eq!(report(&progress, Some(&counters)).fraction, Some(0.25));
