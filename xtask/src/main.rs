@@ -106,6 +106,7 @@ fn interop() {
     python(&venv, &["scripts/clients.py", binary, clients]).run();
     python(&venv, &["scripts/client_rows.py", binary, clients]).run();
     python(&venv, &["scripts/web.py", binary]).run();
+    python(&venv, &["scripts/terminal.py", binary]).run();
     python(&venv, &["scripts/flight.py", binary]).run();
     tools(&["--quick"]);
 }

@@ -82,6 +82,13 @@ pub struct OpenArgs {
     pub threads: Option<usize>,
 }
 
+/// Says what opening a database had to bring back.
+fn tell_recovery(db: &Database) {
+    if let Some(recovery) = db.recovery() {
+        note(format_args!("NOTICE: {recovery}"));
+    }
+}
+
 impl OpenArgs {
     /// Opens the database.
     pub fn open(&self) -> Result<Database> {
@@ -91,7 +98,9 @@ impl OpenArgs {
                 "alluvia sql, alluvia load and alluvia export speak to servers; other commands run where the data directory is",
             ));
         }
-        Database::open_with(&self.dir, self.options()?)
+        let db = Database::open_with(&self.dir, self.options()?)?;
+        tell_recovery(&db);
+        Ok(db)
     }
 
     fn options(&self) -> Result<DatabaseOptions> {

@@ -10,7 +10,7 @@
 use crate::config::{Config, ConfigArgs};
 use crate::notify::{READY, STOPPING, notify};
 use crate::settings::{self, Protocols, Stated, address_of, collide, read, tls_files};
-use crate::{note, say};
+use crate::{note, say, tell_recovery};
 use alluvia_access::{Access, Passwords, Tls, Verifier, random_password};
 use alluvia_node::Database;
 use alluvia_server_flight as flight;
@@ -61,6 +61,7 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
         note(format_args!("warning: copy_roots: {} is no directory now", root.display()));
     }
     let db = Arc::new(Database::open_with(&args.dir, options)?);
+    tell_recovery(&db);
     db.engine().log_slower_than(config.duration("log_slower_than")?);
     let (access, first) = access(&config, &passwords_file, &db)?;
     let Protocols { pg, http, flight } = settings::protocols(&config, &access, tls.as_ref())?;

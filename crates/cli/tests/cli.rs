@@ -2,8 +2,10 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 mod ctrl_c;
+mod estimates;
 mod exports;
 mod loads;
+mod recovery;
 mod remote;
 mod shell;
 mod tour;

@@ -27,4 +27,5 @@ mod scan;
 mod writer;
 
 pub use log::{Log, LogOptions, Ticket};
+pub use recovery::LogEnd;
 pub use scan::{LogSummary, Record};

@@ -10,7 +10,7 @@
 use crate::files::{ClosedFile, CurrentFile, file_path};
 use crate::format::Position;
 use crate::group::{Body, Group, Outcome, SHARED_BYTES_MAX};
-use crate::recovery::{Recovered, recover};
+use crate::recovery::{LogEnd, Recovered, recover};
 use crate::scan::{self, LogSummary, Record};
 use crate::writer::ROOM_BYTES_MAX;
 use alluvia_storage::Disk;
@@ -98,6 +98,7 @@ pub struct Log {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,
     pub(crate) options: LogOptions,
+    found: LogEnd,
     pub(crate) state: Mutex<State>,
     /// Told whenever a group is written, synced or withdrawn, and when a file has been begun.
     pub(crate) progress: Condvar,
@@ -219,7 +220,7 @@ impl Log {
     }
 
     fn new(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions, recovered: Recovered) -> Log {
-        let Recovered { closed, current, last_version, last_sequence, stated_len, records_end } = recovered;
+        let Recovered { closed, current, last_version, last_sequence, stated_len, records_end, found } = recovered;
         let state = State {
             pending: Group::new(last_version, Vec::new()),
             in_flight: VecDeque::new(),
@@ -239,7 +240,7 @@ impl Log {
             sync_mean: Duration::ZERO,
             spare: Vec::new(),
         };
-        Log { disk, dir: dir.to_owned(), options, state: Mutex::new(state), progress: Condvar::new() }
+        Log { disk, dir: dir.to_owned(), options, found, state: Mutex::new(state), progress: Condvar::new() }
     }
 
     /// As [`Log::read`], without looking at the records.
@@ -363,6 +364,11 @@ impl Log {
             }
             None => Ok(()),
         }
+    }
+
+    /// How it ended when it was opened.
+    pub fn found(&self) -> LogEnd {
+        self.found
     }
 
     /// The last durable version.

@@ -31,6 +31,18 @@ pub(crate) struct Recovered {
     pub stated_len: u64,
     /// End of the current file's last record.
     pub records_end: u64,
+    /// How the log ended before it was repaired.
+    pub found: LogEnd,
+}
+
+/// How a log ended when it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogEnd {
+    /// Whether its last word was that all of it is durable ([`Log::seal`](crate::Log::seal)): whoever had it stopped
+    /// cleanly, or had written nothing since.
+    pub is_closed: bool,
+    /// Whether the writing of a group was broken off. What there was of it was cut.
+    pub is_torn: bool,
 }
 
 /// Recovers the log in `dir`, which exists, or begins one if there is none.
@@ -58,6 +70,10 @@ pub(crate) fn recover(
                 last_sequence: end.last_sequence,
                 stated_len: end.stated_len,
                 records_end: end.records_end,
+                found: LogEnd {
+                    is_closed: end.records_end <= end.stated_len && (end.has_room || end.good_len == newest.len),
+                    is_torn: !end.has_room && newest.len > end.good_len,
+                },
             })
         }
         _ => begin_log(disk, dir, salt),
@@ -74,6 +90,7 @@ fn begin_log(disk: &dyn Disk, dir: &Path, salt: u64) -> Result<Recovered> {
         last_sequence: 0,
         stated_len: len,
         records_end: len,
+        found: LogEnd { is_closed: true, is_torn: false },
     })
 }
 

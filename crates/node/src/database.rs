@@ -1,6 +1,6 @@
 //! An embedded database.
 
-use crate::core::Core;
+use crate::core::{Core, Recovery};
 use crate::holder::announce;
 use crate::options::DatabaseOptions;
 use crate::pool::Pool;
@@ -90,6 +90,11 @@ impl Database {
     /// States where the database is served, for whoever finds its directory taken: places to connect to.
     pub fn announce(&self, places: &[String]) {
         self.core.announce(places);
+    }
+
+    /// What opening had to bring back; `None` if the last process stopped cleanly, or had written nothing.
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.core.recovery()
     }
 
     /// A new session. Sessions are cheap; each runs one statement at a time.

@@ -122,6 +122,6 @@ mod urls;
 
 pub use alluvia_storage::raise_open_files_max;
 pub use check::{CheckReport, check};
-pub use core::Core;
+pub use core::{Core, Recovery};
 pub use database::Database;
 pub use options::{DatabaseOptions, MEMORY_LIMIT_MIN_BYTES, ServedOptions, parse_bytes};

@@ -44,6 +44,9 @@ pub async fn scene(dir: &Path, table: &'static str, before: u64) -> Result<bool>
     let start = Instant::now();
     let db = Database::open_with(dir, DatabaseOptions::default())?;
     let took = start.elapsed();
+    if let Some(recovery) = db.recovery() {
+        say(&format!("   Opened again: {recovery}.\n"))?;
+    }
     let count = single(&db.session(), &format!("SELECT count(*) FROM {table}")).await?;
     let counted: u64 = count.parse().map_err(|_| Error::internal(format!("a count is {count}")))?;
     let expected = before + acknowledged;

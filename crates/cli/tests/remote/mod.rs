@@ -25,7 +25,8 @@ impl Drop for Served {
     }
 }
 
-fn serve(dir: &str, listen: &str, settings: &[&str]) -> Served {
+/// A server of a directory.
+pub fn serve(dir: &str, listen: &str, settings: &[&str]) -> Served {
     let mut args = vec!["serve", dir, "--listen", "127.0.0.1:0", "--http-listen", "off", "--flight-listen", listen];
     settings.iter().for_each(|setting| args.extend(["--set", setting]));
     ready(command(&args).spawn().unwrap())

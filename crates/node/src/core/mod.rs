@@ -9,6 +9,9 @@
 mod admin;
 mod ingest;
 mod read;
+mod recovery;
+
+pub use recovery::Recovery;
 
 use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_foreign};
@@ -44,6 +47,7 @@ pub struct Core {
     hurry_sort: AtomicBool,
     hurry_merge: AtomicBool,
     relaxed: AtomicBool,
+    recovery: Option<Recovery>,
     _lock: Box<dyn DiskLock>,
 }
 
@@ -100,13 +104,25 @@ impl Core {
         let mut commit_micros = 0;
         let mut next_table = manifest.next_table;
         let log_options = options.log_options(manifest.database, &clock);
+        let (mut batches, mut rows, replay_begins) = (0, 0, clock.monotonic());
         let log = Log::open(Arc::clone(&disk), &log_dir, log_options, manifest.through, &mut |record| {
             commit_micros = record.commit_micros;
             let Replayed { published, highest_created } = Committer::replay(&record, &views)?;
+            (batches, rows) = (batches + 1, rows + published.info.rows);
             // Also those of tables that were dropped since: keys and files outlive them, and know them by their ids.
             next_table = next_table.max(highest_created.map_or(0, |table| table.0 + 1));
             views.publish(&mut vec![published], true)
         })?;
+        let recovery = (!log.found().is_closed).then(|| Recovery {
+            batches,
+            rows,
+            through: log.durable(),
+            is_torn: log.found().is_torn,
+            elapsed: clock.monotonic().saturating_sub(replay_begins),
+        });
+        if let Some(recovery) = &recovery {
+            tracing::info!(dir = %dir.display(), "{recovery}");
+        }
         let log = Arc::new(log);
 
         let named = views.named_segments();
@@ -144,8 +160,14 @@ impl Core {
             hurry_sort: AtomicBool::new(false),
             hurry_merge: AtomicBool::new(false),
             relaxed: AtomicBool::new(false),
+            recovery,
             _lock: lock,
         })
+    }
+
+    /// What opening had to bring back; `None` after a clean stop.
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.recovery.as_ref()
     }
 
     /// The data directory.

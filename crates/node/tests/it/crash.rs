@@ -94,6 +94,29 @@ fn workload(core: &Core, acknowledged: &mut dyn FnMut(Version)) -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_start_after_a_crash_tells_what_it_has_read_again() {
+    let (disk, clock) = (FaultDisk::new(), Arc::new(ManualClock::default()));
+    let core = open(&disk, &clock).expect("an empty disk opens");
+    assert_eq!(core.recovery(), None, "nobody had it before");
+    let (table, _) = create(&core, "first").expect("creates");
+    insert(&core, &[(table, rows(&[(1, "red"), (2, "green")]))]).expect("inserts");
+    // A core that is dropped ends nothing, as if it were killed.
+    drop(core);
+    let core = open(&disk, &clock).expect("opens");
+    let recovery = *core.recovery().expect("it had not stopped");
+    assert_eq!((recovery.batches, recovery.rows, recovery.through, recovery.is_torn), (2, 2, Version(2), false));
+    drop(core);
+    let core = open(&disk, &clock).expect("opens");
+    assert_eq!(core.recovery(), None, "nothing was written since");
+    // What a manifest covers is not read again.
+    core.sort().expect("sorts");
+    insert(&core, &[(table, rows(&[(3, "blue")]))]).expect("inserts");
+    drop(core);
+    let core = open(&disk, &clock).expect("opens");
+    assert_eq!(core.recovery().map(|recovery| (recovery.batches, recovery.rows)), Some((1, 1)));
+}
+
 /// Contents after each version, from a run without faults.
 fn model() -> (Vec<Contents>, u64) {
     let disk = FaultDisk::new();

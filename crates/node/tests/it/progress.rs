@@ -6,6 +6,7 @@ use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::{Report, Session};
 use alluvia_snapshot::Admin;
 use alluvia_types::Stage;
+use arrow::util::pretty::pretty_format_batches;
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,6 +91,34 @@ async fn a_share_moves_on_after_all_is_read_and_never_back() {
         distinct.dedup();
         assert!(distinct.len() > 5, "{sql} stands still: {distinct:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_looks_on_sees_how_long_a_statement_runs_and_how_far_it_is() {
+    let (_dir, db) = database().await;
+    let (session, onlooker) = (db.session(), db.session());
+    let looked = "SELECT duration_seconds > 0, status, phase, fraction, seconds_left FROM alluvia.queries WHERE sql LIKE '%of t%'";
+    let look = || async {
+        let batches = onlooker.sql(&format!("{looked} AND sql NOT LIKE '%alluvia%'")).await.expect("asks");
+        let rows = batches.collect().await.expect("looks");
+        pretty_format_batches(&rows).expect("shows").to_string()
+    };
+    let mut outcome = session.sql("SELECT k /* of t */ FROM t ORDER BY k").await.expect("begins");
+    let mut rows = outcome.rows.take().expect("a query");
+    rows.next().await.expect("some").expect("rows");
+    // It stands still now, with most rows to come.
+    let Report { fraction, .. } = session.report().expect("it runs");
+    let fraction = fraction.expect("a plan runs");
+    let shown = look().await;
+    assert!(shown.contains("| true ") && shown.contains("| running | running | "), "{shown}");
+    assert!(shown.contains(&format!("| {fraction} ")), "{shown} of {fraction}");
+    while let Some(batch) = rows.next().await {
+        batch.expect("rows");
+    }
+    let cells =
+        |shown: &str| shown.lines().nth(3).map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect());
+    let ended: Vec<String> = cells(&look().await).expect("a row");
+    assert_eq!(ended[1..6], ["true", "done", "", "", ""]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
