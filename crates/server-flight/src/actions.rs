@@ -15,7 +15,7 @@ use crate::statement::end;
 use crate::{extensions, session_options};
 use alluvia_query::Described;
 use alluvia_types::Result;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{Field, FieldRef, Schema};
 use arrow_flight::sql::{
     ActionBeginTransactionResult, ActionCancelQueryRequest, ActionCancelQueryResult,
     ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
@@ -139,7 +139,7 @@ fn unpacked<M: ProstMessageExt>(bytes: &[u8]) -> Result<M> {
 
 /// The schema of a statement's parameters.
 fn parameters_of(described: &Described) -> Schema {
-    let field = |(at, data_type): (usize, &DataType)| Field::new(format!("${}", at + 1), data_type.clone(), true);
+    let field = |(at, field): (usize, &FieldRef)| field.as_ref().clone().with_name(format!("${}", at + 1));
     plain(&Schema::new(described.parameters.iter().enumerate().map(field).collect::<Vec<Field>>()))
 }
 

@@ -11,7 +11,7 @@ use crate::wire::{Bind, Describe, Message, Target};
 use alluvia_query::{Described, TransactionStatus};
 use alluvia_syntax::Command;
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ const COLUMN_BYTES: usize = 256;
 fn bytes_of(described: &Described) -> usize {
     let columns = described.columns.iter().flat_map(|columns| columns.fields());
     let columns: usize = columns.map(|field| COLUMN_BYTES + field.name().len()).sum();
-    columns + described.parameters.len() * size_of::<DataType>()
+    columns + described.parameters.len() * size_of::<Field>()
 }
 
 impl Connection {
@@ -154,7 +154,7 @@ impl Connection {
         let mut scalars = Vec::with_capacity(wanted);
         for (at, value) in values.into_iter().enumerate() {
             let type_oid = match (stated(at), &described) {
-                (0, Some(described)) => described.parameters.get(at).map_or(0, of_parameter),
+                (0, Some(described)) => described.parameters.get(at).map_or(0, |field| of_parameter(field)),
                 (stated, _) => stated,
             };
             scalars.push(parameter(at + 1, type_oid, is_binary(at), value, &zone)?);
@@ -191,7 +191,7 @@ impl Connection {
             .parameters
             .iter()
             .enumerate()
-            .map(|(at, data_type)| stated(at).unwrap_or_else(|| of_parameter(data_type)))
+            .map(|(at, field)| stated(at).unwrap_or_else(|| of_parameter(field)))
             .collect();
         self.io.out.parameter_description(&oids);
         match &described.columns {

@@ -17,6 +17,7 @@ use crate::statements::written_types::{data_type_of, length_of};
 use crate::trees::rewriting::name_items;
 use crate::trees::visit::visit_mut;
 use crate::trees::{like_any, like_escape, list_calls, list_literals, regex_literals};
+use alluvia_space::DataType;
 use alluvia_space::data_type::UUID_BYTES;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::text::value_text;
@@ -331,8 +332,9 @@ pub fn sql_type(data_type: &ArrowType) -> Option<ast::DataType> {
     })
 }
 
-/// Types that the text of a statement states for its parameters: by a cast, as a LIMIT, or as a number of a sample.
-pub fn stated(kind: &mut Kind) -> BTreeMap<usize, ArrowType> {
+/// Types that the text of a statement states for its parameters: by a cast, as a LIMIT, or as a number of a sample. As fields
+/// without a name, which also tell types of one Arrow type apart.
+pub fn stated(kind: &mut Kind) -> BTreeMap<usize, Field> {
     let mut stated = Stated::default();
     for query in queries_of(kind) {
         let _ = visit_mut(query, &mut stated);
@@ -342,15 +344,20 @@ pub fn stated(kind: &mut Kind) -> BTreeMap<usize, ArrowType> {
 
 #[derive(Default)]
 struct Stated {
-    types: BTreeMap<usize, ArrowType>,
+    types: BTreeMap<usize, Field>,
 }
 
 impl Stated {
-    fn note(&mut self, expr: &Expr, data_type: ArrowType) {
+    fn note(&mut self, expr: &Expr, field: Field) {
         if let Some(number) = parameter(expr) {
-            self.types.entry(number).or_insert(data_type);
+            self.types.entry(number).or_insert(field);
         }
     }
+}
+
+/// The field of a parameter of an Arrow type.
+fn of_type(data_type: ArrowType) -> Field {
+    Field::new("", data_type, true)
 }
 
 impl VisitorMut for Stated {
@@ -369,7 +376,7 @@ impl VisitorMut for Stated {
         let (whole, others) = parameters_of(factor);
         for (names, data_type) in [(whole, ArrowType::Int64), (others, ArrowType::Float64)] {
             for number in names.into_iter().filter_map(|name| number_of(name).ok()) {
-                self.types.entry(number).or_insert(data_type.clone());
+                self.types.entry(number).or_insert(of_type(data_type.clone()));
             }
         }
         ControlFlow::Continue(())
@@ -379,10 +386,10 @@ impl VisitorMut for Stated {
         match &query.limit_clause {
             Some(LimitClause::LimitOffset { limit, offset, .. }) => {
                 let offset = offset.as_ref().map(|offset| &offset.value);
-                limit.iter().chain(offset).for_each(|expr| self.note(expr, ArrowType::Int64));
+                limit.iter().chain(offset).for_each(|expr| self.note(expr, of_type(ArrowType::Int64)));
             }
             Some(LimitClause::OffsetCommaLimit { offset, limit }) => {
-                [offset, limit].into_iter().for_each(|expr| self.note(expr, ArrowType::Int64));
+                [offset, limit].into_iter().for_each(|expr| self.note(expr, of_type(ArrowType::Int64)));
             }
             None => {}
         }
@@ -391,29 +398,30 @@ impl VisitorMut for Stated {
 }
 
 /// The type that a cast gives, if it is one of a column, one of the catalog, or a list of such.
-fn cast_type(written: &ast::DataType) -> Option<ArrowType> {
-    match written {
+fn cast_type(written: &ast::DataType) -> Option<Field> {
+    Some(match written {
         ast::DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
-            Some(ArrowType::List(Arc::new(element_type(element)?)))
+            of_type(ArrowType::List(Arc::new(element_type(element)?)))
         }
+        ast::DataType::Char(_) | ast::DataType::Character(_) => DataType::Char.to_field("", true),
         // What a cast to a length gives is text.
-        _ if matches!(length_of(written), Ok(Some(_))) => Some(ArrowType::Utf8View),
+        _ if matches!(length_of(written), Ok(Some(_))) => of_type(ArrowType::Utf8View),
         _ => match catalog_type(written).as_deref() {
             // Read by their names.
-            Some("regclass" | "regtype" | "regproc" | "regnamespace" | "name") => Some(ArrowType::Utf8View),
-            Some("oid") => Some(ArrowType::Int64),
+            Some("regclass" | "regtype" | "regproc" | "regnamespace" | "name") => of_type(ArrowType::Utf8View),
+            Some("oid") => of_type(ArrowType::Int64),
             // Of whatever fields.
             _ if matches!(written, ast::DataType::Interval { .. }) => {
-                Some(ArrowType::Interval(IntervalUnit::MonthDayNano))
+                of_type(ArrowType::Interval(IntervalUnit::MonthDayNano))
             }
             _ if matches!(written, ast::DataType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone)) => {
-                Some(ArrowType::Time64(TimeUnit::Microsecond))
+                of_type(ArrowType::Time64(TimeUnit::Microsecond))
             }
             // Its digits come with the value.
-            _ if is_any_numeric(written) => Some(ArrowType::Decimal128(38, 10)),
-            _ => Some(data_type_of(written).ok()?.to_arrow()),
+            _ if is_any_numeric(written) => of_type(ArrowType::Decimal128(38, 10)),
+            _ => data_type_of(written).ok()?.to_field("", true),
         },
-    }
+    })
 }
 
 /// Whether it is a number of any precision.
@@ -429,7 +437,7 @@ fn element_type(written: &ast::DataType) -> Option<Field> {
         (Some("oid"), _) => item(ArrowType::Int64).with_metadata([("pg_type".to_owned(), "oid".to_owned())].into()),
         // Drivers' lists of these have no form here.
         (_, ast::DataType::Interval { .. } | ast::DataType::Time(..)) => return None,
-        _ => item(cast_type(written)?),
+        _ => cast_type(written)?.with_name("item"),
     })
 }
 
@@ -601,16 +609,26 @@ mod tests {
     #[test]
     fn casts_and_limits_state_types() {
         let mut kind = parse("SELECT $1::date, CAST($2 AS BIGINT) FROM t LIMIT $3 OFFSET $4").unwrap().remove(0).kind;
-        let types: Vec<ArrowType> = stated(&mut kind).into_values().collect();
+        let types: Vec<ArrowType> = stated(&mut kind).into_values().map(|field| field.data_type().clone()).collect();
         assert_eq!(types, [ArrowType::Date32, ArrowType::Int64, ArrowType::Int64, ArrowType::Int64]);
         let mut kind =
             parse("SELECT $1::bigint[], CAST($2 AS varchar(3)[]) WHERE 1 = ANY($3::oid[])").unwrap().remove(0).kind;
-        let elements = stated(&mut kind).into_values().map(|list| match list {
+        let elements = stated(&mut kind).into_values().map(|list| match list.data_type() {
             ArrowType::List(element) => (element.data_type().clone(), element.metadata().len()),
             other => panic!("{other}"),
         });
         let expected = [(ArrowType::Int64, 0), (ArrowType::Utf8View, 0), (ArrowType::Int64, 1)];
         assert_eq!(elements.collect::<Vec<_>>(), expected);
+        // Types that are texts to Arrow are told apart.
+        let mut kind = parse("SELECT $1::json, CAST($2 AS JSONB), $3::char(5), $4::jsonb[]").unwrap().remove(0).kind;
+        let types: Vec<Option<DataType>> = stated(&mut kind)
+            .into_values()
+            .map(|field| match field.data_type() {
+                ArrowType::List(element) => DataType::from_field(element),
+                _ => DataType::from_field(&field),
+            })
+            .collect();
+        assert_eq!(types, [DataType::Json, DataType::Jsonb, DataType::Char, DataType::Jsonb].map(Some));
     }
 
     #[test]

@@ -217,9 +217,9 @@ pub(crate) fn of_field(field: &Field) -> (u32, i16, i32) {
     (type_oid, size, modifier)
 }
 
-/// The type that a parameter of this Arrow type has.
-pub(crate) fn of_parameter(data_type: &DataType) -> u32 {
-    oid_of(&wire_type(data_type))
+/// The type that a parameter of this field has.
+pub(crate) fn of_parameter(field: &Field) -> u32 {
+    of_field(field).0
 }
 
 /// The Arrow type that a client means by a parameter's type. `None` leaves it to the statement.

@@ -351,6 +351,6 @@ mod tests {
     fn parameters_are_texts() {
         let mut kind = parse("SELECT $1::varchar(3)").unwrap().remove(0).kind;
         let stated = crate::parameters::stated(&mut kind);
-        assert_eq!(stated.get(&1), Some(&arrow::datatypes::DataType::Utf8View));
+        assert_eq!(stated.get(&1).map(|field| field.data_type()), Some(&arrow::datatypes::DataType::Utf8View));
     }
 }

@@ -140,7 +140,7 @@ async fn what_is_around_thin_sees_its_rows_alone() {
     assert_eq!(prepared_ids(&world.session, sql, &values).await, thinned);
     let statement = world.session.prepare(sql).expect("prepares");
     let described = world.session.describe(statement.statement(), &[]).await.expect("describes");
-    assert_eq!(described.parameters[0], arrow::datatypes::DataType::Int64);
+    assert_eq!(described.parameters[0].data_type(), &arrow::datatypes::DataType::Int64);
 }
 
 #[tokio::test(flavor = "multi_thread")]

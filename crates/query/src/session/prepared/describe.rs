@@ -30,13 +30,14 @@ use crate::session::settings::setting;
 use alluvia_catalog::RelationName;
 use alluvia_catalog::authoriser::{INSERT, Need};
 use alluvia_catalog::rights::Privilege;
+use alluvia_space::{Column, DataType as ColumnType};
 use alluvia_syntax::statement::{Insert, InsertSource, SettingCommand};
 use alluvia_syntax::statements::changes::ConflictAction;
 use alluvia_syntax::statements::merge::{Merge, MergeAction};
 use alluvia_syntax::trees::like_escape;
 use alluvia_syntax::{Hints, Kind, Statement, parameter_places, parameters};
 use alluvia_types::{Error, Result};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -47,8 +48,9 @@ use std::sync::Arc;
 /// What [`Session::describe`](crate::Session::describe) tells.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// The types of parameters $1, $2, ...
-    pub parameters: Vec<DataType>,
+    /// The types of parameters $1, $2, ..., as fields without a name: these tell types of one Arrow type apart, such as
+    /// JSON and TEXT.
+    pub parameters: Vec<FieldRef>,
     /// The columns of the rows, for a statement that gives any.
     pub columns: Option<SchemaRef>,
     /// Where these are from; empty where nobody knows.
@@ -135,16 +137,17 @@ async fn parameter_types(
     run: &Run,
     statement: &Statement,
     known: &[Option<DataType>],
-) -> Result<Vec<Option<DataType>>> {
-    let mut types: Vec<Option<DataType>> = known.iter().take(statement.parameters).cloned().collect();
+) -> Result<Vec<Option<FieldRef>>> {
+    let known = known.iter().take(statement.parameters);
+    let mut types: Vec<Option<FieldRef>> = known.map(|known| known.clone().map(of_type)).collect();
     types.resize(statement.parameters, None);
     if types.iter().all(Option::is_some) {
         return Ok(types);
     }
     let mut kind = statement.kind.clone();
-    for (number, data_type) in parameters::stated(&mut kind) {
+    for (number, field) in parameters::stated(&mut kind) {
         if let Some(place) = types.get_mut(number - 1) {
-            place.get_or_insert(data_type);
+            place.get_or_insert(Arc::new(field));
         }
     }
     let need = if matches!(kind, Kind::Update(_)) { Need::Privilege(Privilege::Update) } else { INSERT };
@@ -155,7 +158,7 @@ async fn parameter_types(
         let targets = targets(&entry.def, columns, width)?;
         for (number, place) in whole {
             if let (Some(known), Some(&column)) = (types.get_mut(number - 1), targets.get(place)) {
-                known.get_or_insert(entry.def.columns[column].data_type.to_arrow());
+                known.get_or_insert(of_column(&entry.def.columns[column]));
             }
         }
     }
@@ -169,7 +172,7 @@ async fn parameter_types(
 }
 
 /// Finds the types of those parameters that are whole values of a MERGE's clauses.
-fn merged_values(run: &Run, merge: &Merge, types: &mut [Option<DataType>]) -> Result<()> {
+fn merged_values(run: &Run, merge: &Merge, types: &mut [Option<FieldRef>]) -> Result<()> {
     let entry = run.scope.table_for(Need::Definition, &merge.table)?;
     for (number, place) in parameters::whole_values(&merge.query) {
         for clause in &merge.clauses {
@@ -177,7 +180,7 @@ fn merged_values(run: &Run, merge: &Merge, types: &mut [Option<DataType>]) -> Re
             let Some(at) = place.checked_sub(values.first).filter(|at| *at < values.count) else { continue };
             let targets = targets(&entry.def, values.columns.as_deref(), values.count)?;
             if let (Some(known), Some(&column)) = (types.get_mut(number - 1), targets.get(at)) {
-                known.get_or_insert(entry.def.columns[column].data_type.to_arrow());
+                known.get_or_insert(of_column(&entry.def.columns[column]));
             }
         }
     }
@@ -206,10 +209,10 @@ fn whole_values_of(kind: &Kind) -> Vec<(&RelationName, Option<&[Ident]>, &Query)
 }
 
 /// Finds the types of those parameters of a query that nothing is known of yet.
-async fn infer(run: &Run, query: &Query, hints: &Hints, types: &mut [Option<DataType>]) -> Result<()> {
+async fn infer(run: &Run, query: &Query, hints: &Hints, types: &mut [Option<FieldRef>]) -> Result<()> {
     for (number, data_type) in alluvia_pg_catalog::compared(query).into_iter().chain(parameter_places::stated(query)) {
         if let Some(place) = types.get_mut(number - 1) {
-            place.get_or_insert(data_type);
+            place.get_or_insert(of_type(data_type));
         }
     }
     if types.iter().all(Option::is_some) {
@@ -218,7 +221,7 @@ async fn infer(run: &Run, query: &Query, hints: &Hints, types: &mut [Option<Data
     let mut query = query.clone();
     let lists = parameters::unlist(&mut query);
     like_escape::leave_out(&mut query)?;
-    let list_of = |element| DataType::List(Arc::new(Field::new("item", element, true)));
+    let list_of = |element: &Field| DataType::List(Arc::new(element.clone().with_name("item")));
     let mut with_types = query.clone();
     let compared = parameter_places::compare(&mut with_types);
     let inferred = match inferred(run, with_types, hints).await {
@@ -226,22 +229,24 @@ async fn infer(run: &Run, query: &Query, hints: &Hints, types: &mut [Option<Data
         Err(_) if compared.is_changed() => inferred(run, query, hints).await?,
         inferred => inferred?,
     };
-    for (number, data_type) in inferred {
+    for (number, field) in inferred {
         if let Some(place) = number.checked_sub(1).and_then(|at| types.get_mut(at)) {
-            let data_type = compared.type_of(number, data_type);
-            place.get_or_insert(if lists.contains(&number) { list_of(data_type) } else { data_type });
+            let data_type = compared.type_of(number, field.data_type().clone());
+            // What it is compared with may be of a type that is a text to Arrow.
+            let field = if data_type == *field.data_type() { field } else { of_type(data_type) };
+            place.get_or_insert(if lists.contains(&number) { of_type(list_of(&field)) } else { field });
         }
     }
     for number in lists {
         if let Some(place) = types.get_mut(number - 1) {
-            place.get_or_insert(list_of(DataType::Utf8View));
+            place.get_or_insert(of_type(list_of(&of_type(DataType::Utf8View))));
         }
     }
     Ok(())
 }
 
 /// The types that planning finds for parameters, by their numbers; for one that meets several, all of them.
-async fn inferred(run: &Run, query: Query, hints: &Hints) -> Result<Vec<(usize, DataType)>> {
+async fn inferred(run: &Run, query: Query, hints: &Hints) -> Result<Vec<(usize, FieldRef)>> {
     let (plan, _) = plan_by_distinct_names(run, query, hints).await?;
     let mut types = Vec::new();
     let walked = plan.apply_with_subqueries(|plan| {
@@ -250,7 +255,7 @@ async fn inferred(run: &Run, query: Query, hints: &Hints) -> Result<Vec<(usize, 
                 if let Expr::Placeholder(Placeholder { id, field: Some(field) }) = expr
                     && let Some(number) = id.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok())
                 {
-                    types.push((number, field.data_type().clone()));
+                    types.push((number, of_field(field)));
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
@@ -260,14 +265,41 @@ async fn inferred(run: &Run, query: Query, hints: &Hints) -> Result<Vec<(usize, 
     Ok(types)
 }
 
-/// NULLs of these types, or of none.
-fn nulls<'a>(types: impl Iterator<Item = Option<&'a DataType>>) -> Result<Vec<ScalarValue>> {
-    let null = |known: Option<&DataType>| known.map_or(Ok(ScalarValue::Null), ScalarValue::try_from);
+/// NULLs of these types, or of none: a text is none of a type that is a text to Arrow alone.
+fn nulls<'a>(types: impl Iterator<Item = Option<&'a FieldRef>>) -> Result<Vec<ScalarValue>> {
+    let null = |known: Option<&FieldRef>| match known.filter(|field| told_apart(field).is_none()) {
+        Some(field) => ScalarValue::try_from(field.data_type()),
+        None => Ok(ScalarValue::Null),
+    };
     let nulls = types.map(null).collect::<Result<Vec<ScalarValue>, _>>();
     nulls.map_err(|error| Error::internal(format!("a type has no NULL: {error}")))
 }
 
 /// What nothing says of is text.
-fn or_text(types: Vec<Option<DataType>>) -> Vec<DataType> {
-    types.into_iter().map(|known| known.unwrap_or(DataType::Utf8View)).collect()
+fn or_text(types: Vec<Option<FieldRef>>) -> Vec<FieldRef> {
+    types.into_iter().map(|known| known.unwrap_or_else(|| of_type(DataType::Utf8View))).collect()
+}
+
+/// A parameter of an Arrow type.
+fn of_type(data_type: DataType) -> FieldRef {
+    Arc::new(Field::new("", data_type, true))
+}
+
+/// A parameter of a field's type.
+fn of_field(field: &Field) -> FieldRef {
+    match told_apart(field) {
+        Some(stored) => Arc::new(stored.to_field("", true)),
+        None => of_type(field.data_type().clone()),
+    }
+}
+
+/// A type that is a text to Arrow alone.
+fn told_apart(field: &Field) -> Option<ColumnType> {
+    use ColumnType::{Char, Json, Jsonb};
+    ColumnType::from_field(field).filter(|stored| matches!(stored, Json | Jsonb | Char))
+}
+
+/// A parameter of a column's type.
+fn of_column(column: &Column) -> FieldRef {
+    Arc::new(column.data_type.to_field("", true))
 }
