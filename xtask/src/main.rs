@@ -6,6 +6,7 @@
 mod data;
 mod package;
 mod paths;
+mod program;
 mod run;
 mod tidy;
 
@@ -136,7 +137,7 @@ fn python_package() {
 /// The Debian package, of a program that is built already or of this checkout's.
 fn deb(rest: &[&str]) {
     let program = rest.first().map_or_else(|| built("alluvia", &[]), PathBuf::from);
-    package::deb(&program);
+    println!("{}", package::deb(&program, &run::target_dir()).display());
 }
 
 /// The documentation of the crates; a link in it that leads nowhere is an error. Needs no more than what clippy has

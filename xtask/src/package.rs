@@ -1,11 +1,11 @@
 //! The Debian package: `packaging/` and the program, laid out as they are installed, by dpkg-deb alone.
 //!
 //! Invariant: what the package depends on is read out of the program, not stated: the newest version of the C library whose
-//! symbols it names.
+//! symbols it names, and the compiler's library where it needs that.
 
-use crate::run::{Step, die, root, target_dir};
+use crate::program::{glibc, libraries, mode, strip};
+use crate::run::{Step, die, emptied, root, target_dir, text_of};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -25,14 +25,11 @@ const FILES: &[(&str, &str, u32)] = &[
     ("packaging/debian/postrm", "DEBIAN/postrm", 0o755),
 ];
 
-/// Makes the package of a program that is built; says where it lies.
-pub fn deb(program: &Path) {
+/// Makes the package of a program that is built, in a folder; gives its path.
+pub fn deb(program: &Path, folder: &Path) -> PathBuf {
     let version = env!("CARGO_PKG_VERSION");
     let architecture = output("dpkg", &["--print-architecture"]);
-    let tree = target_dir().join("deb");
-    if tree.exists() {
-        fs::remove_dir_all(&tree).unwrap_or_else(|error| die(&format!("{}: {error}", tree.display())));
-    }
+    let tree = emptied(target_dir().join("deb"));
     let place = |to: &str| -> PathBuf {
         let path = tree.join(to);
         if let Some(folder) = path.parent() {
@@ -41,9 +38,7 @@ pub fn deb(program: &Path) {
         path
     };
     let binary = place("usr/bin/alluvia");
-    let names = [program, &binary].map(|path| path.to_str().expect("paths here are UTF-8").to_owned());
-    Step::new("strip", &["--strip-debug", "-o", &names[1], &names[0]]).run();
-    mode(&binary, 0o755);
+    strip(program, &binary);
     for &(from, to, bits) in FILES {
         let from = root().join(from);
         let to = place(to);
@@ -54,38 +49,35 @@ pub fn deb(program: &Path) {
     let page = place("usr/share/man/man1/alluvia.1");
     fs::copy(root().join("packaging/alluvia.1"), &page).unwrap_or_else(|error| die(&format!("the man page: {error}")));
     mode(&page, 0o644);
-    Step::new("gzip", &["--no-name", "--best", page.to_str().expect("paths here are UTF-8")]).run();
+    Step::new("gzip", &["--no-name", "--best", text_of(&page)]).run();
 
-    let bytes = fs::read(&binary).unwrap_or_else(|error| die(&format!("{}: {error}", binary.display())));
-    let glibc = glibc_of(&bytes).unwrap_or_else(|| die("the program names no version of the C library"));
+    let size = fs::metadata(&binary).unwrap_or_else(|error| die(&format!("{}: {error}", binary.display()))).len();
     let text = fs::read_to_string(root().join("packaging/debian/control.in"));
     let control = text
         .unwrap_or_else(|error| die(&format!("packaging/debian/control.in: {error}")))
         .replace("@VERSION@", version)
         .replace("@ARCHITECTURE@", &architecture)
-        .replace("@INSTALLED_KIB@", &(bytes.len() / 1024 + 1).to_string())
-        .replace("@GLIBC@", &format!("{}.{}", glibc.0, glibc.1));
+        .replace("@INSTALLED_KIB@", &(size / 1024 + 1).to_string())
+        .replace("@LIBRARIES@", &depends(glibc(&binary), &libraries(&binary)));
     fs::write(place("DEBIAN/control"), control).unwrap_or_else(|error| die(&format!("control: {error}")));
     folders(&tree);
 
-    let package = target_dir().join(format!("alluvia_{version}_{architecture}.deb"));
-    let names = [&tree, &package].map(|path| path.to_str().expect("paths here are UTF-8"));
-    Step::new("dpkg-deb", &["--root-owner-group", "-Zgzip", "--build", names[0], names[1]]).run();
-    println!("{}", package.display());
+    let package = folder.join(format!("alluvia_{version}_{architecture}.deb"));
+    let names = [text_of(&tree), text_of(&package)];
+    // The same bytes on every run: no file is younger than 1980-01-01.
+    let build = Step::new("dpkg-deb", &["--root-owner-group", "-Zgzip", "--build", names[0], names[1]]);
+    build.env("SOURCE_DATE_EPOCH", "315532800").run();
+    package
 }
 
-/// The newest `GLIBC_a.b` that a program names.
-fn glibc_of(program: &[u8]) -> Option<(u32, u32)> {
-    const MARK: &[u8] = b"GLIBC_";
-    let starts = program.windows(MARK.len()).enumerate().filter(|(_, bytes)| *bytes == MARK).map(|(at, _)| at);
-    let versions = starts.filter_map(|at| {
-        let rest = &program[at + MARK.len()..];
-        let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
-        let text = std::str::from_utf8(&rest[..end]).ok()?;
-        let mut parts = text.split('.').map(|part| part.parse().ok());
-        Some((parts.next()??, parts.next()??))
-    });
-    versions.max()
+/// Packages of the libraries that a program needs: the C library's, in the version that it needs, and the compiler's. That one has another
+/// name in old distributions, and a program of `make dist` does without it.
+fn depends(glibc: (u32, u32), libraries: &[String]) -> String {
+    let mut packages = vec![format!("libc6 (>= {}.{})", glibc.0, glibc.1)];
+    if libraries.iter().any(|library| library == "libgcc_s.so.1") {
+        packages.push("libgcc-s1".to_owned());
+    }
+    packages.join(", ")
 }
 
 fn output(program: &str, args: &[&str]) -> String {
@@ -94,11 +86,6 @@ fn output(program: &str, args: &[&str]) -> String {
         Ok(output) => die(&format!("{program} ended with {}", output.status)),
         Err(error) => die(&format!("{program} could not be started: {error}; a Debian package needs a Debian machine")),
     }
-}
-
-fn mode(path: &Path, bits: u32) {
-    let set = fs::set_permissions(path, fs::Permissions::from_mode(bits));
-    set.unwrap_or_else(|error| die(&format!("{}: {error}", path.display())));
 }
 
 /// Folders are as the archive's rules want them, whatever the umask.
@@ -116,9 +103,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_version_that_is_named_counts() {
-        assert_eq!(glibc_of(b"\0GLIBC_2.9\0GLIBC_2.34\0GLIBC_2.2.5\0GLIBC_PRIVATE\0"), Some((2, 34)));
-        assert_eq!(glibc_of(b"nothing"), None);
+    fn what_is_needed_is_what_is_depended_on() {
+        let both = ["libgcc_s.so.1", "libc.so.6"].map(str::to_owned);
+        assert_eq!(depends((2, 36), &both), "libc6 (>= 2.36), libgcc-s1");
+        assert_eq!(depends((2, 28), &both[1..]), "libc6 (>= 2.28)");
     }
 
     #[test]

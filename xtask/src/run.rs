@@ -58,6 +58,12 @@ impl Step {
         self
     }
 
+    /// Without an environment variable of the caller's.
+    pub fn without(mut self, name: &str) -> Step {
+        self.command.env_remove(name);
+        self
+    }
+
     /// Runs it; ends this process if it fails.
     pub fn run(mut self) {
         eprintln!("==> {}", self.text);
@@ -70,11 +76,16 @@ impl Step {
     }
 }
 
-/// What a program prints; ends this process if it fails.
+/// What a program in the checkout prints; ends this process if it fails.
 pub fn output(program: &str, args: &[&str]) -> String {
+    output_in(&root(), program, args)
+}
+
+/// What a program in a folder prints; ends this process if it fails.
+pub fn output_in(folder: &Path, program: &str, args: &[&str]) -> String {
     let text = format!("{program} {}", args.join(" "));
     eprintln!("==> {text}");
-    let done = Command::new(program).args(args).current_dir(root()).stderr(std::process::Stdio::inherit()).output();
+    let done = Command::new(program).args(args).current_dir(folder).stderr(std::process::Stdio::inherit()).output();
     match done {
         Ok(done) if done.status.success() => String::from_utf8_lossy(&done.stdout).into_owned(),
         Ok(done) => die(&format!("{text} ended with {}", done.status)),
@@ -95,6 +106,20 @@ pub fn cargo(args: &[&str]) -> Step {
 /// A Python of the project's virtual environment.
 pub fn python(venv: &Path, args: &[&str]) -> Step {
     Step::new(venv.join("bin").join("python"), args)
+}
+
+/// A path as an argument.
+pub fn text_of(path: &Path) -> &str {
+    path.to_str().unwrap_or_else(|| die(&format!("{}: paths here are UTF-8", path.display())))
+}
+
+/// An empty folder, whatever lay there.
+pub fn emptied(folder: PathBuf) -> PathBuf {
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).unwrap_or_else(|error| die(&format!("{}: {error}", folder.display())));
+    }
+    std::fs::create_dir_all(&folder).unwrap_or_else(|error| die(&format!("{}: {error}", folder.display())));
+    folder
 }
 
 /// Says why, and ends.
