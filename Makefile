@@ -3,7 +3,7 @@
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvia/target
 XTASK = ./xtask/setup.sh cargo run --quiet --locked --package xtask --
 
-.PHONY: demo sql test lint bench wheel docs check-data deb soak fuzz
+.PHONY: demo sql test lint bench wheel docs check-data deb dist soak fuzz
 
 demo: ## Builds, ingests while it queries, shows freshness at work, exits 0. DATA=FILE runs it on your file.
 	@$(XTASK) demo $(if $(DATA),--data $(DATA))
@@ -31,6 +31,9 @@ check-data: ## make check-data DIR=...: every checksum and invariant of a data d
 
 deb: ## The Debian package, from this checkout's program or from PROGRAM=FILE; says where it lies.
 	@$(XTASK) deb $(PROGRAM)
+
+dist: ## What is given to others: archive, wheel, Debian package and checksums, for any x86-64-v3 Linux with glibc 2.28 or later. A second full build.
+	@$(XTASK) dist
 
 soak: ## Crash tests for DURATION (default 1h), then histories of tables with keys, the models of the index on random tables, random statements beside DuckDB, and 100,000 generated statements.
 	@$(XTASK) soak $(or $(DURATION),1h)

@@ -25,7 +25,8 @@ mkdir -p "$folder"
 is_ours() { [ "$(cat "$folder/alluvia-checkout" 2>/dev/null)" = "$here" ]; }
 take_over() {
   is_ours && return
-  rm -rf "$folder"/*/.fingerprint/alluvia* "$folder"/*/.fingerprint/xtask*
+  # The second is where make dist builds, for the target and for this machine.
+  rm -rf "$folder"/*/.fingerprint/alluvia* "$folder"/*/.fingerprint/xtask* "$folder"/dist-build/*/*/.fingerprint/alluvia*
   printf '%s\n' "$here" > "$folder/alluvia-checkout"
 }
 if command -v flock >/dev/null 2>&1; then

@@ -3,18 +3,20 @@
 //! `cargo xtask test` is everything CI runs. Each step prints what it does; the first failure ends the run.
 #![allow(clippy::disallowed_methods)] // chores are no part of the database: they may use files and clocks directly
 
+mod archive;
 mod data;
+mod dist;
 mod package;
 mod paths;
 mod program;
 mod run;
 mod tidy;
 
-use run::{Step, cargo, die, python};
+use run::{Step, cargo, die, python, target_dir};
 use std::path::PathBuf;
 use std::process::Command;
 
-const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | functions | check-data DIR | deb [PROGRAM] | soak TIME | fuzz TIME";
+const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | functions | check-data DIR | deb [PROGRAM] | dist | soak TIME | fuzz TIME";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +34,7 @@ fn main() {
         Some("functions") => functions(),
         Some("check-data") => alluvia(&[&["check"], rest.as_slice()].concat()),
         Some("deb") => deb(&rest),
+        Some("dist") => dist::run(),
         Some("soak") => soak(&rest),
         Some("fuzz") => timed(&["fuzz"], seconds_of(&rest), &[]),
         _ => die(&format!("usage: {HELP}")),
@@ -55,17 +58,13 @@ fn alluvia(args: &[&str]) {
 /// and a selection of its own would build DataFusion anew.
 fn built(name: &str, features: &[&str]) -> PathBuf {
     cargo(&[&["build", "--workspace", "--bin", name], features].concat()).run();
-    run::target_dir().join("debug").join(name)
+    target_dir().join("debug").join(name)
 }
 
 /// The Python package, packed. With the whole workspace selected, as [`built`] has it.
 fn wheel(features: &[&str]) -> PathBuf {
     cargo(&[&["build", "--workspace", "--lib", "--bins"], features].concat()).run();
-    let debug = run::target_dir().join("debug");
-    let paths = [debug.join("lib_alluvia.so"), run::target_dir().join("wheels")];
-    let paths = paths.each_ref().map(|path| path.to_str().expect("paths here are UTF-8"));
-    let said = run::output("python3", &["scripts/wheel.py", paths[0], paths[1]]);
-    PathBuf::from(said.trim())
+    dist::pack_wheel(&target_dir().join("debug/lib_alluvia.so"), &target_dir().join("wheels"))
 }
 
 fn lint() {
@@ -136,8 +135,12 @@ fn python_package() {
 
 /// The Debian package, of a program that is built already or of this checkout's.
 fn deb(rest: &[&str]) {
-    let program = rest.first().map_or_else(|| built("alluvia", &[]), PathBuf::from);
-    println!("{}", package::deb(&program, &run::target_dir()).display());
+    println!("{}", package::deb(&program_of(rest), &target_dir()).display());
+}
+
+/// The program that is named, or this checkout's.
+fn program_of(rest: &[&str]) -> PathBuf {
+    rest.first().map_or_else(|| built("alluvia", &[]), PathBuf::from)
 }
 
 /// The documentation of the crates; a link in it that leads nowhere is an error. Needs no more than what clippy has

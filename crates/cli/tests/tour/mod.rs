@@ -70,6 +70,8 @@ fn the_commands_of_the_tour_do_what_they_say() {
     assert_eq!(
         commands(README),
         [
+            // A build of its own. What it packs is typed by `scripts/install.py`, of the tests' program.
+            "make dist",
             "make sql DIR=./tour",
             "alluvia load ./tour sales more.csv",
             "alluvia serve ./tour",
