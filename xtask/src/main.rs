@@ -12,11 +12,12 @@ mod program;
 mod run;
 mod tidy;
 
-use run::{Step, cargo, die, python, target_dir};
-use std::path::PathBuf;
+use archive::Compression;
+use run::{Step, cargo, die, emptied, python, target_dir, text_of};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | functions | check-data DIR | deb [PROGRAM] | dist | soak TIME | fuzz TIME";
+const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | functions | check-data DIR | deb [PROGRAM] | dist | install [PROGRAM] | soak TIME | fuzz TIME";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +36,7 @@ fn main() {
         Some("check-data") => alluvia(&[&["check"], rest.as_slice()].concat()),
         Some("deb") => deb(&rest),
         Some("dist") => dist::run(),
+        Some("install") => install(&program_of(&rest)),
         Some("soak") => soak(&rest),
         Some("fuzz") => timed(&["fuzz"], seconds_of(&rest), &[]),
         _ => die(&format!("usage: {HELP}")),
@@ -88,6 +90,7 @@ fn test() {
     cargo(&[&["test", "--workspace"], CHECKED].concat()).run();
     interop();
     python_package();
+    install(&built("alluvia", CHECKED));
     let flights = data::nycflights();
     let flights = flights.to_str().expect("paths here are UTF-8");
     Step::new(built("alluvia", CHECKED), &["demo", "--data", flights, "--seconds", "5"]).run();
@@ -141,6 +144,14 @@ fn deb(rest: &[&str]) {
 /// The program that is named, or this checkout's.
 fn program_of(rest: &[&str]) -> PathBuf {
     rest.first().map_or_else(|| built("alluvia", &[]), PathBuf::from)
+}
+
+/// What the README says of installing, typed as it stands there, from an archive of a program that is built.
+fn install(program: &Path) {
+    let folder = emptied(target_dir().join("install"));
+    let archive = archive::pack(program, &folder, Compression::Fast);
+    Step::new("python3", &["scripts/install.py", text_of(&archive)]).run();
+    std::fs::remove_dir_all(&folder).unwrap_or_else(|error| die(&format!("{}: {error}", folder.display())));
 }
 
 /// The documentation of the crates; a link in it that leads nowhere is an error. Needs no more than what clippy has
