@@ -2,7 +2,7 @@
 //!
 //! A folder a phase, in the order in which a statement passes them; [`rules`] puts them in their places:
 //! [`before_types`], [`after_types`], [`optimizer`], [`physical`]. Beside them: [`planners`] of expressions, [`table_functions`],
-//! [`described_types`] (what Describe tells before a statement runs), [`read_columns`] (what a view depends on), [`pipelines`] (how far a plan is), [`plan_check`] (what
+//! [`described_types`] (what Describe tells before a statement runs), [`read_columns`] (what a view depends on), [`pipelines`] (how far a plan is), [`explain`] (a plan that has run, for people), [`plan_check`] (what
 //! tests ask of plans), and what rules share ([`expressions`], [`constants`], `wrapped_operator`). Which rule mends what
 //! upstream is in `upstream`, whose tests find the mends that can go.
 //!
@@ -16,6 +16,7 @@ pub mod after_types;
 pub mod before_types;
 pub mod constants;
 pub mod described_types;
+pub mod explain;
 pub mod expressions;
 #[cfg(test)]
 mod function_tests;
