@@ -7,6 +7,7 @@
 use super::boxes::{Found, boxes, with};
 use super::clocks;
 use super::cuboids::{Selected, Shape, dimensions};
+use super::declined::Declined;
 use super::having::Having;
 use super::mapped::Side;
 use super::statement::{Aggregate, Condition, Group, Item, Order, Statement};
@@ -51,23 +52,27 @@ pub struct Bound {
     pub(super) selected: Mutex<Option<Arc<Selected>>>,
 }
 
-/// The statement bound to its table; `None` if the index cannot answer it.
-pub fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc<Dictionaries>) -> Option<Bound> {
+/// The statement bound to its table; or why the index cannot answer it.
+pub fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc<Dictionaries>) -> Result<Bound, Declined> {
     let def = &entry.def;
     // GROUP BY of a name means the column of that name, if there is one, and not an item that is called so.
     let hides = |alias: &String| def.columns.iter().any(|column| column.name == *alias);
-    if def.dimensions.is_empty() || statement.aliases.iter().any(hides) {
-        return None;
+    if def.dimensions.is_empty() {
+        return Err(Declined::NoDimensions);
+    }
+    if statement.aliases.iter().any(hides) {
+        return Err(Declined::Alias);
     }
     if statement.having.as_ref().is_some_and(|having| !having.fits(&statement.items)) {
-        return None;
+        return Err(Declined::Having);
     }
     let members = members_asked(def, dictionaries, &statement.conditions);
     let found = boxes(def, dictionaries, &statement.conditions)?;
-    let groups: Vec<usize> = statement.groups.iter().map(|group| level_of(def, group)).collect::<Option<_>>()?;
+    let level = |group: &Group| level_of(def, group).ok_or_else(|| group_declined(def, group));
+    let groups: Vec<usize> = statement.groups.iter().map(level).collect::<Result<_, _>>()?;
     let mut named = found.iter().flat_map(|one| &one.filters).map(|filter| filter.level).chain(groups.iter().copied());
     if !named.all(|level| has_level_codes(def, level)) {
-        return None;
+        return Err(Declined::NoCodes);
     }
     let mut measures = Vec::new();
     let mut item_measures = Vec::with_capacity(statement.items.len());
@@ -75,17 +80,19 @@ pub fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc<Dictio
         item_measures.push(match item.aggregate() {
             None | Some((_, None)) => None,
             Some((aggregate, Some(name))) => {
-                let column = def.columns.iter().find(|column| column.name == *name)?;
+                let column = def.columns.iter().find(|column| column.name == *name);
+                let column = column.ok_or(Declined::Item)?;
                 if aggregate == Aggregate::Count && !column.nullable {
                     None
                 } else {
-                    Some(measure_of(def, column, aggregate, &mut measures)?)
+                    let measure = measure_of(def, column, aggregate, &mut measures);
+                    Some(measure.ok_or(Declined::NoMeasure(column.id))?)
                 }
             }
         });
     }
-    let questions = questions(found, &groups, &measures)?;
-    Some(Bound {
+    let questions = questions(found, &groups, &measures).ok_or(Declined::Boxes)?;
+    Ok(Bound {
         def: Arc::clone(def),
         items: statement.items.clone(),
         hidden: statement.hidden.len(),
@@ -106,6 +113,13 @@ pub fn bind(statement: &Statement, entry: &TableEntry, dictionaries: &Arc<Dictio
         dictionaries: Arc::clone(dictionaries),
         selected: Mutex::default(),
     })
+}
+
+/// Why no level makes a group.
+fn group_declined(def: &TableDef, group: &Group) -> Declined {
+    let (Group::Column(name) | Group::Truncated(_, name) | Group::TruncatedIn { column: name, .. }) = group;
+    let column = def.columns.iter().find(|column| column.name == *name);
+    column.map_or(Declined::Group, |column| Declined::GroupOf(column.id))
 }
 
 /// Whether rows of the tail have codes at a level.
@@ -162,7 +176,7 @@ impl Bound {
     }
 
     fn made(&self) -> Option<Now<'static>> {
-        let mut found = boxes(&self.def, &self.dictionaries, &self.conditions)?;
+        let mut found = boxes(&self.def, &self.dictionaries, &self.conditions).ok()?;
         let mut maps = Vec::with_capacity(self.sides.len());
         for (side, level) in &self.sides {
             let (codes, map) = side.codes(&self.dictionaries, *level)?;

@@ -15,6 +15,7 @@
 //! a column are a level of their own ([`times::Axis`]), behind all others; boxes of that level get units and ranges when all is done.
 
 use super::conditions::{filter_of, last_code};
+use super::declined::Declined;
 use super::statement::{Condition, Test};
 use super::times;
 use alluvia_catalog::Dictionaries;
@@ -39,22 +40,30 @@ pub(super) struct Found {
     pub(super) times: Vec<TimeRange>,
 }
 
-/// The rows for which all conditions hold: at least one box. `None` if they are not few boxes.
-pub(super) fn boxes(def: &TableDef, dictionaries: &Dictionaries, conditions: &[Condition]) -> Option<Vec<Found>> {
+/// The rows for which all conditions hold: at least one box; or why they are not few boxes.
+pub(super) fn boxes(
+    def: &TableDef,
+    dictionaries: &Dictionaries,
+    conditions: &[Condition],
+) -> Result<Vec<Found>, Declined> {
     let levels = def.levels().count();
     // Behind all levels.
     let axes = times::axes(def, dictionaries, conditions);
     let filter = |column: &str, test: &Test| {
         let axis = axes.iter().position(|axis| axis.is_of(column));
         let own = axis.and_then(|at| Some(LevelFilter { level: levels + at, codes: axes[at].codes(test)? }));
-        own.or_else(|| filter_of(def, dictionaries, column, test))
+        own.or_else(|| filter_of(def, dictionaries, column, test)).ok_or_else(|| {
+            let column = def.columns.iter().find(|own| own.name == column);
+            column.map_or(Declined::UnknownColumn, |column| Declined::ConditionOn(column.id))
+        })
     };
     let last = |level: usize| match level.checked_sub(levels) {
         Some(at) => axes[at].last(),
         None => last_code(dictionaries, level),
     };
     let found = Maker { filter: &filter, last: &last }.all(conditions)?;
-    found.into_iter().map(|filters| without_axes(&filters, levels, &axes)).collect()
+    let found = found.into_iter().map(|filters| without_axes(&filters, levels, &axes).ok_or(Declined::Edges));
+    found.collect()
 }
 
 /// A box by the table's own levels.
@@ -75,34 +84,37 @@ fn is_empty(filters: &[LevelFilter]) -> bool {
 }
 
 struct Maker<'a> {
-    filter: &'a dyn Fn(&str, &Test) -> Option<LevelFilter>,
+    filter: &'a dyn Fn(&str, &Test) -> Result<LevelFilter, Declined>,
     /// The greatest code of a level.
     last: &'a dyn Fn(usize) -> u32,
 }
 
 impl Maker<'_> {
-    fn of(&self, condition: &Condition) -> Option<Vec<Filters>> {
+    fn of(&self, condition: &Condition) -> Result<Vec<Filters>, Declined> {
         match condition {
-            Condition::Column(column, test) => Some(vec![vec![(self.filter)(column, test)?]]),
+            Condition::Column(column, test) => Ok(vec![vec![(self.filter)(column, test)?]]),
             Condition::All(parts) => self.all(parts),
             Condition::Any(parts) => self.any(parts),
         }
     }
 
-    fn all<'c>(&self, conditions: impl IntoIterator<Item = &'c Condition>) -> Option<Vec<Filters>> {
+    fn all<'c>(
+        &self,
+        conditions: impl IntoIterator<Item = &'c Condition>,
+    ) -> Result<Vec<Filters>, Declined> {
         let mut boxes = vec![Vec::new()];
         for condition in conditions {
             let others = self.of(condition)?;
             let pairs = boxes.iter().flat_map(|one| others.iter().map(move |other| intersection(one, other)));
             boxes = at_most_max(merged(without_empty(pairs.collect())))?;
         }
-        Some(boxes)
+        Ok(boxes)
     }
 
-    fn any(&self, conditions: &[Condition]) -> Option<Vec<Filters>> {
+    fn any(&self, conditions: &[Condition]) -> Result<Vec<Filters>, Declined> {
         // That nothing matches is said by a filter, and there is none.
         if conditions.is_empty() {
-            return None;
+            return Err(Declined::Condition);
         }
         let mut levels: Vec<LevelFilter> = Vec::new();
         let mut others: Vec<Filters> = Vec::new();
@@ -126,7 +138,7 @@ impl Maker<'_> {
             }
             boxes = at_most_max(merged(boxes.into_iter().chain(pieces).collect()))?;
         }
-        Some(without_empty(boxes))
+        Ok(without_empty(boxes))
     }
 
     /// The rows of a box that are not in another, as boxes.
@@ -148,8 +160,8 @@ impl Maker<'_> {
     }
 }
 
-fn at_most_max<B>(boxes: Vec<B>) -> Option<Vec<B>> {
-    (boxes.len() <= BOXES_MAX).then_some(boxes)
+fn at_most_max<B>(boxes: Vec<B>) -> Result<Vec<B>, Declined> {
+    if boxes.len() <= BOXES_MAX { Ok(boxes) } else { Err(Declined::Boxes) }
 }
 
 /// The boxes that are not empty; the first one, if all are.
@@ -255,9 +267,9 @@ mod tests {
     fn boxes_of(conditions: &[Condition]) -> Option<Vec<Filters>> {
         let filter = |level: &str, test: &Test| {
             let level = level.parse().expect("a level");
-            Some(LevelFilter { level, codes: CodeSet::of_codes(codes(test)) })
+            Ok(LevelFilter { level, codes: CodeSet::of_codes(codes(test)) })
         };
-        Maker { filter: &filter, last: &|_| LAST }.all(conditions)
+        Maker { filter: &filter, last: &|_| LAST }.all(conditions).ok()
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! - What is kept by text is bounded; the least recently used half goes.
 
 use super::bound::{Bound, bind};
+use super::declined::Declined;
 use super::statement::{Literal, Statement};
 use alluvia_catalog::{Catalog, Dictionaries, TableEntry};
 use alluvia_snapshot::TableRead;
@@ -149,10 +150,10 @@ impl CachedStatement {
     pub fn bound(&self, parameters: &[Literal], moment: i64) -> Option<Arc<Bound>> {
         if !parameters.is_empty() {
             let statement = self.statement.with_parameters(parameters)?;
-            return bind_at(&statement, &self.entry, &self.dictionaries, moment).map(Arc::new);
+            return bind_at(&statement, &self.entry, &self.dictionaries, moment).ok().map(Arc::new);
         }
         if self.is_of_now {
-            return bind_at(&self.statement, &self.entry, &self.dictionaries, moment).map(Arc::new);
+            return bind_at(&self.statement, &self.entry, &self.dictionaries, moment).ok().map(Arc::new);
         }
         let now = || Some(Arc::clone(&self.bound.lock())).filter(|bound| bound.knows_its_members());
         if let Some(bound) = now() {
@@ -163,7 +164,7 @@ impl CachedStatement {
         if let Some(bound) = now() {
             return Some(bound);
         }
-        let bound = Arc::new(bind(&self.statement, &self.entry, &self.dictionaries)?);
+        let bound = Arc::new(bind(&self.statement, &self.entry, &self.dictionaries).ok()?);
         *self.bound.lock() = Arc::clone(&bound);
         Some(bound)
     }
@@ -180,9 +181,9 @@ pub fn bind_at(
     entry: &TableEntry,
     dictionaries: &Arc<Dictionaries>,
     moment: i64,
-) -> Option<Bound> {
+) -> Result<Bound, Declined> {
     match statement.is_of_now() {
-        true => bind(&statement.at(moment)?, entry, dictionaries),
+        true => bind(&statement.at(moment).ok_or(Declined::Constant)?, entry, dictionaries),
         false => bind(statement, entry, dictionaries),
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: refuses rather than errs. Every part of the tree is looked at; whatever is not understood, or might mean
 //! something else to the planner, makes the statement one for the general way.
 
+use super::declined::Declined;
 use super::having::{Having, having_of};
 use super::predicate::{conjunction, literal_of};
 use super::statement::{Aggregate, Condition, Group, Item, Literal, Order, Statement};
@@ -15,17 +16,17 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, TableFactor, Value,
 };
 
-/// The statement, if it is one that the index may answer.
-pub fn recognise(query: &Query) -> Option<Statement> {
-    let (select, order_by, limit) = select_alone(query)?;
+/// The statement, if it is one that the index may answer; else why not.
+pub fn recognise(query: &Query) -> Result<Statement, Declined> {
+    let (select, order_by, limit) = select_alone(query).ok_or(Declined::NoSelect)?;
     let Parts { table, mut items, groups, aliases, conditions, having } = select_of(select)?;
     let order = match order_by {
         None => Vec::new(),
-        Some(order_by) => order_of(order_by, &mut items, &groups, select)?,
+        Some(order_by) => order_of(order_by, &mut items, &groups, select).ok_or(Declined::Order)?,
     };
-    let (limit, offset) = limit_of(limit)?;
+    let (limit, offset) = limit_of(limit).ok_or(Declined::Limit)?;
     let (all, hidden) = items.all();
-    Some(Statement { table, view: None, items: all, hidden, groups, aliases, conditions, having, order, limit, offset })
+    Ok(Statement { table, view: None, items: all, hidden, groups, aliases, conditions, having, order, limit, offset })
 }
 
 /// The SELECT of a query that is nothing more, its order and its limit.
@@ -168,30 +169,43 @@ pub(super) fn plain_of(select: &Select) -> Option<Plain<'_>> {
     Some(Plain { projection, from, selection: selection.as_ref(), group_by, having: having.as_ref() })
 }
 
-fn select_of(select: &Select) -> Option<Parts> {
-    let Plain { projection, from, selection, group_by, having } = plain_of(select)?;
-    let scope = scope_of(from)?;
+/// Why a SELECT has other clauses, or is not from one place.
+fn not_plain(select: &Select) -> Declined {
+    match (select.distinct.is_some(), select.from.len()) {
+        (true, _) => Declined::Distinct,
+        (false, 0) => Declined::NoTable,
+        (false, 1) => Declined::Clause,
+        (false, _) => Declined::Join,
+    }
+}
+
+fn select_of(select: &Select) -> Result<Parts, Declined> {
+    let Some(Plain { projection, from, selection, group_by, having }) = plain_of(select) else {
+        return Err(not_plain(select));
+    };
+    let scope = scope_of(from).ok_or(if from.joins.is_empty() { Declined::Relation } else { Declined::Join })?;
     let conditions = match selection {
         None => Vec::new(),
-        Some(selection) => conjunction(selection, &|expr| scope.column(expr))?,
+        Some(selection) => conjunction(selection, &|expr| scope.column(expr)).ok_or(Declined::Condition)?,
     };
-    let GroupByExpr::Expressions(expressions, modifiers) = group_by else { return None };
+    let GroupByExpr::Expressions(expressions, modifiers) = group_by else { return Err(Declined::GroupingSets) };
     if !modifiers.is_empty() {
-        return None;
+        return Err(Declined::GroupingSets);
     }
     let mut aliases = Vec::new();
     let groups: Vec<Group> = expressions
         .iter()
         .map(|expr| group_expression(expr, projection, &scope, &mut aliases))
-        .collect::<Option<_>>()?;
+        .collect::<Option<_>>()
+        .ok_or(Declined::Group)?;
     let mut items = Vec::with_capacity(projection.len());
     for item in projection {
         let (expr, alias) = match item {
             SelectItem::UnnamedExpr(expr) => (expr, None),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(name_of(alias))),
-            _ => return None,
+            _ => return Err(Declined::Item),
         };
-        let item = item_of(expr, &groups, &scope)?;
+        let item = item_of(expr, &groups, &scope).ok_or(Declined::Item)?;
         let name = alias.or_else(|| match expr {
             Expr::Identifier(ident) => Some(name_of(ident)),
             Expr::CompoundIdentifier(path) => path.last().map(name_of),
@@ -202,20 +216,26 @@ fn select_of(select: &Select) -> Option<Parts> {
     let mut items = Items { shown: items, hidden: Vec::new() };
     let having = match having {
         None => None,
-        Some(having) => Some(having_of(having, &mut |expr| match expr {
-            Expr::Identifier(ident) => {
-                let name = name_of(ident);
-                let place = items.named(&name)?;
-                aliases.push(name);
-                Some(place)
-            }
-            other => items.place(other, &groups, &scope),
-        })?),
+        Some(having) => {
+            let having = having_of(having, &mut |expr| match expr {
+                Expr::Identifier(ident) => {
+                    let name = name_of(ident);
+                    let place = items.named(&name)?;
+                    aliases.push(name);
+                    Some(place)
+                }
+                other => items.place(other, &groups, &scope),
+            });
+            Some(having.ok_or(Declined::Having)?)
+        }
     };
     // A query without an aggregate and without groups is a plain SELECT.
     let aggregates = items.shown.iter().any(|(item, _)| item.aggregate().is_some());
     let is_aggregate = aggregates || !groups.is_empty();
-    is_aggregate.then_some(Parts { table: scope.table, items, groups, aliases, conditions, having })
+    match is_aggregate {
+        true => Ok(Parts { table: scope.table, items, groups, aliases, conditions, having }),
+        false => Err(Declined::NoAggregate),
+    }
 }
 
 /// The one table, and what columns may be qualified with.

@@ -44,21 +44,35 @@ pub enum Missed {
     Mark,
 }
 
-/// The answer's rows, what they took, and the sample that they are from, if they are from one.
-pub type Answered = (RecordBatch, Counters, Option<SampleUsed>);
+/// Why an answer that might be estimated is exact.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WhyExact {
+    /// It asks for more than counts, sums and averages, or is of too many boxes.
+    Never,
+    /// Most of what it reads are units that a range of times begins or ends in, which are always read.
+    Edges,
+    /// No sample was near enough, or would have read less.
+    Read,
+}
+
+/// The answer's rows, what they took, and the sample that they are from, or why they are from none.
+pub type Answered = (RecordBatch, Counters, Result<SampleUsed, WhyExact>);
 
 /// The answer, from a sample if one may and does suffice. `None` where the general way must answer.
 pub fn run_within(asking: &Asking<'_>, schema: &SchemaRef, accuracy: &Accuracy) -> Result<Option<Answered>> {
     let Asking { bound, threads, .. } = *asking;
     let Some(begun) = asking.begin()? else { return Ok(None) };
     let (questions, edges) = without_edges(&begun.questions);
-    let mut goals = goals_of(bound, &questions);
-    if goals.is_some() && begun.is_mostly(&edges)? {
-        goals = None;
+    let mut goals = goals_of(bound, &questions).ok_or(WhyExact::Never);
+    if goals.is_ok() && begun.is_mostly(&edges)? {
+        goals = Err(WhyExact::Edges);
     }
-    let Some(goals) = goals else {
-        let found = begun.all(threads)?;
-        return Ok(found.and_then(|found| exactly(bound, &found, schema)));
+    let goals = match goals {
+        Ok(goals) => goals,
+        Err(why) => {
+            let found = begun.all(threads)?;
+            return Ok(found.and_then(|found| exactly(bound, &found, schema, why)));
+        }
     };
     let Begun { segments, found, .. } = begun;
     let Some(mut found) = add_segments(&edges, &segments, threads, found)? else { return Ok(None) };
@@ -77,20 +91,20 @@ pub fn run_within(asking: &Asking<'_>, schema: &SchemaRef, accuracy: &Accuracy) 
     };
     match sample(&asked, &segments, &mut found)? {
         Sampled::Cannot => Ok(None),
-        Sampled::Exact => Ok(exactly(bound, &found, schema)),
+        Sampled::Exact => Ok(exactly(bound, &found, schema, WhyExact::Read)),
         Sampled::Estimates(estimates) => {
             if !estimates.holds && accuracy.missed == Missed::Error {
                 return Err(missed(accuracy, &estimates));
             }
             let used = used_of(accuracy, alluvia_tree::sample::LOOKS, &estimates);
             let batch = batch(bound, &found, &goals, &estimates, schema);
-            Ok(batch.map(|batch| (batch, found.counters, Some(used))))
+            Ok(batch.map(|batch| (batch, found.counters, Ok(used))))
         }
     }
 }
 
-fn exactly(bound: &Bound, found: &Answer, schema: &SchemaRef) -> Option<Answered> {
-    columns::batch(bound, found, schema).map(|batch| (batch, found.counters, None))
+fn exactly(bound: &Bound, found: &Answer, schema: &SchemaRef, why: WhyExact) -> Option<Answered> {
+    columns::batch(bound, found, schema).map(|batch| (batch, found.counters, Err(why)))
 }
 
 /// The values to estimate, of which boxes, and which of them each item is about.
