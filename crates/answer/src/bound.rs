@@ -152,7 +152,7 @@ impl Bound {
     }
 
     /// Whether codes alone tell its rows, as a cuboid has to.
-    pub(super) fn is_told_by_codes(&self) -> bool {
+    pub fn is_told_by_codes(&self) -> bool {
         are_told_by_codes(&self.questions)
     }
 

@@ -98,10 +98,7 @@ impl Maker<'_> {
         }
     }
 
-    fn all<'c>(
-        &self,
-        conditions: impl IntoIterator<Item = &'c Condition>,
-    ) -> Result<Vec<Filters>, Declined> {
+    fn all<'c>(&self, conditions: impl IntoIterator<Item = &'c Condition>) -> Result<Vec<Filters>, Declined> {
         let mut boxes = vec![Vec::new()];
         for condition in conditions {
             let others = self.of(condition)?;

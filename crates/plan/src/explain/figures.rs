@@ -52,7 +52,7 @@ pub(super) fn notes_of(metrics: &MetricsSet) -> Vec<String> {
 }
 
 /// A text that an operator tells under a name.
-pub(super) fn told(metrics: &MetricsSet, name: &str) -> Option<String> {
+pub fn told(metrics: &MetricsSet, name: &str) -> Option<String> {
     metrics.iter().find_map(|metric| match metric.value() {
         MetricValue::Custom { name: own, value } if own == name => Some(value.to_string()),
         _ => None,

@@ -13,7 +13,7 @@ mod figures;
 mod names;
 mod tree;
 
-pub use figures::{Figures, bytes, grouped, millis};
+pub use figures::{Figures, bytes, grouped, millis, told};
 pub use tree::cut;
 
 use datafusion::physical_plan::ExecutionPlan;

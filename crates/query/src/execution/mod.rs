@@ -31,6 +31,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::{FutureExt, Stream};
+use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -96,6 +97,23 @@ impl Drop for Executor {
     }
 }
 
+/// The plan that runs, for who looks at its metrics when it has run.
+#[derive(Clone, Default)]
+pub(crate) struct Watched(Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>);
+
+impl Watched {
+    /// The plan that ran last.
+    pub(crate) fn plan(&self) -> Option<Arc<dyn ExecutionPlan>> {
+        self.0.lock().clone()
+    }
+
+    fn set(&self, plan: Option<&Arc<dyn ExecutionPlan>>) {
+        // What is let go may be large, and is not dropped under the lock.
+        let last = std::mem::replace(&mut *self.0.lock(), plan.cloned());
+        drop(last);
+    }
+}
+
 /// A plan, ready to run.
 #[derive(Clone)]
 pub(crate) struct Execution {
@@ -133,7 +151,7 @@ impl Again {
     }
 
     /// The same rows by joins that sort.
-    async fn sorted(&self, task: &Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    async fn sorted(&self, task: &Arc<TaskContext>, watched: Option<&Watched>) -> Result<SendableRecordBatchStream> {
         let (plan, mut state) = (self.plan.clone(), self.state.clone());
         let options = state.config_mut().options_mut();
         options.optimizer.prefer_hash_join = false;
@@ -144,13 +162,28 @@ impl Again {
             let plan = state.create_physical_plan(&plan).await.map_err(|error| error_of(&error))?;
             Ok(used.pipelines().meter(plan, &memory, &KNOWN_OPERATORS))
         });
-        execute_stream(planned.await?, Arc::clone(task)).map_err(|error| error_of(&error))
+        let plan = planned.await?;
+        if let Some(watched) = watched {
+            watched.set(Some(&plan));
+        }
+        execute_stream(plan, Arc::clone(task)).map_err(|error| error_of(&error))
     }
 }
 
 impl Execution {
     /// Starts it.
     pub(crate) fn start(&self) -> Result<SendableRecordBatchStream> {
+        self.begin(None)
+    }
+
+    /// Starts it for somebody who looks at the plan afterwards.
+    pub(crate) fn start_watched(self) -> Result<(SendableRecordBatchStream, Watched)> {
+        let watched = Watched::default();
+        watched.set(Some(&self.plan));
+        Ok((self.begin(Some(watched.clone()))?, watched))
+    }
+
+    fn begin(&self, watched: Option<Watched>) -> Result<SendableRecordBatchStream> {
         let handle = self.executor.handle()?;
         let rows = {
             // Operators begin tasks of their own.
@@ -160,8 +193,9 @@ impl Execution {
         let schema = rows.schema();
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let last = sender.clone();
-        // The plan itself is not held: what it keeps of a join's table counts as long as it lives.
-        let run = AssertUnwindSafe(run(rows, sender, Arc::clone(&self.task), self.again.clone())).catch_unwind();
+        // The plan itself is not held, but for who looks at it: what it keeps of a join's table counts as long as it lives.
+        let run = run(rows, sender, Arc::clone(&self.task), self.again.clone(), watched);
+        let run = AssertUnwindSafe(run).catch_unwind();
         let running = handle.spawn(
             async move {
                 if run.await.is_err() {
@@ -180,6 +214,7 @@ async fn run(
     sender: mpsc::Sender<Taken>,
     task: Arc<TaskContext>,
     again: Option<Arc<Again>>,
+    watched: Option<Watched>,
 ) {
     let (mut rows, mut again) = (rows, again);
     while let Some(taken) = next(&mut rows).await {
@@ -194,8 +229,11 @@ async fn run(
             (Err(error), Some(again)) if error_of(&error).kind() == ErrorKind::OutOfMemory => {
                 tracing::debug!(%error, "a plan with hash joins did not fit: its joins are done by sorting");
                 drop(rows);
+                if let Some(watched) = &watched {
+                    watched.set(None);
+                }
                 freed(&task).await;
-                match again.sorted(&task).await {
+                match again.sorted(&task, watched.as_ref()).await {
                     Ok(sorted) => rows = sorted,
                     Err(error) => {
                         let _ = sender.send(Err(wrap(error))).await;

@@ -7,7 +7,7 @@
 
 use super::node::{ColumnOf, Purpose, Question};
 use super::small::{JOINED_ROWS_MAX, KEY_ROWS_MAX, SmallRows, read};
-use crate::answer::{Asking, Bound, Side, Values, run, run_within};
+use crate::answer::{Asking, Bound, Side, Values, WhyExact, run, run_within};
 use crate::table::{describe_snapshot, tell};
 use crate::used::SampleUsed;
 use alluvia_tree::Counters;
@@ -21,7 +21,7 @@ use datafusion::common::{DataFusionError, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, Partitioning,
@@ -43,6 +43,11 @@ pub(super) struct IndexAnswerExec {
 }
 
 impl IndexAnswerExec {
+    /// What is asked of the index.
+    pub(super) fn question(&self) -> &Question {
+        &self.question
+    }
+
     pub(super) fn try_new(question: Arc<Question>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<IndexAnswerExec> {
         let Some(aggregate) = children.first().filter(|_| children.len() == 1 + question.smalls.len()) else {
             return Err(DataFusionError::Internal("an index answer was given other children".to_owned()));
@@ -110,6 +115,7 @@ impl ExecutionPlan for IndexAnswerExec {
             return Err(DataFusionError::Internal(format!("an index answer has no partition {partition}")));
         }
         let run = Run {
+            answering: MetricBuilder::new(&self.metrics).elapsed_compute(0),
             question: Arc::clone(&self.question),
             children: self.children.clone(),
             schema: self.schema(),
@@ -142,6 +148,8 @@ struct Run {
     children: Vec<Arc<dyn ExecutionPlan>>,
     schema: SchemaRef,
     metrics: ExecutionPlanMetricsSet,
+    /// How long the index was asked, without small tables.
+    answering: Time,
 }
 
 /// The index's answer, and how it came.
@@ -151,6 +159,8 @@ struct IndexAnswered {
     by_cuboid: bool,
     /// The sample that it is from, if it is from one.
     sample: Option<SampleUsed>,
+    /// Why it is from none, where it might have been.
+    exact: Option<WhyExact>,
 }
 
 /// How many groups each small table makes, by the column that it is joined by.
@@ -193,7 +203,9 @@ impl Run {
             }
         }
         let (question, schema) = (Arc::clone(&self.question), Arc::clone(&self.schema));
+        let answering = self.answering.clone();
         let asked = SpawnedTask::spawn_blocking(move || {
+            let _timer = answering.timer();
             let bound = if values.is_empty() { Arc::clone(&question.bound) } else { question.among(values) };
             asked(&question, &bound, &schema)
         });
@@ -216,7 +228,11 @@ impl Run {
             self.count(format!("{column}_keys"), rows.keys.len() as u64);
         }
         let (question, schema, columns) = (Arc::clone(&self.question), Arc::clone(&self.schema), columns.to_vec());
-        let joined = SpawnedTask::spawn_blocking(move || joined(&question, smalls, &columns, &schema));
+        let answering = self.answering.clone();
+        let joined = SpawnedTask::spawn_blocking(move || {
+            let _timer = answering.timer();
+            joined(&question, smalls, &columns, &schema)
+        });
         let Some((asked, groups)) = finished(joined).await? else { return Ok(None) };
         for (column, count) in groups {
             self.count(format!("{column}_groups"), count.into());
@@ -240,7 +256,10 @@ impl Run {
 
     /// The rows of an answer, when its figures have been told.
     fn told(&self, asked: Option<IndexAnswered>) -> Result<Option<RecordBatch>> {
-        let Some(IndexAnswered { batch, counters, by_cuboid, sample }) = asked else { return Ok(None) };
+        let Some(IndexAnswered { batch, counters, by_cuboid, sample, exact }) = asked else { return Ok(None) };
+        if let Some(why) = exact {
+            tell(&self.metrics, "exact", why.text().to_owned(), 0);
+        }
         let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows, .. } = counters;
         self.count("cuboid", u64::from(by_cuboid));
         if !by_cuboid {
@@ -342,6 +361,15 @@ fn joined(
     Ok(Some((IndexAnswered { batch, ..found }, groups)))
 }
 
+fn answered(
+    batch: RecordBatch,
+    counters: Counters,
+    sample: Option<SampleUsed>,
+    exact: Option<WhyExact>,
+) -> IndexAnswered {
+    IndexAnswered { batch, counters, by_cuboid: false, sample, exact }
+}
+
 /// The answer of a cuboid, or else of the tree, samples if they may, and the tail, at the statement's version.
 fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Option<IndexAnswered>> {
     let Question { context, read, .. } = question;
@@ -351,14 +379,18 @@ fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Optio
         let store = context.store.as_ref();
         let answered = context.cuboids.answer(bound, snapshot, read, true, store, kept, schema).map_err(wrap)?;
         if let Some((batch, _)) = answered {
-            return Ok(Some(IndexAnswered { batch, counters: Counters::default(), by_cuboid: true, sample: None }));
+            let counters = Counters::default();
+            return Ok(Some(IndexAnswered { batch, counters, by_cuboid: true, sample: None, exact: None }));
         }
     }
     let asking = Asking { bound, read, version: snapshot.version, kept, threads: context.index.threads };
     let found = match &question.accuracy {
         Some(accuracy) => run_within(&asking, schema, accuracy),
-        None => run(&asking, schema).map(|found| found.map(|(batch, counters)| (batch, counters, None))),
+        None => {
+            let found = run(&asking, schema).map_err(wrap)?;
+            return Ok(found.map(|(batch, counters)| answered(batch, counters, None, None)));
+        }
     };
     let found = found.map_err(wrap)?;
-    Ok(found.map(|(batch, counters, sample)| IndexAnswered { batch, counters, by_cuboid: false, sample }))
+    Ok(found.map(|(batch, counters, sample)| answered(batch, counters, sample.ok(), sample.err())))
 }

@@ -17,6 +17,7 @@
 
 mod aggregate;
 mod condition;
+mod described;
 mod exec;
 mod node;
 mod small;
@@ -24,6 +25,8 @@ mod source;
 mod star;
 mod times;
 mod whole;
+
+pub(crate) use described::{described, is_refused, why_exact};
 
 use crate::table::StatementContext;
 use alluvia_plan::shared_rows::{Shared, SharedRows, SharedRowsExec};

@@ -86,12 +86,17 @@ impl Question {
     }
 
     fn bound(&self, statement: &Statement) -> Option<Bound> {
-        bind(statement, &self.read.entry, self.read.dictionaries.as_ref()?)
+        bind(statement, &self.read.entry, self.read.dictionaries.as_ref()?).ok()
     }
 
     /// What EXPLAIN shows of it.
     pub(super) fn describe(&self) -> String {
-        let mut shown = self.bound.describe();
+        self.bound.describe() + &self.small_tables()
+    }
+
+    /// What small tables are read for, by their columns.
+    pub(super) fn small_tables(&self) -> String {
+        let mut shown = String::new();
         let (joins, keys): (Vec<_>, Vec<_>) =
             self.smalls.iter().partition(|(_, purpose)| matches!(purpose, Purpose::Join { .. }));
         for (what, smalls) in [("keys", keys), ("joined", joins)] {
@@ -135,7 +140,7 @@ pub(super) fn asking(
     context: &Arc<StatementContext>,
 ) -> Option<LogicalPlan> {
     let read = readable(source, context)?;
-    let bound = Arc::new(bind(&statement, &read.entry, read.dictionaries.as_ref()?)?);
+    let bound = Arc::new(bind(&statement, &read.entry, read.dictionaries.as_ref()?).ok()?);
     let is_joined = |small: &Small| matches!(small.purpose, Purpose::Join { .. });
     if smalls.iter().any(|small| is_joined(small) && bound.key_level(&small.column).is_none()) {
         return None;

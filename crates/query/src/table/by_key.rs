@@ -28,7 +28,7 @@ impl Scan<'_> {
         cost.count_planned(&context.used);
         let source = TailSource::of_keys(&self.projected, &rows, keys.count(), cost, Arc::clone(&context.used))?;
         let skipped = [("segments_skipped", cost.segments_skipped), ("blocks_skipped", cost.blocks_skipped)];
-        describe(source.metrics_set(), &context.snapshot, false, &skipped);
+        describe(source.metrics_set(), &self.entry.def, &context.snapshot, false, &skipped);
         count(source.metrics_set(), "keys", keys.count() as u64);
         let source = source.traced(self.span.clone());
         let found = self.sift(DataSourceExec::from_data_source(source), &Sieve::OPEN, None, None)?;

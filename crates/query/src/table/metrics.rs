@@ -1,6 +1,7 @@
 //! What EXPLAIN ANALYZE shows beside figures: of a scan and of an answer of the index the snapshot, and what intervals its values have.
 
 use alluvia_snapshot::Snapshot;
+use alluvia_space::TableDef;
 use datafusion::physical_plan::metrics::{CustomMetricValue, ExecutionPlanMetricsSet, MetricBuilder, MetricValue};
 use std::any::Any;
 use std::fmt;
@@ -40,13 +41,16 @@ impl CustomMetricValue for TextMetric {
     }
 }
 
-/// Adds `snapshot` and counters fixed at planning to a scan's metrics; and that its rows are all there are, unless some are left out.
+/// Adds the table's name, `snapshot` and counters fixed at planning to a scan's metrics; and that its rows are all there are, unless some
+/// are left out.
 pub(crate) fn describe(
     metrics: &ExecutionPlanMetricsSet,
+    table: &TableDef,
     snapshot: &Snapshot,
     is_drawn: bool,
     counters: &[(&'static str, u64)],
 ) {
+    tell(metrics, "table", table.name.clone(), table.id.0.into());
     describe_snapshot(metrics, snapshot);
     if !is_drawn {
         tell(metrics, "interval", "exact".to_owned(), 0);

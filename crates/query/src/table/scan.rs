@@ -212,7 +212,13 @@ impl Scan<'_> {
         } else {
             TailSource::new(&self.projected, tail.chain(pending.iter().copied()), self.partitions, columns, used)?
         };
-        describe(source.metrics_set(), &self.context.snapshot, self.draw.leaves_out(), &skipped.counters());
+        describe(
+            source.metrics_set(),
+            &self.entry.def,
+            &self.context.snapshot,
+            self.draw.leaves_out(),
+            &skipped.counters(),
+        );
         let source = source.limited(self.limit).traced(self.span.clone());
         self.sift(DataSourceExec::from_data_source(source), &sieve, None, None)
     }
@@ -225,7 +231,7 @@ impl Scan<'_> {
         let projected = if identified { self.projected.with_identity() } else { self.projected.clone() };
         let used = Arc::clone(&self.context.used);
         let source = TemporarySource::new(projected, identified, read, self.partitions, used);
-        describe(source.metrics_set(), &self.context.snapshot, self.draw.leaves_out(), &[]);
+        describe(source.metrics_set(), &self.entry.def, &self.context.snapshot, self.draw.leaves_out(), &[]);
         let source = source.with(self.span.clone(), self.limit);
         self.sift(DataSourceExec::from_data_source(source), &sieve, None, None)
     }
@@ -434,7 +440,13 @@ impl Scan<'_> {
         let source = ParquetSource::new(schema).with_table_parquet_options(options).with_parquet_file_reader_factory(
             SegmentReaderFactory::new(Arc::clone(&self.context.used), self.span.clone()),
         );
-        describe(source.metrics(), &self.context.snapshot, self.draw.leaves_out(), &group.skipped.counters());
+        describe(
+            source.metrics(),
+            &self.entry.def,
+            &self.context.snapshot,
+            self.draw.leaves_out(),
+            &group.skipped.counters(),
+        );
         let counted = group.segments.iter().filter(|chosen| chosen.begins_blocks());
         let rungs = counted.clone().filter(|chosen| chosen.rung > 0).count() as u64;
         count(source.metrics(), "segments_read", counted.count() as u64);

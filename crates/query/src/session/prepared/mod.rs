@@ -80,7 +80,7 @@ impl Prepared {
 pub(crate) fn prepare(scope: &Scope, sql: &str) -> Result<Prepared> {
     let statement = parse_one(scope, sql)?;
     let template = match &statement.kind {
-        Kind::Query(query) if statement.parameters() > 0 => recognise(query),
+        Kind::Query(query) if statement.parameters() > 0 => recognise(query).ok(),
         _ => None,
     };
     Ok(Prepared { inner: Arc::new(Inner { statement, template, cached: Mutex::default() }) })

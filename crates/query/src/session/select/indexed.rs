@@ -6,8 +6,8 @@
 //!   or in it and gone, and nothing at all while the transaction has definitions of its own.
 
 use crate::answer::{
-    Asking, Bound, CachedStatement, SchemaKey, Statement, bind_at, recognise, run as find_exactly, run_within,
-    simple_views,
+    Asking, Bound, CachedStatement, Declined, SchemaKey, Statement, WhyExact, bind_at, recognise, run as find_exactly,
+    run_within, simple_views,
 };
 use crate::engine::Engine;
 use crate::execution::blocking::blocking;
@@ -20,6 +20,7 @@ use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
 use alluvia_catalog::Dictionaries;
 use alluvia_snapshot::{Snapshot, TableRead};
+use alluvia_space::TableDef;
 use alluvia_syntax::Hints;
 use alluvia_syntax::names::is_ambiguous;
 use alluvia_syntax::units::parse_freshness;
@@ -27,7 +28,6 @@ use alluvia_tree::Counters;
 use alluvia_types::Result;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::format::ExplainStatementOptions;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr};
 use std::sync::Arc;
@@ -59,11 +59,13 @@ impl Ready {
 
 /// What the index gave.
 pub(crate) struct Found {
-    batch: RecordBatch,
-    counters: Counters,
+    pub(crate) batch: RecordBatch,
+    pub(crate) counters: Counters,
     /// Answered by a cuboid.
-    by_cuboid: bool,
-    used: Arc<UsedCounters>,
+    pub(crate) by_cuboid: bool,
+    /// Why it is exact, where it might have been estimated.
+    pub(crate) why_exact: Option<WhyExact>,
+    pub(crate) used: Arc<UsedCounters>,
 }
 
 impl Found {
@@ -97,7 +99,7 @@ pub(crate) fn may_answer_again(run: &Run, cached: &CachedStatement) -> Result<bo
         return Ok(false);
     }
     let is_planned = cached.statement().looks_further() && run.accuracy.is_none();
-    Ok(is_alone && !is_planned && may_answer(run, &cached.hints)?)
+    Ok(is_alone && !is_planned && allowed(run, &cached.hints)?.is_ok())
 }
 
 /// The answer to a statement that the index has answered before and may answer again; `None` if what is known of it
@@ -134,69 +136,71 @@ async fn answer_ready(run: &Run, ready: Ready, hints: &Hints) -> Result<Option<O
     found.into_outcome(run, ready, hints).map(Some)
 }
 
-/// EXPLAIN [ANALYZE] of a statement that the index answers.
-pub(crate) async fn explain_by_index(
-    run: &Run,
-    query: &Query,
-    options: &ExplainStatementOptions,
-    hints: &Hints,
-) -> Result<Option<Outcome>> {
-    if options.verbose || options.format.is_some() {
-        return Ok(None);
+/// Why a statement is planned, and the table that it asks.
+pub(crate) struct WhyPlanned {
+    why: Declined,
+    def: Option<Arc<TableDef>>,
+}
+
+impl WhyPlanned {
+    /// In words.
+    pub(crate) fn text(&self) -> String {
+        self.why.text(self.def.as_deref())
     }
-    let Some(ready) = ready(run, query, hints).await? else { return Ok(None) };
-    let mut plan = format!("IndexAnswer: {}", ready.bound.describe());
-    if options.analyze {
-        let Some(found) = find(run, &ready).await? else { return Ok(None) };
-        let Counters { disjoint, covered, cut, rows_filtered, blocks_skipped, tail_rows, .. } = found.counters;
-        let used = found.used.used();
-        // Nodes that values are estimated of were cut, too, but not read.
-        let (drawn, interval) = match &used.sample {
-            Some(sample) => (sample.nodes_drawn, format!("{}, rungs {}", sample.interval(), sample.rungs())),
-            None => (0, "exact".to_owned()),
-        };
-        let cut = cut + drawn;
-        let drawn = if used.sample.is_some() { format!(" (drawn from: {drawn})") } else { String::new() };
-        plan += &format!(
-            "\n  cuboid: {}\n  nodes: covered={covered}, disjoint={disjoint}, cut={cut}{drawn}; blocks_skipped={blocks_skipped}\n  \
-             rows: filtered={rows_filtered}, tail={tail_rows}, returned={}\n  interval: {interval}\n  used: {used}",
-            if found.by_cuboid { "resident" } else { "none" },
-            found.batch.num_rows(),
-        );
+
+    /// Of a statement that the index could not answer when it was asked.
+    pub(crate) fn by_value(ready: &Ready) -> WhyPlanned {
+        WhyPlanned { why: Declined::Value, def: Some(Arc::clone(&ready.read.entry.def)) }
     }
-    let kind = if options.analyze { "Plan with Metrics" } else { "physical_plan" };
-    let row = vec![Some(kind.to_owned()), Some(plan)];
-    Ok(Some(Outcome::table("EXPLAIN", &["plan_type", "plan"], vec![row])))
+}
+
+impl From<Declined> for WhyPlanned {
+    fn from(why: Declined) -> WhyPlanned {
+        WhyPlanned { why, def: None }
+    }
 }
 
 /// The statement on its snapshot; `None` if the index cannot answer it.
 pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Option<Ready>> {
-    if !may_answer(run, hints)? {
-        return Ok(None);
+    Ok(ready_or_planned(run, query, hints).await?.ok())
+}
+
+/// The statement on its snapshot, or why the index cannot answer it.
+pub(crate) async fn ready_or_planned(run: &Run, query: &Query, hints: &Hints) -> Result<Result<Ready, WhyPlanned>> {
+    if let Err(why) = allowed(run, hints)? {
+        return Ok(Err(why.into()));
     }
     // Planning tells an exact answer's HAVING, and its order by what is not shown.
     let may_look_further = run.accuracy.is_some() || run.refining.get().is_some();
     let may_be = |statement: &Statement| may_look_further || !statement.looks_further();
     let known = run.cached.lock().take();
-    let recognised = match &known {
-        Some(known) => Some(Arc::clone(known.statement())),
-        None => {
-            let Some(statement) = recognise(query) else { return Ok(None) };
-            through_views(run, statement)?.map(Arc::new)
-        }
+    let statement = match &known {
+        Some(known) => Arc::clone(known.statement()),
+        None => match recognise(query) {
+            Err(why) => return Ok(Err(why.into())),
+            Ok(statement) => match through_views(run, statement)? {
+                None => return Ok(Err(Declined::View.into())),
+                Some(statement) => Arc::new(statement),
+            },
+        },
     };
-    let Some(statement) = recognised.filter(|statement| may_be(statement)) else { return Ok(None) };
-    let Some((snapshot, read)) = pinned(run, &statement, hints).await? else { return Ok(None) };
+    if !may_be(&statement) {
+        return Ok(Err(Declined::LooksFurther.into()));
+    }
+    let Some((snapshot, read)) = pinned(run, &statement, hints).await? else {
+        return Ok(Err(Declined::NotInSnapshot.into()));
+    };
+    let planned = |why: Declined| Ok(Err(WhyPlanned { why, def: Some(Arc::clone(&read.entry.def)) }));
     // Answers without a plan are for clocks of UTC; plans know the session's.
     if !run.settings.time_zone.is_utc() && statement.goes_by_clocks(&read.entry.def) {
-        return Ok(None);
+        return planned(Declined::Clocks);
     }
     if let Transaction::Open(open) = &run.state().transaction
         && open.has_changes(&snapshot.catalog, read.entry.def.id)?
     {
-        return Ok(None);
+        return planned(Declined::OwnChanges);
     }
-    let Some(dictionaries) = &read.dictionaries else { return Ok(None) };
+    let Some(dictionaries) = &read.dictionaries else { return planned(Declined::NoDictionaries) };
     let holds = |known: &Arc<CachedStatement>| {
         known.holds(&snapshot.catalog) && known.is_of(&read.entry) && known.codes_by(dictionaries)
     };
@@ -204,9 +208,12 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
         && let Some(bound) = known.bound(&[], moment(run.engine()))
     {
         let schema = Arc::clone(&known.schema);
-        return Ok(Some(Ready { statement, snapshot, read: Arc::new(read), bound, schema }));
+        return Ok(Ok(Ready { statement, snapshot, read: Arc::new(read), bound, schema }));
     }
-    let Some(bound) = bind_at(&statement, &read.entry, dictionaries, moment(run.engine())) else { return Ok(None) };
+    let bound = match bind_at(&statement, &read.entry, dictionaries, moment(run.engine())) {
+        Ok(bound) => bound,
+        Err(why) => return planned(why),
+    };
     let key = key_of(&statement, &read, query);
     // What may be the text of other items, too, tells no names.
     let is_known_by_text = !key.labels.iter().any(|label| is_ambiguous(label));
@@ -223,7 +230,7 @@ pub(crate) async fn ready(run: &Run, query: &Query, hints: &Hints) -> Result<Opt
     };
     let shown = schema.fields().len().saturating_sub(statement.hidden.len());
     let schema = named_first(&schema, run.names.get().map(AsRef::as_ref), shown);
-    Ok(Some(Ready { statement, snapshot, read: Arc::new(read), bound: Arc::new(bound), schema }))
+    Ok(Ok(Ready { statement, snapshot, read: Arc::new(read), bound: Arc::new(bound), schema }))
 }
 
 /// A statement over a view as one over the table that the view reads; `None` where the planner must tell what the view is.
@@ -239,9 +246,16 @@ fn moment(engine: &Engine) -> i64 {
 }
 
 /// Whether the index may answer at all: it knows all rows, and of samples nothing.
-fn may_answer(run: &Run, hints: &Hints) -> Result<bool> {
-    let may_answer = run.settings.short_path && !run.state().has_own_definitions();
-    Ok(may_answer && sample_fraction_of(&run.settings, hints)? >= 1.0)
+fn allowed(run: &Run, hints: &Hints) -> Result<Result<(), Declined>> {
+    Ok(if !run.settings.short_path {
+        Err(Declined::ShortPath)
+    } else if run.state().has_own_definitions() {
+        Err(Declined::OwnDefinitions)
+    } else if sample_fraction_of(&run.settings, hints)? < 1.0 {
+        Err(Declined::SampleFraction)
+    } else {
+        Ok(())
+    })
 }
 
 /// The snapshot that a statement reads, and its table there, once the session's own writes are visible.
@@ -258,7 +272,8 @@ async fn pinned(run: &Run, statement: &Statement, hints: &Hints) -> Result<Optio
     Ok(read.map(|read| (snapshot, read)))
 }
 
-async fn find(run: &Run, ready: &Ready) -> Result<Option<Found>> {
+/// The answer; `None` if it turns out that the index cannot give it.
+pub(crate) async fn find(run: &Run, ready: &Ready) -> Result<Option<Found>> {
     if run.settings.cuboids
         && let Some(found) = find_in_cuboids(run, ready).await?
     {
@@ -273,19 +288,22 @@ async fn find(run: &Run, ready: &Ready) -> Result<Option<Found>> {
     let found = blocking(move || {
         let asking = Asking { bound: &bound, read: &read, version, kept: &kept, threads };
         match accuracy {
-            Some(accuracy) => run_within(&asking, &schema, &accuracy),
+            Some(accuracy) => {
+                let found = run_within(&asking, &schema, &accuracy)?;
+                Ok(found.map(|(batch, counters, sample)| (batch, counters, sample.map_err(Some))))
+            }
             None => {
                 let found = find_exactly(&asking, &schema)?;
-                Ok(found.map(|(batch, counters)| (batch, counters, None)))
+                Ok(found.map(|(batch, counters)| (batch, counters, Err(None))))
             }
         }
     });
     let Some((batch, counters, sample)) = found.await? else { return Ok(None) };
-    if let Some(sample) = sample {
+    if let Ok(sample) = sample {
         used.set_sample(sample);
     }
     used.add_counters(&counters);
-    Ok(Some(Found { batch, counters, by_cuboid: false, used }))
+    Ok(Some(Found { batch, counters, by_cuboid: false, why_exact: sample.err().flatten(), used }))
 }
 
 pub(crate) async fn find_in_cuboids(run: &Run, ready: &Ready) -> Result<Option<Found>> {
@@ -313,7 +331,7 @@ pub(crate) async fn find_in_cuboids(run: &Run, ready: &Ready) -> Result<Option<F
         UsedCounters::at(version, run.engine().read().lag(version), snapshot.stage)
     };
     run.engine().queries().reads(run.query_id, &used);
-    Ok(Some(Found { batch, counters: Counters::default(), by_cuboid: true, used }))
+    Ok(Some(Found { batch, counters: Counters::default(), by_cuboid: true, why_exact: None, used }))
 }
 
 /// The query with what it does not show as further columns: the planner knows their types.

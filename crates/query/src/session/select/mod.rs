@@ -8,6 +8,7 @@ pub(crate) mod by_key;
 pub(crate) mod calls;
 pub(crate) mod cursor;
 pub(crate) mod explain;
+mod explained;
 pub(crate) mod indexed;
 pub(crate) mod origins;
 pub(crate) mod outlined;

@@ -8,7 +8,7 @@
 use crate::answer::Accuracy;
 use crate::errors::{error_of, planning_error};
 use crate::execution::planning::plan_apart;
-use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS};
+use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS, Watched};
 use crate::merged::{MergedColumns, statement_to_plan};
 use crate::namespace::{GivenTables, Namespace};
 use crate::point::{PointPlans, PointText};
@@ -61,6 +61,11 @@ impl Planned {
     /// Starts it.
     pub(crate) fn execute(&self) -> Result<SendableRecordBatchStream> {
         self.execution.start()
+    }
+
+    /// Starts it for somebody who looks at the plan afterwards.
+    pub(crate) fn execute_watched(self) -> Result<(SendableRecordBatchStream, Watched)> {
+        self.execution.start_watched()
     }
 
     /// What it reads.
