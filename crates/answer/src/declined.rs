@@ -93,7 +93,7 @@ impl Declined {
             Declined::Distinct => "DISTINCT",
             Declined::NoTable => "no table",
             Declined::Join => "more than one table",
-            Declined::Relation => "FROM has something else than a table's or a view's name",
+            Declined::Relation => "it does not read a user's table or view by its name alone",
             Declined::Condition => "a condition that does not compare a column with constants",
             Declined::GroupingSets => "ROLLUP, CUBE or GROUPING SETS",
             Declined::Group => "a group that is neither a column nor date_trunc of one",
@@ -105,14 +105,14 @@ impl Declined {
             Declined::Alias => "a name that is a column's and an alias",
             Declined::NoDimensions => "the table has no dimensions",
             Declined::ConditionOn(id) => {
-                return format!("the codes of no level tell the condition on {}", column(id));
+                return format!("no level tells the condition on {} as it is written", column(id));
             }
             Declined::UnknownColumn => "a condition on a column that is not the table's",
             Declined::Boxes => "conditions that are more than 16 boxes, or have too many tests",
             Declined::Edges => "ranges of times that begin or end within too many units of the calendar",
             Declined::GroupOf(id) => return format!("no level tells the group of {}", column(id)),
             Declined::NoCodes => "a level of numbers cut into parts (linear, quantiles)",
-            Declined::NoMeasure(id) => return format!("{} is no measure that has this aggregate", column(id)),
+            Declined::NoMeasure(id) => return format!("{} is no measure, or has not this aggregate", column(id)),
             Declined::Constant => "a constant that only planning knows",
             Declined::View => "a view that is more than columns of one table",
             Declined::ShortPath => "short_path is off",

@@ -35,7 +35,7 @@ impl IndexFigures {
         IndexFigures { by_cuboid, covered, disjoint, read: cut, drawn, rows_filtered, tail_rows }
     }
 
-    /// In lines; `no_cuboid` is why there was none.
+    /// In lines; `no_cuboid` is what to say of there being none.
     pub fn lines(&self, no_cuboid: &str) -> Vec<String> {
         let IndexFigures { by_cuboid, covered, disjoint, read, drawn, rows_filtered, tail_rows } = self;
         if *by_cuboid {
@@ -44,8 +44,8 @@ impl IndexFigures {
         let drawn = if *drawn > 0 { format!(", {} estimated", grouped(*drawn)) } else { String::new() };
         let (covered, disjoint, read) = (grouped(*covered), grouped(*disjoint), grouped(*read));
         vec![
-            format!("cuboid: none{}{no_cuboid}", if no_cuboid.is_empty() { "" } else { ": " }),
-            format!("tree: {covered} nodes told by their aggregates, {disjoint} without a match, {read} read{drawn}"),
+            format!("cuboid: none{no_cuboid}"),
+            format!("nodes: {covered} told by their aggregates, {disjoint} without a match, {read} read{drawn}"),
             format!("rows: {} filtered, {} of the tail", grouped(*rows_filtered), grouped(*tail_rows)),
         ]
     }
@@ -147,10 +147,10 @@ mod tests {
     fn an_index_answer_has_lines() {
         let figures = IndexFigures { covered: 4, read: 41, rows_filtered: 334_464, ..IndexFigures::default() };
         assert_eq!(
-            figures.lines("off"),
+            figures.lines(", off"),
             [
-                "cuboid: none: off",
-                "tree: 4 nodes told by their aggregates, 0 without a match, 41 read",
+                "cuboid: none, off",
+                "nodes: 4 told by their aggregates, 0 without a match, 41 read",
                 "rows: 334,464 filtered, 0 of the tail",
             ]
         );

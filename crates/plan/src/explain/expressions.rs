@@ -35,7 +35,8 @@ pub(super) fn list<'a>(exprs: impl IntoIterator<Item = &'a Arc<dyn PhysicalExpr>
 
 /// Conditions that all hold.
 pub(super) fn all<'a>(conditions: impl IntoIterator<Item = &'a Arc<dyn PhysicalExpr>>) -> String {
-    let within = Operator::And.precedence();
+    let conditions: Vec<_> = conditions.into_iter().collect();
+    let within = if conditions.len() > 1 { Operator::And.precedence() } else { 0 };
     conditions.into_iter().map(|expr| part(expr, DEPTH_MAX, within)).collect::<Vec<_>>().join(" AND ")
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - It looks at a plan and changes nothing of it; a plan of any operators can be shown.
-//! - A figure is a metric as the operator has it, or is absent: none is worked out from others.
+//! - A figure is a metric as the operator has it, or is absent: none is worked out from others. Rows of a limit are those of all threads.
 //! - An operator is left out only if it has one input and does nothing to rows but to move or to rename them.
 
 mod expressions;
@@ -14,7 +14,7 @@ mod names;
 mod tree;
 
 pub use figures::{Figures, bytes, grouped, millis, told};
-pub use tree::cut;
+pub use tree::{cut, wrapped};
 
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::MetricsSet;
@@ -54,7 +54,11 @@ impl Shown {
         if let [input] = inputs.as_slice()
             && names::only_moves(plan.as_ref(), input.as_ref())
         {
-            return Shown::of(input, known);
+            let mut shown = Shown::of(input, known);
+            // Each thread has a limit of its own, below; which rows are left of theirs is told by what brings them together.
+            let rows = plan.metrics().filter(|_| plan.fetch().is_some()).and_then(|metrics| metrics.output_rows());
+            shown.figures.rows = rows.map(|rows| rows as u64).or(shown.figures.rows);
+            return shown;
         }
         let metrics = plan.metrics().unwrap_or_default();
         let figures = Figures::of(&metrics);

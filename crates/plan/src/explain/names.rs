@@ -45,7 +45,8 @@ pub(super) fn only_moves(plan: &dyn ExecutionPlan, input: &dyn ExecutionPlan) ->
         return projection.expr().iter().all(|one| is_column(&one.expr));
     }
     let limits = plan.fetch().is_some() && plan.fetch() != input.fetch();
-    MOVERS.contains(&plan.name()) && !limits
+    let skips = plan.downcast_ref::<GlobalLimitExec>().is_none_or(|limit| limit.skip() > 0);
+    (MOVERS.contains(&plan.name()) || !skips) && !limits
 }
 
 /// What an operator does.

@@ -26,6 +26,18 @@ pub fn cut(text: &str, width: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
+/// A text in lines of at most so many characters, but for words that are longer.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= width) {
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// One column: its name, and what stands in it.
 struct Column {
     name: &'static str,
@@ -70,6 +82,9 @@ impl Shown {
             }
         }
         drawn.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
+        if drawn[0].is_empty() {
+            drawn.remove(0);
+        }
         drawn
     }
 
@@ -137,5 +152,7 @@ Limit 7                   7
         assert!(drawn.iter().all(|line| line.chars().count() <= LINE_MAX), "{}", drawn.join("\n"));
         assert_eq!(cut("a\n  b", 9), "a b");
         assert_eq!(cut("häuser am see", 8), "häuser…");
+        assert_eq!(wrapped("a bc  def g", 5), ["a bc", "def g"]);
+        assert!(Shown { title: "One row".to_owned(), ..Shown::default() }.draw() == ["One row"]);
     }
 }

@@ -12,7 +12,7 @@ use crate::session::select::indexed::{Found, Ready};
 use crate::session::select::pin::sample_fraction_of;
 use crate::session::select::planning::accuracy_of;
 use crate::used::{Used, UsedCounters};
-use alluvia_plan::explain::{Figures, Shown, cut, millis, told};
+use alluvia_plan::explain::{Figures, Shown, millis, told, wrapped};
 use alluvia_syntax::Hints;
 use alluvia_types::Result;
 use datafusion::physical_plan::ExecutionPlan;
@@ -43,9 +43,9 @@ pub(crate) fn by_index(run: &Run, query: &Query, of: &IndexRun<'_>) -> Vec<Row> 
         _ => None,
     };
     let no_cuboid = match (run.settings.cuboids, ready.bound.is_told_by_codes()) {
-        (false, _) => "cuboids is off",
-        (true, false) => "a range of times ends within a unit, which cuboids do not tell",
-        (true, true) => "none is resident that tells this",
+        (false, _) => ", cuboids is off",
+        (true, false) => ", a range of times begins or ends within a unit",
+        (true, true) => " is resident that tells this",
     };
     let figures = IndexFigures::of(found.by_cuboid, &found.counters, used.sample.as_ref());
     let counted = |count: u64| (!found.by_cuboid).then_some(count);
@@ -61,7 +61,7 @@ pub(crate) fn by_index(run: &Run, query: &Query, of: &IndexRun<'_>) -> Vec<Row> 
         notes: condition.into_iter().chain(figures.lines(no_cuboid)).collect(),
         inputs: Vec::new(),
     };
-    let index = "used: aggregates over levels and a box of dimensions need no plan".to_owned();
+    let index = "used: aggregates over a box of levels need no plan".to_owned();
     let why = match found.by_cuboid {
         true => Some("a cuboid has the exact values"),
         false => found.why_exact.map(|why| why.text()),
@@ -223,10 +223,10 @@ fn rows(
 /// Adds a line, and more of them where the text does not fit one.
 fn tell(lines: &mut Vec<String>, name: &str, text: &str) {
     const NAME: usize = 10;
-    let mut first = format!("{:<NAME$}", format!("{name}:"));
-    for text in text.lines() {
-        lines.push(cut(&format!("{first}{text}"), LINE_MAX));
-        first = " ".repeat(NAME);
+    let mut before = format!("{:<NAME$}", format!("{name}:"));
+    for text in text.lines().flat_map(|line| wrapped(line, LINE_MAX - NAME)) {
+        lines.push(before + &text);
+        before = " ".repeat(NAME);
     }
 }
 
