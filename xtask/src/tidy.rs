@@ -343,7 +343,7 @@ const LINES_MAX: usize = 500;
 /// Lines under a room's `src`: a larger one is two rooms.
 const ROOM_LINES_MAX: usize = 30_000;
 /// The same of rooms that are more than that and known to be.
-const LARGE_ROOMS: &[(&str, usize)] = &[("query", 32_000)];
+const LARGE_ROOMS: &[(&str, usize)] = &[("query", 33_000)];
 
 /// Runs every rule; ends the process if one is broken.
 pub fn run() {

@@ -103,7 +103,7 @@ impl Ours {
 
     /// Who answered: `cuboid`, `index`, `refused` (then the plan), or `plan`.
     async fn answered_by(&self, way: usize, sql: &str) -> Anything<&'static str> {
-        let batches = ask(&self.sessions[way], &format!("EXPLAIN ANALYZE {sql}")).await?;
+        let batches = ask(&self.sessions[way], &format!("EXPLAIN ANALYZE VERBOSE {sql}")).await?;
         let text = pretty_format_batches(&batches)?.to_string();
         let who = if text.contains("refused=1") {
             "refused"

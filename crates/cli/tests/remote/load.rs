@@ -179,7 +179,7 @@ fn what_is_copied_to_a_file_is_never_estimated() {
     let here = settings.map(|setting| copied(&dir, setting));
     let server = serve(&dir, ANYWHERE, &[]);
     // It would be estimated if it were shown.
-    let plan = csv(&server.url, &format!("SET cuboids = off; SET max_error = 0.2; EXPLAIN ANALYZE {sql}"));
+    let plan = csv(&server.url, &format!("SET cuboids = off; SET max_error = 0.2; EXPLAIN ANALYZE VERBOSE {sql}"));
     assert!(plan.contains("interval: look "), "{plan}");
     assert_eq!(settings.map(|setting| copied(&server.url, setting)), here);
     assert_eq!(here[0].1, exact);

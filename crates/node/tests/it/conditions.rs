@@ -78,7 +78,7 @@ async fn answered(conditions: &[&str], fast: &Session, general: &Session) {
         ] {
             let asked = GeneratedStatement::of(sql);
             assert!(compared(&asked, fast, general).await, "{asked:?}");
-            let plan = explained(fast, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+            let plan = explained(fast, "EXPLAIN ANALYZE VERBOSE", &asked.sql).await.expect("is explained");
             assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
         }
     }
@@ -122,7 +122,7 @@ async fn members_that_come_later_are_asked_too() {
             for _ in 0..2 {
                 assert!(compared(asked, &session, &general).await, "{asked:?}");
             }
-            let plan = explained(&session, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+            let plan = explained(&session, "EXPLAIN ANALYZE VERBOSE", &asked.sql).await.expect("is explained");
             assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
         }
     }
@@ -178,7 +178,7 @@ async fn what_makes_much_of_each_member_is_evaluated_on_few_at_once() {
     let asked =
         GeneratedStatement::of("SELECT count(*), sum(m) FROM t WHERE right(repeat(a, 5000), 1) = '7'".to_owned());
     assert!(compared(&asked, &session, &general).await, "{asked:?}");
-    let plan = explained(&session, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+    let plan = explained(&session, "EXPLAIN ANALYZE VERBOSE", &asked.sql).await.expect("is explained");
     assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
 }
 
@@ -201,7 +201,7 @@ async fn numbers_that_fit_a_decimal_need_no_plan() {
     for condition in ["d = 1.5", "d <> 1.50", "d > -0.25", "d IN (7, -0.25, 3)", "d BETWEEN 1 AND 1.5", "NOT (d < 7)"] {
         let asked = GeneratedStatement::of(format!("SELECT count(*), sum(m) FROM t WHERE {condition}"));
         assert!(compared(&asked, &session, &general).await, "{asked:?}");
-        let plan = explained(&session, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+        let plan = explained(&session, "EXPLAIN ANALYZE VERBOSE", &asked.sql).await.expect("is explained");
         assert!(plan.contains("IndexAnswer"), "{asked:?}\n{plan}");
     }
     for condition in ["d = 1.505", "d < 1e1", "d > 100000000"] {

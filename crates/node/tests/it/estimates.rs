@@ -183,7 +183,7 @@ async fn estimates_look_like_exact_answers_and_hold_them() {
     near.sql("SET sample_fraction = 1").await.expect("sets");
     let (log, _) = asked(&exact, "SELECT count(*) FROM alluvia.queries WHERE sample LIKE 'sample of rungs%'").await;
     assert_eq!(float(&log, 0, 0), f64::from(sampled));
-    let plan = asked(&near, &format!("EXPLAIN ANALYZE SELECT count(*) FROM sales {filter}")).await.0;
+    let plan = asked(&near, &format!("EXPLAIN ANALYZE VERBOSE SELECT count(*) FROM sales {filter}")).await.0;
     let plan = arrow::util::pretty::pretty_format_batches(&[plan]).expect("shows").to_string();
     assert!(plan.contains("relative error at most"), "{plan}");
 }
@@ -469,7 +469,7 @@ async fn having_and_order_are_those_of_the_estimate() {
 async fn explain_counts_what_was_drawn_from_and_names_the_interval() {
     let (_dir, db) = database().await;
     let (exact, near) = exact_and_near(&db).await;
-    let sql = format!("EXPLAIN ANALYZE SELECT count(*), sum(cents) FROM sales WHERE {}", some_items(150));
+    let sql = format!("EXPLAIN ANALYZE VERBOSE SELECT count(*), sum(cents) FROM sales WHERE {}", some_items(150));
     let shown = async |session: &Session| {
         let plan = asked(session, &sql).await.0;
         arrow::util::pretty::pretty_format_batches(&[plan]).expect("shows").to_string()
@@ -480,6 +480,12 @@ async fn explain_counts_what_was_drawn_from_and_names_the_interval() {
     };
     let plan = shown(&near).await;
     assert!(plan.contains("interval: look 1 of 2 planned at confidence 0.95, rungs 1/"), "{plan}");
+    let short = asked(&near, &sql.replace(" VERBOSE", "")).await.0;
+    let short = arrow::util::pretty::pretty_format_batches(&[short]).expect("shows").to_string();
+    for told in ["Estimate: within ", " % of the exact values, each at confidence 0.95", "rows, rungs 1/", " estimated"]
+    {
+        assert!(short.contains(told), "{told}: {short}");
+    }
     let drawn = number(&plan, "(drawn from: ");
     // Of 1.2M rows in blocks of 8,192, or in nodes of 16 of them.
     assert!(drawn > 0 && drawn <= number(&plan, "cut=") && drawn < 200, "{plan}");
@@ -570,7 +576,7 @@ async fn star_joins_are_estimated_as_a_whole() {
     assert_eq!((found, used.sample), (expected, None));
     let plan = {
         near.sql("SET max_error = 0.1").await.expect("sets");
-        let plan = asked(&near, &format!("EXPLAIN ANALYZE {sql}")).await.0;
+        let plan = asked(&near, &format!("EXPLAIN (ANALYZE, FORMAT indent) {sql}")).await.0;
         arrow::util::pretty::pretty_format_batches(&[plan]).expect("shows").to_string()
     };
     for shown in ["interval=look 1 of 2 planned", "drawn_from=", "rungs=1/", "interval=exact", "snapshot=version"] {

@@ -145,7 +145,7 @@ impl Shares {
             return;
         }
         // What the index holds may turn out not to do when it is asked.
-        let plan = explained(session, "EXPLAIN ANALYZE", sql).await.expect("what is answered is explained");
+        let plan = explained(session, "EXPLAIN ANALYZE VERBOSE", sql).await.expect("what is answered is explained");
         if plan.contains("cuboid: resident") || plan.contains("cuboid=1") {
             self.by_cuboids += 1;
         } else if plan.contains("IndexAnswer") && !plan.contains("refused=") {

@@ -255,11 +255,11 @@ async fn the_rule_fires_where_it_can_and_only_there() {
     for (sql, count) in FIRES {
         let plan = plan(&session, "EXPLAIN", sql).await;
         assert_eq!(plan.matches("IndexAnswerExec").count(), count, "{sql}\n{plan}");
-        let analyzed = self::plan(&session, "EXPLAIN ANALYZE", sql).await;
+        let analyzed = self::plan(&session, "EXPLAIN (ANALYZE, FORMAT indent)", sql).await;
         assert!(!analyzed.contains("refused="), "{sql}\n{analyzed}");
         assert_eq!(analyzed.matches("cuboid=").count(), count, "{sql}\n{analyzed}");
     }
-    let analyzed = plan(&session, "EXPLAIN ANALYZE", FIRES[0].0).await;
+    let analyzed = plan(&session, "EXPLAIN (ANALYZE, FORMAT indent)", FIRES[0].0).await;
     for figure in ["covered=", "disjoint=", "cut=", "rows_filtered=", "tail_rows=40"] {
         assert!(analyzed.contains(figure), "{figure}\n{analyzed}");
     }
@@ -305,7 +305,7 @@ async fn what_the_index_refuses_when_it_runs_the_plan_gives() {
         "SELECT avg(n) + 1 FROM t WHERE a = 'b'",
     ] {
         assert!(both(&fast, &general, sql).await, "{sql}");
-        let analyzed = plan(&fast, "EXPLAIN ANALYZE", sql).await;
+        let analyzed = plan(&fast, "EXPLAIN (ANALYZE, FORMAT indent)", sql).await;
         let adds_up = sql.contains("sum(x)") || sql.contains("avg(x)");
         assert!(analyzed.contains("refused=1") || !adds_up, "{sql}\n{analyzed}");
     }

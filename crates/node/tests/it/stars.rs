@@ -218,7 +218,7 @@ async fn star_joins_are_cut_where_they_can_be() {
     session.sql(&rows(&mut random, 40)).await.expect("inserts");
     for (sql, keys) in FIRES {
         assert!(both(&session, &general, sql).await, "{sql}\n{}", plan(&session, "EXPLAIN", sql).await);
-        let plan = plan(&session, "EXPLAIN ANALYZE", sql).await;
+        let plan = plan(&session, "EXPLAIN (ANALYZE, FORMAT indent)", sql).await;
         // Where a join's keys turn out to repeat, what is cut answers.
         let tried = usize::from(plan.contains("joined=["));
         assert!(plan.contains(keys) && plan.matches("refused=").count() <= tried, "{sql}\n{plan}");
@@ -282,7 +282,7 @@ async fn dates_are_joined_and_cut_to_units_as_moments_are() {
     }
     for (sql, keys) in DATES {
         assert!(both(&session, &general, sql).await, "{sql}\n{}", plan(&session, "EXPLAIN", sql).await);
-        let plan = plan(&session, "EXPLAIN ANALYZE", sql).await;
+        let plan = plan(&session, "EXPLAIN (ANALYZE, FORMAT indent)", sql).await;
         assert!(plan.contains(keys) && !plan.contains("refused="), "{sql}\n{plan}");
     }
 }
@@ -394,7 +394,7 @@ async fn whole_star_joins_are_one_question() {
             let explained = plan(session, "EXPLAIN", sql).await;
             assert!(explained.contains("joined=["), "{sql}\n{explained}");
             assert!(both(session, &general, sql).await, "{sql}");
-            let analyzed = plan(session, "EXPLAIN ANALYZE", sql).await;
+            let analyzed = plan(session, "EXPLAIN (ANALYZE, FORMAT indent)", sql).await;
             assert!(!analyzed.contains("refused=") && analyzed.contains("_keys="), "{sql}\n{analyzed}");
         }
     }
@@ -403,12 +403,12 @@ async fn whole_star_joins_are_one_question() {
     let mut by_cuboid = 0;
     for sql in WHOLE {
         assert!(both(&fast, &general, sql).await, "{sql}");
-        by_cuboid += usize::from(plan(&fast, "EXPLAIN ANALYZE", sql).await.contains("cuboid=1"));
+        by_cuboid += usize::from(plan(&fast, "EXPLAIN (ANALYZE, FORMAT indent)", sql).await.contains("cuboid=1"));
     }
     assert!(by_cuboid > 3, "cuboids answered {by_cuboid} statements only");
     for sql in REFUSED {
         assert!(both(&tree, &general, sql).await, "{sql}");
-        let analyzed = plan(&tree, "EXPLAIN ANALYZE", sql).await;
+        let analyzed = plan(&tree, "EXPLAIN (ANALYZE, FORMAT indent)", sql).await;
         assert!(analyzed.contains("joined=[") && analyzed.contains("refused=1"), "{sql}\n{analyzed}");
     }
     for sql in CUT {
@@ -416,7 +416,7 @@ async fn whole_star_joins_are_one_question() {
         let explained = plan(&tree, "EXPLAIN", sql).await;
         assert!(!explained.contains("joined=["), "{sql}\n{explained}");
     }
-    let analyzed = plan(&tree, "EXPLAIN ANALYZE", WHOLE[2]).await;
+    let analyzed = plan(&tree, "EXPLAIN (ANALYZE, FORMAT indent)", WHOLE[2]).await;
     for shown in ["joined=[shelf, city]", "city_keys=", "city_groups=", "shelf_keys=", "shelf_groups=", "tail_rows="] {
         assert!(analyzed.contains(shown), "{shown}\n{analyzed}");
     }

@@ -72,13 +72,13 @@ async fn ranges_that_end_anywhere_are_answered_by_the_index() {
             let group = if select.starts_with("kind") { " GROUP BY kind" } else { "" };
             let asked = GeneratedStatement::of(format!("SELECT {select} FROM seen WHERE {condition}{group}"));
             assert!(compared(&asked, &fast, &general).await, "{asked:?}");
-            let plan = explained(&fast, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+            let plan = explained(&fast, "EXPLAIN ANALYZE VERBOSE", &asked.sql).await.expect("is explained");
             assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
         }
     }
     // One box, with both ends of the range.
     let both = "SELECT count(*) FROM seen WHERE local >= '2026-02-03 04:05:06' AND local < '2026-04-05 06:07:08'";
-    let plan = explained(&fast, "EXPLAIN ANALYZE", both).await.expect("is explained");
+    let plan = explained(&fast, "EXPLAIN ANALYZE VERBOSE", both).await.expect("is explained");
     assert!(plan.contains("filters=[local.hour (") && plan.contains(" codes), local in range]"), "{plan}");
     for group in ["day", "date_trunc('month', day)", "date_trunc('day', at)"] {
         let asked = GeneratedStatement::of(format!(
@@ -211,7 +211,7 @@ async fn constants_that_are_computed_need_no_plan() {
             for session in [&short, &short, &rule] {
                 assert!(compared(&asked, session, &general).await, "{asked:?}");
             }
-            let plan = explained(&short, "EXPLAIN ANALYZE", &asked.sql).await.expect("is explained");
+            let plan = explained(&short, "EXPLAIN ANALYZE VERBOSE", &asked.sql).await.expect("is explained");
             assert!(plan.contains("IndexAnswer") && !plan.contains("refused="), "{asked:?}\n{plan}");
         }
     }

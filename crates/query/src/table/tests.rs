@@ -372,8 +372,10 @@ fn renamed_added_and_dropped_columns_are_read_from_old_segments() {
 fn explain_analyze_shows_the_snapshot_and_what_was_read() {
     let world = world();
     let (session, _) = world.fixture.session(&world.plain);
-    let plan =
-        world.runtime.block_on(text(&session, "EXPLAIN ANALYZE SELECT sum(quantity) FROM sales WHERE quantity = 500"));
+    let plan = world.runtime.block_on(text(
+        &session,
+        "EXPLAIN (ANALYZE, FORMAT indent) SELECT sum(quantity) FROM sales WHERE quantity = 500",
+    ));
     for part in [
         "snapshot=version 100, lag 250ms, stage ingested",
         "blocks_read=",

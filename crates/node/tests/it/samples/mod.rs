@@ -152,9 +152,9 @@ impl World {
         self.ids(sql).await[0]
     }
 
-    /// EXPLAIN ANALYZE.
+    /// EXPLAIN ANALYZE, with the metrics of all operators as they are.
     async fn explained(&self, sql: &str) -> Plan {
-        let rows = self.rows(&format!("EXPLAIN ANALYZE {sql}")).await;
+        let rows = self.rows(&format!("EXPLAIN (ANALYZE, FORMAT indent) {sql}")).await;
         Plan { text: arrow::util::pretty::pretty_format_batches(&rows).expect("shows").to_string() }
     }
 

@@ -139,6 +139,7 @@ fn index_line(of: &PlanRun, seen: &Seen) -> String {
     match (seen.answers, seen.refused) {
         (0, 0) if seen.aggregates > 0 && !index_rule => format!("not used: {planned}; index_rule is off"),
         (0, 0) => format!("not used: {planned}"),
+        (0, _) => format!("asked in the plan, which ran in its place; planned: {planned}"),
         (answers, 0) => format!("used in the plan for {}; planned: {planned}", counted(answers, "aggregate")),
         (answers, refused) => {
             format!("used in the plan for {}, refused {refused}; planned: {planned}", counted(answers, "aggregate"))

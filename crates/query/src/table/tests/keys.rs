@@ -96,7 +96,8 @@ fn a_row_that_is_named_by_its_key_is_read_alone() {
     assert_eq!((found, used.blocks_read, used.rows_read, used.tail_rows), (vec![30_001], 0, 8, 8));
     let (session, _) = fixture.session(&plain);
     runtime().block_on(async {
-        let plan = text(&session, "EXPLAIN ANALYZE SELECT note FROM sales WHERE n IN (1, 2, 2, 20004)").await;
+        let plan =
+            text(&session, "EXPLAIN (ANALYZE, FORMAT indent) SELECT note FROM sales WHERE n IN (1, 2, 2, 20004)").await;
         assert!(plan.contains("key lookup, keys=3, rows=3") && plan.contains("snapshot=version 100"), "{plan}");
         for scanned in ["n > 5 AND n < 7", "n = 5 OR country = 'country1'", "n % 10 = 5", "n = quantity", "n <> 5"] {
             let plan = text(&session, &format!("EXPLAIN SELECT note FROM sales WHERE {scanned}")).await;

@@ -304,7 +304,7 @@ fn a_second_run_reads_only_blocks_that_match_and_explain_says_why() {
     assert!(narrower <= second, "{narrower}");
     assert_eq!(read(&fixture, "SELECT count(*) FROM t WHERE i % 100 < -2").1, first);
     let (session, _) = fixture.session(&plain);
-    let plan = runtime().block_on(text(&session, &format!("EXPLAIN ANALYZE {count}")));
+    let plan = runtime().block_on(text(&session, &format!("EXPLAIN (ANALYZE, FORMAT indent) {count}")));
     let spared = first - second;
     for part in [format!("blocks_skipped_by_cache={spared}"), "predicate_cache_hits=".to_owned()] {
         assert!(plan.contains(&part), "{part} is missing in\n{plan}");
