@@ -55,6 +55,7 @@ impl WhyExact {
     /// In words.
     pub fn text(self) -> &'static str {
         match self {
+            WhyExact::Cuboid => "a cuboid has the exact values",
             WhyExact::Never => "only counts, sums and averages over few boxes are estimated",
             WhyExact::Edges => "most rows are at the ends of ranges of times, which are always read",
             WhyExact::Read => "no sample was near enough or would have read less",

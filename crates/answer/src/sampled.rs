@@ -47,6 +47,8 @@ pub enum Missed {
 /// Why an answer that might be estimated is exact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhyExact {
+    /// A cuboid had the exact answer.
+    Cuboid,
     /// It asks for more than counts, sums and averages, or is of too many boxes.
     Never,
     /// Most of what it reads are units that a range of times begins or ends in, which are always read.

@@ -2,9 +2,10 @@
 //!
 //! A folder a phase, in the order in which a statement passes them; [`rules`] puts them in their places:
 //! [`before_types`], [`after_types`], [`optimizer`], [`physical`]. Beside them: [`planners`] of expressions, [`table_functions`],
-//! [`described_types`] (what Describe tells before a statement runs), [`read_columns`] (what a view depends on), [`pipelines`] (how far a plan is), [`explain`] (a plan that has run, for people), [`plan_check`] (what
-//! tests ask of plans), and what rules share ([`expressions`], [`constants`], `wrapped_operator`). Which rule mends what
-//! upstream is in `upstream`, whose tests find the mends that can go.
+//! [`described_types`] (what Describe tells before a statement runs), [`read_columns`] (what a view depends on), [`pipelines`] (how
+//! far a plan is), [`explain`] (a plan that has run, for people), [`plan_check`] (what tests ask of plans), and what rules share
+//! ([`expressions`], [`constants`], `wrapped_operator`). Which rule mends what upstream is in `upstream`, whose tests find the mends
+//! that can go.
 //!
 //! Invariants:
 //! - What a statement says does not depend on what its expressions are simplified to.

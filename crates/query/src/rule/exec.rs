@@ -380,7 +380,8 @@ fn asked(question: &Question, bound: &Bound, schema: &SchemaRef) -> Result<Optio
         let answered = context.cuboids.answer(bound, snapshot, read, true, store, kept, schema).map_err(wrap)?;
         if let Some((batch, _)) = answered {
             let counters = Counters::default();
-            return Ok(Some(IndexAnswered { batch, counters, by_cuboid: true, sample: None, exact: None }));
+            let exact = question.accuracy.map(|_| WhyExact::Cuboid);
+            return Ok(Some(IndexAnswered { batch, counters, by_cuboid: true, sample: None, exact }));
         }
     }
     let asking = Asking { bound, read, version: snapshot.version, kept, threads: context.index.threads };

@@ -5,7 +5,7 @@
 //! - A reason is the one that the code had; where it is not known, less is said.
 //! - Words and columns of trees are [`alluvia_plan::explain`]'s; words about the index and about what was read are `alluvia_answer`'s.
 
-use crate::answer::{Accuracy, IndexFigures, exact_text};
+use crate::answer::{Accuracy, IndexFigures, WhyExact, exact_text};
 use crate::rule::{described, is_index_answer, is_refused, why_exact};
 use crate::session::run::Run;
 use crate::session::select::indexed::{Found, Ready};
@@ -62,10 +62,7 @@ pub(crate) fn by_index(run: &Run, query: &Query, of: &IndexRun<'_>) -> Vec<Row> 
         inputs: Vec::new(),
     };
     let index = "used: aggregates over a box of levels need no plan".to_owned();
-    let why = match found.by_cuboid {
-        true => Some("a cuboid has the exact values"),
-        false => found.why_exact.map(|why| why.text()),
-    };
+    let why = found.why_exact.map(WhyExact::text);
     let sure = sure(&used, exact_text(run.accuracy.as_ref(), why));
     rows(&shown, Some(index), sure, &used, (planning, total))
 }

@@ -331,7 +331,8 @@ pub(crate) async fn find_in_cuboids(run: &Run, ready: &Ready) -> Result<Option<F
         UsedCounters::at(version, run.engine().read().lag(version), snapshot.stage)
     };
     run.engine().queries().reads(run.query_id, &used);
-    Ok(Some(Found { batch, counters: Counters::default(), by_cuboid: true, why_exact: None, used }))
+    let why_exact = run.accuracy.map(|_| WhyExact::Cuboid);
+    Ok(Some(Found { batch, counters: Counters::default(), by_cuboid: true, why_exact, used }))
 }
 
 /// The query with what it does not show as further columns: the planner knows their types.
