@@ -106,7 +106,9 @@ class Refinement(Result):
         )
 
     def _sureness(self) -> Optional[str]:
-        """What stands below an estimate."""
+        """What stands below an estimate, and below an answer that nobody could see closing."""
+        if self._looks == 0:
+            return "exact at once: nothing of this statement is estimated" if self.columns else None
         if self.is_exact:
             return None
         parts = [f"{100 * self.fraction:.0f} % of the rows read", _off(self.error)]
@@ -122,6 +124,8 @@ class Refinement(Result):
         shown, sureness = super()._repr_html_(), self._sureness()
         if shown is None or sureness is None:
             return shown
+        if self.is_exact:
+            return f"{shown}{sureness}"
         return f'{shown}<progress value="{self.fraction:.3f}"></progress> {sureness}'
 
 
