@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -59,6 +60,10 @@ def in_zone(rows: Sequence[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]
 
 SHARE_MAX = 10
 """A value that may be off more often than so many times itself is shown with how much it may be off, and not with the share."""
+PLACES_MAX = 15
+"""With more digits behind the point, or zeros before it, a number is written with its power of ten."""
+TINY = 1e-5
+"""What is at least this has no power of ten, however many digits make sense."""
 
 
 def with_errors(
@@ -92,42 +97,55 @@ def estimated(value: Any, lower: Any, upper: Any) -> str:
 
     >>> [estimated(*case) for case in ((485.022904, 476.5, 493.5), (-0.0012345, -0.0013345, -0.0012), (3, 0, 123), (1.5, 1.5, 1.5))]
     ['485.0 ± 1.8 %', '-0.00123 ± 8.5 %', '3 ± 120', '1.5']
+    >>> [estimated(*case) for case in ((1.04, -3.96, 6.04), (4.884e-16, 1e-20, 8e-16), (2.0, 2.0, float("nan")), (None, None, None))]
+    ['1.0 ± 510 %', '4.9e-16 ± 100 %', '2.0 ± ?', '? ± ?']
     """
     if value is None or lower is None or upper is None:
         return "? ± ?" if value is None else f"{shown(value)} ± ?"
     if lower == upper:
-        return _grouped(value)
-    off = float(max(value - lower, upper - value))
-    if not math.isfinite(off):
+        return f"{value:,}"
+    below, above = float(value - lower), float(upper - value)
+    if not (math.isfinite(below) and math.isfinite(above)):
         return f"{shown(value)} ± ?"
-    places = 0 if isinstance(value, int) else min(max(1 - math.floor(math.log10(off)), 0), 12)
-    text = f"{value:,.{places}f}"
-    off += abs(float(text.replace(",", "")) - float(value))
-    if off <= SHARE_MAX * abs(float(value)):
-        return f"{text} ± {_rounded_up(100 * off / abs(float(value)))} %"
+    off = max(below, above, abs(float(value)) * sys.float_info.epsilon, sys.float_info.min)
+    places = 1 - math.floor(math.log10(off))
+    if isinstance(value, int):
+        text = f"{value:,}"
+    elif places <= PLACES_MAX or abs(value) >= TINY:
+        text = f"{value:,.{min(max(places, 0), PLACES_MAX)}f}"
+    else:
+        digits = math.floor(math.log10(abs(value))) + places if value else 0
+        text = f"{value:.{min(max(digits, 0), 16)}e}"
+    # What is shown is what the reader takes the share of.
+    read = float(text.replace(",", ""))
+    off += abs(read - float(value))
+    if off <= SHARE_MAX * abs(read):
+        return f"{text} ± {_rounded_up(100 * off / abs(read))} %"
     return f"{text} ± {_rounded_up(off)}"
-
-
-def _grouped(value: Any) -> str:
-    """A number with commas between its thousands.
-
-    >>> [_grouped(value) for value in (1234567, -1234.5, float("inf"), 1e20)]
-    ['1,234,567', '-1,234.5', 'inf', '1e+20']
-    """
-    return f"{value:,}"
 
 
 def _rounded_up(value: float) -> str:
     """Two digits, without zeros at the end of a fraction.
 
-    >>> [_rounded_up(value) for value in (0.501, 0.5, 12.1, 1234.0, 0.0012)]
-    ['0.51', '0.5', '13', '1,300', '0.0012']
+    >>> [_rounded_up(value) for value in (0.501, 0.5, 12.1, 1234.0, 0.0012, 9.96e-30)]
+    ['0.51', '0.5', '13', '1,300', '0.0012', '1e-29']
     """
-    places = 1 - math.floor(math.log10(value))
+    text = f"{value:.1e}"
+    mantissa, exponent = text.split("e")
+    number, power = int(mantissa.replace(".", "")), int(exponent) - 1
     # What has so few digits already is not rounded further up for the last bit.
-    up = math.ceil(value * 10.0**places * (1 - 1e-12)) / 10.0**places
-    text = f"{up:,.{max(places, 0)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    if float(text) < value * (1 - 1e-12):
+        number += 1
+    while number and number % 10 == 0:
+        number, power = number // 10, power + 1
+    if not number:
+        return "0"
+    if not -PLACES_MAX <= power <= PLACES_MAX:
+        return f"{number}e{power}"
+    if power >= 0:
+        return f"{number * 10**power:,}"
+    digits = str(number).rjust(1 - power, "0")
+    return f"{digits[:power]}.{digits[power:]}"
 
 
 def _cut(text: str) -> str:

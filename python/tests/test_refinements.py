@@ -266,4 +266,4 @@ def test_it_is_shown(sales, monkeypatch):
     assert len(shown) >= 3 and shown[-1].is_exact
     assert "progress" not in shown[-1]._repr_html_() and "look" not in repr(shown[-1])
     (once,) = sales.refine("SELECT max(price) FROM sales")
-    assert repr(once).splitlines()[-1] == "exact at once: nothing of this statement is estimated"
+    assert repr(once).splitlines()[-1] == "nothing here is refined: this is the answer"

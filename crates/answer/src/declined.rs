@@ -94,13 +94,15 @@ impl Declined {
             Declined::NoTable => "no table",
             Declined::Join => "more than one table",
             Declined::Relation => "it does not read a user's table or view by its name alone",
-            Declined::Condition => "a condition that does not compare a column with constants",
+            Declined::Condition => "a condition of a form that the index does not know",
             Declined::GroupingSets => "ROLLUP, CUBE or GROUPING SETS",
             Declined::Group => "a group that is neither a column nor date_trunc of one",
-            Declined::Item => "a column of the answer that is neither a group nor an aggregate of one column",
+            Declined::Item => {
+                "a column of the answer that is neither a group nor count, sum, avg, min, max, a variance or a deviation of one column"
+            }
             Declined::NoAggregate => "no aggregate",
-            Declined::Having => "HAVING compares something else than aggregates with numbers",
-            Declined::Order => "ORDER BY something else than groups and aggregates",
+            Declined::Having => "HAVING of a form that the index does not know",
+            Declined::Order => "ORDER BY of a form that the index does not know",
             Declined::Limit => "LIMIT or OFFSET is no plain number",
             Declined::Alias => "a name that is a column's and an alias",
             Declined::NoDimensions => "the table has no dimensions",
@@ -123,7 +125,7 @@ impl Declined {
             Declined::Clocks => "times by the session's time_zone, which is not UTC",
             Declined::NotInSnapshot => "what it reads is no table with an index",
             Declined::NoDictionaries => "the table was not sorted yet: it has no codes",
-            Declined::Value => "a value that sums do not hold, or too many groups",
+            Declined::Value => "a value that sums do not hold, too many groups, or names that are not known",
         };
         text.to_owned()
     }

@@ -118,10 +118,10 @@ impl Bound {
             return Some(format!("{} in {} runs{null}", counted(codes), codes.runs().len()));
         }
         let run = |&(low, high): &(u32, u32)| match (started(low, unit), started(high, unit)) {
-            (None, None) => "all".to_owned(),
+            (None, None) if low <= 1 && high == u32::MAX => "all".to_owned(),
+            (None, None) => if low <= 1 { "before the first unit" } else { "after the last unit" }.to_owned(),
             (Some(low), None) => format!("from {low}"),
             (None, Some(high)) => format!("until {high}"),
-            (Some(low), Some(_)) if high == u32::MAX => format!("from {low}"),
             (Some(low), Some(high)) if low == high => low,
             (Some(low), Some(high)) => format!("{low} to {high}"),
         };

@@ -39,6 +39,8 @@ pub enum Refined {
         estimate: Bounded,
         /// What that is from.
         sample: SampleUsed,
+        /// The most that a value is off, as a share of it or of its estimate, whichever is less.
+        share_off: f64,
         /// Whether it is exact enough.
         is_enough: bool,
     },
@@ -97,7 +99,7 @@ impl Refining {
         let estimate = bounded(&self.bound, self.refiner.answer(), &self.goals, estimates, &self.schema)?;
         let sample = used_of(&self.accuracy, self.refiner.looks(), estimates);
         let is_enough = self.accuracy.max_error > 0.0 && estimates.holds;
-        Some(Refined::Look { look: estimates.look, estimate, sample, is_enough })
+        Some(Refined::Look { look: estimates.look, estimate, sample, share_off: estimates.share_off, is_enough })
     }
 
     fn exact(&self) -> Option<Bounded> {

@@ -234,7 +234,7 @@ pub struct SampleUsed {
     pub rows_cut: u64,
     /// Cut nodes that values are estimated of.
     pub nodes_drawn: u64,
-    /// The most that a value is off, as a share of it or of its estimate, whichever is less.
+    /// The largest relative error of a value.
     pub error: f64,
     /// How often an interval holds the exact value: of each value by itself.
     pub confidence: f64,

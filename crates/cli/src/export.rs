@@ -116,7 +116,7 @@ async fn export(connection: &Connection, tables: &[RelationName], folder: &Path,
         let start = Instant::now();
         let answer = watched(connection, &table.name, copied(connection, &copy)).await?;
         let (tag, seconds) = (answer.tag.clone(), start.elapsed().as_secs_f64());
-        for notice in answer.notices() {
+        for notice in answer.end().notices {
             note(format_args!("NOTICE: {notice}"));
         }
         say(&format!("{tag} to {} in {seconds:.2} s\n", file.display()))?;

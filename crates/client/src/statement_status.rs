@@ -42,6 +42,8 @@ pub struct Used {
     pub tail_rows: u64,
     /// Bytes fetched from segments, compressed.
     pub bytes_read: u64,
+    /// Whether something in the answer is estimated.
+    pub is_estimate: bool,
 }
 
 impl StatementStatus {
@@ -76,6 +78,7 @@ impl StatementStatus {
                 rows_read: count("rows_read"),
                 tail_rows: count("tail_rows"),
                 bytes_read: count("bytes_read"),
+                is_estimate: used.get("sample").is_some_and(|sample| !sample.is_null()),
             }
         });
         Ok(StatementStatus { tag: text(&json["tag"]), notices, used, is_complete: true })
@@ -104,6 +107,9 @@ mod tests {
         let used = last.used.unwrap();
         assert_eq!((last.tag.as_str(), last.notices, last.is_complete), ("INSERT 0 2", vec!["one".to_owned()], true));
         assert_eq!((used.version, used.stage.as_str(), used.rows_read, used.bytes_read), (8, "sorted", 5, 0));
+        assert!(!used.is_estimate);
+        let sampled = br#"{"tag": "SELECT", "notices": [], "used": {"version": 8, "sample": {"look": 1}}}"#;
+        assert!(StatementStatus::of_json(sampled).unwrap().used.unwrap().is_estimate);
         assert!(StatementStatus::of_json(br#"{"tag": "SET", "notices": [], "used": null}"#).unwrap().used.is_none());
         assert!(StatementStatus::of_json(b"").is_err());
     }

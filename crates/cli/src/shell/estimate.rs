@@ -10,6 +10,7 @@ use alluvia_query::{Bounds, Refinement};
 use alluvia_types::{Error, Result};
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::compute::cast;
+use arrow::compute::kernels::cmp::not_distinct;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
 use arrow::error::ArrowError;
 use std::sync::Arc;
@@ -17,6 +18,10 @@ use std::sync::Arc;
 /// A value that may be off more often than so many times itself is shown with how much it may be off, and not with the
 /// share.
 const SHARE_MAX: f64 = 10.0;
+/// With more digits behind the point, or zeros before it, a number is written with its power of ten.
+const PLACES_MAX: i32 = 15;
+/// What is at least this has no power of ten, however many digits make sense.
+const TINY: f64 = 1e-5;
 
 /// All rows of an answer of which something is estimated.
 pub struct Estimate {
@@ -80,7 +85,9 @@ pub fn with_errors(estimate: &Estimate, rows_max: usize) -> Result<RecordBatch> 
                 *text = match (text.take(), off) {
                     (Some(text), 0.0) => Some(grouped(&text)),
                     (None, 0.0) => None,
-                    (Some(_), off) if off.is_finite() => Some(estimated(values.value(row), off, is_whole)),
+                    (Some(text), off) if off.is_finite() => {
+                        Some(estimated(values.value(row), off, is_whole.then_some(text.as_str())))
+                    }
                     (text, _) => Some(format!("{} \u{b1} ?", text.as_deref().unwrap_or("?"))),
                 };
             }
@@ -127,19 +134,29 @@ pub fn is_bounded(estimate: &Estimate) -> Result<bool> {
     Ok(true)
 }
 
-/// How much each value of one of an estimate's columns may be off at most; infinity where nothing is known.
+/// How much each value of one of an estimate's columns may be off at most: 0 of what is exact, infinity where nothing is known.
 fn errors(estimate: &Estimate, column: &ArrayRef, bounds: &Bounds) -> Result<Vec<f64>> {
-    let [value, lower, upper] = [numbers(column)?, numbers(&bounds.lower)?, numbers(&bounds.upper)?];
-    let at = |array: &Float64Array, row: usize| array.is_valid(row).then(|| array.value(row));
-    let off = |row: usize| match (at(&value, row), at(&lower, row), at(&upper, row)) {
-        (Some(value), Some(lower), Some(upper)) => {
-            let off = (value - lower).max(upper - value);
-            if off.is_nan() { f64::INFINITY } else { off }
+    let count = column.len();
+    let (lower, upper) = (bounds.lower.slice(0, count), bounds.upper.slice(0, count));
+    // In their own type: numbers of 64 bits and decimals may differ by less than a double tells.
+    let is_exact = not_distinct(&lower, &upper).map_err(unshown)?;
+    let [value, lower, upper] = [numbers(column)?, numbers(&lower)?, numbers(&upper)?];
+    let off = |row: usize| {
+        if is_exact.value(row) {
+            // Bounds that are NULL are of a value that is, as an average of no values, or of one that nothing is known of.
+            return if lower.is_valid(row) || estimate.is_known { 0.0 } else { f64::INFINITY };
         }
-        (None, None, None) if estimate.is_known => 0.0,
-        _ => f64::INFINITY,
+        if [&value, &lower, &upper].iter().any(|numbers| numbers.is_null(row)) {
+            return f64::INFINITY;
+        }
+        let value = value.value(row);
+        let (below, above) = (value - lower.value(row), upper.value(row) - value);
+        if !below.is_finite() || !above.is_finite() {
+            return f64::INFINITY;
+        }
+        below.max(above).max(value.abs() * f64::EPSILON).max(f64::MIN_POSITIVE)
     };
-    Ok((0..value.len()).map(off).collect())
+    Ok((0..count).map(off).collect())
 }
 
 fn numbers(column: &ArrayRef) -> Result<Float64Array> {
@@ -150,13 +167,20 @@ fn unshown(error: ArrowError) -> Error {
     Error::internal(format!("an estimate cannot be shown: {error}"))
 }
 
-/// A value that may be this much off: with no more digits than that makes sense of.
-fn estimated(value: f64, off: f64, is_whole: bool) -> String {
-    let places = if is_whole { 0 } else { (1 - off.log10().floor() as i32).clamp(0, 12) as usize };
-    let text = format!("{value:.places$}");
-    let rounded_by = text.parse::<f64>().map_or(0.0, |shown| (shown - value).abs());
-    let off = off + rounded_by;
-    let share = off / value.abs();
+/// A value that may be this much off: with no more digits than that makes sense of. `whole` is the text of a whole number.
+fn estimated(value: f64, off: f64, whole: Option<&str>) -> String {
+    let places = 1 - off.log10().floor() as i32;
+    let text = match whole {
+        Some(text) => text.to_owned(),
+        None if places <= PLACES_MAX || value.abs() >= TINY => {
+            format!("{value:.*}", places.clamp(0, PLACES_MAX) as usize)
+        }
+        None => format!("{value:.*e}", (value.abs().log10().floor() as i32 + places).clamp(0, 16) as usize),
+    };
+    // What is shown is what the reader takes the share of.
+    let shown = text.parse().unwrap_or(value);
+    let off = off + (shown - value).abs();
+    let share = off / shown.abs();
     match share <= SHARE_MAX {
         true => format!("{} \u{b1} {} %", grouped(&text), rounded(100.0 * share, 2)),
         false => format!("{} \u{b1} {}", grouped(&text), grouped(&rounded(off, 2))),
@@ -182,16 +206,34 @@ fn grouped(text: &str) -> String {
 }
 
 /// So many digits, rounded up, without zeros at the end of a fraction: what a value may be off is not made less.
-pub fn rounded(value: f64, digits: i32) -> String {
-    if value <= 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    let places = digits - 1 - value.log10().floor() as i32;
-    let scale = 10f64.powi(places.clamp(-300, 300));
+pub fn rounded(value: f64, digits: usize) -> String {
+    let text = format!("{value:.*e}", digits.saturating_sub(1));
+    let parts = text.split_once('e').and_then(|(mantissa, exponent)| {
+        let number: u64 = mantissa.replace('.', "").parse().ok()?;
+        Some((number, exponent.parse::<i32>().ok()? - digits.saturating_sub(1) as i32))
+    });
+    // Infinities and NaN.
+    let Some((mut number, mut power)) = parts else { return value.to_string() };
     // What has so few digits already is not rounded further up for the last bit.
-    let up = (value * scale * (1.0 - 1e-12)).ceil() / scale;
-    let text = format!("{up:.*}", places.clamp(0, 12) as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    if text.parse::<f64>().is_ok_and(|shown| shown < value * (1.0 - 1e-12)) {
+        number += 1;
+    }
+    while number > 0 && number.is_multiple_of(10) {
+        (number, power) = (number / 10, power + 1);
+    }
+    if number == 0 {
+        return "0".to_owned();
+    }
+    match power {
+        0..=PLACES_MAX => format!("{number}{}", "0".repeat(power as usize)),
+        power if (-PLACES_MAX..0).contains(&power) => {
+            let places = power.unsigned_abs() as usize;
+            let digits = format!("{number:0>width$}", width = places + 1);
+            let (whole, fraction) = digits.split_at(digits.len() - places);
+            format!("{whole}.{fraction}")
+        }
+        power => format!("{number}e{power}"),
+    }
 }
 
 #[cfg(test)]
@@ -200,6 +242,7 @@ pub mod tests {
     use alluvia_query::IntervalKind;
     use alluvia_types::Version;
     use arrow::array::Int64Array;
+    use proptest::prelude::*;
     use std::time::Duration;
 
     pub fn estimate() -> Refinement {
@@ -256,18 +299,55 @@ pub mod tests {
     #[test]
     fn values_have_the_digits_that_make_sense() {
         let cases = [
-            (estimated(1_897_899_312.522_959_7, 9_400_000.0, false), "1,897,899,313 \u{b1} 0.5 %"),
-            (estimated(485.022_904, 8.52, false), "485.0 \u{b1} 1.8 %"),
-            (estimated(-0.001_234_5, 0.000_1, false), "-0.00123 \u{b1} 8.5 %"),
-            (estimated(52_415.0, 1_560.0, true), "52,415 \u{b1} 3 %"),
-            (estimated(3.0, 120.0, true), "3 \u{b1} 120"),
-            (estimated(0.0, 1_234.0, true), "0 \u{b1} 1,300"),
+            (estimated(1_897_899_312.522_959_7, 9_400_000.0, None), "1,897,899,313 \u{b1} 0.5 %"),
+            (estimated(485.022_904, 8.52, None), "485.0 \u{b1} 1.8 %"),
+            (estimated(-0.001_234_5, 0.000_1, None), "-0.00123 \u{b1} 8.5 %"),
+            (estimated(52_415.0, 1_560.0, Some("52415")), "52,415 \u{b1} 3 %"),
+            (estimated(3.0, 120.0, Some("3")), "3 \u{b1} 120"),
+            (estimated(0.0, 1_234.0, Some("0")), "0 \u{b1} 1,300"),
+            // The share is of what is shown.
+            (estimated(0.149, 1.0, None), "0.1 \u{b1} 1.1"),
+            (estimated(1.04, 5.0, None), "1.0 \u{b1} 510 %"),
+            // Tiny, and nearly exact.
+            (estimated(4.884e-16, 5.2e-16, None), "4.9e-16 \u{b1} 110 %"),
+            (estimated(0.1, 1.4e-17, None), "0.100000000000000 \u{b1} 0.000000000000014 %"),
+            (
+                estimated(1e18, 128.0, Some("1000000000000000001")),
+                "1,000,000,000,000,000,001 \u{b1} 0.000000000000013 %",
+            ),
         ];
         for (shown, expected) in cases {
             assert_eq!(shown, expected);
         }
         let texts = ["1", "-1234", "123456.7890", "1e20", "NaN", "", "-", "1000000"].map(grouped);
         assert_eq!(texts, ["1", "-1,234", "123,456.7890", "1e20", "NaN", "", "-", "1,000,000"]);
+    }
+
+    proptest! {
+        /// What is read off a text holds what was meant: the shown interval is no narrower than the one that is known.
+        #[test]
+        fn what_is_shown_holds_what_is_known(
+            value in -9.0f64..9.0, magnitude in -30i32..30, off in 1.0f64..10.0, below in -12i32..3,
+        ) {
+            let value = value * 10f64.powi(magnitude);
+            let off = off * 10f64.powi(magnitude + below);
+            let text = estimated(value, off, None).replace(',', "");
+            let (shown, told) = text.split_once(" \u{b1} ").expect("both");
+            let shown: f64 = shown.parse().expect("a number");
+            let told: f64 = match told.strip_suffix(" %") {
+                Some(percent) => percent.parse::<f64>().expect("a number") / 100.0 * shown.abs(),
+                None => told.parse().expect("a number"),
+            };
+            let slack = 1e-9 * off;
+            prop_assert!(shown - told <= value - off + slack && value + off <= shown + told + slack, "{text} of {value} and {off}");
+        }
+
+        #[test]
+        fn nothing_is_rounded_down(value in 1.0f64..10.0, power in -300i32..300, digits in 1usize..5) {
+            let value = value * 10f64.powi(power);
+            let shown: f64 = rounded(value, digits).parse().expect("a number");
+            prop_assert!(shown >= value * (1.0 - 1e-11) && shown <= value * (1.0 + 10f64.powi(1 - digits as i32) * 1.01), "{shown} of {value}");
+        }
     }
 
     #[test]
@@ -283,7 +363,8 @@ pub mod tests {
 
     #[test]
     fn what_a_value_may_be_off_is_never_rounded_down() {
-        let texts = [12.0, 0.25, 1234.1, 99.91, 0.001_234_1, 3e12].map(|value| rounded(value, 3));
-        assert_eq!(texts, ["12", "0.25", "1240", "100", "0.00124", "3000000000000"]);
+        let texts = [12.0, 0.25, 1234.1, 99.91, 0.001_234_1, 3e12, 5e-324, 0.0].map(|value| rounded(value, 3));
+        assert_eq!(texts, ["12", "0.25", "1240", "100", "0.00124", "3000000000000", "494e-326", "0"]);
+        assert_eq!(rounded(f64::INFINITY, 3), "inf");
     }
 }

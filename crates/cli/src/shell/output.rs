@@ -3,7 +3,7 @@
 use super::Format;
 use super::interval_text::{interval_texts, spelled, spelled_schema};
 use super::output_settings::{OutputSettings, Sink};
-use super::statement::{Answer, Rows};
+use super::statement::{Answer, Ending, Rows};
 use super::table_fit::{Columns, fit};
 use crate::note;
 use alluvia_copy::ResultWriter;
@@ -26,13 +26,18 @@ use std::sync::Arc;
 /// Rows that a table shows; more are counted.
 pub const TABLE_ROWS_MAX: usize = 10_000;
 
+/// What is said of estimates whose bounds nobody asked for.
+const ESTIMATES: &str =
+    ", estimates: lower_bound(...) and upper_bound(...) in the statement tell how far off they may be";
+
 /// Writes an answer to standard output, its notices to standard error.
 pub async fn print(answer: impl Into<Answer>, format: Format) -> Result<()> {
-    write(answer.into(), &OutputSettings::of(format)).await
+    write(answer.into(), &OutputSettings::of(format)).await.map(drop)
 }
 
-/// Writes an answer by these settings, its notices to standard error.
-pub async fn write(mut answer: Answer, settings: &OutputSettings) -> Result<()> {
+/// Writes an answer by these settings, its notices to standard error. Gives what its statement has told.
+pub async fn write(mut answer: Answer, settings: &OutputSettings) -> Result<Ending> {
+    let mut table = None;
     match answer.rows.take() {
         None => {
             if settings.format == Format::Table {
@@ -58,7 +63,7 @@ pub async fn write(mut answer: Answer, settings: &OutputSettings) -> Result<()> 
                 if shown.is_empty() {
                     shown.push(RecordBatch::new_empty(schema));
                 }
-                table(&shown, count, settings)?;
+                table = Some((shown, count));
             }
             _ => {
                 let mut writer = Written::begin(schema, settings)?;
@@ -69,10 +74,15 @@ pub async fn write(mut answer: Answer, settings: &OutputSettings) -> Result<()> 
             }
         },
     }
-    for notice in answer.notices() {
+    let ending = answer.end();
+    if let Some((shown, count)) = table {
+        let about = if ending.is_estimate { ESTIMATES } else { "" };
+        table_with_note(&shown, count, about, settings)?;
+    }
+    for notice in &ending.notices {
         note(format_args!("NOTICE: {notice}"));
     }
-    Ok(())
+    Ok(ending)
 }
 
 /// Writes rows by these settings.

@@ -66,7 +66,18 @@ pub struct Answer {
     pub tag: String,
     /// `None` of a statement that returns none.
     pub rows: Option<Rows>,
-    notices: Box<dyn FnOnce() -> Vec<String> + Send>,
+    ending: Box<dyn FnOnce() -> Ending + Send>,
+}
+
+/// What a statement has told when its rows have ended.
+#[derive(Default)]
+pub struct Ending {
+    /// Things to know that are not rows.
+    pub notices: Vec<String>,
+    /// Whether something in its rows is estimated.
+    pub is_estimate: bool,
+    /// Whether it has read tables.
+    pub has_read: bool,
 }
 
 /// Rows as they come. Dropping them stops their statement.
@@ -78,12 +89,13 @@ pub struct Rows {
 impl Answer {
     /// Of a statement that has ended.
     pub fn done(tag: String, notices: Vec<String>) -> Answer {
-        Answer { tag, rows: None, notices: Box::new(move || notices) }
+        let ending = Ending { notices, ..Ending::default() };
+        Answer { tag, rows: None, ending: Box::new(move || ending) }
     }
 
-    /// Things to know that are not rows; all of them, once the rows have ended.
-    pub fn notices(self) -> Vec<String> {
-        (self.notices)()
+    /// What it has told; all of it, once the rows have ended.
+    pub fn end(self) -> Ending {
+        (self.ending)()
     }
 
     /// All rows.
@@ -102,7 +114,15 @@ impl From<Outcome> for Answer {
             batches: rows.map(|batch| batch.map_err(from_datafusion)).boxed(),
         });
         let tag = outcome.tag.clone();
-        Answer { tag, rows, notices: Box::new(move || outcome.notices().to_vec()) }
+        let ending = move || {
+            let used = outcome.used();
+            Ending {
+                notices: outcome.notices().to_vec(),
+                is_estimate: used.is_some_and(|used| used.sample.is_some()),
+                has_read: used.is_some_and(|used| used.of_tables),
+            }
+        };
+        Answer { tag, rows, ending: Box::new(ending) }
     }
 }
 
@@ -112,7 +132,15 @@ impl From<alluvia_client::Answer> for Answer {
         let tag = told.lock().tag.clone();
         let schema = Arc::clone(answer.schema());
         let rows = answer.has_rows().then(|| Rows { schema, batches: answer.into_rows() });
-        Answer { tag, rows, notices: Box::new(move || told.lock().notices.clone()) }
+        let ending = move || {
+            let told = told.lock();
+            Ending {
+                notices: told.notices.clone(),
+                is_estimate: told.used.as_ref().is_some_and(|used| used.is_estimate),
+                has_read: told.used.is_some(),
+            }
+        };
+        Answer { tag, rows, ending: Box::new(ending) }
     }
 }
 

@@ -36,16 +36,34 @@ fn an_estimate_is_shown_with_what_it_may_be_off() {
         let one = good(&["sql", place, "-c", "SET max_error = 0.1", "-c", "SELECT max(n) FROM many"], "");
         assert!(one.contains("| 99  |") && one.ends_with("(1 row)\n"), "{place}: {one}");
     };
+    // Bounds that nobody asked for are not there, and it is said whose word it takes.
+    let marked = |place: &str| {
+        let sql = ESTIMATE.replace("SELECT", "SET error_action = 'mark'; SELECT");
+        let shown = good(&["sql", place, "-c", &sql], "");
+        assert!(
+            !shown.contains('\u{b1}') && shown.contains("(1 row, estimates: lower_bound(...) and "),
+            "{place}: {shown}"
+        );
+    };
     holds(&dir);
+    marked(&dir);
     let server = serve(&dir, "127.0.0.1:0", &[]);
     holds(&server.url);
+    marked(&server.url);
 }
 
 #[test]
-fn a_progressive_statement_of_which_nothing_is_estimated_says_so() {
+fn a_progressive_statement_that_is_not_refined_says_so() {
     let (_scratch, dir) = scratch();
-    let output = run(&["sql", &dir, "--progressive", "-c", "SELECT 1 AS a"], "");
-    assert!(stdout(&output).contains("| 1 |"), "{}", stdout(&output));
-    let note = "NOTICE: exact at once: nothing of this statement is estimated";
-    assert!(stderr(&output).contains(note), "{}", stderr(&output));
+    let said = |sql: &str| {
+        let output =
+            run(&["sql", &dir, "--progressive", "-c", "CREATE TABLE IF NOT EXISTS t (a BIGINT)", "-c", sql], "");
+        assert!(output.status.success() && stdout(&output).ends_with("(1 row)\n"), "{}", stdout(&output));
+        stderr(&output)
+    };
+    let note = "NOTICE: nothing here is refined: this is the answer";
+    let counted = said("SELECT count(*) FROM t");
+    assert!(counted.contains(note), "{counted}");
+    let constant = said("SELECT 1 AS a");
+    assert!(!constant.contains(note), "nobody waits for a constant: {constant}");
 }

@@ -1,7 +1,8 @@
 //! What opening a database had to bring back, because the process before it did not stop cleanly.
 //!
 //! Invariant: a database whose log was ended by a clean stop, or that nothing was written to since it was opened, has
-//! nothing to tell: the log says which ([`LogEnd::is_closed`](alluvia_log::LogEnd)).
+//! nothing to tell: the log says which ([`LogEnd::is_closed`](alluvia_log::LogEnd)). A process that died as it had begun
+//! another file of the log, and written nothing into it, passes for one that had stopped.
 
 use alluvia_types::Version;
 use std::fmt;
@@ -27,15 +28,15 @@ impl fmt::Display for Recovery {
         let Recovery { batches, rows, through, is_torn, elapsed } = *self;
         let of =
             |count: u64, one: &str, many: &str| format!("{} {}", grouped(count), if count == 1 { one } else { many });
-        write!(
-            f,
-            "the last process had not stopped cleanly: recovered in {:.2} s, {} with {} read again from the log, \
-             everything through version {} is there",
-            elapsed.as_secs_f64(),
-            of(batches, "batch", "batches"),
-            of(rows, "row", "rows"),
-            through.0,
-        )?;
+        write!(f, "the last process had not stopped cleanly: recovered in {:.2} s, ", elapsed.as_secs_f64())?;
+        match batches {
+            0 => f.write_str("nothing had to be read again from the log")?,
+            batches => {
+                let (batches, rows) = (of(batches, "batch", "batches"), of(rows, "row", "rows"));
+                write!(f, "{batches} with {rows} read again from the log")?;
+            }
+        }
+        write!(f, ", everything through version {} is there", through.0)?;
         if is_torn {
             f.write_str("; a batch whose writing was broken off, and not acknowledged, is not")
         } else {
@@ -73,6 +74,8 @@ mod tests {
         let told = "the last process had not stopped cleanly: recovered in 0.41 s, 1,204 batches with 3,100,000 rows \
                     read again from the log, everything through version 5321 is there";
         assert_eq!(recovery.to_string(), told);
+        let sorted = Recovery { batches: 0, rows: 0, ..recovery };
+        assert!(sorted.to_string().contains(" s, nothing had to be read again from the log, everything"), "{sorted}");
         let torn = Recovery { batches: 1, rows: 1, is_torn: true, ..recovery };
         assert!(torn.to_string().contains(": 1 batch with 1 row read"), "{torn}");
         assert!(

@@ -134,6 +134,17 @@ async fn all_refinements_are_of_one_version_while_rows_arrive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn columns_of_one_name_are_refined_as_others_are() {
+    let (_dir, db) = database().await;
+    let progressive = session(&db).await;
+    let sql = format!("SELECT sum(cents) AS n, count(*) AS n FROM sales WHERE {}", items(150));
+    let looks = refinements(&progressive, &sql).await;
+    assert!(looks.len() > 1 && looks[0].bounds.iter().all(Option::is_some), "{looks:?}");
+    let last = looks.last().expect("an answer");
+    assert!(last.is_exact() && last.rows.num_columns() == 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_error_that_is_enough_ends_it() {
     let (_dir, db) = database().await;
     let progressive = session(&db).await;

@@ -69,7 +69,7 @@ struct State {
     rows: VecDeque<Running>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Running {
     row: QueryRow,
     /// `None` once it has ended.
@@ -165,19 +165,19 @@ impl QueryLog {
 
     /// Newest first, as they are now.
     pub fn rows(&self, now: Duration) -> Vec<QueryRow> {
-        let state = self.state.lock();
-        let show = |running: &Running| {
-            let mut row = running.row.clone();
-            if let Some(counters) = &running.counters {
+        // What plans tell is asked behind the lock: whoever looks on keeps no statement from beginning.
+        let rows: Vec<Running> = self.state.lock().rows.iter().rev().cloned().collect();
+        let show = |Running { mut row, live, counters }: Running| {
+            if let Some(counters) = &counters {
                 row.used = Some(counters.used());
             }
-            if let Some(Live { start, progress }) = &running.live {
-                row.duration = now.saturating_sub(*start);
-                row.report = Some(Report::new(row.duration, progress, running.counters.as_deref()));
+            if let Some(Live { start, progress }) = live {
+                row.duration = now.saturating_sub(start);
+                row.report = Some(Report::new(row.duration, &progress, counters.as_deref()));
             }
             row
         };
-        state.rows.iter().rev().map(show).collect()
+        rows.into_iter().map(show).collect()
     }
 
     /// Ids are consecutive in the ring, so the place follows from the id; a statement that fell out is forgotten.

@@ -162,8 +162,10 @@ pub struct Estimates {
     pub rows_cut: u64,
     /// Cut nodes that values are estimated of: those of which rows were drawn, and not all were read since.
     pub nodes_drawn: u64,
-    /// The most that a value is off ([`estimate::Interval::share_off`](crate::estimate::Interval::share_off)).
+    /// The largest relative error of a value.
     pub error: f64,
+    /// The most that a value is off, as a share ([`Interval::share_off`]).
+    pub share_off: f64,
     /// Groups that may exist and were not seen.
     pub groups_unseen: u64,
     /// Whether every value is good enough and no group may lack.

@@ -381,7 +381,7 @@ impl Refiner {
     /// Brings each value's bounds within those of the looks before.
     fn narrow(&mut self, estimates: &mut Estimates) {
         let goals = self.refine.goals.len();
-        (estimates.error, estimates.holds) = (0.0, estimates.groups_unseen == 0);
+        (estimates.error, estimates.share_off) = (0.0, 0.0);
         for (group, cells) in &mut estimates.groups {
             let known = self.known.entry(*group).or_insert_with(|| vec![(f64::NEG_INFINITY, f64::INFINITY); goals]);
             for (cell, known) in cells.iter_mut().zip(known) {
@@ -395,10 +395,11 @@ impl Refiner {
                     }
                 }
                 *known = (interval.lower, interval.upper);
-                estimates.error = estimates.error.max(interval.share_off());
-                estimates.holds &= interval.relative_error() <= self.refine.max_error;
+                estimates.error = estimates.error.max(interval.relative_error());
+                estimates.share_off = estimates.share_off.max(interval.share_off());
             }
         }
+        estimates.holds = estimates.error <= self.refine.max_error && estimates.groups_unseen == 0;
     }
 }
 

@@ -403,6 +403,7 @@ impl Strata {
             rows_cut: self.rows_cut,
             nodes_drawn: self.runs.iter().filter(|run| run.rung > 0).map(|run| run.cut.len() as u64).sum(),
             error: look.error,
+            share_off: look.share_off,
             groups_unseen: look.unseen.len() as u64,
             holds: look.holds,
             groups: look.groups,

@@ -42,6 +42,7 @@ pub(super) struct Look {
     pub(super) samples: Vec<Vec<GroupSample>>,
     pub(super) groups: Vec<(usize, Vec<Estimated>)>,
     pub(super) error: f64,
+    pub(super) share_off: f64,
     /// Indices of groups that may exist and were not seen, ascending.
     pub(super) unseen: Vec<u64>,
     pub(super) holds: bool,
@@ -113,7 +114,7 @@ impl Tally {
         let none = vec![GroupSample::default(); frames.len()];
         let groups = self.samples.slots.len().max(into.totals.groups());
         let (mut samples, mut found) = (vec![Vec::new(); frames.len()], Vec::new());
-        let (mut error, mut holds) = (0.0f64, true);
+        let (mut error, mut share_off) = (0.0f64, 0.0f64);
         for group in 0..groups {
             let drawn = self.samples.get(group);
             let is_drawn = drawn.is_some_and(|drawn| drawn[0].matches() > 0);
@@ -149,15 +150,14 @@ impl Tally {
             });
             let cells: Vec<Estimated> = cells.collect();
             for Estimated { interval, .. } in &cells {
-                error = error.max(interval.share_off());
-                holds &= interval.relative_error() <= asked.max_error;
+                (error, share_off) = (error.max(interval.relative_error()), share_off.max(interval.share_off()));
             }
             found.push((group, cells));
             // Nothing that is read makes the others more exact.
             let open = of_group.into_iter().zip(is_open).zip(&mut samples).filter(|((_, is_open), _)| *is_open);
             open.for_each(|((sample, _), samples)| samples.push(sample));
         }
-        Look { frames, samples, groups: found, error, unseen: Vec::new(), holds }
+        Look { frames, samples, groups: found, error, share_off, unseen: Vec::new(), holds: error <= asked.max_error }
     }
 
     /// Numbers of the groups of which rows were drawn.

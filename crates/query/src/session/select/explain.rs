@@ -1,7 +1,8 @@
 //! EXPLAIN, and EXPLAIN ANALYZE, which runs the statement and shows what it took ([`explained`](super::explained) has the words).
 //!
 //! Invariants:
-//! - What is explained is done as it would be without EXPLAIN: by the index where the index answers it, else by its plan.
+//! - What is explained is done as it would be without EXPLAIN: by the index where the index answers it, else by its plan. But for short ways
+//!   that are kept or drawn for statements alone: those of point reads, and the outlines of samples.
 //! - EXPLAIN ANALYZE ends with what the whole statement used, also where nothing of a table is left in the plan: version, lag and stage are
 //!   those of the answer.
 //! - A FORMAT is the planner's, and shows a plan.

@@ -16,6 +16,7 @@ use alluvia_plan::explain::{Figures, Shown, millis, told, wrapped};
 use alluvia_syntax::Hints;
 use alluvia_types::Result;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::sql::sqlparser::ast::{Query, SetExpr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,6 +127,10 @@ pub(crate) fn by_plan(
     let sure = match (of.sample_fraction < 1.0, seen.is_drawn) {
         (true, _) => ("Sample", format!("exact of the rows that sample_fraction = {} leaves", of.sample_fraction)),
         (false, true) => ("Sample", "exact of the rows that were drawn".to_owned()),
+        (false, false) if seen.is_approximate => (
+            "Nearly",
+            "a function of the statement is approximate by itself (approx_...): no bounds are known".to_owned(),
+        ),
         (false, false) => sure(&used, exact_text(of.accuracy.as_ref(), seen.why_exact.as_deref())),
     };
     rows(&shown, Some(index), sure, &used, (planning, total))
@@ -158,6 +163,8 @@ struct Seen {
     aggregates: usize,
     /// Scans of which rows were left out.
     is_drawn: bool,
+    /// Whether an aggregate gives what is near its value, whatever was asked for.
+    is_approximate: bool,
     why_exact: Option<String>,
 }
 
@@ -176,7 +183,11 @@ impl Seen {
                 }
             }
         }
-        self.aggregates += usize::from(plan.name() == "AggregateExec");
+        if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+            self.aggregates += 1;
+            let mut functions = aggregate.aggr_expr().iter().map(|function| function.fun().name());
+            self.is_approximate |= functions.any(|name| name.starts_with("approx_"));
+        }
         self.is_drawn |= told(&metrics, "table").is_some() && told(&metrics, "interval").is_none();
         inputs.into_iter().for_each(|input| self.look(input));
     }

@@ -15,7 +15,7 @@ use crate::result_names::named_first;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::{own_freshness, pin, read_of, reference_of, sample_fraction_of};
-use crate::session::select::planning::schema_of;
+use crate::session::select::planning::{accuracy_of, schema_of};
 use crate::session::state::transaction::Transaction;
 use crate::used::UsedCounters;
 use alluvia_catalog::Dictionaries;
@@ -200,7 +200,12 @@ pub(crate) async fn ready_or_planned(run: &Run, query: &Query, hints: &Hints) ->
     {
         return planned(Declined::OwnChanges);
     }
-    let Some(dictionaries) = &read.dictionaries else { return planned(Declined::NoDictionaries) };
+    let Some(dictionaries) = &read.dictionaries else {
+        return planned(match read.entry.def.dimensions.is_empty() {
+            true => Declined::NoDimensions,
+            false => Declined::NoDictionaries,
+        });
+    };
     let holds = |known: &Arc<CachedStatement>| {
         known.holds(&snapshot.catalog) && known.is_of(&read.entry) && known.codes_by(dictionaries)
     };
@@ -284,7 +289,7 @@ pub(crate) async fn find(run: &Run, ready: &Ready) -> Result<Option<Found>> {
     let used = UsedCounters::new(snapshot);
     run.engine().queries().reads(run.query_id, &used);
     let (kept, threads, version) = (Arc::clone(run.engine().kept()), run.settings.threads, snapshot.version);
-    let accuracy = run.accuracy;
+    let accuracy = accuracy_of(run);
     let found = blocking(move || {
         let asking = Asking { bound: &bound, read: &read, version, kept: &kept, threads };
         match accuracy {

@@ -122,12 +122,12 @@ impl Refiner {
         let used = refiner.unplanned.used();
         match refined {
             Refined::Read => Err(Error::internal("a refinement ended in its middle")),
-            Refined::Look { look, estimate, sample, is_enough } => {
+            Refined::Look { look, estimate, sample, share_off, is_enough } => {
                 let refinement = Refinement {
                     look,
                     kind: IntervalKind::Planned { looks: refiner.refining.looks() },
                     confidence: refiner.refining.confidence(),
-                    error: sample.error,
+                    error: share_off,
                     groups_unseen: sample.groups_unseen,
                     is_last: is_enough,
                     ..refiner.refinement(estimate)

@@ -14,7 +14,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::explain::explain_as_named;
 use crate::session::select::planning::logical_plan;
-use crate::session::select::{query_as_named, query_at_once};
+use crate::session::select::query_as_named;
 use alluvia_plan::described_types::described_schema;
 use alluvia_syntax::{Hints, MARK, told_apart};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -36,7 +36,7 @@ pub(crate) async fn answer(run: &Run, query: Box<Query>, hints: &Hints) -> Resul
     let (distinct, error) = instead(&query, error)?;
     // What was described has the names that were written.
     *run.described.lock() = None;
-    let outcome = query_at_once(run, &distinct, hints).await.map_err(|again| either(error, again))?;
+    let outcome = query_as_named(run, &distinct, hints).await.map_err(|again| either(error, again))?;
     // What is kept to answer it again has the other names.
     *run.cached.lock() = None;
     Ok(outcome)
