@@ -9,7 +9,7 @@ use super::Shown;
 use super::figures::{Figures, bytes, grouped, millis};
 
 /// How wide branches and titles may be.
-const TITLE_MAX: usize = 62;
+const TITLE_MAX: usize = 56;
 /// How wide a line may be that has no figures.
 const LINE_MAX: usize = 98;
 /// Deeper operators stand no further to the right.
