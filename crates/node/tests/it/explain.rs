@@ -84,7 +84,7 @@ async fn a_plan_is_a_tree_whose_figures_are_what_was_used() {
     let figures: Vec<&str> = scan.split_whitespace().rev().take(2).collect();
     assert_eq!(figures, [used.blocks_skipped.to_string(), used.blocks_read.to_string()], "{shown}");
     assert!(told(&lines, "Read:").contains(&format!("{} of the tail", used.tail_rows)), "{shown}");
-    assert_eq!((used.tail_rows, told(&lines, "Exact:").as_str()), (1, "no error was allowed (max_error is 0)"));
+    assert_eq!(told(&lines, "Exact:"), "no error was allowed (max_error is 0)");
     assert!(told(&lines, "Time:").contains("planning"), "{shown}");
     // The last figures of a limit are those of all threads.
     let (lines, _) = self::lines(&session, "EXPLAIN ANALYZE SELECT k FROM t ORDER BY k DESC LIMIT 3").await;
@@ -110,7 +110,9 @@ async fn an_answer_of_the_index_tells_what_it_did() {
         assert!(shown.contains(line), "{line}\n{shown}");
     }
     assert!(told(&lines, "Index:").starts_with("used"), "{shown}");
-    assert!(shown.contains(&format!("rows: {} filtered, 1 of the tail", grouped(used.rows_read - 1))), "{shown}");
+    // The tail may have been sorted meanwhile.
+    let filtered = grouped(used.rows_read - used.tail_rows);
+    assert!(shown.contains(&format!("rows: {filtered} filtered, {} of the tail", used.tail_rows)), "{shown}");
     // VERBOSE has the same answer, and all figures.
     let full = explained(&session, "EXPLAIN ANALYZE VERBOSE", sql).await.expect("is explained");
     for part in
@@ -122,7 +124,7 @@ async fn an_answer_of_the_index_tells_what_it_did() {
     let having = "EXPLAIN ANALYZE SELECT country FROM t GROUP BY country HAVING sum(v) > 1";
     let (lines, _) = self::lines(&session, having).await;
     let shown = lines.join("\n");
-    assert!(shown.contains("└─ Index answer on t: sum(v) by country ") && shown.contains("1 of the tail"), "{shown}");
+    assert!(shown.contains("└─ Index answer on t: sum(v) by country ") && shown.contains(" of the tail"), "{shown}");
     assert!(told(&lines, "Index:").starts_with("used in the plan for 1 aggregate; planned: HAVING"), "{shown}");
     session.sql("CALL alluvia.build_cuboids()").await.expect("builds");
     session.sql("CALL alluvia.pin_cuboid('t', 'country')").await.expect("pins");
