@@ -252,7 +252,7 @@ impl Load {
         };
         let rows = self.connection.copied().rows();
         let tag = outcome.tag.clone();
-        for notice in outcome.notices() {
+        for notice in outcome.end().notices {
             say(&format!("{notice}\n"))?;
         }
         let rate = |seconds: f64| format!("{seconds:.2} s ({:.0} rows/s)", rows as f64 / seconds.max(1e-9));
