@@ -143,6 +143,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
         "query",
         &[
             "result_names",
+            "report",
             "by_key",
             "rights",
             "clients",
