@@ -108,7 +108,7 @@ class Refinement(Result):
     def _sureness(self) -> Optional[str]:
         """What stands below an estimate, and below an answer that nobody could see closing."""
         if self._looks == 0:
-            return "nothing here is refined: this is the answer" if self.columns and self.used is not None else None
+            return "nothing here is refined: this is the answer" if self.columns else None
         if self.is_exact:
             return None
         parts = [f"{100 * self.fraction:.0f} % of the rows read", _off(self.error)]

@@ -381,7 +381,7 @@ impl Shell {
                 if answer.rows.is_some() {
                     settings.time_zone = connection.time_zone().await;
                 }
-                write(answer, settings).await.map(drop)
+                write(answer, settings).await
             };
             connection.cancellable(work).await?;
         }

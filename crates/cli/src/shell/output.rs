@@ -3,7 +3,7 @@
 use super::Format;
 use super::interval_text::{interval_texts, spelled, spelled_schema};
 use super::output_settings::{OutputSettings, Sink};
-use super::statement::{Answer, Ending, Rows};
+use super::statement::{Answer, Rows};
 use super::table_fit::{Columns, fit};
 use crate::note;
 use alluvia_copy::ResultWriter;
@@ -32,11 +32,11 @@ const ESTIMATES: &str =
 
 /// Writes an answer to standard output, its notices to standard error.
 pub async fn print(answer: impl Into<Answer>, format: Format) -> Result<()> {
-    write(answer.into(), &OutputSettings::of(format)).await.map(drop)
+    write(answer.into(), &OutputSettings::of(format)).await
 }
 
-/// Writes an answer by these settings, its notices to standard error. Gives what its statement has told.
-pub async fn write(mut answer: Answer, settings: &OutputSettings) -> Result<Ending> {
+/// Writes an answer by these settings, its notices to standard error.
+pub async fn write(mut answer: Answer, settings: &OutputSettings) -> Result<()> {
     let mut table = None;
     match answer.rows.take() {
         None => {
@@ -82,7 +82,7 @@ pub async fn write(mut answer: Answer, settings: &OutputSettings) -> Result<Endi
     for notice in &ending.notices {
         note(format_args!("NOTICE: {notice}"));
     }
-    Ok(ending)
+    Ok(())
 }
 
 /// Writes rows by these settings.

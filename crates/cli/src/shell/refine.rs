@@ -29,10 +29,8 @@ const BAR: u64 = 1_000;
 pub async fn run(connection: &Connection, statement: Statement, settings: &OutputSettings) -> Result<()> {
     match connection.cancellable(connection.refine(statement)).await? {
         Refining::Rows(answer) => {
-            let ending = connection.cancellable(write(answer, settings)).await?;
-            if ending.has_read {
-                note(format_args!("NOTICE: nothing here is refined: this is the answer"));
-            }
+            connection.cancellable(write(answer, settings)).await?;
+            note(format_args!("NOTICE: nothing here is refined: this is the answer"));
             Ok(())
         }
         Refining::Looks(refinements) => {

@@ -76,8 +76,6 @@ pub struct Ending {
     pub notices: Vec<String>,
     /// Whether something in its rows is estimated.
     pub is_estimate: bool,
-    /// Whether it has read tables.
-    pub has_read: bool,
 }
 
 /// Rows as they come. Dropping them stops their statement.
@@ -114,13 +112,9 @@ impl From<Outcome> for Answer {
             batches: rows.map(|batch| batch.map_err(from_datafusion)).boxed(),
         });
         let tag = outcome.tag.clone();
-        let ending = move || {
-            let used = outcome.used();
-            Ending {
-                notices: outcome.notices().to_vec(),
-                is_estimate: used.is_some_and(|used| used.sample.is_some()),
-                has_read: used.is_some_and(|used| used.of_tables),
-            }
+        let ending = move || Ending {
+            notices: outcome.notices().to_vec(),
+            is_estimate: outcome.used().is_some_and(|used| used.sample.is_some()),
         };
         Answer { tag, rows, ending: Box::new(ending) }
     }
@@ -137,7 +131,6 @@ impl From<alluvia_client::Answer> for Answer {
             Ending {
                 notices: told.notices.clone(),
                 is_estimate: told.used.as_ref().is_some_and(|used| used.is_estimate),
-                has_read: told.used.is_some(),
             }
         };
         Answer { tag, rows, ending: Box::new(ending) }

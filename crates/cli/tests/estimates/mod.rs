@@ -62,8 +62,8 @@ fn a_progressive_statement_that_is_not_refined_says_so() {
         stderr(&output)
     };
     let note = "NOTICE: nothing here is refined: this is the answer";
-    let counted = said("SELECT count(*) FROM t");
-    assert!(counted.contains(note), "{counted}");
-    let constant = said("SELECT 1 AS a");
-    assert!(!constant.contains(note), "nobody waits for a constant: {constant}");
+    for sql in ["SELECT count(*) FROM t", "SELECT 1 AS a"] {
+        let said = said(sql);
+        assert!(said.contains(note), "{sql}: {said}");
+    }
 }
