@@ -12,7 +12,7 @@ use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
-use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::utils::{JoinFilter, JoinOnRef};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::metrics::MetricsSet;
@@ -193,12 +193,7 @@ fn function(of: &AggregateFunctionExpr, filter: Option<&Arc<dyn PhysicalExpr>>) 
     format!("{name}({distinct}{shown}){filter}")
 }
 
-fn join_title(
-    how: &str,
-    join_type: &JoinType,
-    on: &[(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)],
-    filter: Option<&JoinFilter>,
-) -> String {
+fn join_title(how: &str, join_type: &JoinType, on: JoinOnRef<'_>, filter: Option<&JoinFilter>) -> String {
     let which = match join_type {
         JoinType::Inner => "",
         JoinType::Left => " Left",
