@@ -77,7 +77,7 @@ mod tests {
         let sorted = Recovery { batches: 0, rows: 0, ..recovery };
         assert!(sorted.to_string().contains(" s, nothing had to be read again from the log, everything"), "{sorted}");
         let torn = Recovery { batches: 1, rows: 1, is_torn: true, ..recovery };
-        assert!(torn.to_string().contains(": 1 batch with 1 row read"), "{torn}");
+        assert!(torn.to_string().contains(" s, 1 batch with 1 row read"), "{torn}");
         assert!(
             torn.to_string().ends_with("is there; a batch whose writing was broken off, and not acknowledged, is not"),
             "{torn}"
