@@ -250,6 +250,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
         &[
             "quoting",
             "notify",
+            "recovery",
             "check",
             "remote",
             "cancel",

@@ -4,7 +4,7 @@
 
 use super::sampled::{Accuracy, WhyExact};
 use super::used::{SampleUsed, Used};
-use alluvia_plan::explain::{bytes, grouped};
+use alluvia_plan::explain::{bytes, counted, grouped};
 use alluvia_tree::Counters;
 use std::time::Duration;
 
@@ -67,7 +67,8 @@ impl SampleUsed {
     /// How far off values may be, and what that was told from.
     pub fn estimate_text(&self) -> String {
         let error = match self.error.is_finite() {
-            true => format!("within {:.2} % of the exact values", 100.0 * self.error),
+            // Rounded up: what values may be off is not made less.
+            true => format!("within {:.2} % of the exact values", (10_000.0 * self.error).ceil() / 100.0),
             false => "nothing bounds the error".to_owned(),
         };
         let missed = if self.holds { "" } else { ", NOT within max_error" };
@@ -94,9 +95,8 @@ impl Used {
 
     /// What was read of tables.
     pub fn read_text(&self) -> String {
-        let pair = |read: u64, what: &str, skipped: u64| {
-            format!("{} {what}{} ({} skipped)", grouped(read), if read == 1 { "" } else { "s" }, grouped(skipped))
-        };
+        let pair =
+            |read: u64, what: &str, skipped: u64| format!("{} ({} skipped)", counted(read, what), grouped(skipped));
         let segments = pair(self.segments, "segment", self.segments_skipped);
         let blocks = pair(self.blocks_read, "block", self.blocks_skipped);
         let rows = format!("{} rows ({} of the tail)", grouped(self.rows_read), grouped(self.tail_rows));

@@ -16,6 +16,7 @@ mod export;
 mod load;
 mod notify;
 mod quoting;
+mod recovery;
 mod remote;
 mod serve;
 mod settings;
@@ -28,6 +29,7 @@ use alluvia_node::{Database, DatabaseOptions, parse_bytes, raise_open_files_max}
 use alluvia_telemetry::Spans;
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, Parser, Subcommand};
+use recovery::tell_recovery;
 use std::fmt::Display;
 use std::io::{self, Stdout, Write};
 use std::path::PathBuf;
@@ -80,13 +82,6 @@ pub struct OpenArgs {
     /// Threads [default: one per core].
     #[arg(long)]
     pub threads: Option<usize>,
-}
-
-/// Says what opening a database had to bring back.
-fn tell_recovery(db: &Database) {
-    if let Some(recovery) = db.recovery() {
-        note(format_args!("NOTICE: {recovery}"));
-    }
 }
 
 impl OpenArgs {

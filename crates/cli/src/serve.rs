@@ -9,8 +9,9 @@
 
 use crate::config::{Config, ConfigArgs};
 use crate::notify::{READY, STOPPING, notify};
+use crate::recovery::tell_recovery;
 use crate::settings::{self, Protocols, Stated, address_of, collide, read, tls_files};
-use crate::{note, say, tell_recovery};
+use crate::{note, say};
 use alluvia_access::{Access, Passwords, Tls, Verifier, random_password};
 use alluvia_node::Database;
 use alluvia_server_flight as flight;

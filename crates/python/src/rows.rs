@@ -208,9 +208,7 @@ impl Rows {
         };
         (0..batch.num_rows()).map(row).collect()
     }
-}
 
-impl Rows {
     /// Of each column that is estimated its name, and the bounds of up to so many rows from one on; `None` of an exact answer.
     fn bounds_of<'py>(&self, py: Python<'py>, from: usize, rows: usize) -> PyResult<Option<Vec<ColumnBounds<'py>>>> {
         let fields = self.inner.schema.fields().iter();

@@ -28,6 +28,7 @@ pub mod regex;
 pub mod sql_type;
 pub mod templates;
 pub mod text;
+pub mod thousands;
 pub mod time_of_day;
 pub mod time_zone;
 pub mod unique_names;

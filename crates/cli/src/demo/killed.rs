@@ -5,6 +5,7 @@
 //! - What it says is said after the acknowledgement: so the count after the restart may be one batch more, and never less.
 
 use super::stream::single;
+use crate::recovery::in_words;
 use crate::say;
 use alluvia_node::{Database, DatabaseOptions};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -45,7 +46,7 @@ pub async fn scene(dir: &Path, table: &'static str, before: u64) -> Result<bool>
     let db = Database::open_with(dir, DatabaseOptions::default())?;
     let took = start.elapsed();
     if let Some(recovery) = db.recovery() {
-        say(&format!("   Opened again: {recovery}.\n"))?;
+        say(&format!("   Opened again: {}.\n", in_words(recovery)))?;
     }
     let count = single(&db.session(), &format!("SELECT count(*) FROM {table}")).await?;
     let counted: u64 = count.parse().map_err(|_| Error::internal(format!("a count is {count}")))?;

@@ -4,10 +4,12 @@
 //! - What a value may be off is rounded up, with what the value itself was rounded by: it is never shown less than it is.
 //! - Values that are known are shown without. Other forms than tables have numbers, with their bounds beside them.
 
-use super::output::{TABLE_ROWS_MAX, table_with_note, texts};
+use super::output::{TABLE_ROWS_MAX, in_zone, table_with_note, texts};
 use super::output_settings::OutputSettings;
 use alluvia_query::{Bounds, Refinement};
 use alluvia_types::{Error, Result};
+use alluvia_values::thousands::with_commas;
+use alluvia_values::time_zone::Zone;
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::compute::cast;
 use arrow::compute::kernels::cmp::not_distinct;
@@ -24,6 +26,7 @@ const PLACES_MAX: i32 = 15;
 const TINY: f64 = 1e-5;
 
 /// All rows of an answer of which something is estimated.
+#[derive(Clone)]
 pub struct Estimate {
     pub rows: RecordBatch,
     /// Of each column, where the exact values are; `None` of one that is exact.
@@ -47,7 +50,7 @@ impl From<alluvia_client::Estimate> for Estimate {
         // A server gives no estimate before something is known of all.
         Estimate {
             rows,
-            bounds: bounds.into_iter().map(|bounds| bounds.map(of_server)).collect(),
+            bounds: bounds.into_iter().map(|bounds| bounds.map(bounds_of)).collect(),
             is_known: true,
             confidence: None,
         }
@@ -55,19 +58,25 @@ impl From<alluvia_client::Estimate> for Estimate {
 }
 
 /// Bounds of a server's, as those of this process are.
-pub fn of_server(bounds: alluvia_client::Bounds) -> Bounds {
+pub fn bounds_of(bounds: alluvia_client::Bounds) -> Bounds {
     let alluvia_client::Bounds { lower, upper } = bounds;
     Bounds { lower, upper }
 }
 
 /// Writes an estimate as a table.
 pub fn table_of_estimate(estimate: &Estimate, settings: &OutputSettings) -> Result<()> {
-    let shown = with_errors(estimate, TABLE_ROWS_MAX)?;
+    let shown = shown(estimate, &settings.time_zone)?;
     let mut note = ", estimates: each within its \u{b1}".to_owned();
     if let Some(confidence) = estimate.confidence {
         note += &format!(" at confidence {confidence}");
     }
     table_with_note(&[shown], estimate.rows.num_rows(), &note, settings)
+}
+
+/// Rows as a table has them, with moments as clocks of a zone show them.
+fn shown(estimate: &Estimate, zone: &Zone) -> Result<RecordBatch> {
+    // Before they are texts.
+    with_errors(&Estimate { rows: in_zone(&estimate.rows, zone)?, ..estimate.clone() }, TABLE_ROWS_MAX)
 }
 
 /// Values with what they may be off, as texts.
@@ -83,7 +92,7 @@ pub fn with_errors(estimate: &Estimate, rows_max: usize) -> Result<RecordBatch> 
             let values = numbers(&column)?;
             for (row, (text, off)) in texts.iter_mut().zip(errors(estimate, &column, bounds)?).enumerate() {
                 *text = match (text.take(), off) {
-                    (Some(text), 0.0) => Some(grouped(&text)),
+                    (Some(text), 0.0) => Some(with_commas(&text)),
                     (None, 0.0) => None,
                     (Some(text), off) if off.is_finite() => {
                         Some(estimated(values.value(row), off, is_whole.then_some(text.as_str())))
@@ -182,27 +191,9 @@ fn estimated(value: f64, off: f64, whole: Option<&str>) -> String {
     let off = off + (shown - value).abs();
     let share = off / shown.abs();
     match share <= SHARE_MAX {
-        true => format!("{} \u{b1} {} %", grouped(&text), rounded(100.0 * share, 2)),
-        false => format!("{} \u{b1} {}", grouped(&text), grouped(&rounded(off, 2))),
+        true => format!("{} \u{b1} {} %", with_commas(&text), rounded(100.0 * share, 2)),
+        false => format!("{} \u{b1} {}", with_commas(&text), with_commas(&rounded(off, 2))),
     }
-}
-
-/// A number with commas between its thousands; any other text as it is.
-fn grouped(text: &str) -> String {
-    let digits_from = usize::from(text.starts_with('-'));
-    let whole = text.find('.').unwrap_or(text.len());
-    let digits = &text[digits_from..whole];
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return text.to_owned();
-    }
-    let mut grouped = text[..digits_from].to_owned();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped + &text[whole..]
 }
 
 /// So many digits, rounded up, without zeros at the end of a fraction: what a value may be off is not made less.
@@ -241,7 +232,7 @@ pub mod tests {
     use super::*;
     use alluvia_query::IntervalKind;
     use alluvia_types::Version;
-    use arrow::array::Int64Array;
+    use arrow::array::{Int64Array, TimestampMicrosecondArray};
     use proptest::prelude::*;
     use std::time::Duration;
 
@@ -297,6 +288,20 @@ pub mod tests {
     }
 
     #[test]
+    fn moments_beside_estimates_are_of_the_zone() {
+        let moments = TimestampMicrosecondArray::from(vec![0, 86_400_000_000]).with_timezone("UTC");
+        let mut estimate = Estimate::from(estimate());
+        let columns = [vec![Arc::new(moments) as ArrayRef], estimate.rows.columns()[1..].to_vec()].concat();
+        let names = ["at", "n", "mean"].into_iter();
+        estimate.rows =
+            RecordBatch::try_from_iter_with_nullable(names.zip(columns).map(|(n, c)| (n, c, true))).unwrap();
+        let zone = Zone::of_setting("Asia/Tokyo").expect("a zone");
+        let shown = shown(&estimate, &zone).unwrap();
+        let text = |column: usize| shown.column(column).as_string::<i32>().value(0).to_owned();
+        assert_eq!([text(0), text(1)], ["1970-01-01 09:00:00+09", "22,577,225 \u{b1} 0.5 %"]);
+    }
+
+    #[test]
     fn values_have_the_digits_that_make_sense() {
         let cases = [
             (estimated(1_897_899_312.522_959_7, 9_400_000.0, None), "1,897,899,313 \u{b1} 0.5 %"),
@@ -319,8 +324,6 @@ pub mod tests {
         for (shown, expected) in cases {
             assert_eq!(shown, expected);
         }
-        let texts = ["1", "-1234", "123456.7890", "1e20", "NaN", "", "-", "1000000"].map(grouped);
-        assert_eq!(texts, ["1", "-1,234", "123,456.7890", "1e20", "NaN", "", "-", "1,000,000"]);
     }
 
     proptest! {

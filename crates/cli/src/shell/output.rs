@@ -131,7 +131,7 @@ pub fn table_with_note(shown: &[RecordBatch], count: usize, note: &str, settings
 }
 
 /// Rows whose moments are texts, as clocks of a zone show them; those of UTC stay.
-fn in_zone(batch: &RecordBatch, zone: &Zone) -> Result<RecordBatch> {
+pub fn in_zone(batch: &RecordBatch, zone: &Zone) -> Result<RecordBatch> {
     let is_moment = |field: &Field| matches!(field.data_type(), DataType::Timestamp(_, Some(_)));
     if zone.is_utc() || !batch.schema_ref().fields().iter().any(|field| is_moment(field)) {
         return Ok(batch.clone());

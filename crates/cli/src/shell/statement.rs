@@ -3,7 +3,7 @@
 //! Invariant: a statement's text is the whole of what was written; secrets are in it, which the parsed one leaves out.
 
 use super::Format;
-use super::estimate::{Estimate, of_server as bounds_of_server};
+use super::estimate::{Estimate, bounds_of};
 use alluvia_query::{Outcome, Refinement, from_datafusion};
 use alluvia_syntax::Command;
 use alluvia_syntax::copy::here::CopyHere;
@@ -195,7 +195,7 @@ impl From<alluvia_client::Refining> for Refining {
 
 /// A refinement of a server's, as those of this process are.
 fn of_server(told: alluvia_client::Refinement) -> Refinement {
-    let bounds = told.bounds.into_iter().map(|bounds| bounds.map(bounds_of_server));
+    let bounds = told.bounds.into_iter().map(|bounds| bounds.map(bounds_of));
     Refinement {
         rows: told.rows,
         bounds: bounds.collect(),

@@ -120,8 +120,16 @@ impl Core {
             is_torn: log.found().is_torn,
             elapsed: clock.monotonic().saturating_sub(replay_begins),
         });
-        if let Some(recovery) = &recovery {
-            tracing::info!(dir = %dir.display(), "{recovery}");
+        if let Some(Recovery { batches, rows, through, is_torn, elapsed }) = recovery {
+            let (through, seconds) = (through.0, elapsed.as_secs_f64());
+            tracing::info!(
+                batches,
+                rows,
+                through,
+                is_torn,
+                seconds,
+                "recovered: the last process had not stopped cleanly"
+            );
         }
         let log = Arc::new(log);
 

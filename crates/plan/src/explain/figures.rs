@@ -1,5 +1,6 @@
 //! The metrics of an operator that are worth a column, and how numbers are written.
 
+use alluvia_values::thousands::{self, with_commas};
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 
 /// What an operator has measured; what it has not is `None`.
@@ -59,22 +60,14 @@ pub fn told(metrics: &MetricsSet, name: &str) -> Option<String> {
     })
 }
 
-/// So many of something.
-fn counted(count: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+/// So many of something whose word for many ends in an s.
+pub fn counted(count: u64, what: &str) -> String {
+    thousands::counted(count, what, &format!("{what}s"))
 }
 
 /// A number with commas between thousands.
 pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut written = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            written.push(',');
-        }
-        written.push(digit);
-    }
-    written
+    with_commas(&number.to_string())
 }
 
 /// A time.

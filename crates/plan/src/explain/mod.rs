@@ -13,7 +13,7 @@ mod figures;
 mod names;
 mod tree;
 
-pub use figures::{Figures, bytes, grouped, millis, told};
+pub use figures::{Figures, bytes, counted, grouped, millis, told};
 pub use tree::{cut, wrapped};
 
 use datafusion::physical_plan::ExecutionPlan;

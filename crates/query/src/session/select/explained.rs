@@ -12,7 +12,7 @@ use crate::session::select::indexed::{Found, Ready};
 use crate::session::select::pin::sample_fraction_of;
 use crate::session::select::planning::accuracy_of;
 use crate::used::{Used, UsedCounters};
-use alluvia_plan::explain::{Figures, Shown, millis, told, wrapped};
+use alluvia_plan::explain::{Figures, Shown, counted, millis, told, wrapped};
 use alluvia_syntax::Hints;
 use alluvia_types::Result;
 use datafusion::physical_plan::ExecutionPlan;
@@ -49,15 +49,15 @@ pub(crate) fn by_index(run: &Run, query: &Query, of: &IndexRun<'_>) -> Vec<Row> 
         (true, true) => " is resident that tells this",
     };
     let figures = IndexFigures::of(found.by_cuboid, &found.counters, used.sample.as_ref());
-    let counted = |count: u64| (!found.by_cuboid).then_some(count);
+    let read = |count: u64| (!found.by_cuboid).then_some(count);
     let shown = Shown {
         title: format!("Index answer on {}", ready.bound.title()),
         figures: Figures {
             rows: Some(found.batch.num_rows() as u64),
             nanos: Some(nanos(total.saturating_sub(planning))),
             bytes: None,
-            blocks: counted(used.blocks_read),
-            skipped: counted(used.blocks_skipped),
+            blocks: read(used.blocks_read),
+            skipped: read(used.blocks_skipped),
         },
         notes: condition.into_iter().chain(figures.lines(no_cuboid)).collect(),
         inputs: Vec::new(),
@@ -142,15 +142,14 @@ fn index_line(of: &PlanRun, seen: &Seen) -> String {
         (0, 0) if seen.aggregates > 0 && !index_rule => format!("not used: {planned}; index_rule is off"),
         (0, 0) => format!("not used: {planned}"),
         (0, _) => format!("asked in the plan, which ran in its place; planned: {planned}"),
-        (answers, 0) => format!("used in the plan for {}; planned: {planned}", counted(answers, "aggregate")),
+        (answers, 0) => format!("used in the plan for {}; planned: {planned}", counted(answers as u64, "aggregate")),
         (answers, refused) => {
-            format!("used in the plan for {}, refused {refused}; planned: {planned}", counted(answers, "aggregate"))
+            format!(
+                "used in the plan for {}, refused {refused}; planned: {planned}",
+                counted(answers as u64, "aggregate")
+            )
         }
     }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// What a plan that has run had of the index and of samples.
