@@ -192,6 +192,10 @@ pub fn set_options(table: &TableDef, options: TableOptions) -> Result<TableDef> 
         )
         .with_hint("create the table anew with CREATE TABLE ... WITH (curve = '...') AS SELECT"));
     }
+    if options.placement != table.options.placement {
+        let what = format!("the placement of table '{}' cannot be changed", table.name);
+        return Err(Error::new(ErrorKind::NotSupported, what).with_hint("copy its rows into a new table"));
+    }
     Ok(TableDef { options, ..table.clone() })
 }
 

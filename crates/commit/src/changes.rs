@@ -111,7 +111,9 @@ impl Changes {
                 (change, Some(coder)) => {
                     let codes = rows.batches.iter().map(|rows| coder.codes(rows)).collect::<Result<Vec<_>>>()?.concat();
                     let first = changes.tables.iter().find(|of| of.table == def.id).map_or(0, |of| of.coming);
-                    let own = |at: usize| RowPlace::Tail { version: OWN, ordinal: first + at as u64 };
+                    let given = rows.ordinals.as_ref().map(|ordinals| ordinals.values());
+                    let ordinal = |at: usize| given.map_or(first + at as u64, |given| given[at]);
+                    let own = |at: usize| RowPlace::Tail { version: OWN, ordinal: ordinal(at) };
                     let place = |at| (change != RowChange::Delete).then(|| own(at));
                     let places = (0..codes.len()).map(place).collect();
                     PartRows::ByKey { codes, places, keys: rows.batches.clone() }

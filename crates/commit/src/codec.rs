@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! body    := extras:bytes32 tables:u32 table*
-//! extras  := JSON of {changes, loads, producer, key, row_changes}; empty when all of them are
-//! table   := table_id:u32 checked_at:u64 batches:u32 batch*
+//! extras  := JSON of {changes, loads, producer, key, row_changes, parts}; empty when all of them are
+//! table   := table_id:u32 checked_at:u64 batches:u32 batch* ordinals
 //! batch   := message:bytes32 data:bytes64        an Arrow IPC record batch, without its schema
+//! ordinals := bytes64, 8 of each row, of a table whose place is among the parts; else nothing
 //! bytesN  := length:uN byte*
 //! ```
 //!
@@ -17,6 +18,7 @@ use alluvia_catalog::{Catalog, Change, TableEntry};
 use alluvia_snapshot::{BatchKey, NewBatch, NewRows, RowChange, StagedLoad};
 use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version};
+use arrow::array::UInt64Array;
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::reader::read_record_batch;
@@ -42,12 +44,13 @@ pub struct Body {
     rows: Vec<EncodedRows>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct EncodedRows {
     table: TableId,
     checked_at: Version,
     change: RowChange,
     batches: Vec<(Vec<u8>, Buffer)>,
+    ordinals: Option<UInt64Array>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -63,6 +66,9 @@ struct Extras {
     /// Of each table of the body; left out where all rows are inserted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     row_changes: Vec<RowChange>,
+    /// Places of the tables of the body whose rows are parts of a larger batch's, and have their ordinals with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<usize>,
 }
 
 /// Encodes a batch. Needs no lock and no version.
@@ -73,32 +79,24 @@ pub fn encode(batch: &NewBatch) -> Result<Vec<u8>> {
     if row_changes.iter().all(|change| *change == RowChange::Insert) {
         row_changes.clear();
     }
-    if changes.is_empty() && loads.is_empty() && producer.is_none() && key.is_none() && row_changes.is_empty() {
-        put_bytes32(&mut out, &[]);
-    } else {
-        let (changes, loads, producer) = (changes.clone(), loads.clone(), producer.clone());
-        let extras = Extras { changes, loads, producer, key: *key, row_changes };
-        let json = serde_json::to_vec(&extras).map_err(|error| Error::internal(format!("batch body: {error}")))?;
-        put_bytes32(&mut out, &json);
-    }
+    let parts = (0..batch.rows.len()).filter(|&at| batch.rows[at].ordinals.is_some()).collect();
+    let (changes, loads, producer) = (changes.clone(), loads.clone(), producer.clone());
+    Extras { changes, loads, producer, key: *key, row_changes, parts }.put(&mut out)?;
     put_u32(&mut out, batch.rows.len());
     let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5).map_err(|error| ipc_error(&error))?;
     let generator = IpcDataGenerator::default();
     let mut context = IpcWriteContext::default();
     for rows in &batch.rows {
-        out.extend_from_slice(&rows.table.0.to_le_bytes());
-        out.extend_from_slice(&rows.checked_at.0.to_le_bytes());
-        put_u32(&mut out, rows.batches.len());
+        put_table(&mut out, rows.table, rows.checked_at, rows.batches.len());
         for batch in &rows.batches {
             let mut dictionaries = DictionaryTracker::new(true);
             let (dictionary, data) = generator
                 .encode(batch, &mut dictionaries, &options, &mut context)
                 .map_err(|error| ipc_error(&error))?;
             assert!(dictionary.is_empty(), "rows in the storage schema have no dictionaries");
-            put_bytes32(&mut out, &data.ipc_message);
-            out.extend_from_slice(&(data.arrow_data.len() as u64).to_le_bytes());
-            out.extend_from_slice(&data.arrow_data);
+            put_batch(&mut out, &data.ipc_message, &data.arrow_data);
         }
+        put_ordinals(&mut out, rows.ordinals.as_ref());
     }
     Ok(out)
 }
@@ -122,16 +120,65 @@ pub fn decode(bytes: &[u8]) -> Result<Body> {
             let len = input.u64()?;
             batches.push((message, Buffer::from(input.take(len)?)));
         }
-        rows.push(EncodedRows { table, checked_at, change, batches });
+        let ordinals = if extras.parts.contains(&(at as usize)) { Some(input.ordinals()?) } else { None };
+        rows.push(EncodedRows { table, checked_at, change, batches, ordinals });
     }
     if !input.bytes.is_empty() {
         return Err(damaged("bytes are left over at its end"));
     }
-    let Extras { changes, loads, producer, key, row_changes: _ } = extras;
+    let Extras { changes, loads, producer, key, row_changes: _, parts: _ } = extras;
     Ok(Body { changes, loads, producer, key, rows })
 }
 
+/// One body of several, whose rows follow one another, with changes of definitions before them. The bodies have rows alone, by
+/// definitions that hold after the changes.
+pub fn joined(changes: Vec<Change>, bodies: &[&[u8]]) -> Result<Vec<u8>> {
+    if let ([], [body]) = (changes.as_slice(), bodies) {
+        return Ok(body.to_vec());
+    }
+    let rows: Vec<EncodedRows> = bodies.iter().map(|body| Ok(decode(body)?.rows)).collect::<Result<Vec<_>>>()?.concat();
+    let mut row_changes: Vec<RowChange> = rows.iter().map(|rows| rows.change).collect();
+    if row_changes.iter().all(|change| *change == RowChange::Insert) {
+        row_changes.clear();
+    }
+    let parts = (0..rows.len()).filter(|&at| rows[at].ordinals.is_some()).collect();
+    let mut out = Vec::with_capacity(1024 + bodies.iter().map(|body| body.len()).sum::<usize>());
+    Extras { changes, row_changes, parts, ..Extras::default() }.put(&mut out)?;
+    put_u32(&mut out, rows.len());
+    for rows in &rows {
+        put_table(&mut out, rows.table, rows.checked_at, rows.batches.len());
+        for (message, data) in &rows.batches {
+            put_batch(&mut out, message, data);
+        }
+        put_ordinals(&mut out, rows.ordinals.as_ref());
+    }
+    Ok(out)
+}
+
+impl Extras {
+    fn is_empty(&self) -> bool {
+        let Extras { changes, loads, producer, key, row_changes, parts } = self;
+        let is_plain = changes.is_empty() && loads.is_empty() && row_changes.is_empty() && parts.is_empty();
+        is_plain && producer.is_none() && key.is_none()
+    }
+
+    fn put(&self, out: &mut Vec<u8>) -> Result<()> {
+        if self.is_empty() {
+            put_bytes32(out, &[]);
+            return Ok(());
+        }
+        let json = serde_json::to_vec(self).map_err(|error| Error::internal(format!("batch body: {error}")))?;
+        put_bytes32(out, &json);
+        Ok(())
+    }
+}
+
 impl Body {
+    /// Whether it names rows that are there by their identities.
+    pub(crate) fn names_rows(&self) -> bool {
+        self.rows.iter().any(|rows| rows.change == RowChange::DeleteRows)
+    }
+
     /// The rows, by the definitions that hold once the body's own changes are applied.
     pub fn rows(&self, catalog: &Catalog) -> Result<Vec<NewRows>> {
         let decode = |rows: &EncodedRows| {
@@ -139,7 +186,8 @@ impl Body {
             let schema = schema_of(rows.change, entry)?;
             let batches = rows.batches.iter().map(|(message, data)| decode_batch(message, data, Arc::clone(&schema)));
             let batches = batches.collect::<Result<_>>()?;
-            Ok(NewRows { change: rows.change, ..NewRows::insert(rows.table, rows.checked_at, batches) })
+            let (change, ordinals) = (rows.change, rows.ordinals.clone());
+            Ok(NewRows { change, ordinals, ..NewRows::insert(rows.table, rows.checked_at, batches) })
         };
         self.rows.iter().map(decode).collect()
     }
@@ -171,6 +219,24 @@ fn decode_batch(message: &[u8], data: &Buffer, schema: SchemaRef) -> Result<Reco
     read_record_batch(data, batch, schema, &HashMap::new(), None, &message.version()).map_err(|error| ipc_error(&error))
 }
 
+fn put_table(out: &mut Vec<u8>, table: TableId, checked_at: Version, batches: usize) {
+    out.extend_from_slice(&table.0.to_le_bytes());
+    out.extend_from_slice(&checked_at.0.to_le_bytes());
+    put_u32(out, batches);
+}
+
+fn put_batch(out: &mut Vec<u8>, message: &[u8], data: &[u8]) {
+    put_bytes32(out, message);
+    out.extend_from_slice(&(data.len() as u64).to_le_bytes());
+    out.extend_from_slice(data);
+}
+
+fn put_ordinals(out: &mut Vec<u8>, ordinals: Option<&UInt64Array>) {
+    let Some(ordinals) = ordinals else { return };
+    out.extend_from_slice(&(ordinals.len() as u64 * 8).to_le_bytes());
+    out.extend(ordinals.values().iter().flat_map(|ordinal| ordinal.to_le_bytes()));
+}
+
 fn put_u32(out: &mut Vec<u8>, value: usize) {
     let value = u32::try_from(value).expect("a batch has fewer than 2^32 parts");
     out.extend_from_slice(&value.to_le_bytes());
@@ -199,6 +265,15 @@ impl<'a> Input<'a> {
 
     fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("8 bytes")))
+    }
+
+    fn ordinals(&mut self) -> Result<UInt64Array> {
+        let len = self.u64()?;
+        let (ordinals, rest) = self.take(len)?.as_chunks();
+        match rest {
+            [] => Ok(UInt64Array::from_iter_values(ordinals.iter().map(|ordinal| u64::from_le_bytes(*ordinal)))),
+            _ => Err(damaged("its ordinals have a length that is none")),
+        }
     }
 
     fn bytes32(&mut self) -> Result<&'a [u8]> {

@@ -12,10 +12,9 @@
 use crate::changes::{Changes, Effects, concerns_rows};
 use crate::codec::encode;
 use crate::decide::{Decision, Order};
-use crate::keys::Keys;
 use crate::prepared::{Prepared, tail_bytes};
 use crate::waiting::WaitingBatches;
-use alluvia_catalog::Change;
+use alluvia_catalog::{Catalog, Change};
 use alluvia_log::{Log, Ticket};
 use alluvia_snapshot::{
     BatchKey, Committed, Done, Durability, KeyRecord, NewBatch, Published, StagedLoad, TailRoom, Views,
@@ -48,6 +47,15 @@ struct Sequencer {
     generation: u64,
 }
 
+/// How a batch gets its version.
+#[derive(Debug)]
+pub(crate) enum Placing {
+    /// It is decided here, unless it was not admitted.
+    Decided(Result<()>),
+    /// It was decided elsewhere.
+    Followed { version: Version, commit_micros: i64 },
+}
+
 /// A batch that has its version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sequenced {
@@ -69,12 +77,11 @@ impl Committer {
         batch_bytes_max: u64,
         keys: Vec<KeyRecord>,
     ) -> Self {
-        let mut known = Keys::default();
-        keys.into_iter().chain(views.cut().keys).for_each(|record| known.insert(record));
+        let keys = keys.into_iter().chain(views.cut().keys);
         let (visible, catalog, producers) = views.committed();
         assert_eq!(visible, log.durable(), "what is durable is visible before the first batch");
         let sequencer = Sequencer {
-            order: Order::new(visible, last_commit_micros, catalog, producers, known),
+            order: Order::new(visible, last_commit_micros, catalog, producers, keys),
             pending: VecDeque::new(),
             generation: 0,
         };
@@ -103,6 +110,16 @@ impl Committer {
         known.filter(|record| record.version <= visible)
     }
 
+    pub(crate) fn views(&self) -> &Views {
+        &self.views
+    }
+
+    /// The last version that was given out, and the definitions as of it.
+    pub(crate) fn newest(&self) -> (Version, Arc<Catalog>) {
+        let sequencer = self.sequencer.lock();
+        (sequencer.order.last(), Arc::clone(sequencer.order.catalog()))
+    }
+
     pub(crate) fn waiting(&self) -> &WaitingBatches {
         &self.waiting
     }
@@ -115,7 +132,7 @@ impl Committer {
             false => Some(self.views.wait_room(bytes, &mut || self.flush())?),
         };
         let admitted = self.admit(&batch);
-        let sequenced = self.sequence(batch, body, room, admitted, None)?;
+        let sequenced = self.sequence(batch, body, room, Placing::Decided(admitted), None)?;
         if durability == Durability::Sync {
             self.finish(sequenced)?;
         }
@@ -149,7 +166,7 @@ impl Committer {
             return Some((batch, done));
         }
         let mut done = Some(done);
-        let sequenced = self.sequence(batch, body, room, Ok(()), Some(&mut done));
+        let sequenced = self.sequence(batch, body, room, Placing::Decided(Ok(())), Some(&mut done));
         if let Some(done) = done {
             // Refused, or the threads have just stopped.
             done(sequenced.and_then(|batch| {
@@ -217,12 +234,12 @@ impl Committer {
 
     /// C1: gives the batch its version and its place in the log, and among those that wait if it has a `done`, which is
     /// taken then. If the log had failed for want of room, whoever meets that first makes it writable again, and this batch is refused.
-    fn sequence(
+    pub(crate) fn sequence(
         &self,
         batch: NewBatch,
         body: Vec<u8>,
         room: Option<TailRoom>,
-        admitted: Result<()>,
+        placing: Placing,
         done: Option<&mut Option<Done>>,
     ) -> Result<Sequenced> {
         let changes = Changes::new(&batch, &self.views.catalog(), &self.views)?;
@@ -240,7 +257,7 @@ impl Committer {
         };
         // That of the failure: by the time it is handled, another may have handled it, and batches of the next one be on their way.
         let generation = sequencer.generation;
-        let (sequenced, effects) = match self.sequence_locked(&mut sequencer, batch, body, (admitted, effects)) {
+        let (sequenced, effects) = match self.sequence_locked(&mut sequencer, batch, body, placing, effects) {
             Ok((sequenced, effects)) => (Ok(sequenced), effects),
             Err(error) => (Err(error), None),
         };
@@ -270,10 +287,19 @@ impl Committer {
         sequencer: &mut Sequencer,
         prepared: Prepared,
         body: Vec<u8>,
-        (admitted, effects): (Result<()>, Result<Effects>),
+        placing: Placing,
+        effects: Result<Effects>,
     ) -> Result<(Sequenced, Option<Effects>)> {
         let generation = sequencer.generation;
-        let place = match sequencer.order.decide(prepared.head(), self.views.clock().wall_micros(), admitted)? {
+        let decision = match placing {
+            Placing::Decided(admitted) => {
+                sequencer.order.decide(prepared.head(), self.views.clock().wall_micros(), admitted)?
+            }
+            Placing::Followed { version, commit_micros } => {
+                Decision::Next(sequencer.order.follow(version, commit_micros, prepared.head().changes)?)
+            }
+        };
+        let place = match decision {
             Decision::Next(place) => place,
             Decision::Duplicate(version) => {
                 let ticket = self.log.ticket(version);

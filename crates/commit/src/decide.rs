@@ -8,6 +8,7 @@
 //!   which it was decided: between the two there is no other decision.
 //! - C3: what a producer numbers, or a client gives a key, is accepted once.
 //! - C4: rows come by the definition they were checked against, or not at all.
+//! - [`Order::follow`] decides nothing: it is told what another order has decided, and checks that it comes next.
 //! - Who takes away a table that they have read takes away what they have read: rows that came since refuse them.
 
 use crate::keys::Keys;
@@ -19,19 +20,22 @@ use std::sync::Arc;
 
 /// What is known of a batch without its rows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head<'a> {
-    pub(crate) changes: &'a [Change],
-    pub(crate) producer: Option<&'a ProducerMark>,
-    pub(crate) key: Option<BatchKey>,
+pub struct Head<'a> {
+    /// Changes of definitions.
+    pub changes: &'a [Change],
+    /// The producer's number.
+    pub producer: Option<&'a ProducerMark>,
+    /// The client's key.
+    pub key: Option<BatchKey>,
     /// By which definitions its rows were checked.
-    pub(crate) checked: &'a [(TableId, Version)],
+    pub checked: &'a [(TableId, Version)],
     /// Tables of which no row may have been written since a version.
-    pub(crate) unwritten: &'a [(TableId, Version)],
+    pub unwritten: &'a [(TableId, Version)],
 }
 
 /// What is decided of a batch that is not refused.
 #[derive(Clone, Debug)]
-pub(crate) enum Decision {
+pub enum Decision {
     /// It was sent before, and has this version.
     Duplicate(Version),
     /// It comes next.
@@ -40,16 +44,18 @@ pub(crate) enum Decision {
 
 /// A batch's place in the order of versions.
 #[derive(Clone, Debug)]
-pub(crate) struct Numbered {
-    pub(crate) version: Version,
-    pub(crate) commit_micros: i64,
+pub struct Numbered {
+    /// Its version.
+    pub version: Version,
+    /// Its time of commit.
+    pub commit_micros: i64,
     /// The definitions from then on, if the batch changes them.
-    pub(crate) changed: Option<Arc<Catalog>>,
+    pub changed: Option<Arc<Catalog>>,
 }
 
 /// What has been decided so far.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub struct Order {
     next: Version,
     commit_micros: i64,
     catalog: Arc<Catalog>,
@@ -60,35 +66,37 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// After everything through a version, whose time of commit was `commit_micros`.
-    pub(crate) fn new(
+    /// After everything through a version, whose time of commit was `commit_micros`. `keys` ascend by version.
+    pub fn new(
         through: Version,
         commit_micros: i64,
         catalog: Arc<Catalog>,
         producers: BTreeMap<String, ProducerState>,
-        keys: Keys,
+        keys: impl IntoIterator<Item = KeyRecord>,
     ) -> Order {
-        Order { next: through.next(), commit_micros, catalog, producers, keys, written: BTreeMap::new() }
+        let mut known = Keys::default();
+        keys.into_iter().for_each(|record| known.insert(record));
+        Order { next: through.next(), commit_micros, catalog, producers, keys: known, written: BTreeMap::new() }
     }
 
     /// The last version that was given out.
-    pub(crate) fn last(&self) -> Version {
+    pub fn last(&self) -> Version {
         Version(self.next.0 - 1)
     }
 
     /// The newest definitions.
-    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+    pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
     /// The batch that has used a key within the time that keys are kept.
-    pub(crate) fn keyed(&self, key: BatchKey, now_micros: i64) -> Option<KeyRecord> {
+    pub fn keyed(&self, key: BatchKey, now_micros: i64) -> Option<KeyRecord> {
         self.keys.get(key, now_micros)
     }
 
     /// Decides about a batch that has come at a time. `admitted` is what else refuses it: that is told only of a batch
     /// that was not sent before.
-    pub(crate) fn decide(&mut self, head: Head<'_>, now_micros: i64, admitted: Result<()>) -> Result<Decision> {
+    pub fn decide(&mut self, head: Head<'_>, now_micros: i64, admitted: Result<()>) -> Result<Decision> {
         if let Some(mark) = head.producer
             && let Some(version) = self.duplicate_of(mark)?
         {
@@ -114,6 +122,19 @@ impl Order {
         Ok(Decision::Next(Numbered { version, commit_micros, changed }))
     }
 
+    /// The place of a batch that another order has decided about. It must be the next one here, too.
+    pub fn follow(&self, version: Version, commit_micros: i64, changes: &[Change]) -> Result<Numbered> {
+        if version != self.next {
+            let message = format!("version {version} is followed, and the next one is {}", self.next);
+            return Err(Error::internal(message));
+        }
+        let changed = match changes {
+            [] => None,
+            changes => Some(Arc::new(self.catalog.apply(version, changes)?)),
+        };
+        Ok(Numbered { version, commit_micros, changed })
+    }
+
     fn check_unwritten(&self, table: TableId, at: Version) -> Result<()> {
         if self.written.get(&table).is_none_or(|written| *written <= at) {
             return Ok(());
@@ -130,7 +151,7 @@ impl Order {
     }
 
     /// What was just decided is so. `rows` are how many the batch has, and `tables` what they are of.
-    pub(crate) fn accept(
+    pub fn accept(
         &mut self,
         place: Numbered,
         producer: Option<&ProducerMark>,
@@ -157,7 +178,7 @@ impl Order {
     }
 
     /// Goes back to what was decided through a version; the later versions are given out anew.
-    pub(crate) fn go_back(
+    pub fn go_back(
         &mut self,
         through: Version,
         catalog: Arc<Catalog>,
@@ -221,7 +242,7 @@ mod tests {
     use super::*;
 
     fn order() -> Order {
-        Order::new(Version(6), 50, Arc::default(), BTreeMap::new(), Keys::default())
+        Order::new(Version(6), 50, Arc::default(), BTreeMap::new(), [])
     }
 
     fn mark(epoch: u64, sequence: u64) -> ProducerMark {

@@ -6,6 +6,7 @@
 //! - C3: a producer's batch is applied at most once, also after a restart: its number travels in the log with it.
 //!   So is one with a client's key, for seven days.
 //! - C4: rows are applied by the definition they were checked against, or not at all.
+//! - C6: whoever [follows](Committer::follow) another log has each of its versions, with the same rows, in the same order.
 //! - C5: what a batch does to rows by their keys is decided under the locks of its tables, and has its version under the
 //!   same: so keys are decided in the order of versions, live as when the log is replayed ([`changes`]).
 //!
@@ -15,13 +16,15 @@
 mod changes;
 mod codec;
 mod committer;
-mod decide;
+pub mod decide;
+mod follow;
 mod index;
 mod keys;
 mod prepared;
 mod replay;
 mod waiting;
 
-pub use codec::{Body, decode, encode};
+pub use codec::{Body, decode, encode, joined};
 pub use committer::Committer;
+pub use follow::Followed;
 pub use replay::Replayed;

@@ -97,22 +97,33 @@ struct Run {
     bytes: u64,
 }
 
+/// Rows of one table that come.
+struct Coming {
+    table: TableId,
+    batches: Vec<RecordBatch>,
+    /// Where they are given.
+    ordinals: Vec<UInt64Array>,
+}
+
 /// Joins each table's rows that come into one run, in order. `bytes` is what all rows count as, shared out by rows. Tables
 /// to which no rows come are passed over.
 fn runs(rows: Vec<NewRows>, bytes: u64) -> Result<Vec<Run>> {
     let total: u64 = rows.iter().flat_map(|rows| &rows.batches).map(|batch| batch.num_rows() as u64).sum();
-    let mut coming: Vec<(TableId, Vec<RecordBatch>)> = Vec::with_capacity(rows.len());
-    for NewRows { table, batches, change, .. } in rows {
+    let mut coming: Vec<Coming> = Vec::with_capacity(rows.len());
+    for NewRows { table, batches, change, ordinals, .. } in rows {
         if matches!(change, RowChange::Delete | RowChange::DeleteRows) {
             continue;
         }
-        match coming.iter_mut().find(|(known, _)| *known == table) {
-            Some((_, known)) => known.extend(batches),
-            None => coming.push((table, batches)),
+        match coming.iter_mut().find(|known| known.table == table) {
+            Some(known) => {
+                known.batches.extend(batches);
+                known.ordinals.extend(ordinals);
+            }
+            None => coming.push(Coming { table, batches, ordinals: Vec::from_iter(ordinals) }),
         }
     }
     let mut runs = Vec::with_capacity(coming.len());
-    for (table, batches) in coming {
+    for Coming { table, batches, ordinals } in coming {
         let rows = match batches.as_slice() {
             [] => continue,
             [one] => one.clone(),
@@ -122,7 +133,15 @@ fn runs(rows: Vec<NewRows>, bytes: u64) -> Result<Vec<Run>> {
         if count == 0 {
             continue;
         }
-        let ordinals: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..count));
+        let ordinals = match ordinals.as_slice() {
+            [] => UInt64Array::from_iter_values(0..count),
+            [one] => one.clone(),
+            parts => UInt64Array::from_iter_values(parts.iter().flat_map(|part| part.values().iter().copied())),
+        };
+        if ordinals.len() as u64 != count || !ordinals.values().is_sorted_by(|one, next| one < next) {
+            return Err(Error::internal("ordinals of a part of a batch do not ascend with its rows"));
+        }
+        let ordinals: ArrayRef = Arc::new(ordinals);
         runs.push(Run { table, rows, ordinals, bytes: bytes * count / total.max(1) });
     }
     Ok(runs)

@@ -22,14 +22,14 @@ pub struct Replayed {
 }
 
 /// A batch as the log has it.
-struct Recovered {
-    batch: NewBatch,
+pub(crate) struct Recovered {
+    pub(crate) batch: NewBatch,
     changed: Option<Arc<Catalog>>,
-    highest_created: Option<TableId>,
+    pub(crate) highest_created: Option<TableId>,
 }
 
 impl Recovered {
-    fn new(record: &Record<'_>, catalog: &Arc<Catalog>, spaces: &Spaces) -> Result<Recovered> {
+    pub(crate) fn new(record: &Record<'_>, catalog: &Arc<Catalog>, spaces: &Spaces) -> Result<Recovered> {
         let body = decode(record.body).map_err(|error| error.at(format_args!("version {}", record.version)))?;
         let changed = match body.changes.as_slice() {
             [] => None,
@@ -82,7 +82,7 @@ impl Committer {
 }
 
 /// A batch that was let in is let in again, or something else than it is damaged.
-fn not_as_it_was(error: Error) -> Error {
+pub(crate) fn not_as_it_was(error: Error) -> Error {
     match error.kind() {
         ErrorKind::UniqueViolation | ErrorKind::Conflict | ErrorKind::NoKey | ErrorKind::NotNull => {
             Error::new(ErrorKind::Corrupt, format!("a batch of the log does not fit to what was before it: {error}"))

@@ -243,6 +243,12 @@ impl Log {
         Log { disk, dir: dir.to_owned(), options, found, state: Mutex::new(state), progress: Condvar::new() }
     }
 
+    /// The version through which the log in `dir` has given its records up, for whoever keeps no number of that: with it as `after` it opens
+    /// with all that is there. Oldest files that are lost are not missed then.
+    pub fn given_up(disk: &dyn Disk, dir: &Path, salt: u64) -> Result<Version> {
+        scan::given_up(disk, dir, salt)
+    }
+
     /// As [`Log::read`], without looking at the records.
     pub fn check(disk: &dyn Disk, dir: &Path, salt: u64, after: Version) -> Result<LogSummary> {
         Log::read(disk, dir, salt, after, &mut |_| Ok(()))

@@ -90,6 +90,13 @@ pub(crate) fn damaged(path: &Path, offset: u64, what: impl std::fmt::Display) ->
 impl FoundFiles {
     /// Lists the files and reads their headers. `after` is the version up to which records may be missing.
     pub fn find(disk: &dyn Disk, dir: &Path, salt: u64, after: Version) -> Result<FoundFiles> {
+        let found = FoundFiles::look(disk, dir, salt)?;
+        found.check_complete(dir, after)?;
+        Ok(found)
+    }
+
+    /// The same, whatever is missing before the first file.
+    fn look(disk: &dyn Disk, dir: &Path, salt: u64) -> Result<FoundFiles> {
         let mut found = FoundFiles::default();
         let listed = list(disk, dir)?;
         let newest = listed.last().map(|&(number, _)| number);
@@ -114,7 +121,6 @@ impl FoundFiles {
             }
             found.files.push(FoundFile { path, header, len });
         }
-        found.check_complete(dir, after)?;
         Ok(found)
     }
 
@@ -404,6 +410,12 @@ impl<'a> FileReader<'a> {
         into.resize(len, 0);
         self.file.read_exact_at(into, offset).map_err(|e| Error::io(self.path, "reading", &e))
     }
+}
+
+/// The version before the first record that is there.
+pub(crate) fn given_up(disk: &dyn Disk, dir: &Path, salt: u64) -> Result<Version> {
+    let found = FoundFiles::look(disk, dir, salt)?;
+    Ok(found.files.first().map_or(Version(0), |first| Version(first.header.first_version.0.saturating_sub(1))))
 }
 
 /// Reads a whole log without changing it, and hands out every record after `after`.

@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for BatchKey {
 }
 
 /// A key that was used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeyRecord {
     /// The key.
     pub key: BatchKey,

@@ -13,7 +13,7 @@ use crate::views::TailDead;
 use alluvia_types::Version;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, UInt32Array};
 use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, UInt64Type};
 use arrow::record_batch::RecordBatch;
 use std::sync::{Arc, Weak};
 
@@ -58,8 +58,14 @@ impl TailRun {
         let batch = self.ends.binary_search_by_key(&version, |end| end.version).ok()?;
         let first = batch.checked_sub(1).map_or(0, |before| self.ends[before].rows);
         let rows = self.ends[batch].rows - first;
-        // A run that was cut has whole batches, whose ordinals count from 0.
-        (ordinal < rows as u64).then_some(first + ordinal as usize)
+        // A run that was cut has whole batches, whose ordinals count from 0, or ascend where the batch is a part of one.
+        let ordinals = self.rows.columns().last()?.as_primitive::<UInt64Type>().values();
+        let ordinals = &ordinals[first..first + rows];
+        let place = match ordinals.get(ordinal as usize) {
+            Some(&found) if found == ordinal => ordinal as usize,
+            _ => ordinals.binary_search(&ordinal).ok()?,
+        };
+        Some(first + place)
     }
 
     /// The end of what has versions `<= through`.
@@ -276,16 +282,21 @@ fn compact(column: &ArrayRef) -> ArrayRef {
 mod tests {
     use super::*;
     use arrow::array::UInt64Array;
-    use arrow::datatypes::{Field, Schema, UInt64Type};
+    use arrow::datatypes::{Field, Schema};
     use proptest::prelude::*;
 
     fn batch(version: u64, rows: usize) -> RecordBatch {
+        part(version, rows, 1)
+    }
+
+    /// Every so many rows of a batch.
+    fn part(version: u64, rows: usize, every: usize) -> RecordBatch {
         let schema = Schema::new(vec![
             Field::new("_version", DataType::UInt64, true),
             Field::new("_ordinal", DataType::UInt64, false),
         ]);
         let versions = UInt64Array::from_value(version, rows);
-        let ordinals = UInt64Array::from_iter_values(0..rows as u64);
+        let ordinals = UInt64Array::from_iter_values((0..rows as u64).map(|row| row * every as u64));
         RecordBatch::try_new(Arc::new(schema), vec![Arc::new(versions), Arc::new(ordinals)]).unwrap()
     }
 
@@ -303,14 +314,14 @@ mod tests {
         #[test]
         fn reads_are_the_model_whatever_was_joined_or_dropped(
             sizes in prop::collection::vec(prop_oneof![8 => 0usize..3, 1 => 0usize..9_000], 1..300),
-            above in 0u64..320, through in 0u64..320, dropped in 0u64..320,
+            above in 0u64..320, through in 0u64..320, dropped in 0u64..320, every in 1usize..4,
         ) {
             let (mut tail, mut pinned) = (TailTable::default(), Pinned::default());
             let mut model = Vec::new();
             for (i, &rows) in sizes.iter().enumerate() {
                 let version = i as u64 + 1;
-                tail.push(Version(version), batch(version, rows), rows as u64 * version, &mut pinned);
-                model.extend((0..rows as u64).map(|ordinal| (version, ordinal)));
+                tail.push(Version(version), part(version, rows, every), rows as u64 * version, &mut pinned);
+                model.extend((0..rows as u64).map(|row| (version, row * every as u64)));
             }
             let within = |&&(version, _): &&(u64, u64)| version > above && version <= through;
             let expected: Vec<_> = model.iter().filter(within).copied().collect();
@@ -328,6 +339,9 @@ mod tests {
             let taken: Vec<_> = found.into_iter().map(|(run, places)| (run.take(places), run)).collect();
             prop_assert_eq!(rows_of(&taken), model.iter().step_by(3).copied().collect::<Vec<_>>());
             prop_assert!(tail.find(&[(Version(dropped), 0)]).is_none(), "it is dropped");
+            if let Some(&(version, ordinal)) = model.last() {
+                prop_assert!(tail.find(&[(Version(version), ordinal + 1)]).is_none(), "it never was");
+            }
             prop_assert_eq!(rows_of(&tail.read(Version(0), Version(1_000))), model);
         }
     }

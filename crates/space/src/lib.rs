@@ -13,6 +13,7 @@ mod definition;
 mod ladder;
 mod mend;
 mod numbers;
+mod placement;
 mod row_op;
 mod rules;
 mod schema;
@@ -35,6 +36,7 @@ pub use data_type::CHARS_MAX;
 pub use key::KeyLayout;
 pub use key_code::{KeyCode, KeyCoder};
 pub use ladder::Ladder;
+pub use placement::{Placement, REPLICAS_MAX, SHARDS_MAX, SLOTS, Spread, shard_of};
 pub use row_op::{OP_COLUMN, RowOp, RowPolicy, without_key};
 pub use rules::{Check, ColumnDefault, Identity, IdentityKind, SEQUENCE_CACHE, TableRules, greatest, least};
 pub use schema::{

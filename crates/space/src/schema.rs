@@ -5,6 +5,7 @@
 //! parents is two members; NULL is a member.
 
 use crate::ladder::Ladder;
+use crate::placement::Placement;
 use crate::rules::TableRules;
 use crate::zone::ZoneRules;
 use alluvia_types::{ColumnId, TableId};
@@ -250,6 +251,9 @@ pub struct TableOptions {
     /// The thickest rung of ladders that are written from now on.
     #[serde(default, skip_serializing_if = "Ladder::is_default")]
     pub ladder: Ladder,
+    /// Where its rows lie, if the database lies on several machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
 }
 
 /// The schema that is there from the beginning, in which tables are whose definitions name none.

@@ -53,6 +53,9 @@ impl TableDef {
         if self.options.ladder != Ladder::default() {
             options.push(("ladder", self.options.ladder.name().to_owned()));
         }
+        if let Some(placement) = &self.options.placement {
+            options.extend(placement.shown(self));
+        }
         if !options.is_empty() {
             let width = options.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
             let options: Vec<String> = options
@@ -129,7 +132,7 @@ mod tests {
         let declared = "shop(order, \"It's\"); time(sold_at: year, month)";
         def.dimensions = dimensions::parse(declared, &def.columns).unwrap();
         def.measures = vec![ColumnId(3)];
-        def.options = TableOptions { freshness: Some("5s".into()), curve: Curve::Z, ladder: Ladder::Half };
+        def.options = TableOptions { freshness: Some("5s".into()), curve: Curve::Z, ladder: Ladder::Half, placement: None };
         def.validate().unwrap();
         let with = " WITH (\n  dimensions = 'shop(order, \"It''s\"); time(sold_at: year, month)',\n  measures   = 'price',\n  \
                     curve      = 'z',\n  freshness  = '5s',\n  ladder     = '1/2'\n)";

@@ -12,6 +12,7 @@ use alluvia_catalog::{Change, DictionaryMark};
 use alluvia_space::{KeyRange, OnConflict, TableDef};
 use alluvia_tree::SegmentMeta;
 use alluvia_types::{ProducerMark, Result, TableId, Version};
+use arrow::array::UInt64Array;
 use arrow::record_batch::RecordBatch;
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
@@ -42,6 +43,9 @@ pub struct NewRows {
     /// The version of the snapshot that the rows were computed from, if they were: where the key of a row was written
     /// since, the batch is refused with `Conflict`.
     pub computed_at: Option<Version>,
+    /// The ordinals of the rows of all `batches`, ascending, where they are a part of a larger batch's; else they are
+    /// counted from 0.
+    pub ordinals: Option<UInt64Array>,
 }
 
 /// What rows of a batch do to the rows of their table.
@@ -91,7 +95,7 @@ impl NewRows {
 
     /// Rows that come.
     pub fn insert(table: TableId, checked_at: Version, batches: Vec<RecordBatch>) -> NewRows {
-        NewRows { table, checked_at, batches, change: RowChange::Insert, computed_at: None }
+        NewRows { table, checked_at, batches, change: RowChange::Insert, computed_at: None, ordinals: None }
     }
 }
 

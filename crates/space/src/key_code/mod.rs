@@ -17,7 +17,7 @@ mod show;
 
 use crate::keywords::quoted;
 use crate::schema::{DataType, PrimaryKey, TableDef};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::DataType as ArrowType;
 use bits::Values;
@@ -56,6 +56,11 @@ impl KeyCoder {
     /// For the keys of a table; `None` if it has none.
     pub fn new(def: &TableDef) -> Option<KeyCoder> {
         let PrimaryKey { columns, secret, .. } = def.key.as_ref()?;
+        Some(KeyCoder::of_columns(def, columns, *secret))
+    }
+
+    /// For some columns of a table, which it has, as if they were its key.
+    pub fn of_columns(def: &TableDef, columns: &[ColumnId], secret: [u64; 2]) -> KeyCoder {
         let column = |id| {
             let column = def.column_by_id(id).expect("a key is of columns that the table has");
             KeyColumn {
@@ -66,7 +71,7 @@ impl KeyCoder {
             }
         };
         let columns = columns.iter().map(|&id| column(id)).collect();
-        Some(KeyCoder { table: def.name.clone(), columns, secret: *secret })
+        KeyCoder { table: def.name.clone(), columns, secret }
     }
 
     /// Storage name and type of the key's columns, in the order of the key.

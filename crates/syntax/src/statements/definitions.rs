@@ -613,6 +613,7 @@ pub fn define(
         freshness: with.freshness.as_deref().map(checked_freshness).transpose()?,
         curve: with.curve.as_deref().map(curve_of).transpose()?.unwrap_or_default(),
         ladder: with.ladder.as_deref().map(Ladder::parse).transpose()?.unwrap_or_default(),
+        placement: None,
     };
     let next_column_id = columns.len() as u32;
     let def = TableDef {

@@ -1,0 +1,201 @@
+//! The system image: what all decisions through a version come to (VOLAP, III-B). Keepers decide by it, gateways route by it.
+//!
+//! Invariants:
+//! - It is a function of the decisions: whoever has applied the same ones has the same image.
+//! - [`Image::check`] changes nothing; [`Image::apply`] refuses what does not come next, and nothing else may fail in it that a check has
+//!   let pass.
+
+use crate::decision::{Decided, Decision, What};
+use crate::keeper::Proposal;
+use crate::placed::{PlacedTable, Shard};
+use crate::words::{BatchId, NodeId, Role};
+use alluvia_catalog::{Catalog, Change};
+use alluvia_snapshot::{KEYS_KEPT, KeyRecord, ProducerState};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version, planted};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// What all decisions through a version come to.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Image {
+    /// The random number of the cluster.
+    pub cluster: u64,
+    /// Through which version.
+    pub version: Version,
+    /// The time of the last decision.
+    pub commit_micros: i64,
+    /// The definitions.
+    #[serde(with = "shared")]
+    pub catalog: Arc<Catalog>,
+    /// Where tables lie.
+    pub placed: BTreeMap<TableId, PlacedTable>,
+    /// Who has joined.
+    pub nodes: BTreeMap<NodeId, NodeState>,
+    /// The last batch of each producer.
+    pub producers: BTreeMap<String, ProducerState>,
+    /// Keys of clients, for as long as they are kept; oldest first.
+    pub keys: VecDeque<KeyRecord>,
+    /// Numbers of tables, shards and schemas are given from this one on.
+    pub next_number: u32,
+}
+
+/// A node as of a version.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeState {
+    /// What it does.
+    pub roles: Vec<Role>,
+    /// Where it is reached.
+    pub address: String,
+    /// How often it has joined.
+    pub incarnation: u64,
+    /// A gateway has no open batch below this sequence.
+    pub floor: u64,
+    /// Versions of those of its batches from the floor on that are decided, by their sequence.
+    pub decided: BTreeMap<u64, Version>,
+}
+
+impl Image {
+    /// Of a cluster that is new.
+    pub fn new(cluster: u64) -> Image {
+        Image {
+            cluster,
+            version: Version(0),
+            commit_micros: 0,
+            catalog: Arc::default(),
+            placed: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            producers: BTreeMap::new(),
+            keys: VecDeque::new(),
+            next_number: 1,
+        }
+    }
+
+    /// The workers that have joined, ascending.
+    pub fn workers(&self) -> Vec<NodeId> {
+        let is_worker = |(_, state): &(&NodeId, &NodeState)| state.roles.contains(&Role::Worker);
+        self.nodes.iter().filter(is_worker).map(|(node, _)| *node).collect()
+    }
+
+    /// Which table a shard is of, and its replicas.
+    pub fn shard(&self, table: TableId, shard: TableId) -> Option<&Shard> {
+        self.placed.get(&table)?.shard(shard)
+    }
+
+    /// The version of a batch that is decided, if its gateway may ask about it.
+    pub fn decided(&self, id: BatchId) -> Option<Version> {
+        let state = self.nodes.get(&id.gateway).filter(|state| state.incarnation == id.incarnation)?;
+        state.decided.get(&id.sequence).copied()
+    }
+
+    /// Whether a batch may be decided as things are, but for its changes, its producer and its key.
+    ///
+    /// Errors: `Conflict` where its shards have moved or its gateway was fenced: then it is staged anew, or not at all.
+    pub fn check(&self, proposal: &Proposal) -> Result<()> {
+        let Decided { id, changes, placed, touched, .. } = &proposal.decided;
+        let gateway = self.nodes.get(&id.gateway).filter(|state| state.roles.contains(&Role::Gateway));
+        let is_current = gateway.is_some_and(|state| state.incarnation == id.incarnation);
+        if !is_current && !planted("fence passed over") {
+            return Err(Error::new(ErrorKind::Conflict, format!("batch {id} is of a gateway that has started anew since"))
+                .with_hint("send it again"));
+        }
+        if gateway.is_some_and(|state| id.sequence < state.floor) {
+            return Err(Error::internal(format!("batch {id} is below the floor that its gateway has stated")));
+        }
+        for (table, of_table) in placed {
+            if changes.iter().any(|change| matches!(change, Change::CreateTable { def } if def.id == *table)) {
+                let is_worker = |node| self.nodes.get(&node).is_some_and(|state| state.roles.contains(&Role::Worker));
+                of_table.check_new(|id| id.0 < self.next_number && !self.is_taken(id), is_worker)?;
+            }
+        }
+        for touched in touched {
+            let own = placed.iter().find(|(table, _)| *table == touched.table).map(|(_, of_table)| of_table);
+            let placed = self.placed.get(&touched.table).or(own);
+            let moved = || {
+                Error::new(ErrorKind::Conflict, format!("shard {} of a batch lies elsewhere by now", touched.shard))
+                    .with_hint("run the statement again")
+            };
+            let shard = placed.and_then(|placed| placed.shard(touched.shard)).ok_or_else(moved)?;
+            if shard.epoch != touched.epoch && !planted("epoch passed over") {
+                return Err(moved());
+            }
+            let holders: BTreeSet<&NodeId> = touched.holders.iter().filter(|node| shard.replicas.contains(node)).collect();
+            let quorum = placed.map_or(1, |placed| placed.write_quorum) as usize;
+            let quorum = if planted("decided with fewer") { quorum - 1 } else { quorum };
+            if holders.len() < quorum {
+                let what = format!("{} replicas of shard {} have a batch, of {quorum}", holders.len(), touched.shard);
+                return Err(Error::new(ErrorKind::Busy, what).with_hint("send it again once more workers are reached"));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_taken(&self, id: TableId) -> bool {
+        let is_shard = || self.placed.values().any(|placed| placed.shard(id).is_some());
+        self.catalog.by_id(id).is_some() || is_shard()
+    }
+
+    /// Goes on to the next version.
+    ///
+    /// Errors: it is not the next one, or does not fit to what was before it.
+    pub fn apply(&mut self, decision: &Decision) -> Result<()> {
+        let Decision { version, commit_micros, what } = decision;
+        if *version != self.version.next() {
+            let what = format!("decision {version} after version {}", self.version);
+            return Err(Error::internal(what));
+        }
+        match what {
+            What::Batch(decided) => self.apply_batch(*version, *commit_micros, decided)?,
+            What::Joined { node, incarnation, roles, address } => {
+                let (incarnation, roles, address) = (*incarnation, roles.clone(), address.clone());
+                let state = NodeState { roles, address, incarnation, floor: 1, decided: BTreeMap::new() };
+                self.nodes.insert(*node, state);
+            }
+            What::Numbers { through } => self.next_number = self.next_number.max(through + 1),
+        }
+        (self.version, self.commit_micros) = (*version, *commit_micros);
+        Ok(())
+    }
+
+    fn apply_batch(&mut self, version: Version, commit_micros: i64, decided: &Decided) -> Result<()> {
+        let Decided { id, floor, changes, placed, producer, key, .. } = decided;
+        if !changes.is_empty() {
+            self.catalog = Arc::new(self.catalog.apply(version, changes)?);
+        }
+        for (table, of_table) in placed {
+            match self.catalog.by_id(*table) {
+                Some(_) => self.placed.insert(*table, of_table.clone()),
+                None => self.placed.remove(table),
+            };
+        }
+        if let Some(mark) = producer {
+            let state = ProducerState { epoch: mark.epoch, sequence: mark.sequence, version };
+            self.producers.insert(mark.name.clone(), state);
+        }
+        let oldest = commit_micros.saturating_sub(KEYS_KEPT.as_micros() as i64);
+        while self.keys.front().is_some_and(|record| record.commit_micros < oldest) {
+            self.keys.pop_front();
+        }
+        self.keys.extend(key.map(|key| KeyRecord { key, version, commit_micros, rows: decided.rows() }));
+        if let Some(state) = self.nodes.get_mut(&id.gateway) {
+            state.decided.insert(id.sequence, version);
+            state.floor = state.floor.max(*floor);
+            state.decided = state.decided.split_off(&state.floor);
+        }
+        Ok(())
+    }
+}
+
+/// What is shared is saved as what it is.
+mod shared {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::sync::Arc;
+
+    pub(super) fn serialize<T: Serialize, S: Serializer>(value: &Arc<T>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Arc<T>, D::Error> {
+        T::deserialize(from).map(Arc::new)
+    }
+}

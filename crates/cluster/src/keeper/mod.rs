@@ -1,0 +1,281 @@
+//! The keeper: decides about batches, in one order, and keeps the log of that.
+//!
+//! This is the single keeper. What a group of keepers will have to do is what this one does: propose, feed, save.
+//!
+//! Invariants:
+//! - What is told to anybody, an outcome or a decision, is durable (D5).
+//! - After a full disk, what was not durable is not decided; versions are given out anew, and nobody was told of them.
+//! - The log is given up through a version only when the image through it is saved, and every worker has followed to it.
+
+mod saved;
+
+use crate::decision::{Decided, Decision, What};
+use crate::image::Image;
+use crate::words::{BatchId, NodeId, Role};
+use alluvia_commit::decide::{Decision as Place, Head, Order};
+use alluvia_log::{Log, LogOptions, Ticket};
+use alluvia_storage::{Disk, DiskLock};
+use alluvia_types::{Clock, Error, ErrorKind, Result, TableId, Version};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A batch that a gateway would have decided.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Proposal {
+    /// What it is, and what of it is durable where.
+    pub decided: Decided,
+    /// By which definitions its rows were checked, by table.
+    pub checked: Vec<(TableId, Version)>,
+    /// Tables of which no row may have been written since a version.
+    pub unwritten: Vec<(TableId, Version)>,
+}
+
+/// What became of a proposal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// The batch's version (of its first copy, if it was sent before).
+    pub version: Version,
+    /// Whether its producer or client had sent it before.
+    pub duplicate: bool,
+}
+
+/// What a follower is given.
+#[derive(Clone, Debug)]
+pub enum Feed {
+    /// The next decisions after those that it has, in order; none if there are none yet.
+    Decisions(Vec<Arc<Decision>>),
+    /// The decisions are not kept any more: what they come to.
+    Image(Arc<Image>),
+}
+
+/// A single keeper.
+#[derive(Debug)]
+pub struct Keeper {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    clock: Arc<dyn Clock>,
+    log: Log,
+    state: Mutex<State>,
+    _lock: Box<dyn DiskLock>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What is saved.
+    base: Arc<Image>,
+    /// The decisions above it, durable or not.
+    decisions: VecDeque<Arc<Decision>>,
+    /// With all of them.
+    image: Image,
+    order: Order,
+    /// Of what was written through this version, the order does not know of which tables it was.
+    opened_at: Version,
+    /// How often the log was rewound.
+    generation: u64,
+}
+
+impl State {
+    fn new(base: Arc<Image>, decisions: VecDeque<Arc<Decision>>, generation: u64) -> Result<State> {
+        let mut image = Image::clone(&base);
+        decisions.iter().try_for_each(|decision| image.apply(decision))?;
+        let keys = image.keys.iter().copied();
+        let (catalog, producers) = (Arc::clone(&image.catalog), image.producers.clone());
+        let order = Order::new(image.version, image.commit_micros, catalog, producers, keys);
+        let opened_at = image.version;
+        Ok(State { base, decisions, image, order, opened_at, generation })
+    }
+}
+
+impl Keeper {
+    /// Opens the keeper's directory, or begins one, of a cluster whose random number is `seed`.
+    ///
+    /// Errors: `Locked` where it is open; as the log and the disk have them; `Corrupt`.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, clock: Arc<dyn Clock>, seed: u64) -> Result<Keeper> {
+        let io = |doing: &'static str, path: PathBuf| move |error: std::io::Error| Error::io(&path, doing, &error);
+        let log_dir = dir.join("decisions");
+        for dir in [dir, &log_dir] {
+            disk.create_dir_all(dir).map_err(io("creating", dir.into()))?;
+        }
+        let lock_path = dir.join("lock");
+        let lock = disk.try_lock(&lock_path).map_err(io("locking", lock_path))?.ok_or_else(|| {
+            Error::new(ErrorKind::Locked, format!("{} is in use by another keeper", dir.display()))
+                .with_hint("one process at a time may open it: stop the other one first")
+        })?;
+        disk.sync_dir(dir).map_err(io("syncing", dir.into()))?;
+        let base = Arc::new(saved::load_or_begin(disk.as_ref(), dir, seed)?);
+        let mut decisions = VecDeque::new();
+        let options = LogOptions { clock: Arc::clone(&clock), ..LogOptions::new(base.cluster) };
+        let log = Log::open(Arc::clone(&disk), &log_dir, options, base.version, &mut |record| {
+            decisions.push_back(Arc::new(Decision::decode(record.version, record.commit_micros, record.body)?));
+            Ok(())
+        })?;
+        let state = Mutex::new(State::new(base, decisions, 0)?);
+        Ok(Keeper { disk, dir: dir.into(), clock, log, state, _lock: lock })
+    }
+
+    /// Decides about a batch. The outcome is durable. A batch that was decided before has its version.
+    ///
+    /// Errors: `Conflict`: things have changed since, and nothing is decided. `DiskFull`: nothing is decided. `Busy`: too few
+    /// replicas have it. What the order of versions refuses. Others: whether it is decided is known once the keeper is open again.
+    pub fn propose(&self, proposal: Proposal) -> Result<Outcome> {
+        let Proposal { decided, checked, unwritten } = proposal;
+        let (outcome, ticket, generation) = {
+            let mut state = self.state.lock();
+            let generation = state.generation;
+            if let Some(version) = state.image.decided(decided.id) {
+                (Outcome { version, duplicate: false }, self.log.ticket(version), generation)
+            } else {
+                let proposal = Proposal { decided, checked, unwritten };
+                let (outcome, ticket) = self.decide(&mut state, proposal)?;
+                (outcome, ticket, generation)
+            }
+        };
+        self.settle(ticket, generation)?;
+        Ok(outcome)
+    }
+
+    fn decide(&self, state: &mut State, proposal: Proposal) -> Result<(Outcome, Ticket)> {
+        state.image.check(&proposal)?;
+        let Proposal { decided, checked, unwritten } = proposal;
+        if let Some((table, _)) = unwritten.iter().find(|(_, at)| *at < state.opened_at) {
+            let name = state.image.catalog.by_id(*table).map_or_else(String::new, |entry| entry.def.name.clone());
+            let what = format!("the keeper has started anew since rows of table '{name}', which is dropped, were read");
+            return Err(Error::new(ErrorKind::Conflict, what).with_hint("run the transaction again"));
+        }
+        let (producer, key) = (decided.producer.as_ref(), decided.key);
+        let head = Head { changes: &decided.changes, producer, key, checked: &checked, unwritten: &unwritten };
+        let place = match state.order.decide(head, self.clock.wall_micros(), Ok(()))? {
+            Place::Next(place) => place,
+            Place::Duplicate(version) => return Ok((Outcome { version, duplicate: true }, self.log.ticket(version))),
+        };
+        let (rows, tables) = (decided.rows(), decided.tables());
+        let (version, commit_micros) = (place.version, place.commit_micros);
+        let decision = Decision { version, commit_micros, what: What::Batch(Box::new(decided)) };
+        let ticket = self.append(state, &decision)?;
+        if let What::Batch(decided) = &decision.what {
+            state.order.accept(place, decided.producer.as_ref(), decided.key, rows, &tables);
+        }
+        state.decisions.push_back(Arc::new(decision));
+        Ok((Outcome { version, duplicate: false }, ticket))
+    }
+
+    /// Puts a decision, which the order has let in, into the log and into the image.
+    fn append(&self, state: &mut State, decision: &Decision) -> Result<Ticket> {
+        let ticket = self.log.append_owned(decision.version, decision.commit_micros, decision.encode()?)?;
+        state.image.apply(decision).expect("the order has applied its changes to the same definitions");
+        Ok(ticket)
+    }
+
+    /// Decides something that is no batch.
+    fn state(&self, what: impl FnOnce(&Image) -> What) -> Result<Version> {
+        let (version, ticket, generation) = {
+            let mut state = self.state.lock();
+            let head = Head { changes: &[], producer: None, key: None, checked: &[], unwritten: &[] };
+            let Place::Next(place) = state.order.decide(head, self.clock.wall_micros(), Ok(()))? else {
+                return Err(Error::internal("what is no batch was sent before"));
+            };
+            let (version, commit_micros) = (place.version, place.commit_micros);
+            let decision = Decision { version, commit_micros, what: what(&state.image) };
+            let ticket = self.append(&mut state, &decision)?;
+            state.order.accept(place, None, None, 0, &[]);
+            state.decisions.push_back(Arc::new(decision));
+            (version, ticket, state.generation)
+        };
+        self.settle(ticket, generation)?;
+        Ok(version)
+    }
+
+    /// A node has started: it has another incarnation from then on, which is returned with the version that says so.
+    pub fn join(&self, node: NodeId, roles: &[Role], address: &str) -> Result<(Version, u64)> {
+        let mut roles = roles.to_vec();
+        roles.sort();
+        let mut incarnation = 0;
+        let version = self.state(|image| {
+            incarnation = image.nodes.get(&node).map_or(1, |state| state.incarnation + 1);
+            What::Joined { node, incarnation, roles, address: address.to_owned() }
+        })?;
+        Ok((version, incarnation))
+    }
+
+    /// Gives so many numbers, the first of which is returned: for tables, shards and schemas. None is ever given again.
+    pub fn numbers(&self, count: u32) -> Result<TableId> {
+        let mut first = 0;
+        self.state(|image| {
+            first = image.next_number;
+            What::Numbers { through: first + count.max(1) - 1 }
+        })?;
+        Ok(TableId(first))
+    }
+
+    /// Waits until a decision is durable; takes back what never will be.
+    fn settle(&self, ticket: Ticket, generation: u64) -> Result<()> {
+        let Err(error) = self.log.sync(ticket) else { return Ok(()) };
+        if error.kind() == ErrorKind::DiskFull {
+            self.take_back(generation)?;
+        }
+        Err(error)
+    }
+
+    fn take_back(&self, generation: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.generation != generation {
+            return Ok(());
+        }
+        let durable = self.log.rewind();
+        let mut decisions = std::mem::take(&mut state.decisions);
+        decisions.retain(|decision| decision.version <= durable);
+        let generation = state.generation + 1;
+        *state = State::new(Arc::clone(&state.base), decisions, generation)?;
+        Ok(())
+    }
+
+    /// The newest version: what is asked for now sees everything through it.
+    pub fn now(&self) -> Version {
+        self.log.durable()
+    }
+
+    /// The version of a batch that is decided, if its gateway may still ask.
+    pub fn decided(&self, id: BatchId) -> Option<Version> {
+        let durable = self.log.durable();
+        self.state.lock().image.decided(id).filter(|version| *version <= durable)
+    }
+
+    /// At most `count` decisions after a version; where these are not kept any more, what they come to.
+    pub fn feed(&self, after: Version, count: usize) -> Feed {
+        let durable = self.log.durable();
+        let state = self.state.lock();
+        if after < state.base.version {
+            return Feed::Image(Arc::clone(&state.base));
+        }
+        let from = (after.0 - state.base.version.0) as usize;
+        let next = state.decisions.iter().skip(from).take(count);
+        Feed::Decisions(next.take_while(|decision| decision.version <= durable).cloned().collect())
+    }
+
+    /// Saves the image through a version, which every worker has followed to, and gives up the log before it. A later version than is
+    /// durable is that; one that is saved changes nothing.
+    ///
+    /// Errors: of the disk; then more is kept than must be.
+    pub fn save(&self, through: Version) -> Result<()> {
+        let through = through.min(self.log.durable());
+        let (mut image, decisions) = {
+            let state = self.state.lock();
+            (Image::clone(&state.base), state.decisions.clone())
+        };
+        if through <= image.version {
+            return Ok(());
+        }
+        decisions.iter().take_while(|decision| decision.version <= through).try_for_each(|decision| image.apply(decision))?;
+        let image = Arc::new(image);
+        saved::store(self.disk.as_ref(), &self.dir, &image)?;
+        let mut state = self.state.lock();
+        if image.version > state.base.version {
+            state.decisions.retain(|decision| decision.version > image.version);
+            state.base = Arc::clone(&image);
+        }
+        drop(state);
+        self.log.remove_through(image.version)
+    }
+}
