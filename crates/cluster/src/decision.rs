@@ -35,6 +35,8 @@ pub enum What {
         node: NodeId,
         /// How often it has, with this time.
         incarnation: u64,
+        /// A random number of the process: one that asks twice has joined once.
+        process: u64,
         /// What it does, ascending.
         roles: Vec<Role>,
         /// Where it is reached.

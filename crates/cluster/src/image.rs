@@ -6,7 +6,7 @@
 //!   let pass.
 
 use crate::decision::{Decided, Decision, What};
-use crate::keeper::Proposal;
+use crate::keeper::{Feed, Proposal};
 use crate::placed::{PlacedTable, Shard};
 use crate::words::{BatchId, NodeId, Role};
 use alluvia_catalog::{Catalog, Change};
@@ -36,6 +36,9 @@ pub struct Image {
     pub producers: BTreeMap<String, ProducerState>,
     /// Keys of clients, for as long as they are kept; oldest first.
     pub keys: VecDeque<KeyRecord>,
+    /// The last version of the rows of each table.
+    #[serde(default)]
+    pub written: BTreeMap<TableId, Version>,
     /// Numbers of tables, shards and schemas are given from this one on.
     pub next_number: u32,
 }
@@ -49,6 +52,8 @@ pub struct NodeState {
     pub address: String,
     /// How often it has joined.
     pub incarnation: u64,
+    /// The number of the process that did last.
+    pub process: u64,
     /// A gateway has no open batch below this sequence.
     pub floor: u64,
     /// Versions of those of its batches from the floor on that are decided, by their sequence.
@@ -67,6 +72,7 @@ impl Image {
             nodes: BTreeMap::new(),
             producers: BTreeMap::new(),
             keys: VecDeque::new(),
+            written: BTreeMap::new(),
             next_number: 1,
         }
     }
@@ -116,7 +122,7 @@ impl Image {
                     .with_hint("run the statement again")
             };
             let shard = placed.and_then(|placed| placed.shard(touched.shard)).ok_or_else(moved)?;
-            if shard.epoch != touched.epoch && !planted("epoch passed over") {
+            if shard.epoch != touched.epoch {
                 return Err(moved());
             }
             let holders: BTreeSet<&NodeId> = touched.holders.iter().filter(|node| shard.replicas.contains(node)).collect();
@@ -125,6 +131,22 @@ impl Image {
             if holders.len() < quorum {
                 let what = format!("{} replicas of shard {} have a batch, of {quorum}", holders.len(), touched.shard);
                 return Err(Error::new(ErrorKind::Busy, what).with_hint("send it again once more workers are reached"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with what a keeper has fed: an image, if one was, in the place of this one; then decisions. Those that it has are passed over.
+    pub fn fed(image: &mut Arc<Image>, feed: Feed) -> Result<()> {
+        match feed {
+            Feed::Image(newer) if newer.version > image.version => *image = newer,
+            Feed::Image(_) => {}
+            Feed::Decisions(decisions) => {
+                let next: Vec<_> = decisions.iter().filter(|decision| decision.version > image.version).collect();
+                if !next.is_empty() {
+                    let image = Arc::make_mut(image);
+                    next.into_iter().try_for_each(|decision| image.apply(decision))?;
+                }
             }
         }
         Ok(())
@@ -146,9 +168,9 @@ impl Image {
         }
         match what {
             What::Batch(decided) => self.apply_batch(*version, *commit_micros, decided)?,
-            What::Joined { node, incarnation, roles, address } => {
-                let (incarnation, roles, address) = (*incarnation, roles.clone(), address.clone());
-                let state = NodeState { roles, address, incarnation, floor: 1, decided: BTreeMap::new() };
+            What::Joined { node, incarnation, process, roles, address } => {
+                let (incarnation, process, roles, address) = (*incarnation, *process, roles.clone(), address.clone());
+                let state = NodeState { roles, address, incarnation, process, floor: 1, decided: BTreeMap::new() };
                 self.nodes.insert(*node, state);
             }
             What::Numbers { through } => self.next_number = self.next_number.max(through + 1),
@@ -168,6 +190,8 @@ impl Image {
                 None => self.placed.remove(table),
             };
         }
+        self.written.retain(|table, _| self.placed.contains_key(table));
+        self.written.extend(decided.tables().into_iter().map(|table| (table, version)));
         if let Some(mark) = producer {
             let state = ProducerState { epoch: mark.epoch, sequence: mark.sequence, version };
             self.producers.insert(mark.name.clone(), state);

@@ -5,6 +5,7 @@
 //! | [`words`] | names of nodes and batches |
 //! | [`decision`] | one record of the log of decisions |
 //! | [`placed`] | where the shards of a table lie, and which of them a row is of |
+//! | [`message`] | what nodes ask one another |
 //! | [`image`] | what all decisions through a version come to: the system image |
 //! | [`keeper`] | decides, in one order, and keeps the log of that |
 //! | [`worker`] | keeps bodies of batches until they are decided, and follows the decisions |
@@ -29,6 +30,7 @@ pub mod decision;
 pub mod gateway;
 pub mod image;
 pub mod keeper;
+pub mod message;
 pub mod placed;
 pub mod words;
 pub mod worker;
@@ -38,4 +40,4 @@ pub use image::{Image, NodeState};
 pub use keeper::{Feed, Keeper, Outcome, Proposal};
 pub use placed::{PlacedTable, Shard};
 pub use words::{BatchId, Epoch, NodeId, Role};
-pub use worker::{Bodies, Local, Missing, Staged};
+pub use worker::{Bodies, Follower, Local, Missing, Staged, Step};

@@ -110,6 +110,7 @@
 
 mod audit;
 mod check;
+pub mod cluster;
 mod core;
 mod database;
 mod directory;

@@ -3,7 +3,7 @@
 //! Invariant: what a refused batch had staged is removed, as `node::Core` does it.
 
 use alluvia_catalog::{Catalog, Change, LevelBounds, TableEntry};
-use alluvia_commit::{Committer, Replayed};
+use alluvia_commit::{Committer, Followed, Replayed};
 use alluvia_log::{Log, LogOptions};
 use alluvia_pipeline::{Inline, Loader, Pipeline, PipelineOptions, discard, named_kills, open, remove_orphans};
 use alluvia_snapshot::{
@@ -187,6 +187,16 @@ impl Engine {
             self.discard_dropped();
         }
         submitted
+    }
+
+    /// Takes a version that was decided elsewhere, as a worker of a cluster does; durable and visible after [`Engine::flush`].
+    pub fn follow(&self, followed: Followed) -> Result<()> {
+        self.committer.follow(followed).map(drop)
+    }
+
+    /// The last version that was followed, durable or not.
+    pub fn last(&self) -> Version {
+        self.committer.last()
     }
 
     /// Commits a batch without waiting, as `Ingest::submit_then`.

@@ -8,9 +8,10 @@
 //!   It never changes: rows lie where it says.
 //! - Rows that are equal in the columns of a hash have one slot; those with NULL among them have slot 0.
 
+use crate::dimensions::parse_measures;
 use crate::key_code::KeyCoder;
 use crate::keywords::quoted;
-use crate::schema::{DataType, TableDef};
+use crate::schema::{Column, DataType, TableDef};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 use arrow::array::{Array, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
@@ -59,6 +60,36 @@ pub struct Placement {
     /// On how many of them rows must be durable before their batch is decided; 0: on all.
     #[serde(default)]
     pub write_quorum: u32,
+}
+
+impl Spread {
+    /// As `WITH (placement = '...')` writes it.
+    ///
+    /// Errors: `InvalidDefinition`, `UndefinedColumn`; `NotSupported` for those that are not built.
+    pub fn parse(written: &str, columns: &[Column]) -> Result<Spread> {
+        let text = written.trim();
+        let unknown = || {
+            Error::new(ErrorKind::InvalidDefinition, format!("there is no placement '{text}'"))
+                .with_hint("placement is 'rows', 'hash(column, ...)' or 'copied'")
+        };
+        match text.to_ascii_lowercase().as_str() {
+            "rows" => return Ok(Spread::Rows),
+            "copied" => return Ok(Spread::Copied),
+            "curve" => return Err(not_built("curve")),
+            lower if lower.starts_with("range") => return Err(not_built("range")),
+            _ => {}
+        }
+        let (name, rest) = text.split_at_checked("hash".len()).ok_or_else(unknown)?;
+        let named = rest.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+        let named = named.filter(|_| name.eq_ignore_ascii_case("hash")).ok_or_else(unknown)?;
+        let columns = parse_measures(named, columns).map_err(|error| error.at("placement"))?;
+        if columns.is_empty() { Err(unknown()) } else { Ok(Spread::Hash(columns)) }
+    }
+}
+
+fn not_built(what: &str) -> Error {
+    Error::new(ErrorKind::NotSupported, format!("placement by {what} is not built"))
+        .with_hint("placement is 'rows', 'hash(column, ...)' or 'copied'")
 }
 
 impl Placement {
@@ -179,7 +210,7 @@ fn hashed(def: &TableDef, columns: &[ColumnId], rows: &RecordBatch) -> Result<Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Column, TableOptions};
+    use crate::schema::TableOptions;
     use alluvia_types::TableId;
     use arrow::array::{ArrayRef, Int64Array, StringArray, StringViewArray};
     use std::sync::Arc;
@@ -253,6 +284,24 @@ mod tests {
             shards.insert(shard_of(slots[0], 4));
         }
         assert_eq!(shards.len(), 4);
+    }
+
+    #[test]
+    fn placements_are_read_as_they_are_written() {
+        let columns = table().columns;
+        let parse = |text: &str| Spread::parse(text, &columns);
+        assert_eq!(parse(" Rows ").unwrap(), Spread::Rows);
+        assert_eq!(parse("HASH (b, a)").unwrap(), Spread::Hash(vec![ColumnId(1), ColumnId(0)]));
+        for wrong in ["", "hash", "hash()", "hash(a", "hsh(a)", "hash(x)", "hash(a, a)", "ü"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        for later in ["curve", "range(a)"] {
+            assert_eq!(parse(later).unwrap_err().kind(), ErrorKind::NotSupported);
+        }
+        let mut def = table();
+        let spread = parse("hash(b)").unwrap();
+        def.options.placement = Some(Placement { spread, shards: 4, replicas: 2, write_quorum: 0 });
+        assert!(def.show_create().contains("placement = 'hash(b)',\n  shards    = '4',\n  replicas  = '2'"), "{}", def.show_create());
     }
 
     #[test]

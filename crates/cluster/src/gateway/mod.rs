@@ -5,8 +5,16 @@
 //!   under the same id.
 //! - A row's ordinal is given before rows are split: it is that of its place in the whole batch, as in one process (D4).
 
+mod ingest;
+mod known;
+mod reach;
+mod read;
+mod session;
 mod split;
 mod write;
 
+pub use known::Known;
+pub use reach::{Answered, Reach, Reached, Unreached};
+pub use session::{Gateway, GatewayOptions};
 pub use split::{Part, split};
 pub use write::{Action, Event, Write};

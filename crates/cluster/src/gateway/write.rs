@@ -12,7 +12,7 @@ use super::split::Part;
 use crate::decision::{Decided, Touched};
 use crate::keeper::{Outcome, Proposal};
 use crate::words::NodeId;
-use alluvia_types::{Error, ErrorKind, Result, TableId};
+use alluvia_types::{Error, ErrorKind, Result, TableId, planted};
 use std::collections::BTreeMap;
 
 /// What happens to a batch.
@@ -34,6 +34,8 @@ pub enum Event {
         /// Why.
         error: Error,
     },
+    /// Nothing is heard for a while: whoever is silent is asked again.
+    Again,
     /// It has taken too long. Before it has proposed it is given up; after that it asks again.
     Late,
     /// The keeper has answered.
@@ -103,6 +105,7 @@ impl Write {
         let (shard, node, error) = match event {
             Event::Staged { shard, node } => (shard, node, None),
             Event::Refused { shard, node, error } => (shard, node, Some(error)),
+            Event::Again => return self.again(),
             Event::Late => return self.late(),
             Event::Answered(outcome) => return self.answered(outcome),
         };
@@ -131,7 +134,8 @@ impl Write {
         let mut touched = Vec::with_capacity(self.parts.len());
         for (part, said) in self.parts.iter().zip(said.iter()) {
             let holders = holders(said);
-            if holders.len() < part.quorum as usize {
+            let quorum = if planted("decided with fewer") { part.quorum - 1 } else { part.quorum };
+            if holders.len() < quorum as usize {
                 return Vec::new();
             }
             let (crc, epoch) = (crc32c::crc32c(&part.body), part.shard.epoch);
@@ -141,6 +145,20 @@ impl Write {
         let proposal = Box::new(Proposal { decided, ..Proposal::clone(proposal) });
         self.state = State::Proposed(proposal.clone());
         vec![Action::Propose(proposal)]
+    }
+
+    fn again(&self) -> Vec<Action> {
+        match &self.state {
+            State::Done => Vec::new(),
+            State::Proposed(proposal) => vec![Action::Propose(proposal.clone())],
+            State::Staging { said, .. } => {
+                let silent = |(at, (part, said)): (usize, (&Part, &BTreeMap<NodeId, Option<Error>>))| {
+                    let silent = part.shard.replicas.iter().filter(|node| !said.contains_key(node));
+                    silent.map(move |&node| Action::Stage { node, part: at }).collect::<Vec<_>>()
+                };
+                self.parts.iter().zip(said).enumerate().flat_map(silent).collect()
+            }
+        }
     }
 
     fn late(&mut self) -> Vec<Action> {

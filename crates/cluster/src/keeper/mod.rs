@@ -17,7 +17,7 @@ use alluvia_log::{Log, LogOptions, Ticket};
 use alluvia_storage::{Disk, DiskLock};
 use alluvia_types::{Clock, Error, ErrorKind, Result, TableId, Version};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,6 +74,8 @@ struct State {
     opened_at: Version,
     /// How often the log was rewound.
     generation: u64,
+    /// What workers have said of themselves: durable through which version.
+    durable: BTreeMap<NodeId, Version>,
 }
 
 impl State {
@@ -84,7 +86,8 @@ impl State {
         let (catalog, producers) = (Arc::clone(&image.catalog), image.producers.clone());
         let order = Order::new(image.version, image.commit_micros, catalog, producers, keys);
         let opened_at = image.version;
-        Ok(State { base, decisions, image, order, opened_at, generation })
+        let durable = BTreeMap::new();
+        Ok(State { base, decisions, image, order, opened_at, generation, durable })
     }
 }
 
@@ -187,16 +190,26 @@ impl Keeper {
         Ok(version)
     }
 
-    /// A node has started: it has another incarnation from then on, which is returned with the version that says so.
-    pub fn join(&self, node: NodeId, roles: &[Role], address: &str) -> Result<(Version, u64)> {
+    /// A node has started, as a process of a random number: it has another incarnation from then on, which is returned. Who asks again has
+    /// the same.
+    pub fn join(&self, node: NodeId, process: u64, roles: &[Role], address: &str) -> Result<u64> {
+        let known = {
+            let state = self.state.lock();
+            let known = state.image.nodes.get(&node).filter(|state| state.process == process);
+            known.map(|known| (known.incarnation, self.log.ticket(state.image.version), state.generation))
+        };
+        if let Some((incarnation, ticket, generation)) = known {
+            self.settle(ticket, generation)?;
+            return Ok(incarnation);
+        }
         let mut roles = roles.to_vec();
         roles.sort();
         let mut incarnation = 0;
-        let version = self.state(|image| {
+        self.state(|image| {
             incarnation = image.nodes.get(&node).map_or(1, |state| state.incarnation + 1);
-            What::Joined { node, incarnation, roles, address: address.to_owned() }
+            What::Joined { node, incarnation, process, roles, address: address.to_owned() }
         })?;
-        Ok((version, incarnation))
+        Ok(incarnation)
     }
 
     /// Gives so many numbers, the first of which is returned: for tables, shards and schemas. None is ever given again.
@@ -226,8 +239,8 @@ impl Keeper {
         let durable = self.log.rewind();
         let mut decisions = std::mem::take(&mut state.decisions);
         decisions.retain(|decision| decision.version <= durable);
-        let generation = state.generation + 1;
-        *state = State::new(Arc::clone(&state.base), decisions, generation)?;
+        let (generation, durable) = (state.generation + 1, std::mem::take(&mut state.durable));
+        *state = State { durable, ..State::new(Arc::clone(&state.base), decisions, generation)? };
         Ok(())
     }
 
@@ -240,6 +253,15 @@ impl Keeper {
     pub fn decided(&self, id: BatchId) -> Option<Version> {
         let durable = self.log.durable();
         self.state.lock().image.decided(id).filter(|version| *version <= durable)
+    }
+
+    /// Notes what a worker says of itself, and gives the version that all workers' databases are durable through: bodies of batches through it
+    /// are missed by none.
+    pub fn followed(&self, durable: Option<(NodeId, Version)>) -> Version {
+        let mut state = self.state.lock();
+        state.durable.extend(durable);
+        let of_worker = |node: NodeId| state.durable.get(&node).copied().unwrap_or_default();
+        state.image.workers().into_iter().map(of_worker).min().unwrap_or_default()
     }
 
     /// At most `count` decisions after a version; where these are not kept any more, what they come to.

@@ -5,6 +5,7 @@
 //! Invariants:
 //! - What is acknowledged as staged is durable here until it is [settled](Bodies::settle) or its gateway has given it up: no time-out
 //!   drops it.
+//! - Bodies that are kept have a bounded number of bytes; past that nothing is staged until others are settled.
 //! - A body that comes again is the same one, or refused.
 //! - The log is given up as far as no body is in it that is kept.
 
@@ -19,6 +20,9 @@ use std::sync::Arc;
 
 /// Bytes before a body in the log: gateway, incarnation, sequence, shard, epoch.
 const HEADER_BYTES: usize = 8 + 8 + 8 + 4 + 8;
+
+/// Bytes of bodies that are kept, at most.
+const KEPT_BYTES_MAX: u64 = 1 << 30;
 
 /// The body of a batch for one shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,6 +100,10 @@ impl Bodies {
                 Some(_) => {
                     let what = format!("batch {} has two bodies for shard {}", staged.batch, staged.shard);
                     return Err(Error::new(ErrorKind::Conflict, what));
+                }
+                None if state.bytes + staged.body.len() as u64 > KEPT_BYTES_MAX => {
+                    let what = format!("{} MiB of bodies wait here until all workers have followed them", state.bytes >> 20);
+                    return Err(Error::new(ErrorKind::Busy, what).with_hint("send it again; a worker may be behind, or down"));
                 }
                 None => {
                     let number = state.last + 1;

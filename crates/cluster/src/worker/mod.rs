@@ -13,8 +13,14 @@
 //! - A decision says by itself what it is here: the worker needs no image, but only its own definitions.
 
 mod bodies;
+mod follower;
+mod read;
+mod rows;
 
 pub use bodies::{Bodies, Staged};
+pub use follower::{Follower, Step};
+pub use read::snapshot_at;
+pub use rows::each_batch;
 
 use crate::decision::{Decided, Decision, Touched, What};
 use crate::placed::{PlacedTable, shard_def};

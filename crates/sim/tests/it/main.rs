@@ -1,3 +1,3 @@
-//! The engine below SQL, simulated.
-
+//! Seeded simulation of the engine: histories on disks that fail, under a clock that stands still.
+mod cluster;
 mod keyed;

@@ -168,6 +168,11 @@ impl Staging {
         let told = Arc::downgrade(&alive);
         (Staging { _alive: Some(alive) }, told)
     }
+
+    /// Tells it from all others, for as long as a copy of it lives; `None` of one that says nothing.
+    pub fn id(&self) -> Option<usize> {
+        self._alive.as_ref().map(|alive| Arc::as_ptr(alive) as usize)
+    }
 }
 
 /// Takes the rows of a large batch. Dropping it before `finish` removes what was staged.

@@ -30,6 +30,10 @@ pub struct Want {
 
 /// The database as readers see it.
 pub trait Read: Send + Sync + Debug {
+    /// Whether calls wait for other machines: then they are made from threads that may block.
+    fn is_remote(&self) -> bool {
+        false
+    }
     /// Where time comes from.
     fn clock(&self) -> &Arc<dyn Clock>;
     /// The newest visible definitions.

@@ -88,6 +88,14 @@ impl Views {
         self.state.read().kills.get(&table).map_or(Version(0), |kills| kills.killed_through(at))
     }
 
+    /// Whether all rows that a table had at a version are still there. Of a table whose rows never went that is so at every version, of others
+    /// from the last sort on. Ask after the snapshot of the version was taken: what is so then, was so before.
+    pub fn is_whole_at(&self, table: TableId, version: Version) -> bool {
+        let state = self.state.read();
+        let has_lost = state.base.tables.get(&table).is_some_and(|base| base.dropped > 0);
+        version >= state.base.through || !has_lost && !state.kills.contains_key(&table)
+    }
+
     /// The versions below `version` that readers still hold, ascending.
     pub fn pinned_below(&self, version: Version) -> Vec<Version> {
         let mut pinned = self.pins.versions();

@@ -9,7 +9,9 @@ use crate::statements::roles::{RoleName, owner_of};
 use crate::statements::rules::{CheckSpec, IdentitySpec, check_spec, default_sql, identity_spec, serial_type};
 use crate::statements::written_types::column_type_of;
 use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
-use alluvia_space::{Column, ColumnType, Curve, IdentityKind, Ladder, TableDef, TableOptions, TableRules, dimensions};
+use alluvia_space::{
+    Column, ColumnType, Curve, IdentityKind, Ladder, Placement, Spread, TableDef, TableOptions, TableRules, dimensions,
+};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
 use alluvia_values::errors::not_supported;
 use alluvia_values::time_zone::declared_rules;
@@ -93,6 +95,14 @@ pub struct WithOptions {
     pub ladder: Option<String>,
     /// What becomes of a row whose key is there: `error`, `nothing` or `replace`.
     pub on_conflict: Option<String>,
+    /// Where the rows lie of a database on several machines: `rows`, `hash(column, ...)` or `copied`.
+    pub placement: Option<String>,
+    /// Over how many shards.
+    pub shards: Option<String>,
+    /// On how many workers each shard lies.
+    pub replicas: Option<String>,
+    /// On how many of them rows are durable before their batch is committed.
+    pub write_quorum: Option<String>,
 }
 
 /// A parsed ALTER TABLE: one change.
@@ -523,7 +533,18 @@ fn is_as(token: Option<&Token>) -> bool {
 }
 
 fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
-    const KNOWN: [&str; 6] = ["dimensions", "measures", "curve", "freshness", "ladder", "on_conflict"];
+    const KNOWN: [&str; 10] = [
+        "dimensions",
+        "measures",
+        "curve",
+        "freshness",
+        "ladder",
+        "on_conflict",
+        "placement",
+        "shards",
+        "replicas",
+        "write_quorum",
+    ];
     let mut with = WithOptions::default();
     for option in options {
         let SqlOption::KeyValue { key, value } = option else {
@@ -538,6 +559,10 @@ fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
             "freshness" => &mut with.freshness,
             "ladder" => &mut with.ladder,
             "on_conflict" => &mut with.on_conflict,
+            "placement" => &mut with.placement,
+            "shards" => &mut with.shards,
+            "replicas" => &mut with.replicas,
+            "write_quorum" => &mut with.write_quorum,
             _ => {
                 let near = near_names(&name, KNOWN);
                 let hint = match near.first() {
@@ -567,6 +592,29 @@ fn curve_of(name: &str) -> Result<Curve> {
         _ => Err(Error::new(ErrorKind::InvalidDefinition, format!("there is no curve {name:?}"))
             .with_hint("curve is 'hilbert' or 'z'")),
     }
+}
+
+/// Where the rows of a table are to lie, if anything is said of that.
+fn placement_of(with: &WithOptions, columns: &[Column]) -> Result<Option<Placement>> {
+    let WithOptions { placement, shards, replicas, write_quorum, .. } = with;
+    let numbers = [("shards", shards), ("replicas", replicas), ("write_quorum", write_quorum)];
+    let Some(spread) = placement else {
+        return match numbers.into_iter().find(|(_, written)| written.is_some()) {
+            None => Ok(None),
+            Some((name, _)) => Err(Error::new(ErrorKind::InvalidDefinition, format!("{name} is given without placement"))
+                .with_hint("write placement = 'rows', 'hash(column, ...)' or 'copied', too")),
+        };
+    };
+    let number = |(name, written): (&str, &Option<String>)| match written.as_deref().map(str::trim) {
+        None => Ok(0),
+        Some(text) => text.parse::<u32>().ok().filter(|number| *number > 0).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidDefinition, format!("{name} = '{text}' is no number of them"))
+                .with_hint(format!("write {name} = '2'"))
+        }),
+    };
+    let [shards, replicas, write_quorum] = numbers.map(number);
+    let (shards, replicas, write_quorum) = (shards?, replicas?, write_quorum?);
+    Ok(Some(Placement { spread: Spread::parse(spread, columns)?, shards, replicas, write_quorum }))
 }
 
 /// The freshness as it is kept, checked.
@@ -613,7 +661,7 @@ pub fn define(
         freshness: with.freshness.as_deref().map(checked_freshness).transpose()?,
         curve: with.curve.as_deref().map(curve_of).transpose()?.unwrap_or_default(),
         ladder: with.ladder.as_deref().map(Ladder::parse).transpose()?.unwrap_or_default(),
-        placement: None,
+        placement: placement_of(with, &columns)?,
     };
     let next_column_id = columns.len() as u32;
     let def = TableDef {

@@ -38,6 +38,7 @@ use alluvia_syntax::statements::moment_defaults::fix_moments;
 use alluvia_syntax::statements::rules::{check_of, free_name, renamed, with_rules};
 use alluvia_syntax::{Hints, Kind, parse};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
+use alluvia_values::errors::not_supported;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
 use futures::StreamExt;
@@ -55,6 +56,10 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         }
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name.name))
             .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
+    }
+    if create.with.placement.is_some() && create.temporary.is_none() && !run.engine().read().is_remote() {
+        return Err(not_supported("placement of a table in a database of one process")
+            .with_hint("its rows are all here; a database on several machines is made by `alluvia node`"));
     }
     let id = match create.temporary {
         Some(_) => run.new_temporary_id()?,
@@ -526,6 +531,10 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             freshness,
             ladder,
             on_conflict,
+            placement: None,
+            shards: None,
+            replicas: None,
+            write_quorum: None,
         }) => {
             let mut options = def.options.clone();
             if let Some(freshness) = freshness {
@@ -543,7 +552,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
         TableChange::SetSchema(_) => return Err(Error::internal("a table's schema is changed elsewhere")),
         TableChange::Owner(_) => return Err(Error::internal("a table's owner is no part of its definition")),
         TableChange::Set(_) => {
-            return Err(Error::new(ErrorKind::NotSupported, "changing dimensions, measures or curve is not supported")
+            return Err(Error::new(ErrorKind::NotSupported, "changing dimensions, measures, curve or placement is not supported")
                 .with_hint("create a new table with CREATE TABLE ... WITH (...) AS SELECT * FROM the old one"));
         }
     };

@@ -25,7 +25,7 @@ use alluvia_catalog::{
     Catalog, INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,
     TEMPORARY_SCHEMA_SHOWN, TableEntry,
 };
-use alluvia_snapshot::{Snapshot, TableRead, Want};
+use alluvia_snapshot::{Read, Snapshot, TableRead, Want};
 use alluvia_syntax::Hints;
 use alluvia_syntax::units::{parse_fraction, parse_freshness};
 use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId, Version};
@@ -92,7 +92,7 @@ fn pin_as_fresh(
                 _ => (state.seen, version),
             }
         };
-        let mut snapshot = store.snapshot(&Want { freshness, at_least, exactly, tables: tables.clone() })?;
+        let mut snapshot = snapshot_of(store, Want { freshness, at_least, exactly, tables: tables.clone() }).await?;
         run.state().add_own_definitions(&mut snapshot, &tables)?;
         // Between the two looks at the definitions a table may have come or gone.
         if tables_of(references, &snapshot.catalog, authoriser.path()) == tables {
@@ -111,6 +111,15 @@ fn pin_as_fresh(
         }
         catalog = Arc::clone(&snapshot.catalog);
     }
+}
+
+/// A snapshot; on a thread that may wait where the store asks other machines.
+pub(crate) async fn snapshot_of(store: &Arc<dyn Read>, want: Want) -> Result<Snapshot> {
+    if !store.is_remote() {
+        return store.snapshot(&want);
+    }
+    let store = Arc::clone(store);
+    blocking(move || store.snapshot(&want)).await
 }
 
 /// A snapshot as the open transaction sees it, but for its own rows.

@@ -12,6 +12,7 @@ pub(crate) mod temporary;
 
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use crate::session::select::pin::snapshot_of;
 use crate::session::state::definitions::conflict;
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::{OpenTransaction, Transaction};
@@ -40,7 +41,7 @@ pub(crate) async fn begin(scope: &Scope, access: Option<Access>) -> Result<Outco
         (state.settings.freshness.unwrap_or(Freshness::Within(Duration::ZERO)), state.seen)
     };
     let tables = Vec::new();
-    let snapshot = scope.engine.read().snapshot(&Want { freshness, at_least, exactly: None, tables })?;
+    let snapshot = snapshot_of(scope.engine.read(), Want { freshness, at_least, exactly: None, tables }).await?;
     let mut state = scope.state.lock();
     state.seen = state.seen.max(snapshot.version);
     let open = OpenTransaction::new(snapshot.pin, state.settings.clone());

@@ -58,7 +58,7 @@ const BUGS: [(&str, &str); 19] = [
 ];
 
 /// Runs a test with a bug, in a process of its own. Returns whether it found it.
-fn finds(test: &str, bug: &str) -> bool {
+pub(crate) fn finds(test: &str, bug: &str) -> bool {
     let program = std::env::current_exe().expect("a test knows its program");
     let output = Command::new(program)
         .args(["--exact", test])

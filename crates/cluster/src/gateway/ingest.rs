@@ -1,0 +1,274 @@
+//! The port of writers: batches are split, staged and decided.
+//!
+//! Invariants:
+//! - What is acknowledged is decided (D5). An error before the proposal decides nothing. Where the keeper has been asked and has not
+//!   answered, the error says that nobody knows; a batch with a producer's number or a key can be sent again, and is applied once.
+//! - A batch that the keeper has not answered about stays open: the floor does not pass it.
+
+use super::reach::Reached;
+use super::session::{Gateway, unasked, unreached};
+use super::split::{Part, split};
+use super::write::{Action, Event, Write};
+use crate::decision::Decided;
+use crate::image::Image;
+use crate::keeper::{Outcome, Proposal};
+use crate::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker};
+use crate::placed::PlacedTable;
+use crate::words::{BatchId, NodeId};
+use crate::worker::Staged;
+use alluvia_catalog::{Change, DictionaryMark};
+use alluvia_snapshot::{
+    BatchKey, Committed, Done, Durability, Ingest, KeyRecord, Load, NewBatch, NewRows, RowChange, StagedLoad, Staging,
+};
+use alluvia_space::TableDef;
+use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version};
+use arrow::array::RecordBatch;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// The keeper is asked again after so long.
+const ASKED_AGAIN: Duration = Duration::from_millis(100);
+
+/// Rows of one load have at most so many bytes; they wait in memory.
+const LOAD_BYTES_MAX: usize = 512 << 20;
+
+/// A number that no table has: what is made under it is refused.
+const NO_NUMBER: TableId = TableId(u32::MAX);
+
+/// A batch, ready to be staged.
+struct Ready {
+    parts: Vec<Part>,
+    proposal: Proposal,
+}
+
+impl Gateway {
+    /// Splits a batch by what the image says.
+    fn ready(&self, image: &Image, (id, floor): (BatchId, u64), batch: NewBatch) -> Result<Ready> {
+        let NewBatch { changes, mut rows, loads, producer, key, unwritten } = batch;
+        for load in &loads {
+            let batches = load.staging.id().and_then(|id| self.loads.lock().remove(&id)).unwrap_or_default();
+            rows.push(NewRows { change: load.change, ..NewRows::insert(load.table, load.checked_at, batches) });
+        }
+        let mut placed: Vec<(TableId, PlacedTable)> = Vec::new();
+        let mut defs: HashMap<TableId, Arc<TableDef>> = HashMap::new();
+        for change in &changes {
+            let known = |id: &TableId| image.placed.get(id).cloned();
+            let (id, of_table) = match change {
+                Change::CreateTable { def } | Change::AlterTable { def, .. } => {
+                    defs.insert(def.id, Arc::new(def.clone()));
+                    match change {
+                        Change::CreateTable { .. } if def.id == NO_NUMBER => return Err(no_number()),
+                        Change::CreateTable { .. } => {
+                            (def.id, Some(PlacedTable::new(def, &image.workers(), || self.number())?))
+                        }
+                        _ => (def.id, known(&def.id)),
+                    }
+                }
+                Change::DropTable { id } => (*id, known(id)),
+                Change::CreateView { .. } | Change::CreateSchema { .. } if change.new_id() == Some(NO_NUMBER) => {
+                    return Err(no_number());
+                }
+                _ => continue,
+            };
+            if !placed.iter().any(|(known, _)| *known == id) {
+                placed.extend(of_table.map(|of_table| (id, of_table)));
+            }
+        }
+        rows.retain(|rows| rows.batches.iter().any(|batch| batch.num_rows() > 0));
+        let mut tables: Vec<TableId> = rows.iter().map(|rows| rows.table).collect();
+        tables.sort();
+        tables.dedup();
+        let (mut parts, mut checked) = (Vec::new(), Vec::new());
+        for table in tables {
+            let gone = || Error::new(ErrorKind::Conflict, "the table was dropped while the batch was under way");
+            let def = defs.get(&table).or(image.catalog.by_id(table).map(|entry| &entry.def)).ok_or_else(gone)?;
+            let own = placed.iter().find(|(placed, _)| *placed == table).map(|(_, placed)| placed);
+            let of_table = own.or(image.placed.get(&table)).ok_or_else(gone)?;
+            let rows: Vec<NewRows> = rows.iter().filter(|rows| rows.table == table).cloned().collect();
+            checked.extend(rows.iter().map(|rows| (table, rows.checked_at)));
+            // A number that no other batch has, by which rows are spread.
+            let number = id.gateway.0 ^ id.incarnation << 40 ^ id.sequence;
+            parts.extend(split(def, of_table, &rows, number)?);
+        }
+        let decided = Decided { id, floor, changes, placed, producer, key, touched: Vec::new() };
+        Ok(Ready { parts, proposal: Proposal { decided, checked, unwritten } })
+    }
+
+    /// Has a batch staged and decided. Whether the outcome is known is told beside it.
+    fn run(&self, id: BatchId, Ready { parts, proposal }: Ready) -> (Result<Outcome>, bool) {
+        let (sender, events) = channel();
+        let (mut write, first) = Write::begin(parts, proposal);
+        let mut actions: std::collections::VecDeque<Action> = first.into();
+        let given_up = self.clock.monotonic() + self.options.staging_patience;
+        loop {
+            while let Some(action) = actions.pop_front() {
+                match action {
+                    Action::Stage { node, part } => {
+                        let part = write.part(part);
+                        let (shard, epoch) = (part.shard.id, part.shard.epoch);
+                        let staged = Staged { batch: id, shard, epoch, body: Arc::clone(&part.body) };
+                        let sender = sender.clone();
+                        let answered = move |answer| {
+                            // Whoever waits may have gone.
+                            let _ = sender.send(event_of(shard, node, answer));
+                        };
+                        self.reach.worker(node, ToWorker::Bodies(ToBodies::Stage(staged)), Box::new(answered));
+                    }
+                    Action::Propose(proposal) => match self.propose(&proposal) {
+                        Ok(outcome) => actions.extend(write.step(Event::Answered(outcome))),
+                        Err(error) => return (Err(error), false),
+                    },
+                    Action::Done(outcome) => return (outcome, true),
+                }
+            }
+            let left = given_up.saturating_sub(self.clock.monotonic());
+            let event = match events.recv_timeout(left) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Event::Late,
+            };
+            actions.extend(write.step(event));
+        }
+    }
+
+    /// What the keeper says, asked until it answers. An error: nobody knows.
+    fn propose(&self, proposal: &Proposal) -> Result<Result<Outcome>> {
+        let given_up = self.clock.monotonic() + self.options.deciding_patience;
+        loop {
+            match self.keeper(ToKeeper::Propose(Box::new(proposal.clone()))) {
+                Ok(Ok(FromKeeper::Outcome(outcome))) => return Ok(Ok(outcome)),
+                Ok(Ok(_)) => return unasked(),
+                Ok(Err(error)) => return Ok(Err(error)),
+                Err(why) if self.clock.monotonic() >= given_up => {
+                    let what = format!("nobody knows whether the batch is committed: the keeper is not reached: {}", why.why);
+                    return Err(Error::new(ErrorKind::Io, what)
+                        .with_hint("look whether its rows are there; a batch with a producer's number or a key can be sent again"));
+                }
+                Err(_) => std::thread::park_timeout(ASKED_AGAIN),
+            }
+        }
+    }
+}
+
+fn no_number() -> Error {
+    Error::new(ErrorKind::Busy, "the keeper has given no number for what is new").with_hint("send it again once the keeper is reached")
+}
+
+fn event_of(shard: TableId, node: NodeId, answer: Reached<FromWorker>) -> Event {
+    match answer {
+        Ok(Ok(FromWorker::Bodies(FromBodies::Staged))) => Event::Staged { shard, node },
+        Ok(Ok(_)) => Event::Refused { shard, node, error: Error::internal("an answer to another question") },
+        Ok(Err(error)) => Event::Refused { shard, node, error },
+        Err(why) => Event::Refused { shard, node, error: unreached(&format!("node {node}"), &why) },
+    }
+}
+
+impl Ingest for Gateway {
+    /// Waits for durability whatever is asked for: a decision without it would be taken back by a keeper's crash.
+    fn submit(&self, batch: NewBatch, _durability: Durability) -> Result<Committed> {
+        let has_changes = !batch.changes.is_empty();
+        let (id, floor) = self.begin();
+        let image = self.image();
+        let (outcome, is_known) = match self.ready(&image, (id, floor), batch) {
+            Ok(ready) => self.run(id, ready),
+            Err(error) => (Err(error), true),
+        };
+        if is_known {
+            self.end(id);
+        }
+        let Outcome { version, duplicate } = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                if error.kind() == ErrorKind::Conflict {
+                    // By what was decided since, it may go another time.
+                    self.refresh()?;
+                }
+                return Err(error);
+            }
+        };
+        if has_changes {
+            self.caught_up(version)?;
+        }
+        Ok(Committed { version, duplicate, passed_over: 0 })
+    }
+
+    fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {
+        Some((batch, done))
+    }
+
+    fn new_table_id(&self) -> TableId {
+        self.number().unwrap_or(NO_NUMBER)
+    }
+
+    fn begin_load(&self, table: &Arc<TableDef>, checked_at: Version) -> Result<Box<dyn Load>> {
+        let (staging, _) = Staging::begin();
+        let (table, loads) = (Arc::clone(table), Arc::clone(&self.loads));
+        Ok(Box::new(GatewayLoad { table, checked_at, rows: Vec::new(), bytes: 0, staging, loads }))
+    }
+
+    fn discard(&self, batch: NewBatch) {
+        for load in &batch.loads {
+            load.staging.id().map(|id| self.loads.lock().remove(&id));
+        }
+    }
+
+    fn producer(&self, name: &str) -> Option<(ProducerMark, Version)> {
+        let image = self.now().and_then(|version| self.caught_up(version)).unwrap_or_else(|_| self.image());
+        let state = image.producers.get(name)?;
+        Some((ProducerMark { name: name.to_owned(), epoch: state.epoch, sequence: state.sequence }, state.version))
+    }
+
+    fn keyed(&self, key: BatchKey) -> Option<KeyRecord> {
+        let image = self.now().and_then(|version| self.caught_up(version)).unwrap_or_else(|_| self.image());
+        image.keys.iter().rev().find(|record| record.key == key).copied()
+    }
+}
+
+/// Takes the rows of a large batch, and keeps them in memory.
+struct GatewayLoad {
+    table: Arc<TableDef>,
+    checked_at: Version,
+    rows: Vec<RecordBatch>,
+    bytes: usize,
+    staging: Staging,
+    loads: Arc<Mutex<HashMap<usize, Vec<RecordBatch>>>>,
+}
+
+impl Load for GatewayLoad {
+    fn append(&mut self, rows: RecordBatch) -> Result<()> {
+        self.bytes += rows.get_array_memory_size();
+        if self.bytes > LOAD_BYTES_MAX {
+            let what = format!("the rows of one batch have more than {} MiB", LOAD_BYTES_MAX >> 20);
+            return Err(Error::new(ErrorKind::OutOfMemory, what)
+                .with_hint("a table on several machines takes so much at once: load it in several batches"));
+        }
+        let schema = self.table.storage_schema();
+        let column = |(field, column): (&Arc<arrow::datatypes::Field>, &arrow::array::ArrayRef)| {
+            arrow::compute::cast(column, field.data_type())
+        };
+        let columns = schema.fields().iter().zip(rows.columns()).map(column).collect::<std::result::Result<Vec<_>, _>>();
+        let rows = columns.and_then(|columns| RecordBatch::try_new(schema, columns));
+        self.rows.push(rows.map_err(|error| Error::internal(format!("rows of a load: {error}")))?);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<StagedLoad> {
+        let rows = self.rows.iter().map(|rows| rows.num_rows() as u64).sum();
+        let change = RowChange::of_table(&self.table);
+        if let Some(id) = self.staging.id() {
+            self.loads.lock().insert(id, self.rows);
+        }
+        Ok(StagedLoad {
+            table: self.table.id,
+            checked_at: self.checked_at,
+            segments: Vec::new(),
+            dictionary: DictionaryMark::default(),
+            ranges: Vec::new(),
+            rows,
+            change,
+            staging: self.staging,
+        })
+    }
+}

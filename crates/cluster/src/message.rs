@@ -1,0 +1,153 @@
+//! What nodes ask one another, and what they answer. How it is carried is not said here.
+//!
+//! Invariant: a request may come twice, late, or after its asker has gone; it does then what it did the first time, or nothing.
+
+use crate::keeper::{Feed, Keeper, Outcome, Proposal};
+use crate::words::{BatchId, NodeId, Role};
+use crate::worker::{Bodies, Staged};
+use alluvia_types::{Result, Stage, TableId, Version};
+use arrow::array::RecordBatch;
+
+/// Decisions that are given at once.
+pub const FEED_MAX: usize = 4096;
+
+/// What is asked of a keeper.
+#[derive(Clone, Debug)]
+pub enum ToKeeper {
+    /// Decide about a batch.
+    Propose(Box<Proposal>),
+    /// A node has started.
+    Join {
+        /// Which.
+        node: NodeId,
+        /// A random number of its process.
+        process: u64,
+        /// What it does.
+        roles: Vec<Role>,
+        /// Where it is reached.
+        address: String,
+    },
+    /// Numbers for tables and shards.
+    Numbers {
+        /// How many.
+        count: u32,
+    },
+    /// The decisions after a version.
+    Feed {
+        /// Which one has.
+        after: Version,
+        /// Of a worker: which, and through which version its database is durable.
+        durable: Option<(NodeId, Version)>,
+    },
+    /// The newest version.
+    Now,
+}
+
+/// What a keeper answers.
+#[derive(Clone, Debug)]
+pub enum FromKeeper {
+    /// The batch is decided.
+    Outcome(Outcome),
+    /// The node has joined.
+    Joined {
+        /// How often it has.
+        incarnation: u64,
+    },
+    /// The first of the numbers.
+    Numbers(TableId),
+    /// What is fed.
+    Fed {
+        /// Decisions.
+        feed: Feed,
+        /// The newest version at the time.
+        newest: Version,
+        /// All workers' databases are durable through this.
+        followed: Version,
+    },
+    /// The newest version.
+    Now(Version),
+}
+
+/// Answers what a keeper is asked.
+pub fn serve_keeper(keeper: &Keeper, asked: ToKeeper) -> Result<FromKeeper> {
+    Ok(match asked {
+        ToKeeper::Propose(proposal) => FromKeeper::Outcome(keeper.propose(*proposal)?),
+        ToKeeper::Join { node, process, roles, address } => {
+            FromKeeper::Joined { incarnation: keeper.join(node, process, &roles, &address)? }
+        }
+        ToKeeper::Numbers { count } => FromKeeper::Numbers(keeper.numbers(count)?),
+        ToKeeper::Feed { after, durable } => {
+            let followed = keeper.followed(durable);
+            // The newest version is no older than what is fed.
+            let feed = keeper.feed(after, FEED_MAX);
+            FromKeeper::Fed { feed, newest: keeper.now(), followed }
+        }
+        ToKeeper::Now => FromKeeper::Now(keeper.now()),
+    })
+}
+
+/// What is asked of a worker that concerns bodies.
+#[derive(Clone, Debug)]
+pub enum ToBodies {
+    /// Keep a body.
+    Stage(Staged),
+    /// Give a body that was decided and is missing elsewhere.
+    Fetch {
+        /// Of which batch.
+        batch: BatchId,
+        /// For which shard.
+        shard: TableId,
+    },
+}
+
+/// What a worker answers.
+#[derive(Clone, Debug)]
+pub enum FromBodies {
+    /// It is durable.
+    Staged,
+    /// The body, if it is here.
+    Body(Option<Staged>),
+}
+
+/// Answers what a worker is asked that concerns bodies.
+pub fn serve_bodies(bodies: &Bodies, asked: ToBodies) -> Result<FromBodies> {
+    Ok(match asked {
+        ToBodies::Stage(staged) => {
+            bodies.stage(staged)?;
+            FromBodies::Staged
+        }
+        ToBodies::Fetch { batch, shard } => FromBodies::Body(bodies.get(batch, shard)),
+    })
+}
+
+/// What is asked of a worker.
+#[derive(Clone, Debug)]
+pub enum ToWorker {
+    /// What concerns bodies.
+    Bodies(ToBodies),
+    /// The rows of a shard at a version.
+    Rows {
+        /// Of which shard.
+        shard: TableId,
+        /// At exactly which version.
+        version: Version,
+    },
+    /// Bring the shards to a stage, through a version.
+    Organise {
+        /// Which.
+        stage: Stage,
+        /// Once the worker is through this.
+        version: Version,
+    },
+}
+
+/// What a worker answers.
+#[derive(Clone, Debug)]
+pub enum FromWorker {
+    /// What concerns bodies.
+    Bodies(FromBodies),
+    /// Rows with the columns of the shard's definition, and the hidden ones.
+    Rows(Vec<RecordBatch>),
+    /// It is organised.
+    Organised,
+}

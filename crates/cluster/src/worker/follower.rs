@@ -1,0 +1,130 @@
+//! Following: what a worker does next, of decisions that it was fed.
+//!
+//! Invariants:
+//! - D3: decisions are followed in order. One whose body is missing is waited for, and nothing after it is followed before.
+//! - Bodies are settled after the versions that they are in are durable in the databases of all workers: until then one may ask for them.
+
+use super::{Bodies, Local, Missing, local};
+use crate::decision::Decision;
+use crate::keeper::Feed;
+use crate::words::{BatchId, NodeId};
+use alluvia_catalog::Catalog;
+use alluvia_commit::Followed;
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version, planted};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What to do next.
+#[derive(Debug)]
+pub enum Step {
+    /// Follow this, with [`alluvia_commit::Committer::follow`], and say that it is [followed](Follower::followed).
+    Follow(Followed),
+    /// Fetch a body from one of these, and stage it.
+    Fetch(Missing),
+    /// Ask for the decisions after this version. What was followed should be made durable first.
+    Feed(Version),
+}
+
+/// Where a worker is.
+#[derive(Debug)]
+pub struct Follower {
+    node: NodeId,
+    /// Followed through this version, durable or not.
+    through: Version,
+    next: VecDeque<Arc<Decision>>,
+    /// What the step that is under way has in it.
+    current: Option<(Version, Vec<(BatchId, TableId)>, Option<BatchId>)>,
+    /// What may be settled once a version is durable everywhere.
+    settled: Vec<(Version, Vec<(BatchId, TableId)>, Option<BatchId>)>,
+}
+
+impl Follower {
+    /// Of a node whose database is at a version.
+    pub fn new(node: NodeId, through: Version) -> Follower {
+        Follower { node, through, next: VecDeque::new(), current: None, settled: Vec::new() }
+    }
+
+    /// Followed through this version.
+    pub fn through(&self) -> Version {
+        self.through
+    }
+
+    /// Decisions that wait to be followed.
+    pub fn waiting(&self) -> usize {
+        self.next.len()
+    }
+
+    /// What to do next. `catalog` are the database's newest definitions.
+    ///
+    /// Errors: as [`local`].
+    pub fn step(&mut self, catalog: &Catalog, bodies: &Bodies) -> Result<Step> {
+        let Some(decision) = self.next.front() else { return Ok(Step::Feed(self.through)) };
+        Ok(match local(self.node, decision, catalog, bodies)? {
+            Local::Missing(missing) => Step::Fetch(missing),
+            Local::Batch { followed, bodies, floor } => {
+                self.current = Some((followed.version, bodies, floor));
+                Step::Follow(followed)
+            }
+        })
+    }
+
+    /// The step is done: the version is in the database's log, durable or not.
+    pub fn followed(&mut self) {
+        let Some(current) = self.current.take() else { return };
+        self.next.pop_front();
+        self.through = current.0;
+        if !current.1.is_empty() || current.2.is_some() {
+            self.settled.push(current);
+        }
+    }
+
+    /// More decisions. Those that it has are passed over.
+    ///
+    /// Errors: `Corrupt` where the keeper has given up decisions that this worker lacks.
+    pub fn fed(&mut self, feed: Feed) -> Result<()> {
+        let decisions = match feed {
+            Feed::Decisions(decisions) => decisions,
+            Feed::Image(image) if image.version <= self.through => return Ok(()),
+            Feed::Image(image) => {
+                let what = format!("the keeper has no decisions before version {}, and this worker is at {}", image.version, self.through);
+                return Err(Error::new(ErrorKind::Corrupt, what).with_hint("let the worker begin anew, in an empty directory"));
+            }
+        };
+        for decision in decisions {
+            let last = self.next.back().map_or(self.through, |last| last.version);
+            if decision.version == last.next() {
+                self.next.push_back(decision);
+            }
+        }
+        Ok(())
+    }
+
+    /// The databases of all workers are durable through a version: gives up what is in them.
+    pub fn settle(&mut self, followed: Version, bodies: &Bodies) -> Result<()> {
+        let followed = followed.min(self.through);
+        let count = self.settled.partition_point(|(version, ..)| *version <= followed);
+        let mut floors: Vec<BatchId> = Vec::new();
+        let mut over = Vec::new();
+        for (_, used, floor) in self.settled.drain(..count) {
+            over.extend(used);
+            floors.extend(floor);
+        }
+        if over.is_empty() && floors.is_empty() {
+            return Ok(());
+        }
+        bodies.settle(&over)?;
+        if planted("body dropped early") {
+            floors.iter_mut().for_each(|floor| floor.sequence += 1);
+        }
+        floors.sort();
+        floors.into_iter().try_for_each(|floor| bodies.drop_below(floor))
+    }
+
+    /// The disk was full: what was not durable is followed again.
+    pub fn go_back(&mut self, durable: Version) {
+        self.through = durable;
+        self.next.clear();
+        self.current = None;
+        self.settled.retain(|(version, ..)| *version <= durable);
+    }
+}

@@ -1,0 +1,174 @@
+//! A gateway: the engine of SQL over the ports of a cluster.
+//!
+//! Invariants:
+//! - What is told of stages and segments is of the workers, and not of here: system tables of one process have no rows of it.
+//! - The audit log is the gateway's own, in its directory; what would be kept of caches is not.
+
+use crate::audit::AuditLog;
+use crate::options::DatabaseOptions;
+use crate::urls;
+use alluvia_cluster::Decision;
+use alluvia_cluster::gateway::{Gateway, GatewayOptions, Reach, Reached};
+use alluvia_cluster::message::{FromWorker, ToWorker};
+use alluvia_query::{Engine, EngineOptions, Session, empty_spill_dir};
+use alluvia_snapshot::{Admin, BatchInfo, Memo, Ports, PublishedTotals, PurgeWait, Purged, StageInfo, StoreInfo};
+use alluvia_storage::{Disk, RealDisk};
+use alluvia_tree::SegmentMeta;
+use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, SystemClock, TableId};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+const AUDIT_FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// A gateway of a cluster.
+#[derive(Debug)]
+pub struct GatewayNode {
+    gateway: Arc<Gateway>,
+    engine: Arc<Engine>,
+}
+
+impl GatewayNode {
+    /// Joins a cluster. `dir` has what the gateway itself keeps: its audit log, and what statements spill.
+    pub fn join(dir: &Path, options: &DatabaseOptions, own: GatewayOptions, reach: Arc<dyn Reach>) -> Result<GatewayNode> {
+        options.check()?;
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        disk.create_dir_all(dir).map_err(|error| Error::io(dir, "creating", &error))?;
+        let (fetch, served) = (urls::process_fetch(&options.served)?, urls::served_places(&options.served)?);
+        let gateway = Arc::new(Gateway::join(own, Arc::clone(&reach), clock)?);
+        let audit = AuditLog::new(disk, dir, AUDIT_FILE_BYTES_MAX);
+        let admin = Arc::new(GatewayAdmin { gateway: Arc::clone(&gateway), reach, audit });
+        let spill_dir = options.spill_dir.clone().unwrap_or_else(|| dir.join("spill"));
+        if options.spill_dir.is_none() {
+            empty_spill_dir(&spill_dir)?;
+        }
+        let ports = Ports { read: Arc::clone(&gateway) as _, ingest: Arc::clone(&gateway) as _, admin };
+        let engine = Engine::new(
+            ports,
+            EngineOptions {
+                memory_limit_bytes: options.query_bytes_max(),
+                query_memory_bytes: options.query_bytes_max(),
+                spill_dir,
+                spill_bytes_max: options.spill_bytes_max,
+                cuboid_bytes_max: options.cuboid_bytes_max(),
+                predicate_cache_bytes_max: options.predicate_cache_bytes_max(),
+                threads: options.threads,
+                fetch: Some(fetch),
+                served,
+            },
+        )?;
+        Ok(GatewayNode { gateway, engine })
+    }
+
+    /// A new session, as of [`Database::session`](crate::Database::session).
+    pub fn session(&self) -> Session {
+        self.engine.session()
+    }
+
+    /// The engine that all sessions share, for servers.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// What it knows of the cluster.
+    pub fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+}
+
+/// The port of administration of a cluster.
+#[derive(Debug)]
+struct GatewayAdmin {
+    gateway: Arc<Gateway>,
+    reach: Arc<dyn Reach>,
+    audit: AuditLog,
+}
+
+impl Admin for GatewayAdmin {
+    fn organise(&self, stage: Stage) -> Result<()> {
+        let version = self.gateway.now()?;
+        let image = self.gateway.caught_up(version)?;
+        let (sender, answers) = channel();
+        let workers = image.workers();
+        for &node in &workers {
+            let sender = sender.clone();
+            let answered = move |answer: Reached<FromWorker>| drop(sender.send((node, answer)));
+            self.reach.worker(node, ToWorker::Organise { stage, version }, Box::new(answered));
+        }
+        drop(sender);
+        for (node, answer) in answers.iter().take(workers.len()) {
+            match answer {
+                Ok(answer) => drop(answer?),
+                Err(why) => {
+                    let what = format!("worker {node} is not reached: {}", why.why);
+                    return Err(Error::new(ErrorKind::Busy, what).with_hint("the others are organised; ask again"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn purge(&self, _table: TableId, _wait: &mut dyn FnMut(&PurgeWait) -> Result<()>) -> Result<Purged> {
+        Err(Error::new(ErrorKind::NotSupported, "a purge of a table on several machines is not built")
+            .with_hint("sorts and merges remove what was deleted; copies of files are removed with them"))
+    }
+
+    fn recall(&self, _memo: &Memo) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    fn memorise(&self, _memo: &Memo, _content: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn audit(&self, lines: &[u8]) -> Result<()> {
+        self.audit.append(lines)
+    }
+
+    fn audited(&self, bytes_max: u64) -> Result<Vec<u8>> {
+        self.audit.tail(bytes_max)
+    }
+
+    fn batches(&self, limit: usize) -> Vec<BatchInfo> {
+        self.gateway.recent(limit).iter().filter_map(|decision| info_of(decision)).collect()
+    }
+
+    fn stages(&self) -> Vec<StageInfo> {
+        Vec::new()
+    }
+
+    fn segments(&self) -> Vec<SegmentMeta> {
+        Vec::new()
+    }
+
+    fn info(&self) -> StoreInfo {
+        StoreInfo {
+            visible: self.gateway.image().version,
+            tail_bytes: 0,
+            tail_bytes_max: 0,
+            writers_waiting: 0,
+            log_bytes: 0,
+            log_groups: 0,
+            published: PublishedTotals::default(),
+            read_only: None,
+            cache_bytes: 0,
+            pipeline_error: None,
+        }
+    }
+}
+
+/// What `alluvia.batches` says of a decision.
+fn info_of(decision: &Decision) -> Option<BatchInfo> {
+    let decided = decision.batch()?;
+    Some(BatchInfo {
+        version: decision.version,
+        commit_micros: decision.commit_micros,
+        rows: decided.rows(),
+        tables: decided.tables(),
+        changes: decided.changes.len(),
+        bytes: 0,
+        producer: decided.producer.clone(),
+        key: decided.key,
+    })
+}

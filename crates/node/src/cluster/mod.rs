@@ -1,0 +1,17 @@
+//! Nodes of a cluster: a worker is a database that follows, a gateway is one whose rows lie at workers.
+//!
+//! | Module | What it is |
+//! |---|---|
+//! | `worker` | a worker: its database, its bodies, and the thread that follows the decisions |
+//! | `gateway` | a gateway: the engine of SQL over the ports of a cluster |
+//! | `within` | a whole cluster in one process, for tests and trials: the same parts, without a network |
+//!
+//! Invariant: nothing here is on the way of a database of one process.
+
+mod gateway;
+mod within;
+mod worker;
+
+pub use gateway::GatewayNode;
+pub use within::Within;
+pub use worker::WorkerNode;

@@ -1,0 +1,210 @@
+//! A worker: its database, its bodies, and the thread that follows the decisions.
+//!
+//! Invariants:
+//! - The database takes no batch of its own: what it has, was decided.
+//! - A failure of the thread is told and tried again after a pause; a full disk that gets room resumes by itself.
+
+use crate::core::Core;
+use crate::database::Database;
+use crate::options::DatabaseOptions;
+use alluvia_cluster::gateway::{Reach, Reached};
+use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, serve_bodies};
+use alluvia_cluster::worker::{each_batch, snapshot_at};
+use alluvia_cluster::{Bodies, Follower, Missing, NodeId, Role, Step};
+use alluvia_snapshot::{Admin, Read};
+use alluvia_storage::{Disk, RealDisk};
+use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock, TableId, Version};
+use parking_lot::{Condvar, Mutex};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Where the parts of a worker are in its directory.
+const DATABASE_DIR: &str = "shards";
+const BODIES_DIR: &str = "bodies";
+
+/// The keeper is asked so often while there is nothing new.
+const FEED_LOOK: Duration = Duration::from_millis(2);
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
+/// An answer to a question among nodes is waited for so long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A worker of a cluster.
+#[derive(Debug)]
+pub struct WorkerNode {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    node: NodeId,
+    database: Database,
+    bodies: Bodies,
+    reach: Arc<dyn Reach>,
+    stop: Mutex<bool>,
+    stopped: Condvar,
+}
+
+impl WorkerNode {
+    /// Opens a worker's directory, joins, and follows. `cluster` is the random number of the cluster, `process` one of this process.
+    pub fn open(
+        dir: &Path,
+        options: DatabaseOptions,
+        node: NodeId,
+        process: u64,
+        address: &str,
+        cluster: u64,
+        reach: Arc<dyn Reach>,
+    ) -> Result<WorkerNode> {
+        let (disk, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (Arc::new(RealDisk::new()), Arc::new(SystemClock::default()));
+        disk.create_dir_all(dir).map_err(|error| Error::io(dir, "creating", &error))?;
+        let database = Database::open_on(Arc::clone(&disk), Arc::clone(&clock), dir.join(DATABASE_DIR), options)?;
+        let bodies = Bodies::open(disk, &dir.join(BODIES_DIR), clock, cluster)?;
+        let join = ToKeeper::Join { node, process, roles: vec![Role::Worker], address: address.to_owned() };
+        answered("the keeper", reach.keeper(join))?;
+        let (stop, stopped) = (Mutex::new(false), Condvar::new());
+        let shared = Arc::new(Shared { node, database, bodies, reach, stop, stopped });
+        let following = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("alluvia-follow".to_owned()).spawn(move || following.follow());
+        let thread = thread.map_err(|error| Error::internal(format!("no thread to follow with: {error}")))?;
+        Ok(WorkerNode { shared, thread: Some(thread) })
+    }
+
+    /// Through which version its database is.
+    pub fn through(&self) -> Version {
+        self.shared.core().views().visible()
+    }
+
+    /// The database that follows.
+    pub fn database(&self) -> &Database {
+        &self.shared.database
+    }
+
+    /// Answers what it is asked. Blocks.
+    pub fn serve(&self, asked: ToWorker) -> Result<FromWorker> {
+        self.shared.serve(asked)
+    }
+}
+
+impl Drop for WorkerNode {
+    fn drop(&mut self) {
+        *self.shared.stop.lock() = true;
+        self.shared.stopped.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It has told of whatever went wrong.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An answer, where nobody's silence can be waited out.
+fn answered<T>(who: &str, answer: Reached<T>) -> Result<T> {
+    answer.unwrap_or_else(|why| Err(Error::new(ErrorKind::Busy, format!("{who} is not reached: {}", why.why))))
+}
+
+impl Shared {
+    fn core(&self) -> &Core {
+        self.database.core()
+    }
+
+    fn serve(&self, asked: ToWorker) -> Result<FromWorker> {
+        match asked {
+            ToWorker::Bodies(asked) => Ok(FromWorker::Bodies(serve_bodies(&self.bodies, asked)?)),
+            ToWorker::Rows { shard, version } => Ok(FromWorker::Rows(self.rows(shard, version)?)),
+            ToWorker::Organise { stage, version } => {
+                Read::wait_visible(self.core(), version)?;
+                self.core().organise(stage)?;
+                Ok(FromWorker::Organised)
+            }
+        }
+    }
+
+    fn rows(&self, shard: TableId, version: Version) -> Result<Vec<arrow::array::RecordBatch>> {
+        let snapshot = snapshot_at(self.core().views(), version, &[shard])?;
+        let mut rows = Vec::new();
+        each_batch(&snapshot, shard, &mut |batch| {
+            rows.push(batch);
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Sleeps; returns whether to stop.
+    fn pause(&self, time: Duration) -> bool {
+        let mut stop = self.stop.lock();
+        if !*stop {
+            self.stopped.wait_for(&mut stop, time);
+        }
+        *stop
+    }
+
+    fn follow(&self) {
+        let mut follower = Follower::new(self.node, self.core().views().visible());
+        let mut pause = Duration::ZERO;
+        while !self.pause(pause) {
+            pause = match self.follow_once(&mut follower) {
+                Ok(true) => Duration::ZERO,
+                Ok(false) => FEED_LOOK,
+                Err(error) => {
+                    if error.kind() != ErrorKind::Busy {
+                        tracing::error!(node = %self.node, %error, "the decisions cannot be followed; it is tried again");
+                    }
+                    follower.go_back(self.core().views().visible());
+                    PAUSE_AFTER_FAILURE
+                }
+            };
+        }
+        if let Err(error) = self.core().flush() {
+            tracing::error!(node = %self.node, %error, "what was followed was not made durable");
+        }
+    }
+
+    /// One step; whether there may be another at once.
+    fn follow_once(&self, follower: &mut Follower) -> Result<bool> {
+        let core = self.core();
+        match follower.step(&core.views().catalog(), &self.bodies)? {
+            Step::Follow(followed) => {
+                core.committer().follow(followed)?;
+                follower.followed();
+                Ok(true)
+            }
+            Step::Fetch(missing) => {
+                core.flush()?;
+                self.fetch(&missing)
+            }
+            Step::Feed(after) => {
+                core.flush()?;
+                let durable = Some((self.node, core.views().visible()));
+                let answer = answered("the keeper", self.reach.keeper(ToKeeper::Feed { after, durable }))?;
+                let FromKeeper::Fed { feed, followed, .. } = answer else {
+                    return Err(Error::internal("an answer to another question"));
+                };
+                follower.settle(followed, &self.bodies)?;
+                let before = follower.waiting();
+                follower.fed(feed)?;
+                Ok(follower.waiting() > before)
+            }
+        }
+    }
+
+    /// Asks those who have a body one after the other; whether one has given it.
+    fn fetch(&self, missing: &Missing) -> Result<bool> {
+        for &node in missing.holders.iter().filter(|node| **node != self.node) {
+            let (sender, answer) = channel();
+            let (batch, shard) = (missing.batch, missing.shard);
+            let asked = ToWorker::Bodies(ToBodies::Fetch { batch, shard });
+            self.reach.worker(node, asked, Box::new(move |answer| drop(sender.send(answer))));
+            if let Ok(Ok(Ok(FromWorker::Bodies(FromBodies::Body(Some(body)))))) = answer.recv_timeout(PATIENCE) {
+                self.bodies.stage(body)?;
+                return Ok(true);
+            }
+        }
+        let (batch, shard) = (missing.batch, missing.shard);
+        tracing::warn!(node = %self.node, %batch, %shard, "a body is missing, and nobody gives it; it is asked for again");
+        self.pause(PAUSE_AFTER_FAILURE);
+        Ok(false)
+    }
+}
