@@ -10,7 +10,7 @@ use crate::options::DatabaseOptions;
 use alluvia_cluster::gateway::{Reach, Reached};
 use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, serve_bodies};
 use alluvia_cluster::worker::{each_batch, snapshot_at};
-use alluvia_cluster::{Bodies, Follower, Missing, NodeId, Role, Step};
+use alluvia_cluster::{Bodies, Feed, Follower, Image, Missing, NodeId, Role, Step, What};
 use alluvia_snapshot::{Admin, Read};
 use alluvia_storage::{Disk, RealDisk};
 use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock, TableId, Version};
@@ -65,6 +65,7 @@ impl WorkerNode {
         let bodies = Bodies::open(disk, &dir.join(BODIES_DIR), clock, cluster)?;
         let join = ToKeeper::Join { node, process, roles: vec![Role::Worker], address: address.to_owned() };
         answered("the keeper", reach.keeper(join))?;
+        locate_all(reach.as_ref())?;
         let (stop, stopped) = (Mutex::new(false), Condvar::new());
         let shared = Arc::new(Shared { node, database, bodies, reach, stop, stopped });
         let following = Arc::clone(&shared);
@@ -96,6 +97,34 @@ impl Drop for WorkerNode {
         if let Some(thread) = self.thread.take() {
             // It has told of whatever went wrong.
             let _ = thread.join();
+        }
+    }
+}
+
+/// Learns where all nodes are that have joined.
+fn locate_all(reach: &dyn Reach) -> Result<()> {
+    let mut image = Arc::new(Image::new(0));
+    loop {
+        let after = image.version;
+        match answered("the keeper", reach.keeper(ToKeeper::Feed { after, durable: None }))? {
+            FromKeeper::Fed { feed, newest, .. } => {
+                Image::fed(&mut image, feed)?;
+                if image.version >= newest {
+                    image.nodes.iter().for_each(|(node, state)| reach.located(*node, &state.address));
+                    return Ok(());
+                }
+            }
+            _ => return Err(Error::internal("an answer to another question")),
+        }
+    }
+}
+
+/// Learns where nodes are that have joined since.
+fn locate(reach: &dyn Reach, feed: &Feed) {
+    let Feed::Decisions(decisions) = feed else { return };
+    for decision in decisions {
+        if let What::Joined { node, address, .. } = &decision.what {
+            reach.located(*node, address);
         }
     }
 }
@@ -183,6 +212,7 @@ impl Shared {
                     return Err(Error::internal("an answer to another question"));
                 };
                 follower.settle(followed, &self.bodies)?;
+                locate(self.reach.as_ref(), &feed);
                 let before = follower.waiting();
                 follower.fed(feed)?;
                 Ok(follower.waiting() > before)

@@ -1,0 +1,144 @@
+//! How a node asks others: one connection to each, made again when it breaks.
+
+use crate::serve::Raw;
+use crate::wire::{Answer, Question, decode_answer};
+use crate::{MESSAGE_BYTES_MAX, METHOD, SECRET_HEADER};
+use alluvia_cluster::NodeId;
+use alluvia_cluster::gateway::{Answered, Reach, Reached, Unreached};
+use alluvia_cluster::message::{FromKeeper, FromWorker, ToKeeper, ToWorker};
+use alluvia_types::{Error, Result};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tonic::Request;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+
+/// A connection is tried for so long.
+const CONNECTING: Duration = Duration::from_secs(1);
+/// An answer is waited for so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The connections of a node to others.
+#[derive(Debug)]
+pub struct Links {
+    shared: Arc<Shared>,
+    runtime: Option<Runtime>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    secret: MetadataValue<Ascii>,
+    keeper: Channel,
+    nodes: Mutex<HashMap<NodeId, (String, Channel)>>,
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn channel(address: &str) -> Result<Channel> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}"));
+    let endpoint = endpoint.map_err(|error| Error::internal(format!("{address} is no address of a node: {error}")))?;
+    Ok(endpoint.connect_timeout(CONNECTING).timeout(PATIENCE).tcp_nodelay(true).connect_lazy())
+}
+
+impl Links {
+    /// Links to a keeper at an address, and to the nodes that it tells of. Nothing is sent yet.
+    pub fn to(keeper: &str, secret: &str) -> Result<Links> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().thread_name("alluvia-links").build();
+        let runtime = runtime.map_err(|error| Error::internal(format!("no threads for links: {error}")))?;
+        let secret = secret.parse().map_err(|_| Error::internal("a secret has letters and digits alone"))?;
+        let _within = runtime.enter();
+        let shared = Shared { secret, keeper: channel(keeper)?, nodes: Mutex::default() };
+        drop(_within);
+        Ok(Links { shared: Arc::new(shared), runtime: Some(runtime) })
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it is there until this is dropped")
+    }
+}
+
+impl Shared {
+    /// Asks, and waits for the answer. The outer error: nobody knows whether it was done.
+    async fn ask(&self, channel: Channel, asked: Question) -> std::result::Result<Result<Answer>, Unreached> {
+        let bytes = match asked.encode() {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(error)),
+        };
+        let unreached = |why: String| Unreached { why };
+        let mut grpc = Grpc::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        grpc.ready().await.map_err(|error| unreached(because(&error)))?;
+        let mut request = Request::new(bytes);
+        request.metadata_mut().insert(SECRET_HEADER, self.secret.clone());
+        let answered = grpc.unary::<Bytes, Bytes, Raw>(request, PathAndQuery::from_static(METHOD), Raw).await;
+        match answered {
+            Ok(answer) => Ok(decode_answer(answer.get_ref())),
+            Err(status) => Err(unreached(format!("{}: {}", status.code(), status.message()))),
+        }
+    }
+}
+
+/// An error with what is behind it.
+fn because(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut behind = error.source();
+    while let Some(error) = behind {
+        text = format!("{text}: {error}");
+        behind = error.source();
+    }
+    text
+}
+
+impl Reach for Links {
+    fn keeper(&self, asked: ToKeeper) -> Reached<FromKeeper> {
+        let channel = self.shared.keeper.clone();
+        let answer = self.runtime().handle().block_on(self.shared.ask(channel, Question::Keeper(asked)))?;
+        Ok(match answer {
+            Ok(Answer::Keeper(said)) => Ok(said),
+            Ok(Answer::Worker(_)) => Err(Error::internal("an answer to another question")),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn worker(&self, node: NodeId, asked: ToWorker, answered: Answered) {
+        let known = self.shared.nodes.lock().get(&node).map(|(_, channel)| channel.clone());
+        let Some(channel) = known else {
+            return answered(Err(Unreached { why: format!("where node {node} is, is not known yet") }));
+        };
+        let shared = Arc::clone(&self.shared);
+        self.runtime().spawn(async move {
+            let answer = shared.ask(channel, Question::Worker(asked)).await;
+            let answer: Reached<FromWorker> = answer.map(|answer| match answer {
+                Ok(Answer::Worker(said)) => Ok(said),
+                Ok(Answer::Keeper(_)) => Err(Error::internal("an answer to another question")),
+                Err(error) => Err(error),
+            });
+            answered(answer);
+        });
+    }
+
+    fn located(&self, node: NodeId, address: &str) {
+        let mut nodes = self.shared.nodes.lock();
+        if address.is_empty() || nodes.get(&node).is_some_and(|(known, _)| known == address) {
+            return;
+        }
+        let _within = self.runtime().enter();
+        match channel(address) {
+            Ok(channel) => drop(nodes.insert(node, (address.to_owned(), channel))),
+            Err(error) => tracing::warn!(%node, %error, "a node is not linked"),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A keeper and a worker that are reached over sockets say what they say when they are called.
+#![allow(clippy::disallowed_methods)] // this test runs on the real machine
+
+use alluvia_cluster::gateway::Reach;
+use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, serve_keeper};
+use alluvia_cluster::{BatchId, Epoch, Feed, Keeper, NodeId, Role, Staged, What};
+use alluvia_link::{Answer, Handler, Links, Question, serve};
+use alluvia_storage::FaultDisk;
+use alluvia_types::{Error, ErrorKind, ManualClock, Result, Stage, TableId, Version};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+const SECRET: &str = "s3cret";
+
+/// A keeper, and a worker that says what it was asked.
+struct Both(Keeper);
+
+fn rows() -> Vec<RecordBatch> {
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
+    let texts: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "ü", "a text that no view holds itself"]));
+    vec![RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).expect("two columns"); 2]
+}
+
+fn staged() -> Staged {
+    let batch = BatchId { gateway: NodeId(u64::MAX), incarnation: 3, sequence: 9 };
+    Staged { batch, shard: TableId(7), epoch: Epoch(2), body: vec![0, 255, 10].into() }
+}
+
+impl Handler for Both {
+    fn answer(&self, asked: Question) -> Result<Answer> {
+        match asked {
+            Question::Keeper(asked) => serve_keeper(&self.0, asked).map(Answer::Keeper),
+            Question::Worker(ToWorker::Bodies(ToBodies::Stage(found))) => {
+                assert_eq!(found, staged());
+                Ok(Answer::Worker(FromWorker::Bodies(FromBodies::Staged)))
+            }
+            Question::Worker(ToWorker::Bodies(ToBodies::Fetch { shard, .. })) => {
+                let body = (shard == TableId(7)).then(staged);
+                Ok(Answer::Worker(FromWorker::Bodies(FromBodies::Body(body))))
+            }
+            Question::Worker(ToWorker::Rows { version: Version(0), .. }) => Ok(Answer::Worker(FromWorker::Rows(Vec::new()))),
+            Question::Worker(ToWorker::Rows { .. }) => Ok(Answer::Worker(FromWorker::Rows(rows()))),
+            Question::Worker(ToWorker::Organise { stage, .. }) => {
+                Err(Error::new(ErrorKind::DiskFull, format!("no room for {stage}")).with_hint("make some"))
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_said_over_a_socket_is_what_is_said_by_a_call() {
+    let keeper = Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let serving = serve(any, SECRET, Arc::new(Both(keeper))).expect("listens");
+    let address = serving.address.to_string();
+    let links = Links::to(&address, SECRET).expect("links");
+    let (node, roles) = (NodeId(u64::MAX), vec![Role::Gateway, Role::Worker]);
+    let join = ToKeeper::Join { node, process: u64::MAX, roles, address: address.clone() };
+    assert!(matches!(links.keeper(join), Ok(Ok(FromKeeper::Joined { incarnation: 1 }))));
+    assert!(matches!(links.keeper(ToKeeper::Numbers { count: 5 }), Ok(Ok(FromKeeper::Numbers(TableId(1))))));
+    let Ok(Ok(FromKeeper::Fed { feed: Feed::Decisions(fed), newest: Version(2), followed: Version(0) })) =
+        links.keeper(ToKeeper::Feed { after: Version(0), durable: None })
+    else {
+        panic!("decisions are fed")
+    };
+    assert!(matches!(&fed[0].what, What::Joined { node: NodeId(u64::MAX), .. }) && fed.len() == 2);
+
+    let ask = |asked: ToWorker| {
+        let (sender, answer) = channel();
+        links.worker(node, asked, Box::new(move |answer| drop(sender.send(answer))));
+        answer.recv().expect("an answer, or none")
+    };
+    assert!(ask(ToWorker::Bodies(ToBodies::Stage(staged()))).is_err(), "where the node is, is not known");
+    links.located(node, &address);
+    assert!(matches!(ask(ToWorker::Bodies(ToBodies::Stage(staged()))), Ok(Ok(FromWorker::Bodies(FromBodies::Staged)))));
+    let fetch = |shard| ask(ToWorker::Bodies(ToBodies::Fetch { batch: staged().batch, shard: TableId(shard) }));
+    let Ok(Ok(FromWorker::Bodies(FromBodies::Body(Some(body))))) = fetch(7) else { panic!("a body") };
+    assert_eq!(body, staged());
+    assert!(matches!(fetch(8), Ok(Ok(FromWorker::Bodies(FromBodies::Body(None))))));
+    let read = |version| match ask(ToWorker::Rows { shard: TableId(1), version: Version(version) }) {
+        Ok(Ok(FromWorker::Rows(rows))) => rows,
+        other => panic!("rows, and not {other:?}"),
+    };
+    assert_eq!((read(1), read(0)), (rows(), Vec::new()));
+    let Ok(Err(refused)) = ask(ToWorker::Organise { stage: Stage::Sorted, version: Version(1) }) else { panic!("refused") };
+    assert_eq!((refused.kind(), refused.message(), refused.hint()), (ErrorKind::DiskFull, "no room for sorted", Some("make some")));
+}
+
+#[test]
+fn who_does_not_know_the_secret_or_is_not_there_is_told_apart() {
+    let keeper = Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let serving = serve(any, SECRET, Arc::new(Both(keeper))).expect("listens");
+    let address = serving.address.to_string();
+    let wrong = Links::to(&address, "other").expect("links").keeper(ToKeeper::Now).expect_err("it is refused");
+    assert!(wrong.why.contains("secret"), "{}", wrong.why);
+    let links = Links::to(&address, SECRET).expect("links");
+    assert!(matches!(links.keeper(ToKeeper::Now), Ok(Ok(FromKeeper::Now(Version(0))))));
+    drop(serving);
+    assert!(links.keeper(ToKeeper::Now).is_err());
+    let everywhere = "0.0.0.0:0".parse().expect("an address");
+    let keeper = Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
+    assert_eq!(serve(everywhere, SECRET, Arc::new(Both(keeper))).unwrap_err().kind(), ErrorKind::NotSupported);
+}
