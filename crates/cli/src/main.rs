@@ -14,6 +14,7 @@ mod config_listing;
 mod demo;
 mod export;
 mod load;
+mod node;
 mod notify;
 mod quoting;
 mod recovery;
@@ -63,6 +64,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Serves a database to PostgreSQL's clients, over HTTP and over Flight SQL.
     Serve(Box<serve::ServeArgs>),
+    /// Runs one process of a database on several machines.
+    Node(Box<node::NodeArgs>),
     /// Ends what a session of a running server runs; the session itself stays.
     Cancel(Box<cancel::CancelArgs>),
     /// Prints the server's settings, and where each value came from; refuses what no server would start with.
@@ -125,7 +128,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     keep_freed_memory();
     raise_open_files_max();
-    let is_server = matches!(cli.command, Command::Serve(_));
+    let is_server = matches!(cli.command, Command::Serve(_) | Command::Node(_));
     if !is_server {
         observe(None);
     }
@@ -144,6 +147,7 @@ fn main() -> ExitCode {
             Command::Check(args) => check::run(&args),
             Command::Verify(args) => verify::run(args).await,
             Command::Serve(args) => serve::run(*args).await,
+            Command::Node(args) => node::run(*args).await,
             Command::Cancel(args) => cancel::run(*args).await,
             Command::Config(args) => config_listing::run(&args),
             Command::Demo(args) => demo::run(args).await,

@@ -14,6 +14,7 @@ use crate::settings::{self, Protocols, Stated, address_of, collide, read, tls_fi
 use crate::{note, say};
 use alluvia_access::{Access, Passwords, Tls, Verifier, random_password};
 use alluvia_node::Database;
+use alluvia_query::Engine;
 use alluvia_server_flight as flight;
 use alluvia_server_http as http;
 use alluvia_server_pg::Server;
@@ -55,7 +56,6 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     // Before anything is made.
     settings::check(&config)?;
     let exporter = observe(&config)?;
-    let (stated, tls) = (settings::stated_addresses(&config)?, settings::tls(&config)?);
     let options = settings::database_options(&config)?;
     for root in options.served.copy_roots.iter().filter(|root| !root.is_dir()) {
         // It may be mounted later.
@@ -63,42 +63,71 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     }
     let db = Arc::new(Database::open_with(&args.dir, options)?);
     tell_recovery(&db);
-    db.engine().log_slower_than(config.duration("log_slower_than")?);
-    let (access, first) = access(&config, &passwords_file, &db)?;
-    let Protocols { pg, http, flight } = settings::protocols(&config, &access, tls.as_ref())?;
-    let server = listen(&config, &stated, "listen", |address| {
-        let (options, db) = (pg.clone(), Arc::clone(&db));
-        async move { Server::bind(address, options, move || db.session()).await }
+    let (engine, dir) = (Arc::clone(db.engine()), args.dir.display().to_string());
+    let announce = |places: &[String]| db.announce(places);
+    serve(Served { engine, config: &config, passwords_file: &passwords_file, dir, announce: &announce }).await?;
+    // The threads of the database end here, and its log is sealed.
+    drop(db);
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
+    }
+    say("stopped\n")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is served, and how.
+pub struct Served<'a> {
+    /// What all sessions share.
+    pub engine: Arc<Engine>,
+    /// The settings, which are checked.
+    pub config: &'a Config,
+    /// Where passwords are.
+    pub passwords_file: &'a Path,
+    /// What is said of where it lies.
+    pub dir: String,
+    /// Told where clients connect to.
+    pub announce: &'a (dyn Fn(&[String]) + Sync),
+}
+
+/// Serves an engine to all protocols until the process is asked to stop.
+pub async fn serve(served: Served<'_>) -> Result<()> {
+    let Served { engine, config, passwords_file, dir, announce } = served;
+    let (stated, tls) = (settings::stated_addresses(config)?, settings::tls(config)?);
+    engine.log_slower_than(config.duration("log_slower_than")?);
+    let (access, first) = access(config, passwords_file, &engine)?;
+    let Protocols { pg, http, flight } = settings::protocols(config, &access, tls.as_ref())?;
+    let server = listen(config, &stated, "listen", |address| {
+        let (options, engine) = (pg.clone(), Arc::clone(&engine));
+        async move { Server::bind(address, options, move || engine.session()).await }
     });
     let server = server.await?;
     let http_server = match config.get("http_listen") {
         "off" => None,
         _ => {
-            let bind = |address| http::Server::bind(address, http.clone(), Arc::clone(db.engine()));
-            Some(listen(&config, &stated, "http_listen", bind).await?)
+            let bind = |address| http::Server::bind(address, http.clone(), Arc::clone(&engine));
+            Some(listen(config, &stated, "http_listen", bind).await?)
         }
     };
     let flight_server = match config.get("flight_listen") {
         "off" => None,
         _ => {
-            let bind = |address| flight::Server::bind(address, flight.clone(), Arc::clone(db.engine()));
-            Some(listen(&config, &stated, "flight_listen", bind).await?)
+            let bind = |address| flight::Server::bind(address, flight.clone(), Arc::clone(&engine));
+            Some(listen(config, &stated, "flight_listen", bind).await?)
         }
     };
     // Before it says that it is ready: whoever reads that may stop it at once.
     let stop = stopped()?;
-    reload_on_hangup(&config, tls.clone())?;
+    reload_on_hangup(config, tls.clone())?;
     // No client has been accepted yet, and nothing is left that could refuse the start.
     if let Some(first) = first {
-        first.keep(&passwords_file)?;
+        first.keep(passwords_file)?;
     }
     let address = server.local_addr()?;
     let mut places = vec![format!("PostgreSQL on {address}")];
     let with_tls = if tls.is_some() { ", with TLS" } else { "" };
     say(&format!(
-        "alluvia {} serves {} to PostgreSQL's clients on {address}{with_tls}\n",
+        "alluvia {} serves {dir} to PostgreSQL's clients on {address}{with_tls}\n",
         env!("CARGO_PKG_VERSION"),
-        args.dir.display(),
     ))?;
     let (stopping, stopped) = watch::channel(false);
     let http_server = match http_server {
@@ -121,7 +150,7 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
             Some(tokio::spawn(server.run(async move { drop(stopped.wait_for(|stopped| *stopped).await) })))
         }
     };
-    db.announce(&places);
+    announce(&places);
     // Whoever waits for the server to be ready waits for this line.
     say(&format!("  psql -h {} -p {} -U {FIRST_USER} alluvia\n", address.ip(), address.port()))?;
     notify(READY);
@@ -138,17 +167,11 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
             ended.map_err(|error| Error::internal(format!("the {what} server ended early: {error}")))?;
         }
     }
-    // The threads of the database end here, and its log is sealed.
-    drop(db);
-    if let Some(exporter) = exporter {
-        exporter.stop().await;
-    }
-    say("stopped\n")?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Begins to log, and to send traces where the settings name a collector.
-fn observe(config: &Config) -> Result<Option<Exporter>> {
+pub fn observe(config: &Config) -> Result<Option<Exporter>> {
     let Some((endpoint, share)) = settings::collector(config)? else {
         crate::observe(None);
         return Ok(None);
@@ -159,7 +182,7 @@ fn observe(config: &Config) -> Result<Option<Exporter>> {
 }
 
 /// Completes when the process is asked to stop.
-fn stopped() -> Result<impl Future<Output = ()>> {
+pub fn stopped() -> Result<impl Future<Output = ()>> {
     let failed = |error| Error::new(ErrorKind::Io, format!("signals cannot be listened to: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -230,7 +253,7 @@ impl FirstPassword {
 }
 
 /// Who may connect, and the first password if there has been none.
-fn access(config: &Config, file: &Path, db: &Database) -> Result<(Access, Option<FirstPassword>)> {
+fn access(config: &Config, file: &Path, engine: &Arc<Engine>) -> Result<(Access, Option<FirstPassword>)> {
     if !settings::asks_for_passwords(config)? {
         return Ok((Access::Trust, None));
     }
@@ -241,7 +264,7 @@ fn access(config: &Config, file: &Path, db: &Database) -> Result<(Access, Option
         first = Some(FirstPassword { password, passwords: passwords.clone() });
     }
     // Users of the file are superusers; all others are roles of the database.
-    let directory = db.engine().directory(passwords.users());
+    let directory = engine.directory(passwords.users());
     Ok((Access::Passwords(passwords.with_directory(directory)), first))
 }
 

@@ -7,7 +7,7 @@
 
 use crate::decision::{Decided, Decision, What};
 use crate::keeper::{Feed, Proposal};
-use crate::placed::{PlacedTable, Shard};
+use crate::placed::PlacedTable;
 use crate::words::{BatchId, NodeId, Role};
 use alluvia_catalog::{Catalog, Change};
 use alluvia_snapshot::{KEYS_KEPT, KeyRecord, ProducerState};
@@ -83,11 +83,6 @@ impl Image {
         self.nodes.iter().filter(is_worker).map(|(node, _)| *node).collect()
     }
 
-    /// Which table a shard is of, and its replicas.
-    pub fn shard(&self, table: TableId, shard: TableId) -> Option<&Shard> {
-        self.placed.get(&table)?.shard(shard)
-    }
-
     /// The version of a batch that is decided, if its gateway may ask about it.
     pub fn decided(&self, id: BatchId) -> Option<Version> {
         let state = self.nodes.get(&id.gateway).filter(|state| state.incarnation == id.incarnation)?;
@@ -102,8 +97,11 @@ impl Image {
         let gateway = self.nodes.get(&id.gateway).filter(|state| state.roles.contains(&Role::Gateway));
         let is_current = gateway.is_some_and(|state| state.incarnation == id.incarnation);
         if !is_current && !planted("fence passed over") {
-            return Err(Error::new(ErrorKind::Conflict, format!("batch {id} is of a gateway that has started anew since"))
-                .with_hint("send it again"));
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!("batch {id} is of a gateway that has started anew since"),
+            )
+            .with_hint("send it again"));
         }
         if gateway.is_some_and(|state| id.sequence < state.floor) {
             return Err(Error::internal(format!("batch {id} is below the floor that its gateway has stated")));
@@ -125,7 +123,8 @@ impl Image {
             if shard.epoch != touched.epoch {
                 return Err(moved());
             }
-            let holders: BTreeSet<&NodeId> = touched.holders.iter().filter(|node| shard.replicas.contains(node)).collect();
+            let holders: BTreeSet<&NodeId> =
+                touched.holders.iter().filter(|node| shard.replicas.contains(node)).collect();
             let quorum = placed.map_or(1, |placed| placed.write_quorum) as usize;
             let quorum = if planted("decided with fewer") { quorum - 1 } else { quorum };
             if holders.len() < quorum {

@@ -39,8 +39,6 @@ pub enum ToKeeper {
         /// Of a worker: which, and through which version its database is durable.
         durable: Option<(NodeId, Version)>,
     },
-    /// The newest version.
-    Now,
 }
 
 /// What a keeper answers.
@@ -52,6 +50,8 @@ pub enum FromKeeper {
     Joined {
         /// How often it has.
         incarnation: u64,
+        /// The random number of the cluster.
+        cluster: u64,
     },
     /// The first of the numbers.
     Numbers(TableId),
@@ -64,8 +64,6 @@ pub enum FromKeeper {
         /// All workers' databases are durable through this.
         followed: Version,
     },
-    /// The newest version.
-    Now(Version),
 }
 
 /// Answers what a keeper is asked.
@@ -73,7 +71,8 @@ pub fn serve_keeper(keeper: &Keeper, asked: ToKeeper) -> Result<FromKeeper> {
     Ok(match asked {
         ToKeeper::Propose(proposal) => FromKeeper::Outcome(keeper.propose(*proposal)?),
         ToKeeper::Join { node, process, roles, address } => {
-            FromKeeper::Joined { incarnation: keeper.join(node, process, &roles, &address)? }
+            let incarnation = keeper.join(node, process, &roles, &address)?;
+            FromKeeper::Joined { incarnation, cluster: keeper.cluster() }
         }
         ToKeeper::Numbers { count } => FromKeeper::Numbers(keeper.numbers(count)?),
         ToKeeper::Feed { after, durable } => {
@@ -82,7 +81,6 @@ pub fn serve_keeper(keeper: &Keeper, asked: ToKeeper) -> Result<FromKeeper> {
             let feed = keeper.feed(after, FEED_MAX);
             FromKeeper::Fed { feed, newest: keeper.now(), followed }
         }
-        ToKeeper::Now => FromKeeper::Now(keeper.now()),
     })
 }
 

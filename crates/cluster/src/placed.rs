@@ -45,8 +45,11 @@ impl PlacedTable {
         let placement = def.options.placement.clone().unwrap_or_else(|| Placement::of_table(def));
         placement.check(def)?;
         if workers.is_empty() {
-            return Err(Error::new(ErrorKind::Busy, format!("table '{}' has nowhere to lie: no worker has joined", def.name))
-                .with_hint("start a node with the role `worker`"));
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!("table '{}' has nowhere to lie: no worker has joined", def.name),
+            )
+            .with_hint("start a node with the role `worker`"));
         }
         let count = workers.len() as u32;
         let shards = match (&placement.spread, placement.shards) {

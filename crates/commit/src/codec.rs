@@ -187,6 +187,11 @@ impl Body {
             let batches = rows.batches.iter().map(|(message, data)| decode_batch(message, data, Arc::clone(&schema)));
             let batches = batches.collect::<Result<_>>()?;
             let (change, ordinals) = (rows.change, rows.ordinals.clone());
+            let batches: Vec<RecordBatch> = batches;
+            let count = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+            if ordinals.as_ref().is_some_and(|ordinals| ordinals.len() != count) {
+                return Err(damaged("it has other ordinals than rows"));
+            }
             Ok(NewRows { change, ordinals, ..NewRows::insert(rows.table, rows.checked_at, batches) })
         };
         self.rows.iter().map(decode).collect()

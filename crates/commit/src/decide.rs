@@ -178,12 +178,7 @@ impl Order {
     }
 
     /// Goes back to what was decided through a version; the later versions are given out anew.
-    pub fn go_back(
-        &mut self,
-        through: Version,
-        catalog: Arc<Catalog>,
-        producers: BTreeMap<String, ProducerState>,
-    ) {
+    pub fn go_back(&mut self, through: Version, catalog: Arc<Catalog>, producers: BTreeMap<String, ProducerState>) {
         self.next = through.next();
         self.catalog = catalog;
         self.producers = producers;

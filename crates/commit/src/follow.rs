@@ -14,7 +14,7 @@ use crate::prepared::tail_bytes;
 use crate::replay::{Recovered, not_as_it_was};
 use alluvia_log::Record;
 use alluvia_snapshot::RowChange;
-use alluvia_types::{Error, Result, TableId, Version};
+use alluvia_types::{Error, Result, Version};
 
 /// A batch that was decided elsewhere.
 #[derive(Clone, Debug)]
@@ -28,16 +28,11 @@ pub struct Followed {
 }
 
 impl Committer {
-    /// The last version that was given out or followed, durable or not.
-    pub fn last(&self) -> Version {
-        self.newest().0
-    }
-
-    /// Takes the next version, and gives the highest id of a table that it creates. It is durable and visible after [`Committer::flush`].
+    /// Takes the next version. It is durable and visible after [`Committer::flush`].
     ///
     /// Errors: [`ErrorKind::DiskFull`](alluvia_types::ErrorKind): it is not in the log, nor may be others before it; follow again from what is visible.
     /// `Corrupt`: it does not fit to what was before it. Errors of the log.
-    pub fn follow(&self, followed: Followed) -> Result<Option<TableId>> {
+    pub fn follow(&self, followed: Followed) -> Result<()> {
         let Followed { version, commit_micros, body } = followed;
         let of_version = |error: Error| error.at(format_args!("version {version}"));
         let (last, catalog) = self.newest();
@@ -51,7 +46,7 @@ impl Committer {
             self.flush()?;
         }
         let record = Record { version, commit_micros, body: &body };
-        let Recovered { batch, highest_created, .. } = Recovered::new(&record, &catalog, self.views().spaces())?;
+        let Recovered { batch, .. } = Recovered::new(&record, &catalog, self.views().spaces())?;
         let room = match batch.rows.iter().any(|rows| rows.change != RowChange::DeleteRows) {
             false => None,
             true => Some(self.views().wait_room(tail_bytes(&batch.rows, body.len() as u64), &mut || self.flush())?),
@@ -62,7 +57,6 @@ impl Committer {
             // Rows that come next are read by these definitions.
             self.flush()?;
         }
-        Ok(highest_created)
+        Ok(())
     }
-
 }

@@ -25,7 +25,7 @@ pub struct Replayed {
 pub(crate) struct Recovered {
     pub(crate) batch: NewBatch,
     changed: Option<Arc<Catalog>>,
-    pub(crate) highest_created: Option<TableId>,
+    highest_created: Option<TableId>,
 }
 
 impl Recovered {

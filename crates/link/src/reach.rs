@@ -6,10 +6,11 @@ use crate::{MESSAGE_BYTES_MAX, METHOD, SECRET_HEADER};
 use alluvia_cluster::NodeId;
 use alluvia_cluster::gateway::{Answered, Reach, Reached, Unreached};
 use alluvia_cluster::message::{FromKeeper, FromWorker, ToKeeper, ToWorker};
-use alluvia_types::{Error, Result};
+use alluvia_types::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -23,6 +24,8 @@ use tonic::transport::{Channel, Endpoint};
 const CONNECTING: Duration = Duration::from_secs(1);
 /// An answer is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// One to what may take long.
+const LONG_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// The connections of a node to others.
 #[derive(Debug)]
@@ -47,17 +50,31 @@ impl Drop for Links {
 }
 
 fn channel(address: &str) -> Result<Channel> {
+    let is_here = address.to_socket_addrs().is_ok_and(|mut found| found.all(|found| found.ip().is_loopback()));
+    if !is_here {
+        let what = format!("{address} is no address of loopback: messages among nodes are not encrypted yet");
+        return Err(
+            Error::new(ErrorKind::NotSupported, what).with_hint("name 127.0.0.1 and a port, to which a tunnel leads")
+        );
+    }
     let endpoint = Endpoint::from_shared(format!("http://{address}"));
     let endpoint = endpoint.map_err(|error| Error::internal(format!("{address} is no address of a node: {error}")))?;
-    Ok(endpoint.connect_timeout(CONNECTING).timeout(PATIENCE).tcp_nodelay(true).connect_lazy())
+    Ok(endpoint.connect_timeout(CONNECTING).tcp_nodelay(true).connect_lazy())
 }
 
 impl Links {
     /// Links to a keeper at an address, and to the nodes that it tells of. Nothing is sent yet.
     pub fn to(keeper: &str, secret: &str) -> Result<Links> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().thread_name("alluvia-links").build();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .thread_name("alluvia-links")
+            .build();
         let runtime = runtime.map_err(|error| Error::internal(format!("no threads for links: {error}")))?;
-        let secret = secret.parse().map_err(|_| Error::internal("a secret has letters and digits alone"))?;
+        let mut secret: MetadataValue<Ascii> =
+            secret.parse().map_err(|_| Error::internal("a secret has letters and digits alone"))?;
+        // Then it is shown by nothing.
+        secret.set_sensitive(true);
         let _within = runtime.enter();
         let shared = Shared { secret, keeper: channel(keeper)?, nodes: Mutex::default() };
         drop(_within);
@@ -71,7 +88,7 @@ impl Links {
 
 impl Shared {
     /// Asks, and waits for the answer. The outer error: nobody knows whether it was done.
-    async fn ask(&self, channel: Channel, asked: Question) -> std::result::Result<Result<Answer>, Unreached> {
+    async fn ask(&self, channel: Channel, asked: Question, patience: Duration) -> Reached<Answer> {
         let bytes = match asked.encode() {
             Ok(bytes) => bytes,
             Err(error) => return Ok(Err(error)),
@@ -83,10 +100,11 @@ impl Shared {
         grpc.ready().await.map_err(|error| unreached(because(&error)))?;
         let mut request = Request::new(bytes);
         request.metadata_mut().insert(SECRET_HEADER, self.secret.clone());
-        let answered = grpc.unary::<Bytes, Bytes, Raw>(request, PathAndQuery::from_static(METHOD), Raw).await;
-        match answered {
-            Ok(answer) => Ok(decode_answer(answer.get_ref())),
-            Err(status) => Err(unreached(format!("{}: {}", status.code(), status.message()))),
+        let answered = grpc.unary::<Bytes, Bytes, Raw>(request, PathAndQuery::from_static(METHOD), Raw);
+        match tokio::time::timeout(patience, answered).await {
+            Err(_) => Err(unreached(format!("no answer within {} s", patience.as_secs()))),
+            Ok(Ok(answer)) => Ok(decode_answer(answer.get_ref())),
+            Ok(Err(status)) => Err(unreached(format!("{}: {}", status.code(), status.message()))),
         }
     }
 }
@@ -105,7 +123,12 @@ fn because(error: &dyn std::error::Error) -> String {
 impl Reach for Links {
     fn keeper(&self, asked: ToKeeper) -> Reached<FromKeeper> {
         let channel = self.shared.keeper.clone();
-        let answer = self.runtime().handle().block_on(self.shared.ask(channel, Question::Keeper(asked)))?;
+        // Waited for as a thread waits: whoever calls may be on a thread that drives tasks.
+        let (sender, answer) = std::sync::mpsc::channel();
+        let shared = Arc::clone(&self.shared);
+        self.runtime()
+            .spawn(async move { drop(sender.send(shared.ask(channel, Question::Keeper(asked), PATIENCE).await)) });
+        let answer = answer.recv().unwrap_or_else(|_| Err(Unreached { why: "this node stops".to_owned() }))?;
         Ok(match answer {
             Ok(Answer::Keeper(said)) => Ok(said),
             Ok(Answer::Worker(_)) => Err(Error::internal("an answer to another question")),
@@ -120,7 +143,8 @@ impl Reach for Links {
         };
         let shared = Arc::clone(&self.shared);
         self.runtime().spawn(async move {
-            let answer = shared.ask(channel, Question::Worker(asked)).await;
+            let patience = if matches!(asked, ToWorker::Organise { .. }) { LONG_PATIENCE } else { PATIENCE };
+            let answer = shared.ask(channel, Question::Worker(asked), patience).await;
             let answer: Reached<FromWorker> = answer.map(|answer| match answer {
                 Ok(Answer::Worker(said)) => Ok(said),
                 Ok(Answer::Keeper(_)) => Err(Error::internal("an answer to another question")),

@@ -48,9 +48,11 @@ impl Drop for Serving {
 pub fn serve(address: SocketAddr, secret: &str, handler: Arc<dyn Handler>) -> Result<Serving> {
     if !address.ip().is_loopback() {
         let what = format!("nodes that listen on {address}: messages among nodes are not encrypted yet");
-        return Err(Error::new(ErrorKind::NotSupported, what).with_hint("listen on 127.0.0.1, and lead what comes there through a tunnel"));
+        return Err(Error::new(ErrorKind::NotSupported, what)
+            .with_hint("listen on 127.0.0.1, and lead what comes there through a tunnel"));
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().thread_name("alluvia-link").build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().thread_name("alluvia-link").build();
     let runtime = runtime.map_err(|error| Error::internal(format!("no threads to serve nodes: {error}")))?;
     let taken = |error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Io, format!("cannot listen on {address}: {error}")).with_hint("give another address")

@@ -42,7 +42,6 @@ enum QuestionHead {
     Join { node: NodeId, process: u64, roles: Vec<Role>, address: String },
     Numbers { count: u32 },
     Feed { after: Version, durable: Option<(NodeId, Version)> },
-    Now,
     Stage(StagedHead),
     Fetch { batch: BatchId, shard: TableId },
     Rows { shard: TableId, version: Version },
@@ -62,11 +61,10 @@ struct StagedHead {
 enum AnswerHead {
     Refused { kind: String, message: String, hint: Option<String> },
     Outcome { version: Version, duplicate: bool },
-    Joined { incarnation: u64 },
+    Joined { incarnation: u64, cluster: u64 },
     Numbers { first: TableId },
     Decisions { decisions: Vec<DecisionHead>, newest: Version, followed: Version },
     Image { image: Box<Image>, newest: Version, followed: Version },
-    Now { version: Version },
     Staged,
     Body(Option<StagedHead>),
     Rows,
@@ -180,11 +178,12 @@ impl Question {
             }
             QuestionHead::Numbers { count } => Question::Keeper(ToKeeper::Numbers { count }),
             QuestionHead::Feed { after, durable } => Question::Keeper(ToKeeper::Feed { after, durable }),
-            QuestionHead::Now => Question::Keeper(ToKeeper::Now),
             QuestionHead::Stage(head) => {
                 Question::Worker(ToWorker::Bodies(ToBodies::Stage(staged(head, &mut attached)?)))
             }
-            QuestionHead::Fetch { batch, shard } => Question::Worker(ToWorker::Bodies(ToBodies::Fetch { batch, shard })),
+            QuestionHead::Fetch { batch, shard } => {
+                Question::Worker(ToWorker::Bodies(ToBodies::Fetch { batch, shard }))
+            }
             QuestionHead::Rows { shard, version } => Question::Worker(ToWorker::Rows { shard, version }),
             QuestionHead::Organise { stage, version } => Question::Worker(ToWorker::Organise { stage, version }),
         })
@@ -200,7 +199,6 @@ fn keeper_head(asked: ToKeeper) -> QuestionHead {
         ToKeeper::Join { node, process, roles, address } => QuestionHead::Join { node, process, roles, address },
         ToKeeper::Numbers { count } => QuestionHead::Numbers { count },
         ToKeeper::Feed { after, durable } => QuestionHead::Feed { after, durable },
-        ToKeeper::Now => QuestionHead::Now,
     }
 }
 
@@ -227,9 +225,8 @@ pub(crate) fn encode_answer(answer: Result<Answer>) -> Result<Bytes> {
 fn keeper_says(said: FromKeeper) -> AnswerHead {
     match said {
         FromKeeper::Outcome(Outcome { version, duplicate }) => AnswerHead::Outcome { version, duplicate },
-        FromKeeper::Joined { incarnation } => AnswerHead::Joined { incarnation },
+        FromKeeper::Joined { incarnation, cluster } => AnswerHead::Joined { incarnation, cluster },
         FromKeeper::Numbers(first) => AnswerHead::Numbers { first },
-        FromKeeper::Now(version) => AnswerHead::Now { version },
         FromKeeper::Fed { feed: Feed::Image(image), newest, followed } => {
             AnswerHead::Image { image: Box::new(Image::clone(&image)), newest, followed }
         }
@@ -258,16 +255,14 @@ pub(crate) fn decode_answer(bytes: &Bytes) -> Result<Answer> {
             })
         }
         AnswerHead::Outcome { version, duplicate } => keeper(FromKeeper::Outcome(Outcome { version, duplicate })),
-        AnswerHead::Joined { incarnation } => keeper(FromKeeper::Joined { incarnation }),
+        AnswerHead::Joined { incarnation, cluster } => keeper(FromKeeper::Joined { incarnation, cluster }),
         AnswerHead::Numbers { first } => keeper(FromKeeper::Numbers(first)),
-        AnswerHead::Now { version } => keeper(FromKeeper::Now(version)),
         AnswerHead::Image { image, newest, followed } => {
             keeper(FromKeeper::Fed { feed: Feed::Image(Arc::new(*image)), newest, followed })
         }
         AnswerHead::Decisions { decisions, newest, followed } => {
-            let decision = |DecisionHead { version, commit_micros, what }| {
-                Arc::new(Decision { version, commit_micros, what })
-            };
+            let decision =
+                |DecisionHead { version, commit_micros, what }| Arc::new(Decision { version, commit_micros, what });
             let feed = Feed::Decisions(decisions.into_iter().map(decision).collect());
             keeper(FromKeeper::Fed { feed, newest, followed })
         }

@@ -40,7 +40,9 @@ impl Handler for Both {
                 let body = (shard == TableId(7)).then(staged);
                 Ok(Answer::Worker(FromWorker::Bodies(FromBodies::Body(body))))
             }
-            Question::Worker(ToWorker::Rows { version: Version(0), .. }) => Ok(Answer::Worker(FromWorker::Rows(Vec::new()))),
+            Question::Worker(ToWorker::Rows { version: Version(0), .. }) => {
+                Ok(Answer::Worker(FromWorker::Rows(Vec::new())))
+            }
             Question::Worker(ToWorker::Rows { .. }) => Ok(Answer::Worker(FromWorker::Rows(rows()))),
             Question::Worker(ToWorker::Organise { stage, .. }) => {
                 Err(Error::new(ErrorKind::DiskFull, format!("no room for {stage}")).with_hint("make some"))
@@ -51,14 +53,15 @@ impl Handler for Both {
 
 #[test]
 fn what_is_said_over_a_socket_is_what_is_said_by_a_call() {
-    let keeper = Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
+    let keeper =
+        Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
     let any = "127.0.0.1:0".parse().expect("an address");
     let serving = serve(any, SECRET, Arc::new(Both(keeper))).expect("listens");
     let address = serving.address.to_string();
     let links = Links::to(&address, SECRET).expect("links");
     let (node, roles) = (NodeId(u64::MAX), vec![Role::Gateway, Role::Worker]);
     let join = ToKeeper::Join { node, process: u64::MAX, roles, address: address.clone() };
-    assert!(matches!(links.keeper(join), Ok(Ok(FromKeeper::Joined { incarnation: 1 }))));
+    assert!(matches!(links.keeper(join), Ok(Ok(FromKeeper::Joined { incarnation: 1, cluster: 7 }))));
     assert!(matches!(links.keeper(ToKeeper::Numbers { count: 5 }), Ok(Ok(FromKeeper::Numbers(TableId(1))))));
     let Ok(Ok(FromKeeper::Fed { feed: Feed::Decisions(fed), newest: Version(2), followed: Version(0) })) =
         links.keeper(ToKeeper::Feed { after: Version(0), durable: None })
@@ -84,23 +87,32 @@ fn what_is_said_over_a_socket_is_what_is_said_by_a_call() {
         other => panic!("rows, and not {other:?}"),
     };
     assert_eq!((read(1), read(0)), (rows(), Vec::new()));
-    let Ok(Err(refused)) = ask(ToWorker::Organise { stage: Stage::Sorted, version: Version(1) }) else { panic!("refused") };
-    assert_eq!((refused.kind(), refused.message(), refused.hint()), (ErrorKind::DiskFull, "no room for sorted", Some("make some")));
+    let Ok(Err(refused)) = ask(ToWorker::Organise { stage: Stage::Sorted, version: Version(1) }) else {
+        panic!("refused")
+    };
+    assert_eq!(
+        (refused.kind(), refused.message(), refused.hint()),
+        (ErrorKind::DiskFull, "no room for sorted", Some("make some"))
+    );
 }
 
 #[test]
 fn who_does_not_know_the_secret_or_is_not_there_is_told_apart() {
-    let keeper = Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
+    let keeper =
+        Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
+    let asked = || ToKeeper::Feed { after: Version(0), durable: None };
     let any = "127.0.0.1:0".parse().expect("an address");
     let serving = serve(any, SECRET, Arc::new(Both(keeper))).expect("listens");
     let address = serving.address.to_string();
-    let wrong = Links::to(&address, "other").expect("links").keeper(ToKeeper::Now).expect_err("it is refused");
+    assert!(Links::to("192.0.2.1:7400", SECRET).is_err(), "the secret does not leave the machine");
+    let wrong = Links::to(&address, "other").expect("links").keeper(asked()).expect_err("it is refused");
     assert!(wrong.why.contains("secret"), "{}", wrong.why);
     let links = Links::to(&address, SECRET).expect("links");
-    assert!(matches!(links.keeper(ToKeeper::Now), Ok(Ok(FromKeeper::Now(Version(0))))));
+    assert!(matches!(links.keeper(asked()), Ok(Ok(FromKeeper::Fed { .. }))));
     drop(serving);
-    assert!(links.keeper(ToKeeper::Now).is_err());
+    assert!(links.keeper(asked()).is_err());
     let everywhere = "0.0.0.0:0".parse().expect("an address");
-    let keeper = Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
+    let keeper =
+        Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
     assert_eq!(serve(everywhere, SECRET, Arc::new(Both(keeper))).unwrap_err().kind(), ErrorKind::NotSupported);
 }

@@ -191,12 +191,7 @@ impl Engine {
 
     /// Takes a version that was decided elsewhere, as a worker of a cluster does; durable and visible after [`Engine::flush`].
     pub fn follow(&self, followed: Followed) -> Result<()> {
-        self.committer.follow(followed).map(drop)
-    }
-
-    /// The last version that was followed, durable or not.
-    pub fn last(&self) -> Version {
-        self.committer.last()
+        self.committer.follow(followed)
     }
 
     /// Commits a batch without waiting, as `Ingest::submit_then`.

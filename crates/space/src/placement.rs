@@ -123,7 +123,11 @@ impl Placement {
                         return refuse(format!("table '{}' has no such column", def.name), "name its columns");
                     };
                     if !is_hashed(column.data_type) {
-                        let what = format!("rows are not spread by column '{}', of type {}", column.name, column.data_type.sql_name());
+                        let what = format!(
+                            "rows are not spread by column '{}', of type {}",
+                            column.name,
+                            column.data_type.sql_name()
+                        );
                         return refuse(what, "floats that are equal may differ in their bits: name another column");
                     }
                 }
@@ -169,7 +173,8 @@ impl Placement {
         match &self.spread {
             Spread::Copied => Ok(vec![0; rows.num_rows()]),
             Spread::Rows => {
-                let slot = |row: u64| slot_of(&[batch.to_le_bytes(), ((first + row) / ROWS_TOGETHER).to_le_bytes()].concat());
+                let slot =
+                    |row: u64| slot_of(&[batch.to_le_bytes(), ((first + row) / ROWS_TOGETHER).to_le_bytes()].concat());
                 Ok((0..rows.num_rows() as u64).map(slot).collect())
             }
             Spread::Hash(columns) => hashed(def, columns, rows),
@@ -228,7 +233,11 @@ mod tests {
             id: TableId(1),
             schema: "public".to_owned(),
             name: "t".to_owned(),
-            columns: vec![column(0, "a", DataType::Int64), column(1, "b", DataType::Text), column(2, "c", DataType::Double)],
+            columns: vec![
+                column(0, "a", DataType::Int64),
+                column(1, "b", DataType::Text),
+                column(2, "c", DataType::Double),
+            ],
             next_column_id: 3,
             key: None,
             rules: crate::TableRules::default(),
@@ -276,7 +285,8 @@ mod tests {
 
     #[test]
     fn a_small_batch_is_of_one_shard_and_many_are_of_all() {
-        let rows = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from_iter_values(0..500)) as ArrayRef)]).unwrap();
+        let rows =
+            RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from_iter_values(0..500)) as ArrayRef)]).unwrap();
         let mut shards = std::collections::BTreeSet::new();
         for batch in 0..100 {
             let slots = placed(Spread::Rows, 4).slots(&table(), &rows, batch, 0).unwrap();
@@ -301,7 +311,11 @@ mod tests {
         let mut def = table();
         let spread = parse("hash(b)").unwrap();
         def.options.placement = Some(Placement { spread, shards: 4, replicas: 2, write_quorum: 0 });
-        assert!(def.show_create().contains("placement = 'hash(b)',\n  shards    = '4',\n  replicas  = '2'"), "{}", def.show_create());
+        assert!(
+            def.show_create().contains("placement = 'hash(b)',\n  shards    = '4',\n  replicas  = '2'"),
+            "{}",
+            def.show_create()
+        );
     }
 
     #[test]

@@ -132,7 +132,8 @@ mod tests {
         let declared = "shop(order, \"It's\"); time(sold_at: year, month)";
         def.dimensions = dimensions::parse(declared, &def.columns).unwrap();
         def.measures = vec![ColumnId(3)];
-        def.options = TableOptions { freshness: Some("5s".into()), curve: Curve::Z, ladder: Ladder::Half, placement: None };
+        def.options =
+            TableOptions { freshness: Some("5s".into()), curve: Curve::Z, ladder: Ladder::Half, placement: None };
         def.validate().unwrap();
         let with = " WITH (\n  dimensions = 'shop(order, \"It''s\"); time(sold_at: year, month)',\n  measures   = 'price',\n  \
                     curve      = 'z',\n  freshness  = '5s',\n  ladder     = '1/2'\n)";

@@ -36,7 +36,7 @@ const ASKED_AGAIN: Duration = Duration::from_millis(100);
 const LOAD_BYTES_MAX: usize = 512 << 20;
 
 /// A number that no table has: what is made under it is refused.
-const NO_NUMBER: TableId = TableId(u32::MAX);
+const NO_NUMBER: TableId = TableId(0);
 
 /// A batch, ready to be staged.
 struct Ready {
@@ -58,6 +58,7 @@ impl Gateway {
             let known = |id: &TableId| image.placed.get(id).cloned();
             let (id, of_table) = match change {
                 Change::CreateTable { def } | Change::AlterTable { def, .. } => {
+                    refuse_numbered(def)?;
                     defs.insert(def.id, Arc::new(def.clone()));
                     match change {
                         Change::CreateTable { .. } if def.id == NO_NUMBER => return Err(no_number()),
@@ -136,24 +137,48 @@ impl Gateway {
     /// What the keeper says, asked until it answers. An error: nobody knows.
     fn propose(&self, proposal: &Proposal) -> Result<Result<Outcome>> {
         let given_up = self.clock.monotonic() + self.options.deciding_patience;
+        let mut was_asked = false;
         loop {
-            match self.keeper(ToKeeper::Propose(Box::new(proposal.clone()))) {
+            let why = match self.keeper(ToKeeper::Propose(Box::new(proposal.clone()))) {
                 Ok(Ok(FromKeeper::Outcome(outcome))) => return Ok(Ok(outcome)),
                 Ok(Ok(_)) => return unasked(),
-                Ok(Err(error)) => return Ok(Err(error)),
-                Err(why) if self.clock.monotonic() >= given_up => {
-                    let what = format!("nobody knows whether the batch is committed: the keeper is not reached: {}", why.why);
-                    return Err(Error::new(ErrorKind::Io, what)
-                        .with_hint("look whether its rows are there; a batch with a producer's number or a key can be sent again"));
+                // What an earlier try has begun may still be decided once there is room.
+                Ok(Err(error)) if was_asked && matches!(error.kind(), ErrorKind::Busy | ErrorKind::DiskFull) => {
+                    error.message().to_owned()
                 }
-                Err(_) => std::thread::park_timeout(ASKED_AGAIN),
+                Ok(Err(error)) => return Ok(Err(error)),
+                Err(why) => format!("the keeper is not reached: {}", why.why),
+            };
+            if self.clock.monotonic() >= given_up {
+                return Err(unknown(&why));
             }
+            was_asked = true;
+            std::thread::park_timeout(ASKED_AGAIN);
+        }
+    }
+}
+
+fn unknown(why: &str) -> Error {
+    Error::new(ErrorKind::Io, format!("nobody knows whether the batch is committed: {why}"))
+        .with_hint("look whether its rows are there; a batch with a producer's number or a key can be sent again")
+}
+
+/// Blocks of a sequence are taken by one process at a time, which several gateways are not.
+fn refuse_numbered(def: &TableDef) -> Result<()> {
+    match def.rules.identities.first() {
+        None => Ok(()),
+        Some(identity) => {
+            let what =
+                format!("table '{}' has a sequence, '{}', and lies on several machines", def.name, identity.name);
+            Err(Error::new(ErrorKind::NotSupported, what)
+                .with_hint("number rows where they are made, or take UUIDs: gen_random_uuid()"))
         }
     }
 }
 
 fn no_number() -> Error {
-    Error::new(ErrorKind::Busy, "the keeper has given no number for what is new").with_hint("send it again once the keeper is reached")
+    Error::new(ErrorKind::Busy, "the keeper has given no number for what is new")
+        .with_hint("send it again once the keeper is reached")
 }
 
 fn event_of(shard: TableId, node: NodeId, answer: Reached<FromWorker>) -> Event {
@@ -177,19 +202,22 @@ impl Ingest for Gateway {
         };
         if is_known {
             self.end(id);
+        } else {
+            self.leave_unknown(id);
         }
         let Outcome { version, duplicate } = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
                 if error.kind() == ErrorKind::Conflict {
-                    // By what was decided since, it may go another time.
-                    self.refresh()?;
+                    // By what was decided since, it may go another time; who comes next learns that else.
+                    let _ = self.refresh();
                 }
                 return Err(error);
             }
         };
         if has_changes {
-            self.caught_up(version)?;
+            // It is committed whatever comes of this; the next statement catches up, too.
+            let _ = self.caught_up(version);
         }
         Ok(Committed { version, duplicate, passed_over: 0 })
     }
@@ -248,7 +276,8 @@ impl Load for GatewayLoad {
         let column = |(field, column): (&Arc<arrow::datatypes::Field>, &arrow::array::ArrayRef)| {
             arrow::compute::cast(column, field.data_type())
         };
-        let columns = schema.fields().iter().zip(rows.columns()).map(column).collect::<std::result::Result<Vec<_>, _>>();
+        let columns =
+            schema.fields().iter().zip(rows.columns()).map(column).collect::<std::result::Result<Vec<_>, _>>();
         let rows = columns.and_then(|columns| RecordBatch::try_new(schema, columns));
         self.rows.push(rows.map_err(|error| Error::internal(format!("rows of a load: {error}")))?);
         Ok(())

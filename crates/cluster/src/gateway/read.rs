@@ -16,8 +16,9 @@ use crate::words::NodeId;
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::{Killed, Newer, Pin, Read, Snapshot, TableRead, TailRead, Want};
 use alluvia_types::{Clock, Error, ErrorKind, Freshness, Result, Stage, TableId, Version};
-use arrow::array::{RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
+use arrow::datatypes::DataType;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -29,7 +30,7 @@ const ASKED_AGAIN: Duration = Duration::from_millis(20);
 const RUN_ROWS: usize = 8_192;
 
 /// A shard that is being asked.
-struct Asked {
+struct ShardRead {
     table: TableId,
     shard: TableId,
     replicas: Vec<NodeId>,
@@ -56,21 +57,30 @@ impl Gateway {
     }
 
     /// The rows of tables at a version, each in the order of identities.
-    fn gather(&self, image: &Image, version: Version, tables: &[TableId]) -> Result<BTreeMap<TableId, Vec<RecordBatch>>, Failed> {
+    fn gather(
+        &self,
+        image: &Image,
+        version: Version,
+        tables: &[TableId],
+    ) -> Result<BTreeMap<TableId, Vec<RecordBatch>>, Failed> {
         let mut found = BTreeMap::new();
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut asked: Vec<ShardRead> = Vec::new();
         for &table in tables {
             let Some(placed) = image.placed.get(&table) else { continue };
             let written = image.written.get(&table).copied().unwrap_or_default();
             if let Some((at, rows)) = self.gathered.lock().get(&table)
-                && (*at == version || written <= (*at).min(version))
+                && (*at == version || *at <= image.version && written <= (*at).min(version))
             {
                 found.insert(table, rows.clone());
                 continue;
             }
             let turn = (version.0 ^ u64::from(table.0)) as usize;
-            asked.extend(placed.shards.iter().map(|shard| {
-                Asked { table, shard: shard.id, replicas: shard.replicas.clone(), turn: turn + shard.id.0 as usize, rows: None }
+            asked.extend(placed.shards.iter().map(|shard| ShardRead {
+                table,
+                shard: shard.id,
+                replicas: shard.replicas.clone(),
+                turn: turn + shard.id.0 as usize,
+                rows: None,
             }));
         }
         self.ask_all(&mut asked, version)?;
@@ -79,16 +89,20 @@ impl Gateway {
             of_tables.entry(asked.table).or_default().extend(asked.rows.unwrap_or_default());
         }
         for (table, rows) in of_tables {
+            if rows.iter().any(|batch| batch.schema_ref() != rows[0].schema_ref()) {
+                let error = Error::new(ErrorKind::Conflict, "a table was altered while it was read");
+                return Err(Failed::TooOld(error.with_hint("run the statement again")));
+            }
             let rows = in_order(&rows).map_err(Failed::Other)?;
-            self.gathered.lock().insert(table, (version, rows.clone()));
+            self.keep(image, table, version, &rows);
             found.insert(table, rows);
         }
         Ok(found)
     }
 
-    fn ask_all(&self, asked: &mut [Asked], version: Version) -> Result<(), Failed> {
+    fn ask_all(&self, asked: &mut [ShardRead], version: Version) -> Result<(), Failed> {
         let (sender, answers) = channel();
-        let ask = |at: usize, asked: &mut Asked| {
+        let ask = |at: usize, asked: &mut ShardRead| {
             let node = asked.replicas[asked.turn % asked.replicas.len()];
             asked.turn += 1;
             let sender = sender.clone();
@@ -96,7 +110,7 @@ impl Gateway {
             self.reach.worker(node, ToWorker::Rows { shard: asked.shard, version }, Box::new(answered));
         };
         asked.iter_mut().enumerate().for_each(|(at, asked)| ask(at, asked));
-        let given_up = self.clock.monotonic() + self.options.reading_patience;
+        let mut given_up = self.clock.monotonic() + self.options.reading_patience;
         let (mut left, mut bytes) = (asked.len(), 0);
         let mut last = Error::new(ErrorKind::Timeout, "nobody answers");
         let mut again: Vec<usize> = Vec::new();
@@ -115,7 +129,8 @@ impl Gateway {
             };
             match answer {
                 Ok(Ok(FromWorker::Rows(rows))) => {
-                    bytes += rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>() as u64;
+                    bytes += bytes_of(&rows);
+                    given_up = self.clock.monotonic() + self.options.reading_patience;
                     if bytes > self.options.gathered_bytes_max {
                         return Err(Failed::Other(self.too_much()));
                     }
@@ -139,11 +154,39 @@ impl Gateway {
         Ok(())
     }
 
+    /// Keeps what was gathered for who reads the table next, within the bytes that a statement may gather; nothing older than what is kept.
+    fn keep(&self, image: &Image, table: TableId, version: Version, rows: &[RecordBatch]) {
+        let mut kept = self.gathered.lock();
+        if kept.get(&table).is_some_and(|(at, _)| *at > version) {
+            return;
+        }
+        kept.retain(|table, _| image.placed.contains_key(table));
+        kept.insert(table, (version, rows.to_vec()));
+        let bytes: u64 = kept.values().map(|(_, rows)| bytes_of(rows)).sum();
+        if bytes > self.options.gathered_bytes_max {
+            kept.retain(|other, _| *other == table);
+        }
+    }
+
     fn too_much(&self) -> Error {
         let what = format!("the tables of the statement have more than {} MiB", self.options.gathered_bytes_max >> 20);
         Error::new(ErrorKind::OutOfMemory, what)
             .with_hint("it is answered at the gateway, over all rows of its tables; a larger memory_limit holds more")
     }
+}
+
+/// What rows take by themselves, whatever larger buffers they are slices of.
+fn bytes_of(rows: &[RecordBatch]) -> u64 {
+    let column = |column: &ArrayRef| {
+        let data = column.to_data();
+        let viewed: usize = match column.data_type() {
+            DataType::Utf8View => column.as_string_view().lengths().map(|bytes| bytes as usize).sum(),
+            DataType::BinaryView => column.as_binary_view().lengths().map(|bytes| bytes as usize).sum(),
+            _ => 0,
+        };
+        data.get_slice_memory_size().unwrap_or(0) + viewed
+    };
+    rows.iter().flat_map(|rows| rows.columns()).map(column).sum::<usize>() as u64
 }
 
 /// Rows of shards in the order of their identities, in runs.

@@ -6,9 +6,9 @@
 
 use super::known::Known;
 use super::reach::{Reach, Reached, Unreached};
-use crate::decision::Decision;
+use crate::decision::{Decided, Decision};
 use crate::image::Image;
-use crate::keeper::Feed;
+use crate::keeper::{Feed, Proposal};
 use crate::message::{FromKeeper, ToKeeper};
 use crate::words::{BatchId, NodeId, Role};
 use alluvia_types::{Clock, Error, ErrorKind, Result, TableId, Version};
@@ -76,6 +76,8 @@ struct State {
     known: Known,
     sequence: u64,
     open: BTreeSet<u64>,
+    /// Those that the keeper was asked about in vain.
+    unknown: Vec<BatchId>,
     numbers: Range<u32>,
     /// The newest decisions, oldest first.
     recent: VecDeque<Arc<Decision>>,
@@ -91,7 +93,8 @@ pub(super) fn unasked<T>() -> Result<T> {
 
 /// An error for a client whose statement can be sent again.
 pub(super) fn unreached(what: &str, Unreached { why }: &Unreached) -> Error {
-    Error::new(ErrorKind::Busy, format!("{what} is not reached: {why}")).with_hint("send it again once the cluster is whole")
+    Error::new(ErrorKind::Busy, format!("{what} is not reached: {why}"))
+        .with_hint("send it again once the cluster is whole")
 }
 
 impl Gateway {
@@ -102,14 +105,14 @@ impl Gateway {
         let (node, process, address) = (options.node, options.process, options.address.clone());
         let join = ToKeeper::Join { node, process, roles: vec![Role::Gateway], address };
         let incarnation = match reach.keeper(join) {
-            Ok(Ok(FromKeeper::Joined { incarnation })) => incarnation,
+            Ok(Ok(FromKeeper::Joined { incarnation, .. })) => incarnation,
             Ok(Ok(_)) => return unasked(),
             Ok(Err(error)) => return Err(error),
             Err(why) => return Err(unreached("the keeper", &why)),
         };
         let (image, known, numbers) = (Arc::new(Image::new(0)), Known::default(), 0..0);
         let (open, recent) = (BTreeSet::new(), VecDeque::new());
-        let state = State { incarnation, image, known, sequence: 0, open, numbers, recent };
+        let state = State { incarnation, image, known, sequence: 0, open, unknown: Vec::new(), numbers, recent };
         let (loads, gathered) = (Arc::default(), Mutex::default());
         let gateway = Gateway { options, reach, clock, state: Mutex::new(state), loads, gathered };
         gateway.refresh()?;
@@ -157,6 +160,9 @@ impl Gateway {
             state.known.answered(sent, newest);
             if state.image.version > before { Some(Arc::clone(&state.image)) } else { None }
         };
+        if !self.state.lock().unknown.is_empty() {
+            self.settle_unknown();
+        }
         for (node, state) in located.iter().flat_map(|image| &image.nodes) {
             self.reach.located(*node, &state.address);
         }
@@ -174,18 +180,10 @@ impl Gateway {
         }
     }
 
-    /// The newest version there is: asked of the keeper now.
+    /// The newest version there is: asked of the keeper now, with what was decided since.
     pub fn now(&self) -> Result<Version> {
-        let sent = self.clock.monotonic();
-        match self.keeper(ToKeeper::Now) {
-            Ok(Ok(FromKeeper::Now(version))) => {
-                self.state.lock().known.answered(sent, version);
-                Ok(version)
-            }
-            Ok(Ok(_)) => unasked(),
-            Ok(Err(error)) => Err(error),
-            Err(why) => Err(unreached("the keeper", &why)),
-        }
+        self.refresh()?;
+        Ok(self.known())
     }
 
     /// A version for whoever takes what is so old.
@@ -225,6 +223,26 @@ impl Gateway {
         state.open.insert(sequence);
         let floor = state.open.first().copied().unwrap_or(sequence);
         (BatchId { gateway: self.options.node, incarnation: state.incarnation, sequence }, floor)
+    }
+
+    /// Nobody knows whether a batch is decided. It is [settled](Gateway::settle_unknown) once the keeper answers.
+    pub(super) fn leave_unknown(&self, batch: BatchId) {
+        self.state.lock().unknown.push(batch);
+    }
+
+    /// Ends the batches that nobody knows of: an empty one takes the name of each, unless it was decided. So whatever is still on its way
+    /// of such a batch is decided no more.
+    fn settle_unknown(&self) {
+        let unknown = std::mem::take(&mut self.state.lock().unknown);
+        for id in unknown {
+            let (changes, placed, touched) = (Vec::new(), Vec::new(), Vec::new());
+            let decided = Decided { id, floor: 1, changes, placed, producer: None, key: None, touched };
+            let proposal = Proposal { decided, checked: Vec::new(), unwritten: Vec::new() };
+            match self.keeper(ToKeeper::Propose(Box::new(proposal))) {
+                Ok(Ok(_)) => self.end(id),
+                _ => self.leave_unknown(id),
+            }
+        }
     }
 
     /// A batch is decided or given up.

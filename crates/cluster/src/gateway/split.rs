@@ -57,7 +57,9 @@ pub fn split(def: &TableDef, placed: &PlacedTable, rows: &[NewRows], number: u64
                     continue;
                 }
                 if comes {
-                    let own = |(at, &row): (usize, &u32)| if planted("ordinals by shard") { at as u64 } else { coming + u64::from(row) };
+                    let own = |(at, &row): (usize, &u32)| {
+                        if planted("ordinals by shard") { at as u64 } else { coming + u64::from(row) }
+                    };
                     ordinals.extend(places.iter().enumerate().map(own));
                 }
                 let all = places.len() == batch.num_rows();
@@ -86,14 +88,20 @@ pub fn split(def: &TableDef, placed: &PlacedTable, rows: &[NewRows], number: u64
 /// Keys are decided where a version is, which is after a body is staged: so what needs an answer before the decision is not taken.
 fn refuse(def: &TableDef, rows: &NewRows) -> Result<()> {
     let what = match (rows.change, def.key.is_some()) {
-        (RowChange::Insert, false) | (RowChange::Upsert | RowChange::Delete, true) if rows.computed_at.is_none() => return Ok(()),
+        (RowChange::Insert, false) | (RowChange::Upsert | RowChange::Delete, true) if rows.computed_at.is_none() => {
+            return Ok(());
+        }
         (RowChange::Insert | RowChange::InsertNew, true) => "rows whose keys may be there already",
         _ => "rows that were computed from others",
     };
-    Err(Error::new(ErrorKind::NotSupported, format!("table '{}' lies on several machines, and takes no {what}", def.name))
-        .with_hint("write whole rows into a table WITH (on_conflict = 'replace'), or delete by key"))
+    Err(Error::new(
+        ErrorKind::NotSupported,
+        format!("table '{}' lies on several machines, and takes no {what}", def.name),
+    )
+    .with_hint("write whole rows into a table WITH (on_conflict = 'replace'), or delete by key"))
 }
 
 fn taken(batch: &RecordBatch, places: Vec<u32>) -> Result<RecordBatch> {
-    take_record_batch(batch, &UInt32Array::from(places)).map_err(|error| Error::internal(format!("rows of a shard: {error}")))
+    take_record_batch(batch, &UInt32Array::from(places))
+        .map_err(|error| Error::internal(format!("rows of a shard: {error}")))
 }

@@ -95,11 +95,6 @@ impl Write {
         &self.parts[at]
     }
 
-    /// Whether it is over.
-    pub fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
-    }
-
     /// Goes on.
     pub fn step(&mut self, event: Event) -> Vec<Action> {
         let (shard, node, error) = match event {

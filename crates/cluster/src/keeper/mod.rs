@@ -11,7 +11,7 @@ mod saved;
 
 use crate::decision::{Decided, Decision, What};
 use crate::image::Image;
-use crate::words::{BatchId, NodeId, Role};
+use crate::words::{NodeId, Role};
 use alluvia_commit::decide::{Decision as Place, Head, Order};
 use alluvia_log::{Log, LogOptions, Ticket};
 use alluvia_storage::{Disk, DiskLock};
@@ -172,8 +172,8 @@ impl Keeper {
     }
 
     /// Decides something that is no batch.
-    fn state(&self, what: impl FnOnce(&Image) -> What) -> Result<Version> {
-        let (version, ticket, generation) = {
+    fn decide_other(&self, what: impl FnOnce(&Image) -> What) -> Result<()> {
+        let (ticket, generation) = {
             let mut state = self.state.lock();
             let head = Head { changes: &[], producer: None, key: None, checked: &[], unwritten: &[] };
             let Place::Next(place) = state.order.decide(head, self.clock.wall_micros(), Ok(()))? else {
@@ -184,10 +184,9 @@ impl Keeper {
             let ticket = self.append(&mut state, &decision)?;
             state.order.accept(place, None, None, 0, &[]);
             state.decisions.push_back(Arc::new(decision));
-            (version, ticket, state.generation)
+            (ticket, state.generation)
         };
-        self.settle(ticket, generation)?;
-        Ok(version)
+        self.settle(ticket, generation)
     }
 
     /// A node has started, as a process of a random number: it has another incarnation from then on, which is returned. Who asks again has
@@ -205,7 +204,7 @@ impl Keeper {
         let mut roles = roles.to_vec();
         roles.sort();
         let mut incarnation = 0;
-        self.state(|image| {
+        self.decide_other(|image| {
             incarnation = image.nodes.get(&node).map_or(1, |state| state.incarnation + 1);
             What::Joined { node, incarnation, process, roles, address: address.to_owned() }
         })?;
@@ -215,7 +214,7 @@ impl Keeper {
     /// Gives so many numbers, the first of which is returned: for tables, shards and schemas. None is ever given again.
     pub fn numbers(&self, count: u32) -> Result<TableId> {
         let mut first = 0;
-        self.state(|image| {
+        self.decide_other(|image| {
             first = image.next_number;
             What::Numbers { through: first + count.max(1) - 1 }
         })?;
@@ -244,15 +243,14 @@ impl Keeper {
         Ok(())
     }
 
+    /// The random number of the cluster.
+    pub fn cluster(&self) -> u64 {
+        self.state.lock().base.cluster
+    }
+
     /// The newest version: what is asked for now sees everything through it.
     pub fn now(&self) -> Version {
         self.log.durable()
-    }
-
-    /// The version of a batch that is decided, if its gateway may still ask.
-    pub fn decided(&self, id: BatchId) -> Option<Version> {
-        let durable = self.log.durable();
-        self.state.lock().image.decided(id).filter(|version| *version <= durable)
     }
 
     /// Notes what a worker says of itself, and gives the version that all workers' databases are durable through: bodies of batches through it
@@ -289,7 +287,10 @@ impl Keeper {
         if through <= image.version {
             return Ok(());
         }
-        decisions.iter().take_while(|decision| decision.version <= through).try_for_each(|decision| image.apply(decision))?;
+        decisions
+            .iter()
+            .take_while(|decision| decision.version <= through)
+            .try_for_each(|decision| image.apply(decision))?;
         let image = Arc::new(image);
         saved::store(self.disk.as_ref(), &self.dir, &image)?;
         let mut state = self.state.lock();

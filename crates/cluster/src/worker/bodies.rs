@@ -21,6 +21,9 @@ use std::sync::Arc;
 /// Bytes before a body in the log: gateway, incarnation, sequence, shard, epoch.
 const HEADER_BYTES: usize = 8 + 8 + 8 + 4 + 8;
 
+/// Bodies that came since one that is still kept, past which it is written again.
+const CARRIED_AFTER: u64 = 1 << 16;
+
 /// Bytes of bodies that are kept, at most.
 const KEPT_BYTES_MAX: u64 = 1 << 30;
 
@@ -61,6 +64,11 @@ impl State {
         self.kept.insert((staged.batch, staged.shard), (number, staged));
     }
 
+    /// The least number that is kept, or the next one.
+    fn least(&self) -> u64 {
+        self.kept.values().map(|(number, _)| *number).min().unwrap_or(self.last + 1)
+    }
+
     fn give_up(&mut self, is_over: impl Fn(&(BatchId, TableId), u64) -> bool) {
         let gone = self.kept.extract_if(.., |key, (number, _)| is_over(key, *number));
         self.bytes -= gone.map(|(_, (_, staged))| staged.body.len() as u64).sum::<u64>();
@@ -92,6 +100,15 @@ impl Bodies {
     ///
     /// Errors: `Conflict`: another body of the batch and the shard is kept. `DiskFull`: it is not kept. Others: it may be.
     pub fn stage(&self, staged: Staged) -> Result<()> {
+        self.put(staged, KEPT_BYTES_MAX)
+    }
+
+    /// Keeps a body that was decided, and is fetched: there is always room for the next one to follow.
+    pub fn put_fetched(&self, staged: Staged) -> Result<()> {
+        self.put(staged, u64::MAX)
+    }
+
+    fn put(&self, staged: Staged, bytes_max: u64) -> Result<()> {
         let (ticket, generation) = {
             let mut state = self.state.lock();
             let known = state.kept.get(&(staged.batch, staged.shard));
@@ -101,9 +118,12 @@ impl Bodies {
                     let what = format!("batch {} has two bodies for shard {}", staged.batch, staged.shard);
                     return Err(Error::new(ErrorKind::Conflict, what));
                 }
-                None if state.bytes + staged.body.len() as u64 > KEPT_BYTES_MAX => {
-                    let what = format!("{} MiB of bodies wait here until all workers have followed them", state.bytes >> 20);
-                    return Err(Error::new(ErrorKind::Busy, what).with_hint("send it again; a worker may be behind, or down"));
+                None if state.bytes + staged.body.len() as u64 > bytes_max => {
+                    let what =
+                        format!("{} MiB of bodies wait here until all workers have followed them", state.bytes >> 20);
+                    return Err(
+                        Error::new(ErrorKind::Busy, what).with_hint("send it again; a worker may be behind, or down")
+                    );
                 }
                 None => {
                     let number = state.last + 1;
@@ -134,6 +154,12 @@ impl Bodies {
         state.generation += 1;
     }
 
+    /// The shards that have a body of a batch here.
+    pub fn shards_of(&self, batch: BatchId) -> Vec<TableId> {
+        let state = self.state.lock();
+        state.kept.range((batch, TableId(0))..=(batch, TableId(u32::MAX))).map(|((_, shard), _)| *shard).collect()
+    }
+
     /// The body of a batch for a shard, if it is here.
     pub fn get(&self, batch: BatchId, shard: TableId) -> Option<Staged> {
         self.state.lock().kept.get(&(batch, shard)).map(|(_, staged)| staged.clone())
@@ -141,7 +167,13 @@ impl Bodies {
 
     /// These bodies are in the database's own log, durable.
     pub fn settle(&self, settled: &[(BatchId, TableId)]) -> Result<()> {
-        self.state.lock().give_up(|key, _| settled.contains(key));
+        let mut state = self.state.lock();
+        for key in settled {
+            if let Some((_, staged)) = state.kept.remove(key) {
+                state.bytes -= staged.body.len() as u64;
+            }
+        }
+        drop(state);
         self.give_up_log()
     }
 
@@ -160,9 +192,37 @@ impl Bodies {
     }
 
     fn give_up_log(&self) -> Result<()> {
-        let state = self.state.lock();
-        let least = state.kept.values().map(|(number, _)| *number).min().unwrap_or(state.last + 1);
-        drop(state);
+        let mut state = self.state.lock();
+        let mut least = state.least();
+        if state.last - least.min(state.last) > CARRIED_AFTER {
+            // A few that nobody ends must not keep all that came since: they are written again behind it.
+            let old = state.last - CARRIED_AFTER / 2;
+            let carried: Vec<(u64, Staged)> =
+                state.kept.values().filter(|(number, _)| *number < old).cloned().collect();
+            for (_, staged) in &carried {
+                let (number, staged) = (state.last + 1, staged.clone());
+                self.log.append_owned(Version(number), 0, encode(&staged))?;
+                state.last = number;
+                state.kept.insert((staged.batch, staged.shard), (number, staged));
+            }
+            let (last, generation) = (state.last, state.generation);
+            let ticket = self.log.ticket(Version(last));
+            drop(state);
+            if let Err(error) = self.log.sync(ticket) {
+                self.take_back(generation);
+                // They lie where they lay.
+                let mut state = self.state.lock();
+                for (number, staged) in carried {
+                    if !state.kept.contains_key(&(staged.batch, staged.shard)) {
+                        state.keep(number, staged);
+                    }
+                }
+                return Err(error);
+            }
+            least = self.state.lock().least();
+        } else {
+            drop(state);
+        }
         self.log.remove_through(Version(least - 1))
     }
 

@@ -6,12 +6,14 @@
 
 use super::{Bodies, Local, Missing, local};
 use crate::decision::Decision;
+use crate::image::Image;
 use crate::keeper::Feed;
 use crate::words::{BatchId, NodeId};
 use alluvia_catalog::Catalog;
-use alluvia_commit::Followed;
+use alluvia_commit::{Followed, encode};
+use alluvia_snapshot::NewBatch;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version, planted};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// What to do next.
@@ -32,6 +34,8 @@ pub struct Follower {
     /// Followed through this version, durable or not.
     through: Version,
     next: VecDeque<Arc<Decision>>,
+    /// Versions through this one have nothing for this node, which is new; and when that was decided.
+    skipped: Option<(Version, i64)>,
     /// What the step that is under way has in it.
     current: Option<(Version, Vec<(BatchId, TableId)>, Option<BatchId>)>,
     /// What may be settled once a version is durable everywhere.
@@ -41,7 +45,21 @@ pub struct Follower {
 impl Follower {
     /// Of a node whose database is at a version.
     pub fn new(node: NodeId, through: Version) -> Follower {
-        Follower { node, through, next: VecDeque::new(), current: None, settled: Vec::new() }
+        Follower { node, through, next: VecDeque::new(), skipped: None, current: None, settled: Vec::new() }
+    }
+
+    /// After a start: bodies of batches that an image says are over may go once all workers have followed to it.
+    pub fn started(&mut self, image: &Image, bodies: &Bodies) {
+        for (&gateway, state) in &image.nodes {
+            let id = |sequence| BatchId { gateway, incarnation: state.incarnation, sequence };
+            let over = state.decided.keys().map(|&sequence| id(sequence));
+            let over = over.flat_map(|batch| bodies.shards_of(batch).into_iter().map(move |shard| (batch, shard)));
+            self.settled.push((image.version, over.collect(), Some(id(state.floor))));
+        }
+    }
+
+    fn has_shards(&self, image: &Image) -> bool {
+        image.placed.values().flat_map(|placed| &placed.shards).any(|shard| shard.replicas.contains(&self.node))
     }
 
     /// Followed through this version.
@@ -58,6 +76,12 @@ impl Follower {
     ///
     /// Errors: as [`local`].
     pub fn step(&mut self, catalog: &Catalog, bodies: &Bodies) -> Result<Step> {
+        if let Some((last, commit_micros)) = self.skipped.filter(|(last, _)| *last > self.through) {
+            let version = self.through.next();
+            self.current = Some((version, Vec::new(), None));
+            self.skipped = Some((last, commit_micros));
+            return Ok(Step::Follow(Followed { version, commit_micros, body: encode(&NewBatch::default())? }));
+        }
         let Some(decision) = self.next.front() else { return Ok(Step::Feed(self.through)) };
         Ok(match local(self.node, decision, catalog, bodies)? {
             Local::Missing(missing) => Step::Fetch(missing),
@@ -71,7 +95,9 @@ impl Follower {
     /// The step is done: the version is in the database's log, durable or not.
     pub fn followed(&mut self) {
         let Some(current) = self.current.take() else { return };
-        self.next.pop_front();
+        if self.next.front().is_some_and(|next| next.version == current.0) {
+            self.next.pop_front();
+        }
         self.through = current.0;
         if !current.1.is_empty() || current.2.is_some() {
             self.settled.push(current);
@@ -85,9 +111,19 @@ impl Follower {
         let decisions = match feed {
             Feed::Decisions(decisions) => decisions,
             Feed::Image(image) if image.version <= self.through => return Ok(()),
+            Feed::Image(image) if self.through == Version(0) && !self.has_shards(&image) => {
+                // It is new: nothing of what was decided before it came was ever here.
+                self.skipped = Some((image.version, image.commit_micros));
+                return Ok(());
+            }
             Feed::Image(image) => {
-                let what = format!("the keeper has no decisions before version {}, and this worker is at {}", image.version, self.through);
-                return Err(Error::new(ErrorKind::Corrupt, what).with_hint("let the worker begin anew, in an empty directory"));
+                let what = format!(
+                    "the keeper has no decisions before version {}, and this worker is at {}",
+                    image.version, self.through
+                );
+                return Err(
+                    Error::new(ErrorKind::Corrupt, what).with_hint("let the worker begin anew, in an empty directory")
+                );
             }
         };
         for decision in decisions {
@@ -103,21 +139,24 @@ impl Follower {
     pub fn settle(&mut self, followed: Version, bodies: &Bodies) -> Result<()> {
         let followed = followed.min(self.through);
         let count = self.settled.partition_point(|(version, ..)| *version <= followed);
-        let mut floors: Vec<BatchId> = Vec::new();
+        // Of each gateway the greatest.
+        let mut floors: BTreeMap<NodeId, BatchId> = BTreeMap::new();
         let mut over = Vec::new();
         for (_, used, floor) in self.settled.drain(..count) {
             over.extend(used);
-            floors.extend(floor);
+            if let Some(floor) = floor {
+                let known = floors.entry(floor.gateway).or_insert(floor);
+                *known = (*known).max(floor);
+            }
         }
         if over.is_empty() && floors.is_empty() {
             return Ok(());
         }
         bodies.settle(&over)?;
         if planted("body dropped early") {
-            floors.iter_mut().for_each(|floor| floor.sequence += 1);
+            floors.values_mut().for_each(|floor| floor.sequence += 1);
         }
-        floors.sort();
-        floors.into_iter().try_for_each(|floor| bodies.drop_below(floor))
+        floors.into_values().try_for_each(|floor| bodies.drop_below(floor))
     }
 
     /// The disk was full: what was not durable is followed again.

@@ -109,7 +109,8 @@ fn checked(found: Staged, touched: &Touched) -> Result<Arc<[u8]>> {
         return Ok(found.body);
     }
     let what = format!("the body of batch {} for shard {} is not what was decided", found.batch, touched.shard);
-    Err(Error::new(ErrorKind::Corrupt, what).with_hint("this worker's directory is damaged: let its shards be copied anew"))
+    Err(Error::new(ErrorKind::Corrupt, what)
+        .with_hint("this worker's directory is damaged: let its shards be copied anew"))
 }
 
 /// What changes of tables are of the shards that are here. Names, rights, views and comments are the gateways'.

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A snapshot of shards at exactly a version.
 ///
 /// Errors: `Busy`: this worker is not through the version yet; another may be. `Conflict`: rows that went since are gone for good; ask at a
-/// newer version. `UndefinedTable`: a shard is not here.
+/// newer version; so, too, where the table was altered since. `UndefinedTable`: a shard is not here.
 pub fn snapshot_at(views: &Views, version: Version, shards: &[TableId]) -> Result<Snapshot> {
     let visible = views.visible();
     if version > visible && !planted("answer before its version") {
@@ -20,8 +20,12 @@ pub fn snapshot_at(views: &Views, version: Version, shards: &[TableId]) -> Resul
     let (freshness, at_least) = (Freshness::Within(Duration::ZERO), Version(0));
     let snapshot = views.snapshot(&Want { freshness, at_least, exactly, tables: shards.to_vec() })?;
     for &shard in shards {
-        if !snapshot.tables.contains_key(&shard) {
+        let Some(read) = snapshot.tables.get(&shard) else {
             return Err(Error::new(ErrorKind::UndefinedTable, format!("shard {shard} is not at this worker")));
+        };
+        if read.entry.changed_at > version {
+            let what = format!("the table of shard {shard} was altered after version {version}");
+            return Err(Error::new(ErrorKind::Conflict, what).with_hint("ask at a newer version"));
         }
         if !views.is_whole_at(shard, version) && !planted("asked below the last sort") {
             let what = format!("rows of shard {shard} that went after version {version} are gone");

@@ -44,7 +44,11 @@ fn of_segment(read: &TableRead, part: &SegmentRows, each: &mut dyn FnMut(RecordB
         };
         let counting: BooleanArray = versions.iter().enumerate().map(counts).collect();
         number += rows.num_rows() as u64;
-        let rows = if counting.true_count() == rows.num_rows() { rows } else { filter_record_batch(&rows, &counting).map_err(unfit)? };
+        let rows = if counting.true_count() == rows.num_rows() {
+            rows
+        } else {
+            filter_record_batch(&rows, &counting).map_err(unfit)?
+        };
         if rows.num_rows() > 0 {
             each(rows)?;
         }

@@ -16,21 +16,32 @@ use alluvia_storage::{Disk, RealDisk};
 use alluvia_tree::SegmentMeta;
 use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, SystemClock, TableId};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 const AUDIT_FILE_BYTES_MAX: u64 = 16 << 20;
+/// Definitions of other gateways are known after so long, at the latest.
+const REFRESHED: Duration = Duration::from_millis(20);
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// A gateway of a cluster.
 #[derive(Debug)]
 pub struct GatewayNode {
     gateway: Arc<Gateway>,
     engine: Arc<Engine>,
+    _refreshing: Refreshing,
 }
 
 impl GatewayNode {
     /// Joins a cluster. `dir` has what the gateway itself keeps: its audit log, and what statements spill.
-    pub fn join(dir: &Path, options: &DatabaseOptions, own: GatewayOptions, reach: Arc<dyn Reach>) -> Result<GatewayNode> {
+    pub fn join(
+        dir: &Path,
+        options: &DatabaseOptions,
+        own: GatewayOptions,
+        reach: Arc<dyn Reach>,
+    ) -> Result<GatewayNode> {
         options.check()?;
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
@@ -38,7 +49,12 @@ impl GatewayNode {
         let (fetch, served) = (urls::process_fetch(&options.served)?, urls::served_places(&options.served)?);
         let gateway = Arc::new(Gateway::join(own, Arc::clone(&reach), clock)?);
         let audit = AuditLog::new(disk, dir, AUDIT_FILE_BYTES_MAX);
-        let admin = Arc::new(GatewayAdmin { gateway: Arc::clone(&gateway), reach, audit });
+        let admin = Arc::new(GatewayAdmin {
+            tail_bytes_max: options.tail_bytes_max(),
+            gateway: Arc::clone(&gateway),
+            reach,
+            audit,
+        });
         let spill_dir = options.spill_dir.clone().unwrap_or_else(|| dir.join("spill"));
         if options.spill_dir.is_none() {
             empty_spill_dir(&spill_dir)?;
@@ -58,7 +74,8 @@ impl GatewayNode {
                 served,
             },
         )?;
-        Ok(GatewayNode { gateway, engine })
+        let _refreshing = Refreshing::start(Arc::clone(&gateway))?;
+        Ok(GatewayNode { gateway, engine, _refreshing })
     }
 
     /// A new session, as of [`Database::session`](crate::Database::session).
@@ -77,9 +94,45 @@ impl GatewayNode {
     }
 }
 
+/// The thread that keeps the image up to date, for statements that ask nobody; it ends when this is dropped.
+#[derive(Debug)]
+struct Refreshing {
+    stop: Arc<OnceLock<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Refreshing {
+    fn start(gateway: Arc<Gateway>) -> Result<Refreshing> {
+        let stop: Arc<OnceLock<()>> = Arc::default();
+        let asked = Arc::clone(&stop);
+        let run = move || {
+            while asked.get().is_none() {
+                // Whoever needs what is newer asks, and is told why it cannot be.
+                let pause = if gateway.refresh().is_ok() { REFRESHED } else { PAUSE_AFTER_FAILURE };
+                std::thread::park_timeout(pause);
+            }
+        };
+        let thread = std::thread::Builder::new().name("alluvia-gateway".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| Error::internal(format!("no thread for a gateway: {error}")))?;
+        Ok(Refreshing { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Refreshing {
+    fn drop(&mut self) {
+        let _ = self.stop.set(());
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It has nothing to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
 /// The port of administration of a cluster.
 #[derive(Debug)]
 struct GatewayAdmin {
+    tail_bytes_max: u64,
     gateway: Arc<Gateway>,
     reach: Arc<dyn Reach>,
     audit: AuditLog,
@@ -146,7 +199,7 @@ impl Admin for GatewayAdmin {
         StoreInfo {
             visible: self.gateway.image().version,
             tail_bytes: 0,
-            tail_bytes_max: 0,
+            tail_bytes_max: self.tail_bytes_max,
             writers_waiting: 0,
             log_bytes: 0,
             log_groups: 0,

@@ -3,6 +3,7 @@
 //! Invariant: what is between the parts here is only a call; all else is what runs on several machines.
 
 use super::gateway::GatewayNode;
+use super::process::random as process;
 use super::worker::WorkerNode;
 use crate::options::DatabaseOptions;
 use alluvia_cluster::gateway::{Answered, GatewayOptions, Reach, Reached, Unreached};
@@ -77,7 +78,8 @@ impl Within {
     /// Opens or makes a cluster in a directory, of so many workers and gateways.
     pub fn open(dir: impl AsRef<Path>, options: DatabaseOptions, workers: usize, gateways: usize) -> Result<Within> {
         let dir = dir.as_ref();
-        let keeper = Keeper::open(Arc::new(RealDisk::new()), &dir.join("keeper"), Arc::new(SystemClock::default()), CLUSTER)?;
+        let keeper =
+            Keeper::open(Arc::new(RealDisk::new()), &dir.join("keeper"), Arc::new(SystemClock::default()), CLUSTER)?;
         let calls = Arc::new(Calls { keeper, workers: RwLock::default() });
         let mut within = Within { gateways: Vec::new(), calls, dir: dir.into(), options };
         for worker in 0..workers {
@@ -97,7 +99,7 @@ impl Within {
         let node = NodeId(1 + at as u64);
         let reach = Arc::new(Weakly(Arc::downgrade(&self.calls)));
         let dir = self.dir.join(format!("worker-{at}"));
-        let worker = WorkerNode::open(&dir, self.options.clone(), node, process(), "", CLUSTER, reach)?;
+        let worker = WorkerNode::open(&dir, self.options.clone(), node, process(), "", reach)?;
         self.calls.workers.write().insert(node, Arc::new(worker));
         Ok(())
     }
@@ -125,10 +127,4 @@ impl Within {
         }
         Err(Error::internal(format!("workers are not through version {version}")))
     }
-}
-
-/// A number that no earlier process or part of this one has had.
-fn process() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish()
 }

@@ -49,27 +49,30 @@ struct Shared {
 }
 
 impl WorkerNode {
-    /// Opens a worker's directory, joins, and follows. `cluster` is the random number of the cluster, `process` one of this process.
+    /// Opens a worker's directory, joins, and follows. `process` is a random number of this process, `address` where others reach it.
     pub fn open(
         dir: &Path,
         options: DatabaseOptions,
         node: NodeId,
         process: u64,
         address: &str,
-        cluster: u64,
         reach: Arc<dyn Reach>,
     ) -> Result<WorkerNode> {
-        let (disk, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (Arc::new(RealDisk::new()), Arc::new(SystemClock::default()));
+        let (disk, clock): (Arc<dyn Disk>, Arc<dyn Clock>) =
+            (Arc::new(RealDisk::new()), Arc::new(SystemClock::default()));
         disk.create_dir_all(dir).map_err(|error| Error::io(dir, "creating", &error))?;
         let database = Database::open_on(Arc::clone(&disk), Arc::clone(&clock), dir.join(DATABASE_DIR), options)?;
-        let bodies = Bodies::open(disk, &dir.join(BODIES_DIR), clock, cluster)?;
         let join = ToKeeper::Join { node, process, roles: vec![Role::Worker], address: address.to_owned() };
-        answered("the keeper", reach.keeper(join))?;
-        locate_all(reach.as_ref())?;
+        let FromKeeper::Joined { cluster, .. } = answered("the keeper", reach.keeper(join))? else {
+            return Err(Error::internal("an answer to another question"));
+        };
+        let bodies = Bodies::open(disk, &dir.join(BODIES_DIR), clock, cluster)?;
+        let image = image_of(reach.as_ref())?;
         let (stop, stopped) = (Mutex::new(false), Condvar::new());
         let shared = Arc::new(Shared { node, database, bodies, reach, stop, stopped });
         let following = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("alluvia-follow".to_owned()).spawn(move || following.follow());
+        let thread =
+            std::thread::Builder::new().name("alluvia-follow".to_owned()).spawn(move || following.follow(&image));
         let thread = thread.map_err(|error| Error::internal(format!("no thread to follow with: {error}")))?;
         Ok(WorkerNode { shared, thread: Some(thread) })
     }
@@ -77,11 +80,6 @@ impl WorkerNode {
     /// Through which version its database is.
     pub fn through(&self) -> Version {
         self.shared.core().views().visible()
-    }
-
-    /// The database that follows.
-    pub fn database(&self) -> &Database {
-        &self.shared.database
     }
 
     /// Answers what it is asked. Blocks.
@@ -101,8 +99,8 @@ impl Drop for WorkerNode {
     }
 }
 
-/// Learns where all nodes are that have joined.
-fn locate_all(reach: &dyn Reach) -> Result<()> {
+/// What the keeper knows; with where all nodes are that have joined.
+fn image_of(reach: &dyn Reach) -> Result<Arc<Image>> {
     let mut image = Arc::new(Image::new(0));
     loop {
         let after = image.version;
@@ -111,7 +109,7 @@ fn locate_all(reach: &dyn Reach) -> Result<()> {
                 Image::fed(&mut image, feed)?;
                 if image.version >= newest {
                     image.nodes.iter().for_each(|(node, state)| reach.located(*node, &state.address));
-                    return Ok(());
+                    return Ok(image);
                 }
             }
             _ => return Err(Error::internal("an answer to another question")),
@@ -170,8 +168,9 @@ impl Shared {
         *stop
     }
 
-    fn follow(&self) {
+    fn follow(&self, image: &Image) {
         let mut follower = Follower::new(self.node, self.core().views().visible());
+        follower.started(image, &self.bodies);
         let mut pause = Duration::ZERO;
         while !self.pause(pause) {
             pause = match self.follow_once(&mut follower) {
@@ -181,6 +180,8 @@ impl Shared {
                     if error.kind() != ErrorKind::Busy {
                         tracing::error!(node = %self.node, %error, "the decisions cannot be followed; it is tried again");
                     }
+                    // What was followed before that stays; what the log refuses, it has told.
+                    let _ = self.core().flush();
                     follower.go_back(self.core().views().visible());
                     PAUSE_AFTER_FAILURE
                 }
@@ -228,7 +229,7 @@ impl Shared {
             let asked = ToWorker::Bodies(ToBodies::Fetch { batch, shard });
             self.reach.worker(node, asked, Box::new(move |answer| drop(sender.send(answer))));
             if let Ok(Ok(Ok(FromWorker::Bodies(FromBodies::Body(Some(body)))))) = answer.recv_timeout(PATIENCE) {
-                self.bodies.stage(body)?;
+                self.bodies.put_fetched(body)?;
                 return Ok(true);
             }
         }

@@ -5,6 +5,7 @@ mod append_stream;
 mod cancel;
 mod check;
 mod check_kills;
+mod cluster;
 mod conditions;
 mod crash;
 mod cuboids;

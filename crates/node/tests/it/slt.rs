@@ -94,7 +94,8 @@ fn own_text(column: &ArrayRef, field: &Field, row: usize) -> Option<String> {
     }
 }
 
-fn scripts() -> Vec<PathBuf> {
+/// All scripts, by name.
+pub(crate) fn scripts() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("slt");
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
         .expect("the folder of scripts")
@@ -103,6 +104,16 @@ fn scripts() -> Vec<PathBuf> {
         .collect();
     found.sort();
     found
+}
+
+/// Runs a script, with files of its own in a folder. Says what does not hold.
+pub(crate) async fn run(script: &Path, scratch: &Path, sessions: impl Fn() -> Session) -> Result<(), String> {
+    let mut runner = Runner::new(|| {
+        let session = sessions();
+        async move { Ok(Connection { session }) }
+    });
+    runner.set_var("__TEST_DIR__".to_owned(), scratch.display().to_string());
+    runner.run_file_async(script).await.map_err(|error| error.display(false).to_string())
 }
 
 #[test]
@@ -116,17 +127,9 @@ fn every_script_holds() {
     for script in &scripts {
         let scratch = tempfile::tempdir().unwrap();
         let db = Arc::new(Database::open(scratch.path().join("db")).unwrap());
-        let outcome = runtime.block_on(async {
-            let mut runner = Runner::new(|| {
-                let session = db.session();
-                async move { Ok(Connection { session }) }
-            });
-            runner.set_var("__TEST_DIR__".to_owned(), scratch.path().display().to_string());
-            runner.run_file_async(script).await
-        });
-        match outcome {
+        match runtime.block_on(run(script, scratch.path(), || db.session())) {
             Ok(()) => println!("{}: holds", script.display()),
-            Err(error) => failed.push(format!("{}:\n{}", script.display(), error.display(false))),
+            Err(error) => failed.push(format!("{}:\n{error}", script.display())),
         }
     }
     assert!(failed.is_empty(), "{} of {} scripts fail:\n{}", failed.len(), scripts.len(), failed.join("\n\n"));

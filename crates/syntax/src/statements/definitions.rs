@@ -601,8 +601,10 @@ fn placement_of(with: &WithOptions, columns: &[Column]) -> Result<Option<Placeme
     let Some(spread) = placement else {
         return match numbers.into_iter().find(|(_, written)| written.is_some()) {
             None => Ok(None),
-            Some((name, _)) => Err(Error::new(ErrorKind::InvalidDefinition, format!("{name} is given without placement"))
-                .with_hint("write placement = 'rows', 'hash(column, ...)' or 'copied', too")),
+            Some((name, _)) => {
+                Err(Error::new(ErrorKind::InvalidDefinition, format!("{name} is given without placement"))
+                    .with_hint("write placement = 'rows', 'hash(column, ...)' or 'copied', too"))
+            }
         };
     };
     let number = |(name, written): (&str, &Option<String>)| match written.as_deref().map(str::trim) {

@@ -552,8 +552,11 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
         TableChange::SetSchema(_) => return Err(Error::internal("a table's schema is changed elsewhere")),
         TableChange::Owner(_) => return Err(Error::internal("a table's owner is no part of its definition")),
         TableChange::Set(_) => {
-            return Err(Error::new(ErrorKind::NotSupported, "changing dimensions, measures, curve or placement is not supported")
-                .with_hint("create a new table with CREATE TABLE ... WITH (...) AS SELECT * FROM the old one"));
+            return Err(Error::new(
+                ErrorKind::NotSupported,
+                "changing dimensions, measures, curve or placement is not supported",
+            )
+            .with_hint("create a new table with CREATE TABLE ... WITH (...) AS SELECT * FROM the old one"));
         }
     };
     Ok(Altered::To(Box::new(to)))

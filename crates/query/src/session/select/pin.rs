@@ -14,7 +14,7 @@
 //! - Within a transaction a statement's snapshot lacks the rows that the transaction has killed: whoever reads it sees
 //!   what those before it have changed. The transaction's own rows come beside it.
 
-use crate::execution::blocking::blocking;
+use crate::execution::blocking::{blocking, snapshot_of};
 use crate::session::run::Run;
 use crate::session::state::own_rows::view::leave_out;
 use crate::session::state::transaction::Transaction;
@@ -25,7 +25,7 @@ use alluvia_catalog::{
     Catalog, INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,
     TEMPORARY_SCHEMA_SHOWN, TableEntry,
 };
-use alluvia_snapshot::{Read, Snapshot, TableRead, Want};
+use alluvia_snapshot::{Snapshot, TableRead, Want};
 use alluvia_syntax::Hints;
 use alluvia_syntax::units::{parse_fraction, parse_freshness};
 use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId, Version};
@@ -48,7 +48,7 @@ pub(crate) async fn pin(run: &Run, references: &[TableReference], hints: &Hints)
         return Ok(Arc::clone(pinned));
     }
     // A look at other tables than before is at the version of before.
-    let snapshot = pin_new(run, references, hints, pinned.map(|pinned| pinned.version))?;
+    let snapshot = pin_new(run, references, hints, pinned.map(|pinned| pinned.version)).await?;
     let snapshot = Arc::new(without_killed(run, snapshot).await?);
     run.pin(&snapshot);
     Ok(snapshot)
@@ -58,19 +58,24 @@ pub(crate) async fn pin(run: &Run, references: &[TableReference], hints: &Hints)
 /// whatever freshness is asked for.
 pub(crate) async fn pin_newest(run: &Run, references: &[TableReference]) -> Result<Arc<Snapshot>> {
     let newest = |_: &[TableId], _: &Catalog| Ok(Freshness::Within(Duration::ZERO));
-    let snapshot = pin_as_fresh(run, references, &Hints::default(), None, newest)?;
+    let snapshot = pin_as_fresh(run, references, &Hints::default(), None, newest).await?;
     let snapshot = Arc::new(without_killed(run, snapshot).await?);
     run.pin(&snapshot);
     Ok(snapshot)
 }
 
 /// Pins a snapshot of these tables, at this version if one is given.
-fn pin_new(run: &Run, references: &[TableReference], hints: &Hints, version: Option<Version>) -> Result<Snapshot> {
+async fn pin_new(
+    run: &Run,
+    references: &[TableReference],
+    hints: &Hints,
+    version: Option<Version>,
+) -> Result<Snapshot> {
     let asked = |tables: &[TableId], catalog: &Catalog| freshness_of(tables, catalog, &run.settings, hints);
-    pin_as_fresh(run, references, hints, version, asked)
+    pin_as_fresh(run, references, hints, version, asked).await
 }
 
-fn pin_as_fresh(
+async fn pin_as_fresh(
     run: &Run,
     references: &[TableReference],
     hints: &Hints,
@@ -111,15 +116,6 @@ fn pin_as_fresh(
         }
         catalog = Arc::clone(&snapshot.catalog);
     }
-}
-
-/// A snapshot; on a thread that may wait where the store asks other machines.
-pub(crate) async fn snapshot_of(store: &Arc<dyn Read>, want: Want) -> Result<Snapshot> {
-    if !store.is_remote() {
-        return store.snapshot(&want);
-    }
-    let store = Arc::clone(store);
-    blocking(move || store.snapshot(&want)).await
 }
 
 /// A snapshot as the open transaction sees it, but for its own rows.

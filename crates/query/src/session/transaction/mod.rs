@@ -10,9 +10,9 @@ pub(crate) mod savepoints;
 pub(crate) mod submit;
 pub(crate) mod temporary;
 
+use crate::execution::blocking::snapshot_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::snapshot_of;
 use crate::session::state::definitions::conflict;
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::{OpenTransaction, Transaction};

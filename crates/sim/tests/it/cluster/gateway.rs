@@ -1,7 +1,7 @@
 //! A gateway's process: batches and reads of its clients, under way.
 
 use super::clients::{Content, Part, Reply, Token};
-use super::net::{KEEPER, MILLI, Message, Place, SECOND, node_of, place_of};
+use super::net::{KEEPER, MILLI, MachineId, Message, SECOND, node_of, place_of};
 use crate::keyed::tables::{KeyKind, table};
 use alluvia_catalog::Change;
 use alluvia_cluster::gateway::{Action, Event, Known, Write, split};
@@ -24,7 +24,7 @@ const STAGING: u64 = SECOND;
 const READING: u64 = 4 * SECOND;
 
 /// What is to be sent: to whom, under which number, and what.
-pub type Out = (Place, u64, Message);
+pub type Out = (MachineId, u64, Message);
 
 /// What a question was asked for.
 enum Call {
@@ -66,7 +66,7 @@ struct PartRead {
 }
 
 pub struct Gateway {
-    place: Place,
+    place: MachineId,
     process: u64,
     incarnation: Option<u64>,
     pub image: Arc<Image>,
@@ -89,7 +89,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    pub fn new(place: Place, process: u64) -> Gateway {
+    pub fn new(place: MachineId, process: u64) -> Gateway {
         Gateway {
             place,
             process,
@@ -116,7 +116,7 @@ impl Gateway {
         std::mem::take(&mut self.out)
     }
 
-    fn ask(&mut self, to: Place, call: Call, message: Message) {
+    fn ask(&mut self, to: MachineId, call: Call, message: Message) {
         self.asked += 1;
         self.calls.insert(self.asked, call);
         self.out.push((to, self.asked, message));
@@ -167,10 +167,19 @@ impl Gateway {
             let unknown = || Error::new(ErrorKind::UndefinedTable, "there is no such table");
             let entry = image.catalog.by_id(id).ok_or_else(unknown)?;
             let of_table = image.placed.get(&id).ok_or_else(unknown)?;
-            let rows: Vec<NewRows> = content.parts[at..].iter().take_while(|(table, _)| *table == id).map(|(_, part)| new_rows(&entry.def, entry.changed_at, part)).collect();
+            let rows: Vec<NewRows> = content.parts[at..]
+                .iter()
+                .take_while(|(table, _)| *table == id)
+                .map(|(_, part)| new_rows(&entry.def, entry.changed_at, part))
+                .collect();
             at += rows.len();
             checked.push((id, entry.changed_at));
-            parts.extend(split(&entry.def, of_table, &rows, batch.gateway.0 << 40 | batch.incarnation << 20 | batch.sequence)?);
+            parts.extend(split(
+                &entry.def,
+                of_table,
+                &rows,
+                batch.gateway.0 << 40 | batch.incarnation << 20 | batch.sequence,
+            )?);
         }
         let floor = self.open.keys().next().copied().unwrap_or(self.sequence);
         let (producer, key, touched) = (Some(mark), None, Vec::new());
@@ -231,7 +240,8 @@ impl Gateway {
             self.asked_numbers = Some(now);
             self.ask(KEEPER, Call::Numbers, Message::AskKeeper(ToKeeper::Numbers { count: 256 }));
         }
-        let late: Vec<u64> = self.open.iter().filter(|(_, open)| now >= open.looked + PATIENCE).map(|(at, _)| *at).collect();
+        let late: Vec<u64> =
+            self.open.iter().filter(|(_, open)| now >= open.looked + PATIENCE).map(|(at, _)| *at).collect();
         for sequence in late {
             let Some(open) = self.open.get_mut(&sequence) else { continue };
             open.looked = now;
@@ -263,7 +273,8 @@ impl Gateway {
             }
             if is_due(read.asked_now) {
                 read.asked_now = Some(now);
-                self.ask(KEEPER, Call::Now { token: read.token, sent: now }, Message::AskKeeper(ToKeeper::Now));
+                let (call, after) = (Call::Now { token: read.token, sent: now }, self.image.version);
+                self.ask(KEEPER, call, Message::AskKeeper(ToKeeper::Feed { after, durable: None }));
             }
             return false;
         };
@@ -294,7 +305,8 @@ impl Gateway {
         if read.parts.iter().any(|part| part.rows.is_none()) {
             return false;
         }
-        let mut tables: BTreeMap<TableId, Vec<FoundRow>> = read.tables.iter().map(|table| (*table, Vec::new())).collect();
+        let mut tables: BTreeMap<TableId, Vec<FoundRow>> =
+            read.tables.iter().map(|table| (*table, Vec::new())).collect();
         for part in &mut read.parts {
             tables.entry(part.table).or_default().extend(part.rows.take().unwrap_or_default());
         }
@@ -315,7 +327,8 @@ impl Gateway {
                 self.known.answered(Duration::from_micros(sent), now_version);
                 self.look_at_reads(now);
             }
-            (Call::Now { token, sent }, Message::KeeperSays(Ok(FromKeeper::Now(version)))) => {
+            (Call::Now { token, sent }, Message::KeeperSays(Ok(FromKeeper::Fed { feed, newest: version, .. }))) => {
+                Image::fed(&mut self.image, feed).expect("decisions fit");
                 self.known.answered(Duration::from_micros(sent), version);
                 if let Some(read) = self.reads.iter_mut().find(|read| read.token == token) {
                     read.version = read.version.or(Some(version.max(read.at_least)));

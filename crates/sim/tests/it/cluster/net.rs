@@ -8,20 +8,20 @@ use alluvia_types::{Result, TableId, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A machine, by its place: the keeper, then workers, then gateways.
-pub type Place = usize;
+pub type MachineId = usize;
 
-pub const KEEPER: Place = 0;
+pub const KEEPER: MachineId = 0;
 pub const MILLI: u64 = 1_000;
 pub const SECOND: u64 = 1_000_000;
 
 /// The node of a place.
-pub fn node_of(place: Place) -> NodeId {
+pub fn node_of(place: MachineId) -> NodeId {
     NodeId(100 + place as u64)
 }
 
 /// The place of a node.
-pub fn place_of(node: NodeId) -> Place {
-    (node.0 - 100) as Place
+pub fn place_of(node: NodeId) -> MachineId {
+    (node.0 - 100) as MachineId
 }
 
 /// What is said.
@@ -32,15 +32,18 @@ pub enum Message {
     AskBodies(ToBodies),
     BodiesSay(Result<FromBodies>),
     /// The rows of a shard at a version.
-    AskRows { shard: TableId, version: Version },
+    AskRows {
+        shard: TableId,
+        version: Version,
+    },
     Rows(Result<Vec<FoundRow>>),
 }
 
 /// Something said on its way.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    pub from: Place,
-    pub to: Place,
+    pub from: MachineId,
+    pub to: MachineId,
     /// Of the asker, as its process counts its questions; the answer has the same.
     pub call: u64,
     /// Of the asker's process: what an earlier one has asked is not answered to a later one.
@@ -52,10 +55,13 @@ pub struct Packet {
 pub enum Event {
     Packet(Packet),
     /// A machine looks what there is to do.
-    Tick(Place),
-    Start(Place),
-    Heal { one: Place, other: Place },
-    Room(Place),
+    Tick(MachineId),
+    Start(MachineId),
+    Heal {
+        one: MachineId,
+        other: MachineId,
+    },
+    Room(MachineId),
     Fault,
     Client(usize),
 }
@@ -71,7 +77,7 @@ pub struct Trouble {
 pub struct Net {
     pub now: u64,
     pub trouble: Trouble,
-    pub cuts: BTreeSet<(Place, Place)>,
+    pub cuts: BTreeSet<(MachineId, MachineId)>,
     queue: BTreeMap<(u64, u64), Event>,
     sequence: u64,
 }

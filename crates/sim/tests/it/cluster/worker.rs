@@ -1,6 +1,6 @@
 //! A worker's process.
 
-use super::net::{KEEPER, MILLI, Message, Place, node_of, place_of};
+use super::net::{KEEPER, MILLI, MachineId, Message, node_of, place_of};
 use alluvia_cluster::message::{FromBodies, FromKeeper, ToBodies, ToKeeper, serve_bodies};
 use alluvia_cluster::worker::snapshot_at;
 use alluvia_cluster::{Bodies, Follower, Missing, Step};
@@ -15,10 +15,10 @@ use std::sync::Arc;
 const PATIENCE: u64 = 100 * MILLI;
 
 /// What is to be sent: to whom, and what. Questions get a number; answers have that of their question.
-pub type Out = (Place, Message);
+pub type Out = (MachineId, Message);
 
 pub struct Worker {
-    place: Place,
+    place: MachineId,
     pub engine: Engine,
     bodies: Bodies,
     follower: Follower,
@@ -30,7 +30,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn open(place: Place, disk: &Arc<FaultDisk>, clock: &Arc<ManualClock>, cluster: u64) -> Result<Worker> {
+    pub fn open(place: MachineId, disk: &Arc<FaultDisk>, clock: &Arc<ManualClock>, cluster: u64) -> Result<Worker> {
         let disk = Arc::clone(disk) as Arc<dyn Disk>;
         let engine = Engine::open(Arc::clone(&disk), Arc::clone(clock) as _, &EngineOptions::default())?;
         let bodies = Bodies::open(disk, Path::new("/bodies"), Arc::clone(clock) as _, cluster)?;
@@ -97,7 +97,7 @@ impl Worker {
     }
 
     fn fetch(&mut self, missing: &Missing, now: u64) -> Vec<Out> {
-        let others: Vec<Place> =
+        let others: Vec<MachineId> =
             missing.holders.iter().map(|node| place_of(*node)).filter(|place| *place != self.place).collect();
         if others.is_empty() || self.asked_body.is_some_and(|asked| now < asked + PATIENCE) {
             return Vec::new();
@@ -132,7 +132,7 @@ impl Worker {
             Message::BodiesSay(Ok(FromBodies::Body(body))) => {
                 self.asked_body = None;
                 if let Some(body) = body {
-                    passing(self.bodies.stage(body))?;
+                    passing(self.bodies.put_fetched(body))?;
                 }
             }
             _ => return Ok(Vec::new()),
@@ -144,7 +144,7 @@ impl Worker {
     pub fn next(&mut self) -> String {
         let step = self.follower.step(&self.engine.catalog(), &self.bodies);
         match step {
-            Ok(Step::Follow(followed)) => format!("is to follow {}, after {}", followed.version, self.engine.last()),
+            Ok(Step::Follow(followed)) => format!("is to follow {}", followed.version),
             step => format!("{step:?}"),
         }
     }

@@ -4,7 +4,7 @@ use super::clients::{Client, Content, PATIENCE, Reply, Token, Wish, tables};
 use super::gateway::{Gateway, tables_of};
 use super::machines::Machine;
 use super::model::Model;
-use super::net::{Event, KEEPER, MILLI, Message, Net, Packet, Place, SECOND, Trouble, node_of};
+use super::net::{Event, KEEPER, MILLI, MachineId, Message, Net, Packet, SECOND, Trouble, node_of};
 use super::worker::Worker;
 use crate::keyed::tables::KeyKind;
 use alluvia_cluster::message::{ToKeeper, serve_keeper};
@@ -133,10 +133,17 @@ impl World {
 
     /// What is where, for whoever reads why it does not go on.
     fn state(&mut self) -> String {
-        let workers: Vec<String> = self.workers.iter_mut().zip(&self.through).map(|(worker, through)| match &mut worker.running {
-            Some(worker) => format!("through {} with {} bodies, {}", worker.through(), worker.kept().0, worker.next()),
-            None => format!("down after {through}"),
-        }).collect();
+        let workers: Vec<String> = self
+            .workers
+            .iter_mut()
+            .zip(&self.through)
+            .map(|(worker, through)| match &mut worker.running {
+                Some(worker) => {
+                    format!("through {} with {} bodies, {}", worker.through(), worker.kept().0, worker.next())
+                }
+                None => format!("down after {through}"),
+            })
+            .collect();
         let clients: Vec<String> =
             self.clients.iter().map(|client| format!("{} left, {:?}", client.left, client.wish.is_some())).collect();
         format!("the keeper is at {}, workers {workers:?}, clients {clients:?}", self.model.version())
@@ -152,7 +159,8 @@ impl World {
         self.heal();
         self.run_until("all is acknowledged and followed once nothing fails any more", |world| {
             let newest = world.model.version();
-            let has_all = |worker: &Machine<Worker>| worker.running.as_ref().is_some_and(|worker| worker.through() == newest);
+            let has_all =
+                |worker: &Machine<Worker>| worker.running.as_ref().is_some_and(|worker| worker.through() == newest);
             world.clients.iter().all(Client::is_done) && world.workers.iter().all(has_all)
         });
         self.check_end();
@@ -170,7 +178,7 @@ impl World {
         }
     }
 
-    fn with_disk(&self, place: Place, run: impl FnOnce(&alluvia_storage::FaultDisk)) {
+    fn with_disk(&self, place: MachineId, run: impl FnOnce(&alluvia_storage::FaultDisk)) {
         match place {
             KEEPER => run(&self.keeper.disk),
             place if place <= self.setup.workers => run(&self.workers[place - 1].disk),
@@ -178,7 +186,7 @@ impl World {
         }
     }
 
-    fn is_running(&self, place: Place) -> bool {
+    fn is_running(&self, place: MachineId) -> bool {
         match place {
             KEEPER => self.keeper.running.is_some(),
             place if place <= self.setup.workers => self.workers[place - 1].running.is_some(),
@@ -187,7 +195,7 @@ impl World {
     }
 
     /// Starts a machine that is down; one whose disk is full comes later.
-    fn start(&mut self, place: Place) {
+    fn start(&mut self, place: MachineId) {
         let process = self.random.number();
         let workers = self.setup.workers;
         match place {
@@ -204,8 +212,10 @@ impl World {
                 assert!(worker.through() >= self.through[place - 1], "what a worker has shown is durable");
                 machine.running = Some(worker);
                 machine.life += 1;
-                let join = ToKeeper::Join { node: node_of(place), process, roles: vec![Role::Worker], address: String::new() };
-                let packet = Packet { from: place, to: KEEPER, call: 0, life: machine.life, message: Message::AskKeeper(join) };
+                let join =
+                    ToKeeper::Join { node: node_of(place), process, roles: vec![Role::Worker], address: String::new() };
+                let packet =
+                    Packet { from: place, to: KEEPER, call: 0, life: machine.life, message: Message::AskKeeper(join) };
                 self.net.after(MILLI, Event::Packet(packet));
             }
             place => {
@@ -217,7 +227,7 @@ impl World {
         self.net.after(MILLI, Event::Tick(place));
     }
 
-    fn crash(&mut self, place: Place) {
+    fn crash(&mut self, place: MachineId) {
         let random = &mut self.random;
         match place {
             KEEPER => self.keeper.crash(random),
@@ -260,13 +270,13 @@ impl World {
         self.faults += 1;
         let machines = 1 + self.setup.workers + self.setup.gateways;
         if self.setup.faults == Faults::Gateways {
-            let place = 1 + self.setup.workers + self.random.below(self.setup.gateways as u64) as Place;
+            let place = 1 + self.setup.workers + self.random.below(self.setup.gateways as u64) as MachineId;
             if self.is_running(place) {
                 self.crash(place);
             }
             return;
         }
-        let place = self.random.below(machines as u64) as Place;
+        let place = self.random.below(machines as u64) as MachineId;
         match self.random.below(6) {
             0 | 1 => {
                 if self.is_running(place) {
@@ -274,7 +284,7 @@ impl World {
                 }
             }
             2 => {
-                let other = self.random.below(machines as u64) as Place;
+                let other = self.random.below(machines as u64) as MachineId;
                 self.net.cuts.insert((place, other));
                 // One way, now and then.
                 if !self.random.one_in(3) {
@@ -293,7 +303,7 @@ impl World {
             }
             _ => {
                 let bytes = self.random.below(40_000);
-                let place = self.random.below(1 + self.setup.workers as u64) as Place;
+                let place = self.random.below(1 + self.setup.workers as u64) as MachineId;
                 self.with_disk(place, |disk| disk.limit_bytes(Some(bytes)));
                 let room = self.random.below(SECOND);
                 self.net.after(room, Event::Room(place));
@@ -301,7 +311,7 @@ impl World {
         }
     }
 
-    fn paused_until(&self, place: Place) -> u64 {
+    fn paused_until(&self, place: MachineId) -> u64 {
         match place {
             KEEPER => self.keeper.paused_until,
             place if place <= self.setup.workers => self.workers[place - 1].paused_until,
@@ -309,7 +319,7 @@ impl World {
         }
     }
 
-    fn tick(&mut self, place: Place) {
+    fn tick(&mut self, place: MachineId) {
         let now = self.net.now;
         if !self.is_running(place) {
             return;
@@ -341,7 +351,7 @@ impl World {
         }
     }
 
-    fn worker_did(&mut self, place: Place, did: alluvia_types::Result<Vec<super::worker::Out>>) {
+    fn worker_did(&mut self, place: MachineId, did: alluvia_types::Result<Vec<super::worker::Out>>) {
         let machine = &self.workers[place - 1];
         let Some(worker) = &machine.running else { return };
         self.through[place - 1] = self.through[place - 1].max(worker.through());
@@ -359,7 +369,7 @@ impl World {
         }
     }
 
-    fn gateway_did(&mut self, place: Place) {
+    fn gateway_did(&mut self, place: MachineId) {
         let machine = &mut self.gateways[place - 1 - self.setup.workers];
         let Some(gateway) = &mut machine.running else { return };
         let life = machine.life;
@@ -480,7 +490,10 @@ impl World {
                 }
             }
             (Some(Wish::Read { .. }), Reply::Failed(error)) => {
-                assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::UndefinedTable), "a read fails: {error}");
+                assert!(
+                    matches!(error.kind(), ErrorKind::Timeout | ErrorKind::UndefinedTable),
+                    "a read fails: {error}"
+                );
                 client.wish = None;
             }
             (Some(Wish::Write { .. }), Reply::Failed(error)) => {

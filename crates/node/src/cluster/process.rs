@@ -1,0 +1,240 @@
+//! One process of a cluster: its roles, its socket for other nodes, and what its directory says of it.
+//!
+//! ```text
+//! DIR/node      the node's own number, for ever
+//! DIR/keeper/   the decisions
+//! DIR/worker/   shards and bodies
+//! DIR/gateway/  the audit log, and what statements spill
+//! ```
+//!
+//! Invariants:
+//! - A directory is of one node, and of one process at a time.
+//! - The socket is there before the node joins: who learns where it is can ask it.
+
+use super::gateway::GatewayNode;
+use super::worker::WorkerNode;
+use crate::options::DatabaseOptions;
+use alluvia_cluster::gateway::{GatewayOptions, Reach};
+use alluvia_cluster::message::serve_keeper;
+use alluvia_cluster::{Keeper, NodeId, Role};
+use alluvia_link::{Answer, Handler, Links, Question, Serving, serve};
+use alluvia_storage::{Disk, DiskLock, RealDisk, read_atomic, write_atomic};
+use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock};
+use serde::{Deserialize, Serialize};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const IDENTITY_MAGIC: &[u8; 8] = b"ALVNODE1";
+/// The keeper saves its image so often.
+const SAVE_INTERVAL: Duration = Duration::from_secs(10);
+/// A stop is looked for so often meanwhile.
+const STOP_LOOK: Duration = Duration::from_millis(50);
+
+/// How a process of a cluster is started.
+#[derive(Clone)]
+pub struct NodeOptions {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// What it does.
+    pub roles: Vec<Role>,
+    /// Where other nodes reach it.
+    pub listen: SocketAddr,
+    /// Where the keeper is; `None` where it is here.
+    pub join: Option<String>,
+    /// The secret that all nodes of the cluster know: letters and digits.
+    pub secret: String,
+    /// How its databases are.
+    pub database: DatabaseOptions,
+}
+
+/// One process of a cluster. Dropping it stops its parts.
+#[derive(Debug)]
+pub struct NodeProcess {
+    // In the order in which they stop.
+    gateway: Option<GatewayNode>,
+    _parts: Arc<Parts>,
+    serving: Serving,
+    _saving: Option<Saving>,
+    _lock: Box<dyn DiskLock>,
+}
+
+/// What a node's directory says of it.
+#[derive(Serialize, Deserialize)]
+struct Identity {
+    node: u64,
+}
+
+/// What answers other nodes.
+#[derive(Default)]
+struct Parts {
+    keeper: Option<Arc<Keeper>>,
+    worker: OnceLock<WorkerNode>,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("keeper", &self.keeper.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// Answers as long as the parts are there.
+struct Answers(Weak<Parts>);
+
+impl Handler for Answers {
+    fn answer(&self, asked: Question) -> Result<Answer> {
+        let not_here = |role: &str| {
+            Err(Error::new(ErrorKind::Busy, format!("this node is no {role}, or not yet"))
+                .with_hint("ask again, or another node"))
+        };
+        let Some(parts) = self.0.upgrade() else { return not_here("node") };
+        match asked {
+            Question::Keeper(asked) => match &parts.keeper {
+                Some(keeper) => serve_keeper(keeper, asked).map(Answer::Keeper),
+                None => not_here("keeper"),
+            },
+            Question::Worker(asked) => match parts.worker.get() {
+                Some(worker) => worker.serve(asked).map(Answer::Worker),
+                None => not_here("worker"),
+            },
+        }
+    }
+}
+
+/// A random number.
+pub(super) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Reads a small file of the directory, or makes it.
+fn kept<T: Serialize + for<'de> Deserialize<'de>>(
+    disk: &dyn Disk,
+    path: &Path,
+    magic: &[u8; 8],
+    new: impl FnOnce() -> T,
+) -> Result<T> {
+    let unfit = |error: serde_json::Error| Error::new(ErrorKind::Corrupt, format!("{}: {error}", path.display()));
+    if disk.exists(path) {
+        return serde_json::from_slice(&read_atomic(disk, path, magic)?).map_err(unfit);
+    }
+    let made = new();
+    let bytes = serde_json::to_vec(&made).map_err(unfit)?;
+    write_atomic(disk, path, magic, &bytes).map_err(|not_replaced| not_replaced.error)?;
+    Ok(made)
+}
+
+impl NodeProcess {
+    /// Starts a process: its socket first, then its roles.
+    ///
+    /// Errors: what its options ask for cannot be; the keeper is not reached; its directory is in use or damaged.
+    pub fn start(options: NodeOptions) -> Result<NodeProcess> {
+        let NodeOptions { dir, roles, listen, join, secret, database } = options;
+        let has = |role| roles.contains(&role);
+        let refuse = |what: &str, hint: &str| Err(Error::new(ErrorKind::InvalidSetting, what).with_hint(hint));
+        match (has(Role::Keeper), &join) {
+            _ if roles.is_empty() => return refuse("a node without a role", "name some of keeper, worker and gateway"),
+            (true, Some(_)) => {
+                return refuse(
+                    "a node that is the keeper joins no other",
+                    "leave --join out: a cluster has one keeper",
+                );
+            }
+            (false, None) => {
+                return refuse("a node that is no keeper must join one", "say where the keeper is: --join HOST:PORT");
+            }
+            _ => {}
+        }
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        disk.create_dir_all(&dir).map_err(|error| Error::io(&dir, "creating", &error))?;
+        let lock = disk.try_lock(&dir.join("lock")).map_err(|error| Error::io(&dir, "locking", &error))?;
+        let lock = lock.ok_or_else(|| {
+            Error::new(ErrorKind::Locked, format!("{} is in use by another node", dir.display()))
+                .with_hint("one process at a time may have it: stop the other one, or name another directory")
+        })?;
+        let Identity { node } =
+            kept(disk.as_ref(), &dir.join("node"), IDENTITY_MAGIC, || Identity { node: random() & !3 })?;
+        let keeper = match has(Role::Keeper) {
+            false => None,
+            true => Some(Arc::new(Keeper::open(Arc::clone(&disk), &dir.join("keeper"), clock, random())?)),
+        };
+        let parts = Arc::new(Parts { keeper: keeper.clone(), worker: OnceLock::new() });
+        let serving = serve(listen, &secret, Arc::new(Answers(Arc::downgrade(&parts))))?;
+        let address = serving.address.to_string();
+        let links: Arc<dyn Reach> = Arc::new(Links::to(join.as_deref().unwrap_or(&address), &secret)?);
+        let saving = keeper.map(Saving::start).transpose()?;
+        if has(Role::Worker) {
+            let (dir, id, reach) = (dir.join("worker"), NodeId(node + 1), Arc::clone(&links));
+            let worker = WorkerNode::open(&dir, database.clone(), id, random(), &address, reach)?;
+            // Nobody else sets it.
+            let _ = parts.worker.set(worker);
+        }
+        let gateway = match has(Role::Gateway) {
+            false => None,
+            true => {
+                let own = GatewayOptions {
+                    address,
+                    gathered_bytes_max: database.query_bytes_max(),
+                    ..GatewayOptions::new(NodeId(node + 2), random())
+                };
+                Some(GatewayNode::join(&dir.join("gateway"), &database, own, links)?)
+            }
+        };
+        Ok(NodeProcess { gateway, _parts: parts, serving, _saving: saving, _lock: lock })
+    }
+
+    /// Where other nodes reach it.
+    pub fn address(&self) -> SocketAddr {
+        self.serving.address
+    }
+
+    /// Its gateway, if it is one.
+    pub fn gateway(&self) -> Option<&GatewayNode> {
+        self.gateway.as_ref()
+    }
+}
+
+/// The thread that saves the keeper's image; it ends when this is dropped.
+#[derive(Debug)]
+struct Saving {
+    stop: Arc<OnceLock<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Saving {
+    fn start(keeper: Arc<Keeper>) -> Result<Saving> {
+        let stop: Arc<OnceLock<()>> = Arc::default();
+        let asked = Arc::clone(&stop);
+        let run = move || {
+            let mut waited = Duration::ZERO;
+            while asked.get().is_none() {
+                std::thread::park_timeout(STOP_LOOK);
+                waited += STOP_LOOK;
+                if waited < SAVE_INTERVAL {
+                    continue;
+                }
+                waited = Duration::ZERO;
+                if let Err(error) = keeper.save(keeper.followed(None)) {
+                    tracing::warn!(%error, "the keeper's image was not saved; more of its log is kept");
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("alluvia-keeper".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| Error::internal(format!("no thread for the keeper: {error}")))?;
+        Ok(Saving { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Saving {
+    fn drop(&mut self) {
+        let _ = self.stop.set(());
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It has told of whatever went wrong.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Several machines, in one process: a keeper, three workers and two gateways, which call one another.
+
+mod scripts;
+mod sessions;
