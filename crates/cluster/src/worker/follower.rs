@@ -27,6 +27,15 @@ pub enum Step {
     Feed(Version),
 }
 
+/// What is over once a version is durable everywhere.
+#[derive(Debug)]
+struct Over {
+    version: Version,
+    bodies: Vec<(BatchId, TableId)>,
+    /// Below this the gateway's bodies are over, too.
+    floor: Option<BatchId>,
+}
+
 /// Where a worker is.
 #[derive(Debug)]
 pub struct Follower {
@@ -37,9 +46,9 @@ pub struct Follower {
     /// Versions through this one have nothing for this node, which is new; and when that was decided.
     skipped: Option<(Version, i64)>,
     /// What the step that is under way has in it.
-    current: Option<(Version, Vec<(BatchId, TableId)>, Option<BatchId>)>,
+    current: Option<Over>,
     /// What may be settled once a version is durable everywhere.
-    settled: Vec<(Version, Vec<(BatchId, TableId)>, Option<BatchId>)>,
+    settled: Vec<Over>,
 }
 
 impl Follower {
@@ -54,7 +63,8 @@ impl Follower {
             let id = |sequence| BatchId { gateway, incarnation: state.incarnation, sequence };
             let over = state.decided.keys().map(|&sequence| id(sequence));
             let over = over.flat_map(|batch| bodies.shards_of(batch).into_iter().map(move |shard| (batch, shard)));
-            self.settled.push((image.version, over.collect(), Some(id(state.floor))));
+            let (version, bodies, floor) = (image.version, over.collect(), Some(id(state.floor)));
+            self.settled.push(Over { version, bodies, floor });
         }
     }
 
@@ -78,7 +88,7 @@ impl Follower {
     pub fn step(&mut self, catalog: &Catalog, bodies: &Bodies) -> Result<Step> {
         if let Some((last, commit_micros)) = self.skipped.filter(|(last, _)| *last > self.through) {
             let version = self.through.next();
-            self.current = Some((version, Vec::new(), None));
+            self.current = Some(Over { version, bodies: Vec::new(), floor: None });
             self.skipped = Some((last, commit_micros));
             return Ok(Step::Follow(Followed { version, commit_micros, body: encode(&NewBatch::default())? }));
         }
@@ -86,7 +96,7 @@ impl Follower {
         Ok(match local(self.node, decision, catalog, bodies)? {
             Local::Missing(missing) => Step::Fetch(missing),
             Local::Batch { followed, bodies, floor } => {
-                self.current = Some((followed.version, bodies, floor));
+                self.current = Some(Over { version: followed.version, bodies, floor });
                 Step::Follow(followed)
             }
         })
@@ -95,11 +105,11 @@ impl Follower {
     /// The step is done: the version is in the database's log, durable or not.
     pub fn followed(&mut self) {
         let Some(current) = self.current.take() else { return };
-        if self.next.front().is_some_and(|next| next.version == current.0) {
+        if self.next.front().is_some_and(|next| next.version == current.version) {
             self.next.pop_front();
         }
-        self.through = current.0;
-        if !current.1.is_empty() || current.2.is_some() {
+        self.through = current.version;
+        if !current.bodies.is_empty() || current.floor.is_some() {
             self.settled.push(current);
         }
     }
@@ -138,12 +148,11 @@ impl Follower {
     /// The databases of all workers are durable through a version: gives up what is in them.
     pub fn settle(&mut self, followed: Version, bodies: &Bodies) -> Result<()> {
         let followed = followed.min(self.through);
-        let count = self.settled.partition_point(|(version, ..)| *version <= followed);
         // Of each gateway the greatest.
         let mut floors: BTreeMap<NodeId, BatchId> = BTreeMap::new();
         let mut over = Vec::new();
-        for (_, used, floor) in self.settled.drain(..count) {
-            over.extend(used);
+        for Over { bodies, floor, .. } in self.settled.extract_if(.., |over| over.version <= followed) {
+            over.extend(bodies);
             if let Some(floor) = floor {
                 let known = floors.entry(floor.gateway).or_insert(floor);
                 *known = (*known).max(floor);
@@ -164,6 +173,6 @@ impl Follower {
         self.through = durable;
         self.next.clear();
         self.current = None;
-        self.settled.retain(|(version, ..)| *version <= durable);
+        self.settled.retain(|over| over.version <= durable);
     }
 }

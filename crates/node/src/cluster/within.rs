@@ -114,6 +114,13 @@ impl Within {
         &self.gateways[at]
     }
 
+    /// Has the keeper save its image as far as all workers have followed; whether that is everything.
+    pub fn save(&self) -> Result<bool> {
+        let followed = self.calls.keeper.followed(None);
+        self.calls.keeper.save(followed)?;
+        Ok(followed == self.calls.keeper.now())
+    }
+
     /// Returns once all workers that run are through a version.
     ///
     /// Errors: not within so long.

@@ -6,8 +6,43 @@ use alluvia_node::DatabaseOptions;
 use alluvia_node::cluster::Within;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Rows whose keys are looked at before they are decided are refused by name (docs/KNOWN.md).
+const KEYS: &str = "inserts that a key may refuse, updates and deletes of a table";
+const SEQUENCE: &str = "a numbered column";
+/// What a gateway gathers is in no segment, and in no index.
+const SEGMENTS: &str = "shows segments, blocks or plans over them";
+
 /// Scripts that do not hold, by the name of their file, and why.
-const NOT_YET: &[(&str, &str)] = &[];
+const NOT_YET: &[(&str, &str)] = &[
+    ("by_key", KEYS),
+    ("checks", KEYS),
+    ("clients", KEYS),
+    ("copy_conflict", KEYS),
+    ("defaults", KEYS),
+    ("deletes", KEYS),
+    ("freshness", SEGMENTS),
+    ("identity", SEQUENCE),
+    ("index", SEGMENTS),
+    ("key_catalogs", SEQUENCE),
+    ("keys", KEYS),
+    ("merge", KEYS),
+    ("own_changes", KEYS),
+    ("phrases", SEGMENTS),
+    ("predicates", SEGMENTS),
+    ("purge", KEYS),
+    ("returning_beside", KEYS),
+    ("rules_by_key", SEQUENCE),
+    ("samples", SEGMENTS),
+    ("schema_names", KEYS),
+    ("schemas", SEQUENCE),
+    ("settings", "freshness 'merged' gives what is newer"),
+    ("temporary", KEYS),
+    ("transactions_definitions", "what another gateway has defined is told by COMMIT, and up to 20 ms later by others"),
+    ("types", KEYS),
+    ("update_lists", KEYS),
+    ("upserts", KEYS),
+    ("zones", KEYS),
+];
 
 #[test]
 fn scripts_hold_on_several_machines() {

@@ -3,7 +3,7 @@
 use super::clients::{Content, Part};
 use crate::keyed::tables::KeyKind;
 use alluvia_catalog::Change;
-use alluvia_cluster::{BatchId, Decided, Decision};
+use alluvia_cluster::{BatchId, Decided, Decision, Image};
 use alluvia_sim::rows::{FoundRow, Row};
 use alluvia_types::{ProducerMark, TableId, Version};
 use std::collections::BTreeMap;
@@ -36,6 +36,13 @@ impl Model {
             }
             self.decisions.push(decision);
         }
+    }
+
+    /// What all decisions come to, as a worker learns it when it starts.
+    pub fn image(&self, cluster: u64) -> Image {
+        let mut image = Image::new(cluster);
+        self.decisions.iter().for_each(|decision| image.apply(decision).expect("decisions follow one another"));
+        image
     }
 
     pub fn version(&self) -> Version {

@@ -3,7 +3,7 @@
 use super::net::{KEEPER, MILLI, MachineId, Message, node_of, place_of};
 use alluvia_cluster::message::{FromBodies, FromKeeper, ToBodies, ToKeeper, serve_bodies};
 use alluvia_cluster::worker::snapshot_at;
-use alluvia_cluster::{Bodies, Follower, Missing, Step};
+use alluvia_cluster::{Bodies, Follower, Image, Missing, Step};
 use alluvia_sim::rows::{FoundRow, rows_of};
 use alluvia_sim::{Engine, EngineOptions, Random};
 use alluvia_storage::{Disk, FaultDisk};
@@ -30,11 +30,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn open(place: MachineId, disk: &Arc<FaultDisk>, clock: &Arc<ManualClock>, cluster: u64) -> Result<Worker> {
+    pub fn open(place: MachineId, disk: &Arc<FaultDisk>, clock: &Arc<ManualClock>, image: &Image) -> Result<Worker> {
         let disk = Arc::clone(disk) as Arc<dyn Disk>;
         let engine = Engine::open(Arc::clone(&disk), Arc::clone(clock) as _, &EngineOptions::default())?;
-        let bodies = Bodies::open(disk, Path::new("/bodies"), Arc::clone(clock) as _, cluster)?;
-        let follower = Follower::new(node_of(place), engine.views().visible());
+        let bodies = Bodies::open(disk, Path::new("/bodies"), Arc::clone(clock) as _, image.cluster)?;
+        let mut follower = Follower::new(node_of(place), engine.views().visible());
+        follower.started(image, &bodies);
         Ok(Worker { place, engine, bodies, follower, asked_feed: None, asked_body: None, turn: 0 })
     }
 

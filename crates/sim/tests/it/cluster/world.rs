@@ -207,8 +207,9 @@ impl World {
                 self.keeper.life += 1;
             }
             place if place <= workers => {
+                let image = self.model.image(CLUSTER);
                 let machine = &mut self.workers[place - 1];
-                let worker = Worker::open(place, &machine.disk, &self.clock, CLUSTER).expect("a worker opens");
+                let worker = Worker::open(place, &machine.disk, &self.clock, &image).expect("a worker opens");
                 assert!(worker.through() >= self.through[place - 1], "what a worker has shown is durable");
                 machine.running = Some(worker);
                 machine.life += 1;
