@@ -19,7 +19,7 @@ use alluvia_types::{Clock, Error, ErrorKind, Freshness, Result, Stage, TableId, 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::DataType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -65,7 +65,8 @@ impl Gateway {
     ) -> Result<BTreeMap<TableId, Vec<RecordBatch>>, Failed> {
         let mut found = BTreeMap::new();
         let mut asked: Vec<ShardRead> = Vec::new();
-        for &table in tables {
+        // A statement may name a table more than once.
+        for table in tables.iter().copied().collect::<BTreeSet<_>>() {
             let Some(placed) = image.placed.get(&table) else { continue };
             let written = image.written.get(&table).copied().unwrap_or_default();
             if let Some((at, rows)) = self.gathered.lock().get(&table)

@@ -61,7 +61,8 @@ const ROWS: [&str; 5] = [
     "INSERT INTO sales VALUES (9999, 'Peru', 1.25, NULL)",
 ];
 
-const QUESTIONS: [&str; 8] = [
+const QUESTIONS: [&str; 9] = [
+    "SELECT count(*) FROM countries a JOIN countries b ON a.continent <> b.continent",
     "SELECT country, count(*), sum(price), avg(price), min(at), max(at) FROM sales GROUP BY country ORDER BY country",
     "SELECT count(*) FROM sales WHERE country = 'Chile' AND at >= '2024-03-01' AND at < '2024-04-01'",
     "SELECT continent, sum(price) FROM sales JOIN countries USING (country) GROUP BY continent ORDER BY continent",
