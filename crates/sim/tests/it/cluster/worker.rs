@@ -2,9 +2,9 @@
 
 use super::net::{KEEPER, MILLI, MachineId, Message, node_of, place_of};
 use alluvia_cluster::message::{FromBodies, FromKeeper, ToBodies, ToKeeper, serve_bodies};
-use alluvia_cluster::worker::snapshot_at;
+use alluvia_cluster::worker::{each_batch, snapshot_at};
 use alluvia_cluster::{Bodies, Follower, Image, Missing, Step};
-use alluvia_sim::rows::{FoundRow, rows_of};
+use alluvia_sim::rows::{FoundRow, found_rows};
 use alluvia_sim::{Engine, EngineOptions, Random};
 use alluvia_storage::{Disk, FaultDisk};
 use alluvia_types::{ErrorKind, ManualClock, Result, TableId, Version};
@@ -119,7 +119,14 @@ impl Worker {
     }
 
     pub fn rows(&self, shard: TableId, version: Version) -> Result<Vec<FoundRow>> {
-        rows_of(&snapshot_at(self.engine.views(), version, &[shard])?, shard)
+        let snapshot = snapshot_at(self.engine.views(), version, &[shard])?;
+        let mut rows = Vec::new();
+        each_batch(&snapshot, shard, &mut |batch| {
+            rows.extend(found_rows(&snapshot.tables[&shard].entry.def, &batch)?);
+            Ok(())
+        })?;
+        rows.sort();
+        Ok(rows)
     }
 
     /// Takes an answer to one of its questions.
