@@ -6,7 +6,7 @@
 //! - A batch that the keeper has not answered about stays open: the floor does not pass it.
 
 use super::reach::Reached;
-use super::session::{Gateway, unasked, unreached};
+use super::session::{Gateway, unasked};
 use super::split::{Part, split};
 use super::write::{Action, Event, Write};
 use crate::decision::Decided;
@@ -26,8 +26,11 @@ use arrow::array::RecordBatch;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::channel;
 use std::time::Duration;
+
+/// A replica that is silent is asked again after so long; it may only be slow.
+const STAGED_AGAIN: Duration = Duration::from_millis(500);
 
 /// The keeper is asked again after so long.
 const ASKED_AGAIN: Duration = Duration::from_millis(100);
@@ -113,8 +116,10 @@ impl Gateway {
                         let staged = Staged { batch: id, shard, epoch, body: Arc::clone(&part.body) };
                         let sender = sender.clone();
                         let answered = move |answer| {
-                            // Whoever waits may have gone.
-                            let _ = sender.send(event_of(shard, node, answer));
+                            // Who is not reached is silent, and asked again. Whoever waits may have gone.
+                            if let Some(event) = event_of(shard, node, answer) {
+                                let _ = sender.send(event);
+                            }
                         };
                         self.reach.worker(node, ToWorker::Bodies(ToBodies::Stage(staged)), Box::new(answered));
                     }
@@ -125,10 +130,10 @@ impl Gateway {
                     Action::Done(outcome) => return (outcome, true),
                 }
             }
-            let left = given_up.saturating_sub(self.clock.monotonic());
-            let event = match events.recv_timeout(left) {
+            let event = match events.recv_timeout(STAGED_AGAIN) {
                 Ok(event) => event,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Event::Late,
+                Err(_) if self.clock.monotonic() >= given_up => Event::Late,
+                Err(_) => Event::Again,
             };
             actions.extend(write.step(event));
         }
@@ -181,13 +186,13 @@ fn no_number() -> Error {
         .with_hint("send it again once the keeper is reached")
 }
 
-fn event_of(shard: TableId, node: NodeId, answer: Reached<FromWorker>) -> Event {
-    match answer {
+fn event_of(shard: TableId, node: NodeId, answer: Reached<FromWorker>) -> Option<Event> {
+    Some(match answer {
         Ok(Ok(FromWorker::Bodies(FromBodies::Staged))) => Event::Staged { shard, node },
         Ok(Ok(_)) => Event::Refused { shard, node, error: Error::internal("an answer to another question") },
         Ok(Err(error)) => Event::Refused { shard, node, error },
-        Err(why) => Event::Refused { shard, node, error: unreached(&format!("node {node}"), &why) },
-    }
+        Err(_) => return None,
+    })
 }
 
 impl Ingest for Gateway {
