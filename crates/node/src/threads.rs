@@ -29,18 +29,24 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// The request to stop, which wakes threads that sleep.
 #[derive(Debug, Default)]
-struct Stop {
+pub(crate) struct Stop {
     asked: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Stop {
+    /// Asks to stop, and wakes who sleeps.
+    pub(crate) fn ask(&self) {
+        *self.asked.lock() = true;
+        self.changed.notify_all();
+    }
+
     fn is_asked(&self) -> bool {
         *self.asked.lock()
     }
 
     /// Sleeps; returns whether to stop.
-    fn wait(&self, time: Duration) -> bool {
+    pub(crate) fn wait(&self, time: Duration) -> bool {
         let mut asked = self.asked.lock();
         if !*asked {
             self.changed.wait_for(&mut asked, time);
@@ -153,8 +159,7 @@ fn run_once(stop: &Stop, work: impl FnOnce() -> Result<bool>, ended: impl FnOnce
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        *self.stop.asked.lock() = true;
-        self.stop.changed.notify_all();
+        self.stop.ask();
         self.core.committer().set_served(false);
         for handle in self.handles.drain(..) {
             let _ = handle.join();

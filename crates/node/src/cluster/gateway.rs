@@ -4,6 +4,7 @@
 //! - What is told of stages and segments is of the workers, and not of here: system tables of one process have no rows of it.
 //! - The audit log is the gateway's own, in its directory; what would be kept of caches is not.
 
+use super::repeating::Repeating;
 use crate::audit::AuditLog;
 use crate::options::DatabaseOptions;
 use crate::urls;
@@ -16,9 +17,8 @@ use alluvia_storage::{Disk, RealDisk};
 use alluvia_tree::SegmentMeta;
 use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, SystemClock, TableId};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 const AUDIT_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -31,7 +31,8 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 pub struct GatewayNode {
     gateway: Arc<Gateway>,
     engine: Arc<Engine>,
-    _refreshing: Refreshing,
+    /// Keeps the image up to date, for statements that ask nobody.
+    _refreshing: Repeating,
 }
 
 impl GatewayNode {
@@ -74,7 +75,10 @@ impl GatewayNode {
                 served,
             },
         )?;
-        let _refreshing = Refreshing::start(Arc::clone(&gateway))?;
+        let refreshed = Arc::clone(&gateway);
+        // Whoever needs what is newer asks, and is told why it cannot be.
+        let refresh = move || if refreshed.refresh().is_ok() { REFRESHED } else { PAUSE_AFTER_FAILURE };
+        let _refreshing = Repeating::start("alluvia-gateway", refresh)?;
         Ok(GatewayNode { gateway, engine, _refreshing })
     }
 
@@ -91,41 +95,6 @@ impl GatewayNode {
     /// What it knows of the cluster.
     pub fn gateway(&self) -> &Arc<Gateway> {
         &self.gateway
-    }
-}
-
-/// The thread that keeps the image up to date, for statements that ask nobody; it ends when this is dropped.
-#[derive(Debug)]
-struct Refreshing {
-    stop: Arc<OnceLock<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Refreshing {
-    fn start(gateway: Arc<Gateway>) -> Result<Refreshing> {
-        let stop: Arc<OnceLock<()>> = Arc::default();
-        let asked = Arc::clone(&stop);
-        let run = move || {
-            while asked.get().is_none() {
-                // Whoever needs what is newer asks, and is told why it cannot be.
-                let pause = if gateway.refresh().is_ok() { REFRESHED } else { PAUSE_AFTER_FAILURE };
-                std::thread::park_timeout(pause);
-            }
-        };
-        let thread = std::thread::Builder::new().name("alluvia-gateway".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| Error::internal(format!("no thread for a gateway: {error}")))?;
-        Ok(Refreshing { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Refreshing {
-    fn drop(&mut self) {
-        let _ = self.stop.set(());
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // It has nothing to tell.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod gateway;
 mod process;
+mod repeating;
 mod within;
 mod worker;
 

@@ -12,6 +12,7 @@
 //! - The socket is there before the node joins: who learns where it is can ask it.
 
 use super::gateway::GatewayNode;
+use super::repeating::Repeating;
 use super::worker::WorkerNode;
 use crate::options::DatabaseOptions;
 use alluvia_cluster::gateway::{GatewayOptions, Reach};
@@ -25,14 +26,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-const IDENTITY_MAGIC: &[u8; 8] = b"ALVNODE1";
+const IDENTITY_MAGIC: &[u8; 8] = b"ALVNOD01";
 /// The keeper saves its image so often.
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);
-/// A stop is looked for so often meanwhile.
-const STOP_LOOK: Duration = Duration::from_millis(50);
 
 /// How a process of a cluster is started.
 #[derive(Clone)]
@@ -58,7 +56,7 @@ pub struct NodeProcess {
     gateway: Option<GatewayNode>,
     _parts: Arc<Parts>,
     serving: Serving,
-    _saving: Option<Saving>,
+    _saving: Option<Repeating>,
     _lock: Box<dyn DiskLock>,
 }
 
@@ -165,7 +163,7 @@ impl NodeProcess {
         let serving = serve(listen, &secret, Arc::new(Answers(Arc::downgrade(&parts))))?;
         let address = serving.address.to_string();
         let links: Arc<dyn Reach> = Arc::new(Links::to(join.as_deref().unwrap_or(&address), &secret)?);
-        let saving = keeper.map(Saving::start).transpose()?;
+        let saving = keeper.map(saving).transpose()?;
         if has(Role::Worker) {
             let (dir, id, reach) = (dir.join("worker"), NodeId(node + 1), Arc::clone(&links));
             let worker = WorkerNode::open(&dir, database.clone(), id, random(), &address, reach)?;
@@ -197,44 +195,12 @@ impl NodeProcess {
     }
 }
 
-/// The thread that saves the keeper's image; it ends when this is dropped.
-#[derive(Debug)]
-struct Saving {
-    stop: Arc<OnceLock<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Saving {
-    fn start(keeper: Arc<Keeper>) -> Result<Saving> {
-        let stop: Arc<OnceLock<()>> = Arc::default();
-        let asked = Arc::clone(&stop);
-        let run = move || {
-            let mut waited = Duration::ZERO;
-            while asked.get().is_none() {
-                std::thread::park_timeout(STOP_LOOK);
-                waited += STOP_LOOK;
-                if waited < SAVE_INTERVAL {
-                    continue;
-                }
-                waited = Duration::ZERO;
-                if let Err(error) = keeper.save(keeper.followed(None)) {
-                    tracing::warn!(%error, "the keeper's image was not saved; more of its log is kept");
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("alluvia-keeper".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| Error::internal(format!("no thread for the keeper: {error}")))?;
-        Ok(Saving { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Saving {
-    fn drop(&mut self) {
-        let _ = self.stop.set(());
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // It has told of whatever went wrong.
-            let _ = thread.join();
+/// Saves the keeper's image again and again.
+fn saving(keeper: Arc<Keeper>) -> Result<Repeating> {
+    Repeating::start("alluvia-keeper", move || {
+        if let Err(error) = keeper.save(keeper.followed(None)) {
+            tracing::warn!(%error, "the keeper's image was not saved; more of its log is kept");
         }
-    }
+        SAVE_INTERVAL
+    })
 }

@@ -4,6 +4,7 @@
 //! - The database takes no batch of its own: what it has, was decided.
 //! - A failure of the thread is told and tried again after a pause; a full disk that gets room resumes by itself.
 
+use super::repeating::Repeating;
 use crate::core::Core;
 use crate::database::Database;
 use crate::options::DatabaseOptions;
@@ -14,11 +15,9 @@ use alluvia_cluster::{Bodies, Feed, Follower, Image, Missing, NodeId, Role, Step
 use alluvia_snapshot::{Admin, Read};
 use alluvia_storage::{Disk, RealDisk};
 use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock, TableId, Version};
-use parking_lot::{Condvar, Mutex};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Where the parts of a worker are in its directory.
@@ -35,7 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct WorkerNode {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    /// There until it stops.
+    following: Option<Repeating>,
 }
 
 #[derive(Debug)]
@@ -44,8 +44,6 @@ struct Shared {
     database: Database,
     bodies: Bodies,
     reach: Arc<dyn Reach>,
-    stop: Mutex<bool>,
-    stopped: Condvar,
 }
 
 impl WorkerNode {
@@ -68,13 +66,12 @@ impl WorkerNode {
         };
         let bodies = Bodies::open(disk, &dir.join(BODIES_DIR), clock, cluster)?;
         let image = image_of(reach.as_ref())?;
-        let (stop, stopped) = (Mutex::new(false), Condvar::new());
-        let shared = Arc::new(Shared { node, database, bodies, reach, stop, stopped });
-        let following = Arc::clone(&shared);
-        let thread =
-            std::thread::Builder::new().name("alluvia-follow".to_owned()).spawn(move || following.follow(&image));
-        let thread = thread.map_err(|error| Error::internal(format!("no thread to follow with: {error}")))?;
-        Ok(WorkerNode { shared, thread: Some(thread) })
+        let shared = Arc::new(Shared { node, database, bodies, reach });
+        let mut follower = Follower::new(node, shared.core().views().visible());
+        follower.started(&image, &shared.bodies);
+        let followed = Arc::clone(&shared);
+        let following = Some(Repeating::start("alluvia-follow", move || followed.follow(&mut follower))?);
+        Ok(WorkerNode { shared, following })
     }
 
     /// Through which version its database is.
@@ -90,11 +87,9 @@ impl WorkerNode {
 
 impl Drop for WorkerNode {
     fn drop(&mut self) {
-        *self.shared.stop.lock() = true;
-        self.shared.stopped.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // It has told of whatever went wrong.
-            let _ = thread.join();
+        self.following.take();
+        if let Err(error) = self.shared.core().flush() {
+            tracing::error!(node = %self.shared.node, %error, "what was followed was not made durable");
         }
     }
 }
@@ -159,36 +154,20 @@ impl Shared {
         Ok(rows)
     }
 
-    /// Sleeps; returns whether to stop.
-    fn pause(&self, time: Duration) -> bool {
-        let mut stop = self.stop.lock();
-        if !*stop {
-            self.stopped.wait_for(&mut stop, time);
-        }
-        *stop
-    }
-
-    fn follow(&self, image: &Image) {
-        let mut follower = Follower::new(self.node, self.core().views().visible());
-        follower.started(image, &self.bodies);
-        let mut pause = Duration::ZERO;
-        while !self.pause(pause) {
-            pause = match self.follow_once(&mut follower) {
-                Ok(true) => Duration::ZERO,
-                Ok(false) => FEED_LOOK,
-                Err(error) => {
-                    if error.kind() != ErrorKind::Busy {
-                        tracing::error!(node = %self.node, %error, "the decisions cannot be followed; it is tried again");
-                    }
-                    // What was followed before that stays; what the log refuses, it has told.
-                    let _ = self.core().flush();
-                    follower.go_back(self.core().views().visible());
-                    PAUSE_AFTER_FAILURE
+    /// One step, and how long to wait before the next one.
+    fn follow(&self, follower: &mut Follower) -> Duration {
+        match self.follow_once(follower) {
+            Ok(true) => Duration::ZERO,
+            Ok(false) => FEED_LOOK,
+            Err(error) => {
+                if error.kind() != ErrorKind::Busy {
+                    tracing::error!(node = %self.node, %error, "the decisions cannot be followed; it is tried again");
                 }
-            };
-        }
-        if let Err(error) = self.core().flush() {
-            tracing::error!(node = %self.node, %error, "what was followed was not made durable");
+                // What was followed before that stays; what the log refuses, it has told.
+                let _ = self.core().flush();
+                follower.go_back(self.core().views().visible());
+                PAUSE_AFTER_FAILURE
+            }
         }
     }
 
@@ -235,7 +214,6 @@ impl Shared {
         }
         let (batch, shard) = (missing.batch, missing.shard);
         tracing::warn!(node = %self.node, %batch, %shard, "a body is missing, and nobody gives it; it is asked for again");
-        self.pause(PAUSE_AFTER_FAILURE);
-        Ok(false)
+        Err(Error::new(ErrorKind::Busy, format!("the body of batch {batch} for shard {shard} is given by nobody")))
     }
 }
