@@ -6,16 +6,14 @@
 
 use crate::config::{Config, ConfigArgs};
 use crate::notify::{READY, STOPPING, notify};
-use crate::serve::{Served, observe, serve, stopped};
+use crate::serve::{Served, observe, save_private, serve, stopped};
 use crate::{say, settings};
 use alluvia_cluster::Role;
 use alluvia_node::cluster::{NodeOptions, NodeProcess};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -126,12 +124,7 @@ fn secret(file: &Path, is_keeper: bool) -> Result<String> {
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && is_keeper => {
             let secret: String = (0..2).map(|_| alluvia_access::random_password()).collect::<Result<_>>()?;
-            let failed = |error| Error::io(file, "writing", &error);
-            let partial = file.with_extension("partial");
-            let _ = fs::remove_file(&partial);
-            let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial).map_err(failed)?;
-            out.write_all(secret.as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
-            fs::rename(&partial, file).map_err(failed)?;
+            save_private(file, &secret)?;
             Ok(secret)
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -278,11 +278,16 @@ fn load_passwords(file: &Path) -> Result<Passwords> {
 
 /// Replaces the file at once; only its owner can read it.
 fn save_passwords(file: &Path, passwords: &Passwords) -> Result<()> {
+    save_private(file, &passwords.to_text())
+}
+
+/// Replaces a file at once; only its owner can read it.
+pub fn save_private(file: &Path, text: &str) -> Result<()> {
     let failed = |error| Error::io(file, "writing", &error);
     let partial = file.with_extension("partial");
     let _ = fs::remove_file(&partial);
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial).map_err(failed)?;
-    out.write_all(passwords.to_text().as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
+    out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
     fs::rename(&partial, file).map_err(failed)
 }
 
