@@ -4,7 +4,7 @@
 //! Invariants:
 //! - What is given away runs on every x86-64-v3 Linux with glibc 2.28 or later: the program and the extension are linked against that C
 //!   library, whatever this machine has, and are looked at before anything is called done.
-//! - It is compiled as what the tests and the benches run, with the same overflow checks (`[profile.dist]` in Cargo.toml).
+//! - It is compiled as what the demo and the benches run, with the same overflow checks (`[profile.dist]` in Cargo.toml).
 //! - The packed program is started, out of the archive, before anything is called done.
 //!
 //! zig is the C compiler and the linker: it has the symbols of every glibc. It comes from Python's registry, as does cargo-zigbuild, which

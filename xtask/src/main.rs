@@ -44,8 +44,8 @@ fn main() {
 }
 
 /// Numbered invariants are checked, and bugs can be switched on that tests must find. What the tests run is built with
-/// this, as they are: query engines take minutes to build.
-const CHECKED: &[&str] = &["--features", "alluvia-node/paranoid,alluvia-sim/planted"];
+/// this and in their profile, as they are: query engines take minutes to build.
+const CHECKED: &[&str] = &["--profile", "test", "--features", "alluvia-node/paranoid,alluvia-sim/planted"];
 
 fn demo(rest: &[&str]) {
     alluvia(&[&["demo"], rest].concat());
@@ -65,7 +65,7 @@ fn built(name: &str, features: &[&str]) -> PathBuf {
 
 /// The Python package, packed. With the whole workspace selected, as [`built`] has it.
 fn wheel(features: &[&str]) -> PathBuf {
-    cargo(&[&["build", "--workspace", "--lib", "--bins"], features].concat()).run();
+    cargo(&[&["build", "--workspace", "--lib"], features].concat()).run();
     dist::pack_wheel(&target_dir().join("debug/lib_alluvia.so"), &target_dir().join("wheels"))
 }
 
