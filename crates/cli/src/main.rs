@@ -9,6 +9,7 @@
 
 mod cancel;
 mod check;
+mod cluster;
 mod config;
 mod config_listing;
 mod demo;
@@ -66,6 +67,8 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Runs one process of a database on several machines.
     Node(Box<node::NodeArgs>),
+    /// Shows a database on several machines.
+    Cluster(cluster::ClusterArgs),
     /// Ends what a session of a running server runs; the session itself stays.
     Cancel(Box<cancel::CancelArgs>),
     /// Prints the server's settings, and where each value came from; refuses what no server would start with.
@@ -148,6 +151,7 @@ fn main() -> ExitCode {
             Command::Verify(args) => verify::run(args).await,
             Command::Serve(args) => serve::run(*args).await,
             Command::Node(args) => node::run(*args).await,
+            Command::Cluster(args) => cluster::run(args).await,
             Command::Cancel(args) => cancel::run(*args).await,
             Command::Config(args) => config_listing::run(&args),
             Command::Demo(args) => demo::run(args).await,

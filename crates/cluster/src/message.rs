@@ -5,8 +5,11 @@
 use crate::keeper::{Feed, Keeper, Outcome, Proposal};
 use crate::words::{BatchId, NodeId, Role};
 use crate::worker::{Bodies, Staged};
+use alluvia_snapshot::StageInfo;
 use alluvia_types::{Result, Stage, TableId, Version};
 use arrow::array::RecordBatch;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Decisions that are given at once.
 pub const FEED_MAX: usize = 4096;
@@ -130,6 +133,17 @@ pub enum ToWorker {
         /// At exactly which version.
         version: Version,
     },
+    /// What a shard answers to a part of a plan at a version.
+    Ask {
+        /// Which shard.
+        shard: TableId,
+        /// At exactly which version.
+        version: Version,
+        /// The part, as the engine has written it.
+        part: Arc<[u8]>,
+    },
+    /// How it is.
+    Status,
     /// Bring the shards to a stage, through a version.
     Organise {
         /// Which.
@@ -139,13 +153,28 @@ pub enum ToWorker {
     },
 }
 
+/// How a worker is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// It has followed through this version.
+    pub through: Version,
+    /// Bodies that are kept.
+    pub bodies: u64,
+    /// Their bytes.
+    pub body_bytes: u64,
+    /// The stages of its shards.
+    pub stages: Vec<StageInfo>,
+}
+
 /// What a worker answers.
 #[derive(Clone, Debug)]
 pub enum FromWorker {
     /// What concerns bodies.
     Bodies(FromBodies),
-    /// Rows with the columns of the shard's definition, and the hidden ones.
+    /// What was asked for: rows with the columns of the shard's definition, and the hidden ones; or what a part of a plan gives.
     Rows(Vec<RecordBatch>),
+    /// How it is.
+    Status(WorkerStatus),
     /// It is organised.
     Organised,
 }

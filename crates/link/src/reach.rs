@@ -22,6 +22,8 @@ use tonic::transport::{Channel, Endpoint};
 
 /// A connection is tried for so long.
 const CONNECTING: Duration = Duration::from_secs(1);
+/// While an answer is waited for, a node is asked so often whether it is there, and has so long to say so.
+const ALIVE: Duration = Duration::from_secs(5);
 /// An answer is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// One to what may take long.
@@ -59,7 +61,9 @@ fn channel(address: &str) -> Result<Channel> {
     }
     let endpoint = Endpoint::from_shared(format!("http://{address}"));
     let endpoint = endpoint.map_err(|error| Error::internal(format!("{address} is no address of a node: {error}")))?;
-    Ok(endpoint.connect_timeout(CONNECTING).tcp_nodelay(true).connect_lazy())
+    let endpoint = endpoint.connect_timeout(CONNECTING).tcp_nodelay(true);
+    let endpoint = endpoint.http2_keep_alive_interval(ALIVE).keep_alive_timeout(ALIVE);
+    Ok(endpoint.connect_lazy())
 }
 
 impl Links {
@@ -143,7 +147,8 @@ impl Reach for Links {
         };
         let shared = Arc::clone(&self.shared);
         self.runtime().spawn(async move {
-            let patience = if matches!(asked, ToWorker::Organise { .. }) { LONG_PATIENCE } else { PATIENCE };
+            let is_long = matches!(asked, ToWorker::Organise { .. } | ToWorker::Ask { .. });
+            let patience = if is_long { LONG_PATIENCE } else { PATIENCE };
             let answer = shared.ask(channel, Question::Worker(asked), patience).await;
             let answer: Reached<FromWorker> = answer.map(|answer| match answer {
                 Ok(Answer::Worker(said)) => Ok(said),

@@ -5,9 +5,9 @@
 //! attachment := length:u64 byte*
 //! ```
 //!
-//! The head is JSON, and says what the attachments are: bodies of batches, and rows as an Arrow IPC stream. All integers are little-endian.
+//! The head is JSON, and says what the attachments are: bodies of batches, parts of plans, and rows as an Arrow IPC stream. All integers are little-endian.
 
-use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker};
+use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, WorkerStatus};
 use alluvia_cluster::{BatchId, Decided, Decision, Epoch, Feed, Image, NodeId, Outcome, Proposal, Role, Staged, What};
 use alluvia_types::{Error, ErrorKind, Result, Stage, TableId, Version};
 use arrow::array::RecordBatch;
@@ -45,6 +45,8 @@ enum QuestionHead {
     Stage(StagedHead),
     Fetch { batch: BatchId, shard: TableId },
     Rows { shard: TableId, version: Version },
+    Ask { shard: TableId, version: Version },
+    Status,
     Organise { stage: Stage, version: Version },
 }
 
@@ -68,6 +70,7 @@ enum AnswerHead {
     Staged,
     Body(Option<StagedHead>),
     Rows,
+    Status(WorkerStatus),
     Organised,
 }
 
@@ -160,6 +163,10 @@ impl Question {
                 message(&QuestionHead::Fetch { batch, shard }, &[])
             }
             Question::Worker(ToWorker::Rows { shard, version }) => message(&QuestionHead::Rows { shard, version }, &[]),
+            Question::Worker(ToWorker::Ask { shard, version, part }) => {
+                message(&QuestionHead::Ask { shard, version }, &[&part])
+            }
+            Question::Worker(ToWorker::Status) => message(&QuestionHead::Status, &[]),
             Question::Worker(ToWorker::Organise { stage, version }) => {
                 message(&QuestionHead::Organise { stage, version }, &[])
             }
@@ -185,6 +192,11 @@ impl Question {
                 Question::Worker(ToWorker::Bodies(ToBodies::Fetch { batch, shard }))
             }
             QuestionHead::Rows { shard, version } => Question::Worker(ToWorker::Rows { shard, version }),
+            QuestionHead::Ask { shard, version } => {
+                let part = attached.next()?.as_ref().into();
+                Question::Worker(ToWorker::Ask { shard, version, part })
+            }
+            QuestionHead::Status => Question::Worker(ToWorker::Status),
             QuestionHead::Organise { stage, version } => Question::Worker(ToWorker::Organise { stage, version }),
         })
     }
@@ -217,6 +229,7 @@ pub(crate) fn encode_answer(answer: Result<Answer>) -> Result<Bytes> {
                 message(&AnswerHead::Body(Some(head_of(&staged))), &[&staged.body])
             }
             FromWorker::Rows(rows) => message(&AnswerHead::Rows, &[&rows_to_bytes(&rows)?]),
+            FromWorker::Status(status) => message(&AnswerHead::Status(status), &[]),
             FromWorker::Organised => message(&AnswerHead::Organised, &[]),
         },
     }
@@ -272,6 +285,7 @@ pub(crate) fn decode_answer(bytes: &Bytes) -> Result<Answer> {
             worker(FromWorker::Bodies(FromBodies::Body(Some(staged(head, &mut attached)?))))
         }
         AnswerHead::Rows => worker(FromWorker::Rows(rows_of(&attached.next()?)?)),
+        AnswerHead::Status(status) => worker(FromWorker::Status(status)),
         AnswerHead::Organised => worker(FromWorker::Organised),
     }
 }

@@ -2,15 +2,18 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use alluvia_cluster::gateway::Reach;
-use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, serve_keeper};
+use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker};
+use alluvia_cluster::message::{WorkerStatus, serve_keeper};
 use alluvia_cluster::{BatchId, Epoch, Feed, Keeper, NodeId, Role, Staged, What};
 use alluvia_link::{Answer, Handler, Links, Question, serve};
+use alluvia_snapshot::StageInfo;
 use alluvia_storage::FaultDisk;
 use alluvia_types::{Error, ErrorKind, ManualClock, Result, Stage, TableId, Version};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 const SECRET: &str = "s3cret";
 
@@ -26,6 +29,19 @@ fn rows() -> Vec<RecordBatch> {
 fn staged() -> Staged {
     let batch = BatchId { gateway: NodeId(u64::MAX), incarnation: 3, sequence: 9 };
     Staged { batch, shard: TableId(7), epoch: Epoch(2), body: vec![0, 255, 10].into() }
+}
+
+fn status() -> WorkerStatus {
+    let stage = StageInfo {
+        table: TableId(3),
+        stage: Stage::Sorted,
+        watermark: Version(u64::MAX),
+        staleness: Duration::from_micros(1_500_000),
+        rows: 7,
+        bytes: 8,
+        parts: 9,
+    };
+    WorkerStatus { through: Version(5), bodies: 1, body_bytes: 2, stages: vec![stage] }
 }
 
 impl Handler for Both {
@@ -44,6 +60,11 @@ impl Handler for Both {
                 Ok(Answer::Worker(FromWorker::Rows(Vec::new())))
             }
             Question::Worker(ToWorker::Rows { .. }) => Ok(Answer::Worker(FromWorker::Rows(rows()))),
+            Question::Worker(ToWorker::Ask { shard, version, part }) => {
+                assert_eq!((shard, version, &*part), (TableId(3), Version(9), [0, 255, 7].as_slice()));
+                Ok(Answer::Worker(FromWorker::Rows(rows())))
+            }
+            Question::Worker(ToWorker::Status) => Ok(Answer::Worker(FromWorker::Status(status()))),
             Question::Worker(ToWorker::Organise { stage, .. }) => {
                 Err(Error::new(ErrorKind::DiskFull, format!("no room for {stage}")).with_hint("make some"))
             }
@@ -87,6 +108,10 @@ fn what_is_said_over_a_socket_is_what_is_said_by_a_call() {
         other => panic!("rows, and not {other:?}"),
     };
     assert_eq!((read(1), read(0)), (rows(), Vec::new()));
+    let Ok(Ok(FromWorker::Status(said))) = ask(ToWorker::Status) else { panic!("a status") };
+    assert_eq!(format!("{said:?}"), format!("{:?}", status()));
+    let part = ToWorker::Ask { shard: TableId(3), version: Version(9), part: vec![0, 255, 7].into() };
+    assert!(matches!(ask(part), Ok(Ok(FromWorker::Rows(given))) if given == rows()));
     let Ok(Err(refused)) = ask(ToWorker::Organise { stage: Stage::Sorted, version: Version(1) }) else {
         panic!("refused")
     };

@@ -9,6 +9,7 @@
 //! - All queries together hold at most `memory_limit_bytes`, and spill at most `spill_bytes_max`.
 
 pub(crate) mod directory;
+mod parts;
 pub(crate) mod refused;
 pub(crate) mod row_rules;
 pub(crate) mod sequences;

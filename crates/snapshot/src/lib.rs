@@ -36,8 +36,9 @@ pub use moves::{Moved, Moves};
 pub use own::Identity;
 pub use pins::Pin;
 pub use ports::{
-    Admin, BatchInfo, Committed, Done, Durability, Ingest, Load, Memo, NewBatch, NewRows, Ports, PublishedTotals,
-    PurgeWait, Purged, Read, RowChange, StageInfo, StagedLoad, Staging, StoreInfo, Want,
+    Admin, AskedPart, BatchInfo, ClusterInfo, Committed, Done, Durability, Each, Ingest, Load, Memo, NewBatch, NewRows,
+    NodeInfo, NodeStatus, Ports, PublishedTotals, PurgeWait, Purged, Read, ReplicaInfo, ReplicaStatus, RowChange,
+    ShardInfo, StageInfo, StagedLoad, Staging, StoreInfo, Want,
 };
 pub use snapshot::{Newer, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};

@@ -44,6 +44,8 @@ pub struct TableRead {
     /// The newest version of the snapshot at which a row of the table was killed, or a later one of it; 0 if none was since
     /// the database was opened, and none was dead then.
     pub killed_through: Version,
+    /// Whether the rows lie at other machines, and none of them is here ([`Read::ask`](crate::Read::ask)).
+    pub is_elsewhere: bool,
 }
 
 /// A run of tail rows, already cut to the snapshot.
@@ -82,7 +84,8 @@ impl TableRead {
     pub fn empty(entry: Arc<TableEntry>) -> TableRead {
         let killed_through = Version(0);
         let (segments, tail) = (Vec::new(), Vec::new());
-        TableRead { entry, dictionaries: None, segments, tail, is_tail_cut: false, killed_through }
+        let (is_tail_cut, is_elsewhere) = (false, false);
+        TableRead { entry, dictionaries: None, segments, tail, is_tail_cut, killed_through, is_elsewhere }
     }
 
     /// Rows before any filter, an upper bound where a segment must be cut by version, or has dead rows.

@@ -149,3 +149,19 @@ fn a_node_that_cannot_be_says_why() {
         assert!(started.elapsed() < Duration::from_secs(30), "{args:?} took long to say so");
     }
 }
+
+#[test]
+fn the_demo_kills_a_worker_and_loses_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let kept = scratch.path().join("kept").display().to_string();
+    let output = run(&["cluster", "demo", "--seconds", "4", "--keep", &kept], "");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", stderr(&output));
+    for told in
+        ["kill -9", "worker-2 is started again", "are there once", "both gateways and all replicas agree", "Go on"]
+    {
+        assert!(said.contains(told), "{told}: {said}");
+    }
+    let again = run(&["cluster", "demo", "--keep", &kept], "");
+    assert!(stderr(&again).contains("has a cluster already"), "{}", stderr(&again));
+}

@@ -5,6 +5,7 @@
 //!   under the same id.
 //! - A row's ordinal is given before rows are split: it is that of its place in the whole batch, as in one process (D4).
 
+mod ask;
 mod ingest;
 mod known;
 mod reach;

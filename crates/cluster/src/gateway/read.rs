@@ -1,49 +1,33 @@
-//! The port of readers: snapshots whose rows are gathered from the workers.
+//! The port of readers: snapshots of a version, whose rows the workers have.
 //!
-//! A statement whose tables lie elsewhere reads them as a table whose rows are all in memory: so all of SQL holds, and means what it means
-//! in one process. What is asked at the workers instead costs less, and answers the same.
+//! A statement asks the workers for parts of its plan, and reads what they answer. Where it reads more than such parts can say (a sample),
+//! or of a table with a key, it reads a table whose rows have all been gathered: so all of SQL holds, and means what it means in one
+//! process.
 //!
 //! Invariants:
 //! - All shards of a statement are read at one version, whichever replicas answer.
 //! - Rows stand in the order of their identities.
 //! - What was gathered is used again only where the image knows that no row was written since.
 
-use super::reach::Reached;
-use super::session::{Gateway, unasked, unreached};
+use super::ask::{Asking, Failed, ShardAsk};
+use super::session::Gateway;
 use crate::image::Image;
-use crate::message::{FromWorker, ToWorker};
-use crate::words::NodeId;
-use alluvia_catalog::Catalog;
-use alluvia_snapshot::{Killed, Newer, Pin, Read, Snapshot, TableRead, TailRead, Want};
+use crate::message::ToWorker;
+use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_snapshot::{AskedPart, Each, Killed, Newer, Pin, Read, Snapshot, TableRead, TailRead, Want};
 use alluvia_types::{Clock, Error, ErrorKind, Freshness, Result, Stage, TableId, Version};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::DataType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// A shard is asked again after so long.
-const ASKED_AGAIN: Duration = Duration::from_millis(20);
 /// Rows of one run.
 const RUN_ROWS: usize = 8_192;
 
-/// A shard that is being asked.
-struct ShardRead {
-    table: TableId,
-    shard: TableId,
-    replicas: Vec<NodeId>,
-    turn: usize,
-    rows: Option<Vec<RecordBatch>>,
-}
-
-/// Why rows were not gathered.
-enum Failed {
-    /// Rows that went since the version are gone.
-    TooOld(Error),
-    Other(Error),
-}
+/// Shards that are asked at a time for rows that statements stream.
+const STREAMED_AT_ONCE: usize = 4;
 
 impl Gateway {
     /// The version of a statement, and the image through it.
@@ -56,6 +40,41 @@ impl Gateway {
         Ok((version, self.caught_up(version)?))
     }
 
+    /// A snapshot. Rows of tables for which `is_later` holds are not gathered.
+    fn snapshot_of(&self, want: &Want, is_later: &dyn Fn(&TableEntry) -> bool) -> Result<Snapshot> {
+        let (mut version, mut image) = self.version_of(want)?;
+        let (later, gathered) = loop {
+            let entries = want.tables.iter().filter_map(|table| image.catalog.by_id(*table));
+            let (later, now): (Vec<_>, Vec<_>) = entries.partition(|entry| is_later(entry));
+            let now: Vec<TableId> = now.iter().map(|entry| entry.def.id).collect();
+            let gathered = match later.iter().any(|entry| entry.changed_at > version) {
+                false => self.gather(&image, version, &now),
+                true => Err(Failed::TooOld(altered())),
+            };
+            match gathered {
+                Ok(gathered) => break (later.iter().map(|entry| entry.def.id).collect::<BTreeSet<_>>(), gathered),
+                // At a newer version, then, unless this one was promised.
+                Err(Failed::TooOld(_)) if want.exactly.is_none() => {
+                    version = self.now()?.max(want.at_least);
+                    image = self.caught_up(version)?;
+                }
+                Err(Failed::TooOld(error) | Failed::Other(error)) => return Err(error),
+            }
+        };
+        let catalog = Arc::clone(&image.catalog);
+        let read = |table: &TableId| {
+            let empty = TableRead::empty(Arc::clone(catalog.by_id(*table)?));
+            let rows = gathered.get(table).into_iter().flatten();
+            let tail = rows.map(|rows| TailRead::new(rows.clone())).collect();
+            // Nothing that is kept between statements may be made of it.
+            let (is_tail_cut, killed_through, is_elsewhere) = (true, version, later.contains(table));
+            Some((*table, TableRead { tail, is_tail_cut, killed_through, is_elsewhere, ..empty }))
+        };
+        let tables = want.tables.iter().filter_map(read).collect();
+        let (lag, stage, pin) = (Duration::ZERO, Stage::Ingested, Pin::detached(version));
+        Ok(Snapshot { version, lag, stage, catalog, tables, pin })
+    }
+
     /// The rows of tables at a version, each in the order of identities.
     fn gather(
         &self,
@@ -64,7 +83,7 @@ impl Gateway {
         tables: &[TableId],
     ) -> Result<BTreeMap<TableId, Vec<RecordBatch>>, Failed> {
         let mut found = BTreeMap::new();
-        let mut asked: Vec<ShardRead> = Vec::new();
+        let mut asked: Vec<ShardAsk> = Vec::new();
         // A statement may name a table more than once.
         for table in tables.iter().copied().collect::<BTreeSet<_>>() {
             let Some(placed) = image.placed.get(&table) else { continue };
@@ -75,84 +94,30 @@ impl Gateway {
                 found.insert(table, rows.clone());
                 continue;
             }
-            let turn = (version.0 ^ u64::from(table.0)) as usize;
-            asked.extend(placed.shards.iter().map(|shard| ShardRead {
-                table,
-                shard: shard.id,
-                replicas: shard.replicas.clone(),
-                turn: turn + shard.id.0 as usize,
-                rows: None,
-            }));
+            asked.extend(ShardAsk::all(table, placed, version));
         }
-        self.ask_all(&mut asked, version)?;
-        let mut of_tables: BTreeMap<TableId, Vec<RecordBatch>> = BTreeMap::new();
-        for asked in asked {
-            of_tables.entry(asked.table).or_default().extend(asked.rows.unwrap_or_default());
-        }
+        let mut of_tables: BTreeMap<TableId, Vec<RecordBatch>> =
+            asked.iter().map(|of| (of.table, Vec::new())).collect();
+        let mut bytes = 0;
+        let question = |shard| ToWorker::Rows { shard, version };
+        let silence = Some(self.options.reading_patience);
+        self.ask_each(asked, &Asking { question: &question, at_once: usize::MAX, silence }, &mut |table, rows| {
+            bytes += bytes_of(&rows);
+            if bytes > self.options.gathered_bytes_max {
+                return Err(self.too_much());
+            }
+            of_tables.entry(table).or_default().extend(rows);
+            Ok(())
+        })?;
         for (table, rows) in of_tables {
             if rows.iter().any(|batch| batch.schema_ref() != rows[0].schema_ref()) {
-                let error = Error::new(ErrorKind::Conflict, "a table was altered while it was read");
-                return Err(Failed::TooOld(error.with_hint("run the statement again")));
+                return Err(Failed::TooOld(altered()));
             }
             let rows = in_order(&rows).map_err(Failed::Other)?;
             self.keep(image, table, version, &rows);
             found.insert(table, rows);
         }
         Ok(found)
-    }
-
-    fn ask_all(&self, asked: &mut [ShardRead], version: Version) -> Result<(), Failed> {
-        let (sender, answers) = channel();
-        let ask = |at: usize, asked: &mut ShardRead| {
-            let node = asked.replicas[asked.turn % asked.replicas.len()];
-            asked.turn += 1;
-            let sender = sender.clone();
-            let answered = move |answer: Reached<FromWorker>| drop(sender.send((at, node, answer)));
-            self.reach.worker(node, ToWorker::Rows { shard: asked.shard, version }, Box::new(answered));
-        };
-        asked.iter_mut().enumerate().for_each(|(at, asked)| ask(at, asked));
-        let mut given_up = self.clock.monotonic() + self.options.reading_patience;
-        let (mut left, mut bytes) = (asked.len(), 0);
-        let mut last = Error::new(ErrorKind::Timeout, "nobody answers");
-        let mut again: Vec<usize> = Vec::new();
-        while left > 0 {
-            let now = self.clock.monotonic();
-            if now >= given_up {
-                return Err(Failed::Other(last));
-            }
-            let wait = if again.is_empty() { given_up - now } else { ASKED_AGAIN };
-            let (at, node, answer) = match answers.recv_timeout(wait) {
-                Ok(answer) => answer,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    again.drain(..).for_each(|at| ask(at, &mut asked[at]));
-                    continue;
-                }
-            };
-            match answer {
-                Ok(Ok(FromWorker::Rows(rows))) => {
-                    bytes += bytes_of(&rows);
-                    given_up = self.clock.monotonic() + self.options.reading_patience;
-                    if bytes > self.options.gathered_bytes_max {
-                        return Err(Failed::Other(self.too_much()));
-                    }
-                    if asked[at].rows.replace(rows).is_none() {
-                        left -= 1;
-                    }
-                }
-                Ok(Ok(_)) => return Err(Failed::Other(unasked::<()>().expect_err("it is an error"))),
-                Ok(Err(error)) if error.kind() == ErrorKind::Conflict => return Err(Failed::TooOld(error)),
-                Ok(Err(error)) if error.kind() == ErrorKind::Busy => {
-                    last = error;
-                    again.push(at);
-                }
-                Ok(Err(error)) => return Err(Failed::Other(error)),
-                Err(why) => {
-                    last = unreached(&format!("shard {} at node {node}", asked[at].shard), &why);
-                    again.push(at);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Keeps what was gathered for who reads the table next, within the bytes that a statement may gather; nothing older than what is kept.
@@ -174,6 +139,10 @@ impl Gateway {
         Error::new(ErrorKind::OutOfMemory, what)
             .with_hint("it is answered at the gateway, over all rows of its tables; a larger memory_limit holds more")
     }
+}
+
+fn altered() -> Error {
+    Error::new(ErrorKind::Conflict, "a table was altered while it was read").with_hint("run the statement again")
 }
 
 /// What rows take by themselves, whatever larger buffers they are slices of.
@@ -215,31 +184,39 @@ impl Read for Gateway {
         true
     }
 
+    fn learn_definitions(&self) -> Result<()> {
+        self.now().and_then(|version| self.caught_up(version)).map(drop)
+    }
+
     fn snapshot(&self, want: &Want) -> Result<Snapshot> {
-        let (mut version, mut image) = self.version_of(want)?;
-        let gathered = loop {
-            match self.gather(&image, version, &want.tables) {
-                Ok(gathered) => break gathered,
-                // At a newer version, then, unless this one was promised.
-                Err(Failed::TooOld(_)) if want.exactly.is_none() => {
-                    version = self.now()?.max(want.at_least);
-                    image = self.caught_up(version)?;
-                }
-                Err(Failed::TooOld(error) | Failed::Other(error)) => return Err(error),
-            }
-        };
-        let catalog = Arc::clone(&image.catalog);
-        let read = |table: &TableId| {
-            let entry = catalog.by_id(*table)?;
-            let rows = gathered.get(table).into_iter().flatten();
-            let tail = rows.map(|rows| TailRead::new(rows.clone())).collect();
-            // Nothing that is kept between statements may be made of it.
-            let (is_tail_cut, killed_through) = (true, version);
-            Some((*table, TableRead { tail, is_tail_cut, killed_through, ..TableRead::empty(Arc::clone(entry)) }))
-        };
-        let tables = want.tables.iter().filter_map(read).collect();
-        let (lag, stage, pin) = (Duration::ZERO, Stage::Ingested, Pin::detached(version));
-        Ok(Snapshot { version, lag, stage, catalog, tables, pin })
+        self.snapshot_of(want, &|_| false)
+    }
+
+    fn snapshot_later(&self, want: &Want) -> Result<Snapshot> {
+        // Rows that were there at the version may be gone before they are asked for, where rows go at all.
+        self.snapshot_of(want, &|entry| entry.def.key.is_none())
+    }
+
+    fn gathered(&self, table: TableId, version: Version) -> Result<Vec<TailRead>> {
+        let image = self.caught_up(version)?;
+        match self.gather(&image, version, &[table]) {
+            Ok(mut gathered) => Ok(gathered.remove(&table).into_iter().flatten().map(TailRead::new).collect()),
+            Err(Failed::TooOld(error) | Failed::Other(error)) => Err(error),
+        }
+    }
+
+    fn ask(&self, table: TableId, version: Version, part: &AskedPart, each: Each<'_>) -> Result<()> {
+        let image = self.caught_up(version)?;
+        let placed = image.placed.get(&table).ok_or_else(|| {
+            Error::new(ErrorKind::Conflict, "the table was dropped while it was read")
+                .with_hint("run the statement again")
+        })?;
+        let question = |shard| ToWorker::Ask { shard, version, part: Arc::clone(&part.plan) };
+        let at_once = if part.is_small { usize::MAX } else { STREAMED_AT_ONCE };
+        let asked = ShardAsk::all(table, placed, version).collect();
+        let asking = Asking { question: &question, at_once, silence: None };
+        self.ask_each(asked, &asking, &mut |_, rows| each(rows))
+            .map_err(|(Failed::TooOld(error) | Failed::Other(error))| error)
     }
 
     fn required(&self, freshness: Freshness, at_least: Version) -> Version {

@@ -5,6 +5,7 @@
 //! - The audit log is the gateway's own, in its directory; what would be kept of caches is not.
 
 use super::repeating::Repeating;
+use super::status;
 use crate::audit::AuditLog;
 use crate::options::DatabaseOptions;
 use crate::urls;
@@ -12,7 +13,9 @@ use alluvia_cluster::Decision;
 use alluvia_cluster::gateway::{Gateway, GatewayOptions, Reach, Reached};
 use alluvia_cluster::message::{FromWorker, ToWorker};
 use alluvia_query::{Engine, EngineOptions, Session, empty_spill_dir};
-use alluvia_snapshot::{Admin, BatchInfo, Memo, Ports, PublishedTotals, PurgeWait, Purged, StageInfo, StoreInfo};
+use alluvia_snapshot::{
+    Admin, BatchInfo, ClusterInfo, Memo, Ports, PublishedTotals, PurgeWait, Purged, StageInfo, StoreInfo,
+};
 use alluvia_storage::{Disk, RealDisk};
 use alluvia_tree::SegmentMeta;
 use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, SystemClock, TableId};
@@ -157,11 +160,18 @@ impl Admin for GatewayAdmin {
     }
 
     fn stages(&self) -> Vec<StageInfo> {
-        Vec::new()
+        status::stages(&self.gateway.image(), &status::asked(self.reach.as_ref(), &self.gateway.image()))
     }
 
     fn segments(&self) -> Vec<SegmentMeta> {
         Vec::new()
+    }
+
+    fn cluster(&self) -> ClusterInfo {
+        // Who has joined since is shown, too; what is known will do where the keeper is silent.
+        let _ = self.gateway.refresh();
+        let image = self.gateway.image();
+        status::cluster(&image, &status::asked(self.reach.as_ref(), &image))
     }
 
     fn info(&self) -> StoreInfo {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `worker` | a worker: its database, its bodies, and the thread that follows the decisions |
 //! | `gateway` | a gateway: the engine of SQL over the ports of a cluster |
+//! | `status` | how the nodes are, for system tables |
 //! | `process` | one process of a cluster: its roles, its socket for other nodes, what its directory says of it |
 //! | `within` | a whole cluster in one process, for tests and trials: the same parts, without a network |
 //!
@@ -12,6 +13,7 @@
 mod gateway;
 mod process;
 mod repeating;
+mod status;
 mod within;
 mod worker;
 

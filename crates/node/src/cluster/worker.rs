@@ -9,7 +9,8 @@ use crate::core::Core;
 use crate::database::Database;
 use crate::options::DatabaseOptions;
 use alluvia_cluster::gateway::{Reach, Reached};
-use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, serve_bodies};
+use alluvia_cluster::message::serve_bodies;
+use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, WorkerStatus};
 use alluvia_cluster::worker::{each_batch, snapshot_at};
 use alluvia_cluster::{Bodies, Feed, Follower, Image, Missing, NodeId, Role, Step, What};
 use alluvia_snapshot::{Admin, Read};
@@ -136,6 +137,15 @@ impl Shared {
         match asked {
             ToWorker::Bodies(asked) => Ok(FromWorker::Bodies(serve_bodies(&self.bodies, asked)?)),
             ToWorker::Rows { shard, version } => Ok(FromWorker::Rows(self.rows(shard, version)?)),
+            ToWorker::Ask { shard, version, part } => {
+                let snapshot = snapshot_at(self.core().views(), version, &[shard])?;
+                Ok(FromWorker::Rows(self.database.engine().answer_part(snapshot, shard, &part)?))
+            }
+            ToWorker::Status => {
+                let (through, stages) = (self.core().views().visible(), self.core().stages());
+                let (bodies, body_bytes) = self.bodies.load();
+                Ok(FromWorker::Status(WorkerStatus { through, bodies: bodies as u64, body_bytes, stages }))
+            }
             ToWorker::Organise { stage, version } => {
                 Read::wait_visible(self.core(), version)?;
                 self.core().organise(stage)?;

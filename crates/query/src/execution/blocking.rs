@@ -14,11 +14,22 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
     }
 }
 
+/// Whether the rows of tables on other machines are in a snapshot, or asked for as plans need them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rows {
+    There,
+    Later,
+}
+
 /// A snapshot; on a thread that may wait where the store asks other machines.
-pub(crate) async fn snapshot_of(store: &Arc<dyn Read>, want: Want) -> Result<Snapshot> {
+pub(crate) async fn snapshot_of(store: &Arc<dyn Read>, want: Want, rows: Rows) -> Result<Snapshot> {
     if !store.is_remote() {
         return store.snapshot(&want);
     }
     let store = Arc::clone(store);
-    blocking(move || store.snapshot(&want)).await
+    blocking(move || match rows {
+        Rows::There => store.snapshot(&want),
+        Rows::Later => store.snapshot_later(&want),
+    })
+    .await
 }

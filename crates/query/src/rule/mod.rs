@@ -18,6 +18,7 @@
 mod aggregate;
 mod condition;
 mod described;
+mod elsewhere;
 mod exec;
 mod node;
 mod small;
@@ -28,8 +29,9 @@ mod whole;
 
 pub(crate) use described::{described, is_refused, why_exact};
 
-use crate::table::StatementContext;
+use crate::table::{StatementContext, is_utc};
 use alluvia_plan::shared_rows::{Shared, SharedRows, SharedRowsExec};
+use alluvia_spread::ElsewherePlanner;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
@@ -53,8 +55,13 @@ impl QueryPlanner for IndexPlanner {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
             Arc::new(node::IndexAnswerPlanner),
             Arc::new(SharedRowsPlanner::default()),
+            Arc::new(ElsewherePlanner),
         ]);
         match StatementContext::of(session) {
+            Ok(context) if context.store.is_remote() && has_aggregate(plan)? => {
+                let is_utc = is_utc(session);
+                planner.create_physical_plan(&elsewhere::asked(plan.clone(), &context, is_utc)?, session).await
+            }
             Ok(context) if context.index.rule && has_aggregate(plan)? => {
                 let plan = answered(plan.clone(), &context)?;
                 planner.create_physical_plan(&plan, session).await

@@ -9,6 +9,7 @@ pub(crate) mod audit;
 
 mod activity;
 mod build;
+mod cluster;
 mod context;
 mod definitions;
 mod figures;

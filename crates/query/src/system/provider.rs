@@ -1,7 +1,7 @@
 //! System tables as DataFusion sees them.
 
 use super::build::{self, Cell, Kind};
-use super::{activity, audit, definitions, storage};
+use super::{activity, audit, cluster, definitions, storage};
 use crate::system::SystemContext;
 use alluvia_pg_catalog::SystemTables;
 use alluvia_values::errors::wrap;
@@ -16,17 +16,20 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::sync::{Arc, LazyLock};
 
 /// The tables of schema `alluvia`, in name order.
-pub const TABLE_NAMES: [&str; 12] = [
+pub const TABLE_NAMES: [&str; 15] = [
     "audit",
     "batches",
     "columns",
     "cuboids",
     "dimensions",
+    "nodes",
     "predicate_cache",
     "queries",
+    "replicas",
     "segments",
     "sessions",
     "settings",
+    "shards",
     "stages",
     "tables",
 ];
@@ -59,11 +62,14 @@ impl SystemTable {
             "columns" => (definitions::COLUMNS, definitions::columns),
             "cuboids" => (activity::CUBOIDS, activity::cuboids),
             "dimensions" => (definitions::DIMENSIONS, definitions::dimensions),
+            "nodes" => (cluster::NODES, cluster::nodes),
             "predicate_cache" => (activity::PREDICATES, activity::predicates),
             "queries" => (activity::QUERIES, activity::queries),
+            "replicas" => (cluster::REPLICAS, cluster::replicas),
             "segments" => (storage::SEGMENTS, storage::segments),
             "sessions" => (activity::SESSIONS, activity::sessions),
             "settings" => (activity::SETTINGS, activity::settings),
+            "shards" => (cluster::SHARDS, cluster::shards),
             "stages" => (storage::STAGES, storage::stages),
             "tables" => (definitions::TABLES, definitions::tables),
             _ => return None,

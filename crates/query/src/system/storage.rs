@@ -116,16 +116,16 @@ pub(crate) fn batches(context: &SystemContext) -> Vec<Vec<Cell>> {
     context.admin.batches(BATCHES_MAX).into_iter().filter(is_known).map(row).collect()
 }
 
-fn may_know_of(context: &SystemContext, table: TableId) -> bool {
+pub(super) fn may_know_of(context: &SystemContext, table: TableId) -> bool {
     context.authoriser.may_know_of(table, &context.snapshot.catalog)
 }
 
-fn table_name(context: &SystemContext, table: TableId) -> Cell {
+pub(super) fn table_name(context: &SystemContext, table: TableId) -> Cell {
     name(context, table).into()
 }
 
 /// Of a table that was dropped since there is none.
-fn table_schema(context: &SystemContext, table: TableId) -> Cell {
+pub(super) fn table_schema(context: &SystemContext, table: TableId) -> Cell {
     context.snapshot.catalog.by_id(table).map(|entry| entry.def.schema.clone()).into()
 }
 

@@ -9,6 +9,7 @@ mod by_key;
 mod columns;
 mod context;
 mod draw;
+mod elsewhere;
 mod intervals;
 mod metrics;
 mod parts;
@@ -29,6 +30,8 @@ mod tests;
 pub(crate) use columns::sql_schema;
 pub(crate) use context::IndexUse;
 pub use context::StatementContext;
+pub(crate) use elsewhere::{goes_by_clocks, is_utc};
+
 pub(crate) use draw::{Behind, Draw, PENDING_VERSION, Part, Sample, Unit, least, share};
 
 pub(crate) use metrics::{describe_snapshot, tell};

@@ -9,6 +9,7 @@
 use super::columns::{Projected, sql_schema, unused_name};
 use super::context::StatementContext;
 use super::draw::{Behind, Draw, WEIGHT_COLUMN};
+use super::elsewhere::is_utc;
 use super::scan::Scan;
 use super::traced::ScanSpan;
 use super::waiting::is_waiting;
@@ -17,6 +18,7 @@ use alluvia_catalog::TableEntry;
 use alluvia_change::identity_names;
 use alluvia_functions::operators::has_operator;
 use alluvia_skipping::{Parts, Predicate};
+use alluvia_snapshot::TableRead;
 use alluvia_types::Error;
 use alluvia_values::errors::wrap;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -140,6 +142,17 @@ impl AlluviaTable {
         let read = read.ok_or_else(|| {
             wrap(Error::internal(format!("table {} was planned but is not in the statement's snapshot", table.name)))
         })?;
+        let draw = self.draw.within(context.sample_fraction);
+        let gathered;
+        let read = match read.is_elsewhere && draw != Draw::default() {
+            // What identities tell is told where all rows are.
+            true => {
+                let tail = context.store.gathered(table.id, context.snapshot.version).map_err(wrap)?;
+                gathered = TableRead { tail, is_elsewhere: false, ..read.clone() };
+                &gathered
+            }
+            false => read,
+        };
         let parts = Parts::new(filters, table);
         let planned = self.predicate(session, &parts)?;
         let first_behind = table.columns.len();
@@ -153,7 +166,6 @@ impl AlluviaTable {
                 columns.push(column.index());
             }
         }
-        let draw = self.draw.within(context.sample_fraction);
         // What a transaction has made of a definition, the store does not know.
         let is_found = draw == Draw::default() && !is_waiting(read.entry.changed_at);
         let keys = if is_found { NamedKeys::of_filters(filters, table) } else { None };
@@ -179,6 +191,9 @@ impl AlluviaTable {
         };
         if let Some(read) = context.temporary.get(&table.id) {
             return scan.temporary(read);
+        }
+        if read.is_elsewhere {
+            return scan.elsewhere(filters, is_utc(session));
         }
         match keys {
             Some(keys) => scan.plan_by_keys(&keys),

@@ -10,6 +10,7 @@
 use crate::keys::BatchKey;
 use alluvia_tree::SegmentMeta;
 use alluvia_types::{ProducerMark, Result, Stage, TableId, Version};
+use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ pub struct BatchInfo {
 }
 
 /// One table's stage, for `alluvia.stages`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StageInfo {
     /// The table.
     pub table: TableId,
@@ -87,6 +88,78 @@ pub struct StoreInfo {
     pub cache_bytes: u64,
     /// Why the pipeline last failed, if its last run did.
     pub pipeline_error: Option<String>,
+}
+
+/// A cluster as a gateway of it sees it, for `alluvia.nodes`, `alluvia.shards` and `alluvia.replicas`. Of one process it is empty.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterInfo {
+    /// Who has joined.
+    pub nodes: Vec<NodeInfo>,
+    /// Of all tables, in the order of their tables and places.
+    pub shards: Vec<ShardInfo>,
+}
+
+/// A node of a cluster.
+#[derive(Clone, Debug)]
+pub struct NodeInfo {
+    /// Its number, as text.
+    pub node: String,
+    /// What it does.
+    pub roles: String,
+    /// Where other nodes reach it.
+    pub address: String,
+    /// How often it has started.
+    pub starts: u64,
+    /// What it says of itself: of workers that answer.
+    pub status: Option<NodeStatus>,
+}
+
+/// What a worker says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeStatus {
+    /// It has followed through this version.
+    pub through: Version,
+    /// Parts of batches that wait there until all workers have them.
+    pub waiting: u64,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+}
+
+/// A shard of a table.
+#[derive(Clone, Debug)]
+pub struct ShardInfo {
+    /// Of which table.
+    pub table: TableId,
+    /// Its own number.
+    pub shard: TableId,
+    /// Its place among the table's shards, from 1.
+    pub position: usize,
+    /// How often its replicas have changed.
+    pub epoch: u64,
+    /// On how many replicas a batch is durable before it is committed.
+    pub write_quorum: u32,
+    /// Where it lies.
+    pub replicas: Vec<ReplicaInfo>,
+}
+
+/// A shard at a worker.
+#[derive(Clone, Debug)]
+pub struct ReplicaInfo {
+    /// The worker.
+    pub node: String,
+    /// What there is, if it says.
+    pub status: Option<ReplicaStatus>,
+}
+
+/// What a worker has of a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplicaStatus {
+    /// Followed through this version.
+    pub through: Version,
+    /// Rows of all stages.
+    pub rows: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
 }
 
 /// A small file beside the data, of what may be lost.
@@ -151,6 +224,10 @@ pub trait Admin: Send + Sync + Debug {
     fn stages(&self) -> Vec<StageInfo>;
     /// Segments of all tables that the newest snapshot names.
     fn segments(&self) -> Vec<SegmentMeta>;
+    /// The machines that it lies on, if it lies on several. Asks them, and waits for a moment.
+    fn cluster(&self) -> ClusterInfo {
+        ClusterInfo::default()
+    }
     /// The whole database.
     fn info(&self) -> StoreInfo;
 }

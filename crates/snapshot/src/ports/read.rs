@@ -7,10 +7,11 @@
 
 use crate::killed::Killed;
 use crate::lookup::SnapshotRow;
-use crate::snapshot::{Newer, Snapshot, TableRead};
+use crate::snapshot::{Newer, Snapshot, TableRead, TailRead};
 use alluvia_catalog::Catalog;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
-use alluvia_types::{Clock, Freshness, Result, TableId, Version};
+use alluvia_types::{Clock, Error, Freshness, Result, TableId, Version};
+use arrow::array::RecordBatch;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,18 @@ pub struct Want {
     pub tables: Vec<TableId>,
 }
 
+/// A part of a plan that is asked where rows lie.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AskedPart {
+    /// The part.
+    pub plan: Arc<[u8]>,
+    /// Whether answers are small, as aggregates are: then all are asked for at once.
+    pub is_small: bool,
+}
+
+/// Who takes answers.
+pub type Each<'a> = &'a mut dyn FnMut(Vec<RecordBatch>) -> Result<()>;
+
 /// The database as readers see it.
 pub trait Read: Send + Sync + Debug {
     /// Whether calls wait for other machines: then they are made from threads that may block.
@@ -38,6 +51,10 @@ pub trait Read: Send + Sync + Debug {
     fn clock(&self) -> &Arc<dyn Clock>;
     /// The newest visible definitions.
     fn catalog(&self) -> Arc<Catalog>;
+    /// Returns once [`Read::catalog`] has what was defined anywhere before the call. In one process it always has.
+    fn learn_definitions(&self) -> Result<()> {
+        Ok(())
+    }
     /// Pins a snapshot. Never waits for a sort or a merge.
     fn snapshot(&self, want: &Want) -> Result<Snapshot>;
     /// The least version that an answer of this freshness may be of; it is visible.
@@ -62,6 +79,20 @@ pub trait Read: Send + Sync + Debug {
         codes: &[KeyCode],
     ) -> Result<Vec<Option<SnapshotRow>>> {
         read.find_by_scan(coder, codes)
+    }
+    /// As [`Read::snapshot`], of tables whose rows may be asked for later, where they lie: of these [`TableRead::is_elsewhere`] holds, and no
+    /// rows are there.
+    fn snapshot_later(&self, want: &Want) -> Result<Snapshot> {
+        self.snapshot(want)
+    }
+    /// The rows of such a table at the version of its snapshot, as tails have them, in the order of their identities.
+    fn gathered(&self, _table: TableId, _version: Version) -> Result<Vec<TailRead>> {
+        Err(Error::internal("rows that are here were to be gathered"))
+    }
+    /// What the parts of such a table answer to a part of a plan at that version. `each` is given the answer of one after the other, and ends
+    /// it by an error. How a part of a plan is written is known to whoever answers.
+    fn ask(&self, _table: TableId, _version: Version, _part: &AskedPart, _each: Each<'_>) -> Result<()> {
+        Err(Error::internal("rows that are here were to be asked for elsewhere"))
     }
     /// Returns once `version` is visible.
     fn wait_visible(&self, version: Version) -> Result<()>;

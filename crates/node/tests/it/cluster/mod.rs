@@ -1,4 +1,5 @@
 //! Several machines, in one process: a keeper, three workers and two gateways, which call one another.
 
+mod parts;
 mod scripts;
 mod sessions;

@@ -9,7 +9,7 @@ use alluvia_types::{Error, ErrorKind};
 use arrow::util::pretty::pretty_format_batches;
 use std::time::Duration;
 
-async fn shown(session: &Session, sql: &str) -> Result<String, Error> {
+pub(super) async fn shown(session: &Session, sql: &str) -> Result<String, Error> {
     let outcome = session.sql(sql).await?;
     if outcome.rows.is_none() {
         return Ok(String::new());
@@ -19,13 +19,13 @@ async fn shown(session: &Session, sql: &str) -> Result<String, Error> {
 }
 
 /// The values of the one row that an answer has.
-async fn row(session: &Session, sql: &str) -> Vec<String> {
+pub(super) async fn row(session: &Session, sql: &str) -> Vec<String> {
     let shown = run(session, sql).await;
     let cells = shown.lines().nth(3).unwrap_or_default().trim_matches('|').split('|');
     cells.map(|cell| cell.trim().to_owned()).collect()
 }
 
-async fn run(session: &Session, sql: &str) -> String {
+pub(super) async fn run(session: &Session, sql: &str) -> String {
     shown(session, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 

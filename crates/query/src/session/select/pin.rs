@@ -14,7 +14,7 @@
 //! - Within a transaction a statement's snapshot lacks the rows that the transaction has killed: whoever reads it sees
 //!   what those before it have changed. The transaction's own rows come beside it.
 
-use crate::execution::blocking::{blocking, snapshot_of};
+use crate::execution::blocking::{Rows, blocking, snapshot_of};
 use crate::session::run::Run;
 use crate::session::state::own_rows::view::leave_out;
 use crate::session::state::transaction::Transaction;
@@ -58,7 +58,7 @@ pub(crate) async fn pin(run: &Run, references: &[TableReference], hints: &Hints)
 /// whatever freshness is asked for.
 pub(crate) async fn pin_newest(run: &Run, references: &[TableReference]) -> Result<Arc<Snapshot>> {
     let newest = |_: &[TableId], _: &Catalog| Ok(Freshness::Within(Duration::ZERO));
-    let snapshot = pin_as_fresh(run, references, &Hints::default(), None, newest).await?;
+    let snapshot = pin_as_fresh(run, references, &Hints::default(), None, Rows::There, newest).await?;
     let snapshot = Arc::new(without_killed(run, snapshot).await?);
     run.pin(&snapshot);
     Ok(snapshot)
@@ -72,7 +72,7 @@ async fn pin_new(
     version: Option<Version>,
 ) -> Result<Snapshot> {
     let asked = |tables: &[TableId], catalog: &Catalog| freshness_of(tables, catalog, &run.settings, hints);
-    pin_as_fresh(run, references, hints, version, asked).await
+    pin_as_fresh(run, references, hints, version, Rows::Later, asked).await
 }
 
 async fn pin_as_fresh(
@@ -80,6 +80,7 @@ async fn pin_as_fresh(
     references: &[TableReference],
     hints: &Hints,
     version: Option<Version>,
+    rows: Rows,
     freshness: impl Fn(&[TableId], &Catalog) -> Result<Freshness>,
 ) -> Result<Snapshot> {
     let store = run.engine().read();
@@ -97,7 +98,8 @@ async fn pin_as_fresh(
                 _ => (state.seen, version),
             }
         };
-        let mut snapshot = snapshot_of(store, Want { freshness, at_least, exactly, tables: tables.clone() }).await?;
+        let want = Want { freshness, at_least, exactly, tables: tables.clone() };
+        let mut snapshot = snapshot_of(store, want, rows).await?;
         run.state().add_own_definitions(&mut snapshot, &tables)?;
         // Between the two looks at the definitions a table may have come or gone.
         if tables_of(references, &snapshot.catalog, authoriser.path()) == tables {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing is done before the transaction can hold it and the session may do it.
 
+use crate::execution::blocking::blocking;
 use crate::rights::of_statement;
 use crate::session::change::{Change, change};
 use crate::session::copy::copy;
@@ -35,6 +36,10 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
     }
     let scope = &run.scope;
     check_transaction(scope, &kind)?;
+    if goes_by_definitions(&kind) && run.engine().read().is_remote() {
+        let store = Arc::clone(run.engine().read());
+        blocking(move || store.learn_definitions()).await?;
+    }
     of_statement(&scope.authoriser(), &kind)?;
     if let Transaction::Open(open) = &mut run.state().transaction {
         open.has_run |= !kind.is_about_session();
@@ -46,6 +51,26 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
         matches!(kind, Kind::Query(_) | Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Merge(_));
     let outcome = done(run, kind, hints).await?;
     Ok(if is_shown { named(run, outcome) } else { outcome })
+}
+
+/// Whether it is about definitions, and pins no snapshot that would tell of the newest.
+fn goes_by_definitions(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::CreateTable(_)
+            | Kind::DropTable { .. }
+            | Kind::CreateView(_)
+            | Kind::DropView { .. }
+            | Kind::AlterView(_)
+            | Kind::DropNone { .. }
+            | Kind::Comment(_)
+            | Kind::AlterTable(_)
+            | Kind::Describe(_)
+            | Kind::ShowTables
+            | Kind::ShowCreate(_)
+            | Kind::Role(_)
+            | Kind::Schema(_)
+    )
 }
 
 /// Does it, whatever the columns of its answer are called.

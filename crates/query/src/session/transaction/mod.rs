@@ -10,7 +10,7 @@ pub(crate) mod savepoints;
 pub(crate) mod submit;
 pub(crate) mod temporary;
 
-use crate::execution::blocking::snapshot_of;
+use crate::execution::blocking::{Rows, snapshot_of};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::definitions::conflict;
@@ -41,7 +41,8 @@ pub(crate) async fn begin(scope: &Scope, access: Option<Access>) -> Result<Outco
         (state.settings.freshness.unwrap_or(Freshness::Within(Duration::ZERO)), state.seen)
     };
     let tables = Vec::new();
-    let snapshot = snapshot_of(scope.engine.read(), Want { freshness, at_least, exactly: None, tables }).await?;
+    let snapshot =
+        snapshot_of(scope.engine.read(), Want { freshness, at_least, exactly: None, tables }, Rows::Later).await?;
     let mut state = scope.state.lock();
     state.seen = state.seen.max(snapshot.version);
     let open = OpenTransaction::new(snapshot.pin, state.settings.clone());

@@ -1,0 +1,138 @@
+//! Asking the shards of tables: each of one replica or another, until all have answered.
+//!
+//! Invariants:
+//! - An answer is handed out once, whichever replicas were asked.
+//! - So many shards as are said are asked at a time: what waits to be handed out is bounded by that.
+//! - Who works on an answer is waited for; who is not reached, or is behind, for as long as a statement has patience.
+
+use super::reach::Reached;
+use super::session::{Gateway, unasked, unreached};
+use crate::message::{FromWorker, ToWorker};
+use crate::placed::PlacedTable;
+use crate::words::NodeId;
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use arrow::array::RecordBatch;
+use std::collections::VecDeque;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// A shard is asked again after so long.
+const ASKED_AGAIN: Duration = Duration::from_millis(20);
+
+/// A shard that is to be asked.
+pub(super) struct ShardAsk {
+    /// Of which table.
+    pub table: TableId,
+    shard: TableId,
+    replicas: Vec<NodeId>,
+    turn: usize,
+    is_answered: bool,
+}
+
+/// Why shards were not asked to the end.
+pub(super) enum Failed {
+    /// Rows that went since the version are gone.
+    TooOld(Error),
+    /// Anything else.
+    Other(Error),
+}
+
+/// What is asked of each shard.
+pub(super) struct Asking<'a> {
+    /// The question to a shard.
+    pub question: &'a dyn Fn(TableId) -> ToWorker,
+    /// So many are asked at a time.
+    pub at_once: usize,
+    /// Who says nothing for so long fails the statement; `None` where the answer is worked on, and the connection tells whether it is.
+    pub silence: Option<Duration>,
+}
+
+impl ShardAsk {
+    /// All shards of a table. Statements of several versions begin with other replicas.
+    pub fn all(table: TableId, placed: &PlacedTable, version: Version) -> impl Iterator<Item = ShardAsk> + '_ {
+        let turn = (version.0 ^ u64::from(table.0)) as usize;
+        placed.shards.iter().map(move |shard| ShardAsk {
+            table,
+            shard: shard.id,
+            replicas: shard.replicas.clone(),
+            turn: turn + shard.id.0 as usize,
+            is_answered: false,
+        })
+    }
+}
+
+impl Gateway {
+    /// Asks these shards. `each` is given the answers as they come, with the table that each is of; its error ends it.
+    pub(super) fn ask_each(
+        &self,
+        mut asked: Vec<ShardAsk>,
+        asking: &Asking<'_>,
+        each: &mut dyn FnMut(TableId, Vec<RecordBatch>) -> Result<()>,
+    ) -> Result<(), Failed> {
+        let (sender, answers) = channel();
+        let ask = |at: usize, asked: &mut ShardAsk| {
+            let node = asked.replicas[asked.turn % asked.replicas.len()];
+            asked.turn += 1;
+            let sender = sender.clone();
+            let answered = move |answer: Reached<FromWorker>| drop(sender.send((at, node, answer)));
+            self.reach.worker(node, (asking.question)(asked.shard), Box::new(answered));
+        };
+        let mut waiting: VecDeque<usize> = (0..asked.len()).collect();
+        for at in waiting.drain(..asking.at_once.max(1).min(asked.len())) {
+            ask(at, &mut asked[at]);
+        }
+        let patience = self.options.reading_patience;
+        let mut left = asked.len();
+        let mut heard = self.clock.monotonic();
+        // The last failure, and since when there is nothing else.
+        let mut failure: Option<(Duration, Error)> = None;
+        let mut again: Vec<usize> = Vec::new();
+        while left > 0 {
+            let now = self.clock.monotonic();
+            if let Some((since, error)) = &failure
+                && now >= *since + patience
+            {
+                return Err(Failed::Other(error.clone()));
+            }
+            if asking.silence.is_some_and(|silence| now >= heard + silence) {
+                let nobody = Error::new(ErrorKind::Timeout, "nobody answers");
+                return Err(Failed::Other(failure.map_or(nobody, |(_, error)| error)));
+            }
+            let wait = match (again.is_empty(), asking.silence) {
+                (false, _) => ASKED_AGAIN,
+                (true, Some(silence)) => heard + silence - now,
+                (true, None) => patience,
+            };
+            let (at, node, answer) = match answers.recv_timeout(wait) {
+                Ok(answer) => answer,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    again.drain(..).for_each(|at| ask(at, &mut asked[at]));
+                    continue;
+                }
+            };
+            let mut is_late = |error: Error| {
+                let since = failure.take().map_or(now, |(since, _)| since);
+                failure = Some((since, error));
+                again.push(at);
+            };
+            match answer {
+                Ok(Ok(FromWorker::Rows(rows))) => {
+                    (heard, failure) = (self.clock.monotonic(), None);
+                    if !std::mem::replace(&mut asked[at].is_answered, true) {
+                        left -= 1;
+                        if let Some(next) = waiting.pop_front() {
+                            ask(next, &mut asked[next]);
+                        }
+                        each(asked[at].table, rows).map_err(Failed::Other)?;
+                    }
+                }
+                Ok(Ok(_)) => return Err(Failed::Other(unasked::<()>().expect_err("it is an error"))),
+                Ok(Err(error)) if error.kind() == ErrorKind::Conflict => return Err(Failed::TooOld(error)),
+                Ok(Err(error)) if error.kind() == ErrorKind::Busy => is_late(error),
+                Ok(Err(error)) => return Err(Failed::Other(error)),
+                Err(why) => is_late(unreached(&format!("shard {} at node {node}", asked[at].shard), &why)),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! Parts of other machines' plans, answered here.
+
+use super::Engine;
+use crate::errors::error_of;
+use crate::execution::Execution;
+use crate::table::{AlluviaTable, IndexUse, StatementContext};
+use crate::used::UsedCounters;
+use alluvia_snapshot::Snapshot;
+use alluvia_types::{Error, Result, TableId};
+use arrow::array::RecordBatch;
+use datafusion::execution::TaskContext;
+use futures::TryStreamExt;
+use futures::executor::block_on;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Engine {
+    /// What the rows of a table in a snapshot answer to a part of a plan ([`alluvia_spread::part`]), with the settings of a new session, within
+    /// the memory of one statement. Blocks: for threads that may.
+    ///
+    /// Errors: those of planning and running it; `Internal` if the table is not in the snapshot.
+    pub fn answer_part(&self, snapshot: Snapshot, table: TableId, part: &[u8]) -> Result<Vec<RecordBatch>> {
+        let read = snapshot.tables.get(&table);
+        let entry = read.map(|read| Arc::clone(&read.entry));
+        let entry = entry.ok_or_else(|| Error::internal(format!("table {table} is not in the snapshot")))?;
+        let settings = self.default_settings();
+        let (mut state, runtime) = self.statement_state(&settings);
+        let snapshot = Arc::new(snapshot);
+        state.config_mut().set_extension(Arc::new(StatementContext {
+            store: Arc::clone(self.read()),
+            used: UsedCounters::new(&snapshot),
+            snapshot,
+            pending: BTreeMap::new(),
+            temporary: BTreeMap::new(),
+            sample_fraction: 1.0,
+            cuboids: Arc::clone(self.cuboids()),
+            skipping: Some(Arc::clone(self.predicates())),
+            scans: Arc::clone(self.scans()),
+            index: IndexUse {
+                rule: true,
+                cuboids: true,
+                accuracy: None,
+                threads: settings.threads,
+                kept: Arc::clone(self.kept()),
+            },
+        }));
+        let table = Arc::new(AlluviaTable::new(entry));
+        let plan = block_on(alluvia_spread::planned(part, table, &state)).map_err(|error| error_of(&error))?;
+        let task = Arc::new(TaskContext::from(&state).with_runtime(runtime));
+        let execution = Execution { executor: Arc::clone(self.executor()), plan, task, again: None };
+        block_on(execution.start()?.try_collect()).map_err(|error| error_of(&error))
+    }
+}
