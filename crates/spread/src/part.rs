@@ -60,8 +60,11 @@ impl Part {
             Some(columns),
             filters,
         )?;
-        let plan = scan.limit(0, limit)?.build()?;
-        Ok(Part { form: Form::Values, plan })
+        let scan = match limit {
+            Some(_) => scan.limit(0, limit)?,
+            None => scan,
+        };
+        Ok(Part { form: Form::Values, plan: scan.build()? })
     }
 
     /// Aggregates of the rows of a table that pass all filters, by groups.
@@ -186,9 +189,13 @@ impl LogicalExtensionCodec for OfTable {
         &self,
         _bytes: &[u8],
         _name: &TableReference,
-        _schema: SchemaRef,
+        schema: SchemaRef,
         _task: &TaskContext,
     ) -> Result<Arc<dyn TableProvider>> {
+        if schema.fields() != self.0.schema().fields() {
+            let error = Error::new(ErrorKind::Conflict, "the table was altered while it was read");
+            return Err(wrap(error.with_hint("run the statement again")));
+        }
         Ok(Arc::clone(&self.0))
     }
 
@@ -221,5 +228,64 @@ impl LogicalExtensionCodec for OfTable {
 
     fn try_decode_udwf(&self, name: &str, _bytes: &[u8]) -> Result<Arc<WindowUDF>> {
         internal_err!("a part of a plan has no window functions: {name}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_functions::table::register;
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+    use datafusion::datasource::MemTable;
+    use datafusion::execution::SessionStateBuilder;
+    use datafusion::logical_expr::{col, lit, placeholder};
+
+    fn table() -> Arc<dyn TableProvider> {
+        let k: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+        let name: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "b"]));
+        let rows = RecordBatch::try_from_iter([("k", k), ("name", name)]).unwrap();
+        Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]]).unwrap())
+    }
+
+    #[test]
+    fn what_travels_comes_out_as_it_went_in() {
+        let mut state = SessionStateBuilder::new().with_default_features().build();
+        register(&mut state).unwrap();
+        let function = |name: &str, args| state.aggregate_functions()[name].call(args);
+        let upper = state.scalar_functions()["upper"].call(vec![col("name")]);
+        let parts = [
+            Part::rows(&table(), vec![0, 1], vec![], None),
+            Part::rows(&table(), vec![], vec![col("k").gt(lit(1_i64))], None),
+            Part::rows(&table(), vec![1], vec![upper.clone().eq(lit("A")), col("name").is_not_null()], Some(7)),
+            Part::aggregates(
+                Form::States,
+                &table(),
+                vec![col("k").lt(lit(3_i64))],
+                vec![upper],
+                vec![function("sum", vec![col("k")])],
+            ),
+            Part::aggregates(Form::Values, &table(), vec![], vec![], vec![function("count", vec![lit(1_i64)])]),
+        ];
+        for part in parts {
+            let part = part.unwrap();
+            let bytes = part.encode().unwrap_or_else(|| panic!("{part:?} travels"));
+            let read = Part::decode(&bytes, table()).unwrap();
+            assert_eq!((read.form, expressions(&read.plan)), (part.form, expressions(&part.plan)));
+            for cut in 0..bytes.len() {
+                // Whatever comes, nothing panics.
+                let _ = Part::decode(&bytes[..cut], table());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_told_by_the_rows_stays() {
+        let mut state = SessionStateBuilder::new().with_default_features().build();
+        register(&mut state).unwrap();
+        let random = state.scalar_functions()["random"].call(vec![]);
+        for filter in [random.gt(lit(0.5)), col("k").eq(placeholder("$1"))] {
+            assert_eq!(Part::rows(&table(), vec![0], vec![filter], None).unwrap().encode(), None);
+        }
+        assert!(Part::decode(&[9, 0], table()).unwrap_err().to_string().contains("another version"));
     }
 }

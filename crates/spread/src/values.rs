@@ -7,7 +7,8 @@
 
 use alluvia_functions::aggregates::sum::WIDE;
 use arrow::array::{Array, ArrayRef};
-use arrow::compute::{cast, kernels::zip::zip};
+use arrow::compute::kernels::{cmp::eq, zip::zip};
+use arrow::compute::{cast, is_not_null, nullif};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, Cast};
@@ -21,6 +22,8 @@ pub(crate) enum Made {
     Value(usize),
     /// The same, where NULL is 0.
     Filled(usize),
+    /// A count, where 0 is NULL: what has a sum of nothing beside it.
+    Counted(usize),
     /// 0 for all.
     Zero,
 }
@@ -54,21 +57,22 @@ pub(crate) fn values_of(
             ("count", ["count"]) | ("min" | "max", [_]) | ("sum", ["sum"]) => {
                 made.push(Made::Value(place(function.clone(), &mut values)));
             }
+            // A sum of decimals may have more digits than its values may, where their average has not.
+            ("avg", _) if argument.get_type(schema)?.is_decimal() => return Ok(None),
             ("sum" | "avg", parts) if parts.len() > 1 && parts.contains(&"sum") => {
+                // DataFusion's averages of doubles know by NULL that there is no value, the others by a count of 0.
+                let is_of_doubles = argument.get_type(schema)?.is_floating();
                 for (part, state) in parts.iter().zip(states) {
                     made.push(match *part {
                         "count" => {
-                            Made::Filled(place(call_of(&makers.count, unwidened(argument, schema)?), &mut values))
+                            let count = place(call_of(&makers.count, unwidened(argument, schema)?), &mut values);
+                            if is_of_doubles { Made::Counted(count) } else { Made::Filled(count) }
                         }
                         "carry" => Made::Zero,
                         "sum" => {
                             let summed = summed(argument, state.data_type(), schema)?;
                             let sum = place(call_of(&makers.sum, summed), &mut values);
-                            // A sum of doubles that is 0 is one of some; what has a count beside it may be filled.
-                            match state.data_type() {
-                                DataType::Float64 => Made::Value(sum),
-                                _ => Made::Filled(sum),
-                            }
+                            if is_of_doubles { Made::Value(sum) } else { Made::Filled(sum) }
                         }
                         _ => return Ok(None),
                     });
@@ -130,12 +134,16 @@ impl Made {
         match self {
             Made::Value(at) => Ok(cast(&values[at], of)?),
             Made::Zero => zeros(),
+            Made::Counted(at) => {
+                let counts = cast(&values[at], of)?;
+                Ok(nullif(&counts, &eq(&counts, &zeros()?)?)?)
+            }
             Made::Filled(at) => {
                 let column = cast(&values[at], of)?;
                 match column.null_count() {
                     0 => Ok(column),
                     nulls if nulls == groups => zeros(),
-                    _ => Ok(zip(&arrow::compute::is_not_null(&column)?, &column, &zeros()?)?),
+                    _ => Ok(zip(&is_not_null(&column)?, &column, &zeros()?)?),
                 }
             }
         }
@@ -157,5 +165,7 @@ mod tests {
         assert_eq!(Made::Filled(0).column(&[none], &DataType::UInt64, 2).unwrap().null_count(), 0);
         let counts: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None]));
         assert_eq!(Made::Value(0).column(&[counts], &DataType::UInt64, 2).unwrap().null_count(), 1);
+        let counts: ArrayRef = Arc::new(Int64Array::from(vec![7, 0]));
+        assert_eq!(Made::Counted(0).column(&[counts], &DataType::UInt64, 2).unwrap().null_count(), 1);
     }
 }

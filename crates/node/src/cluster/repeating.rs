@@ -3,7 +3,7 @@
 use crate::threads::Stop;
 use alluvia_types::{Error, Result};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, current};
 use std::time::Duration;
 
 /// A running thread; stopped and awaited when dropped.
@@ -33,7 +33,8 @@ impl Repeating {
 impl Drop for Repeating {
     fn drop(&mut self) {
         self.stop.ask();
-        if let Some(thread) = self.thread.take() {
+        // The last one who has it may be its own thread.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != current().id()) {
             // It has told of whatever went wrong.
             let _ = thread.join();
         }

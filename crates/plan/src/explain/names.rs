@@ -100,6 +100,7 @@ pub(super) fn title_of(plan: &dyn ExecutionPlan, metrics: &MetricsSet) -> String
         "RecursiveQueryExec" => "Recursive Union".to_owned(),
         "WorkTableExec" => "Scan of the rows of the last round".to_owned(),
         "ScalarSubqueryExec" => "With the values of subqueries".to_owned(),
+        "AnswersExec" => answers_title(plan, metrics),
         "SharedRowsExec" => "Shared rows".to_owned(),
         other => words(other),
     }
@@ -230,6 +231,15 @@ fn scan_title(scan: &DataSourceExec, metrics: &MetricsSet) -> String {
         }
         (None, _) => format!("Scan{columns}"),
     }
+}
+
+/// What other machines were asked for.
+fn answers_title(plan: &dyn ExecutionPlan, metrics: &MetricsSet) -> String {
+    let line = displayable(plan).one_line().to_string();
+    let asked = line.trim().strip_prefix("AnswersExec: table=").unwrap_or_default();
+    let figure = |name: &str| metrics.sum_by_name(name).map_or(0, |value| value.as_usize());
+    let (shards, bytes) = (figure("shards_asked"), figure("bytes_received"));
+    format!("Asked of {shards} shards, {bytes} bytes: {asked}")
 }
 
 /// What kind of rows a source says that it has: `tail`, `key lookup`; of files something else.

@@ -2,7 +2,9 @@
 
 use super::node::readable;
 use super::source::{Source, source_of};
+use crate::table::waiting::is_waiting;
 use crate::table::{AlluviaTable, StatementContext, goes_by_clocks};
+use alluvia_snapshot::TableRead;
 use alluvia_spread::aggregate::AskedAggregate;
 use alluvia_spread::{Source as Asked, elsewhere};
 use datafusion::common::Result;
@@ -24,7 +26,8 @@ pub(super) fn asked(plan: LogicalPlan, context: &Arc<StatementContext>, is_utc: 
 
 fn asked_of(aggregate: &Aggregate, context: &StatementContext, is_utc: bool) -> Option<AskedAggregate> {
     let source = source_of(&aggregate.input)?;
-    readable(&source, context).filter(|read| read.is_elsewhere)?;
+    let is_asked = |read: &&TableRead| read.is_elsewhere && !is_waiting(read.entry.changed_at);
+    readable(&source, context).filter(is_asked)?;
     if context.sample_fraction < 1.0 || aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
         return None;
     }

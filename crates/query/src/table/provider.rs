@@ -144,8 +144,8 @@ impl AlluviaTable {
         })?;
         let draw = self.draw.within(context.sample_fraction);
         let gathered;
-        let read = match read.is_elsewhere && draw != Draw::default() {
-            // What identities tell is told where all rows are.
+        let read = match read.is_elsewhere && (draw != Draw::default() || is_waiting(read.entry.changed_at)) {
+            // What identities tell is told where all rows are; and what a transaction has made of a definition, nobody else knows.
             true => {
                 let tail = context.store.gathered(table.id, context.snapshot.version).map_err(wrap)?;
                 gathered = TableRead { tail, is_elsewhere: false, ..read.clone() };
