@@ -39,6 +39,9 @@ pub struct Image {
     /// The last version of the rows of each table.
     #[serde(default)]
     pub written: BTreeMap<TableId, Version>,
+    /// The last version of the rows of each shard.
+    #[serde(default)]
+    pub shards_written: BTreeMap<TableId, Version>,
     /// Numbers of tables, shards and schemas are given from this one on.
     pub next_number: u32,
 }
@@ -73,6 +76,7 @@ impl Image {
             producers: BTreeMap::new(),
             keys: VecDeque::new(),
             written: BTreeMap::new(),
+            shards_written: BTreeMap::new(),
             next_number: 1,
         }
     }
@@ -110,6 +114,12 @@ impl Image {
             if changes.iter().any(|change| matches!(change, Change::CreateTable { def } if def.id == *table)) {
                 let is_worker = |node| self.nodes.get(&node).is_some_and(|state| state.roles.contains(&Role::Worker));
                 of_table.check_new(|id| id.0 < self.next_number && !self.is_taken(id), is_worker)?;
+            }
+        }
+        for (shard, at) in &proposal.looked {
+            let is_written = self.shards_written.get(shard).is_some_and(|written| written > at);
+            if is_written && !planted("written since it was looked at") {
+                return Err(written_since());
             }
         }
         for touched in touched {
@@ -190,6 +200,12 @@ impl Image {
             };
         }
         self.written.retain(|table, _| self.placed.contains_key(table));
+        if !placed.is_empty() {
+            let there: BTreeSet<TableId> =
+                self.placed.values().flat_map(|placed| &placed.shards).map(|shard| shard.id).collect();
+            self.shards_written.retain(|shard, _| there.contains(shard));
+        }
+        self.shards_written.extend(decided.touched.iter().map(|touched| (touched.shard, version)));
         self.written.extend(decided.tables().into_iter().map(|table| (table, version)));
         if let Some(mark) = producer {
             let state = ProducerState { epoch: mark.epoch, sequence: mark.sequence, version };
@@ -209,6 +225,19 @@ impl Image {
     }
 }
 
+/// What begins the message of a batch that is refused because it must look again.
+const WRITTEN_SINCE: &str = "rows of a shard were written since";
+
+fn written_since() -> Error {
+    let what = format!("could not serialize access due to concurrent update: {WRITTEN_SINCE} they were looked at");
+    Error::new(ErrorKind::Conflict, what).with_hint("run the statement again")
+}
+
+/// Whether a batch was refused because others have written to its shards since it looked at them: then it may look again.
+pub(crate) fn must_look_again(error: &Error) -> bool {
+    error.kind() == ErrorKind::Conflict && error.message().contains(WRITTEN_SINCE)
+}
+
 /// What is shared is saved as what it is.
 mod shared {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -220,5 +249,69 @@ mod shared {
 
     pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Arc<T>, D::Error> {
         T::deserialize(from).map(Arc::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::Touched;
+    use crate::words::Epoch;
+
+    const GATEWAY: NodeId = NodeId(1);
+    const SHARD: TableId = TableId(12);
+
+    /// With a table of one shard, at one worker.
+    fn image() -> Image {
+        let mut image = Image::new(7);
+        let state = |role| NodeState {
+            roles: vec![role],
+            address: String::new(),
+            incarnation: 1,
+            process: 1,
+            floor: 1,
+            decided: BTreeMap::new(),
+        };
+        image.nodes.extend([(GATEWAY, state(Role::Gateway)), (NodeId(2), state(Role::Worker))]);
+        let shard = crate::placed::Shard { id: SHARD, epoch: Epoch(1), replicas: vec![NodeId(2)] };
+        let placement =
+            alluvia_space::Placement { spread: alluvia_space::Spread::Rows, shards: 1, replicas: 1, write_quorum: 1 };
+        image.placed.insert(TableId(11), PlacedTable { placement, shards: vec![shard], write_quorum: 1 });
+        image
+    }
+
+    fn proposal(sequence: u64, looked_at: Option<Version>) -> Proposal {
+        let touched =
+            Touched { table: TableId(11), shard: SHARD, epoch: Epoch(1), rows: 1, crc: 0, holders: vec![NodeId(2)] };
+        let decided = Decided {
+            id: BatchId { gateway: GATEWAY, incarnation: 1, sequence },
+            floor: 1,
+            changes: Vec::new(),
+            placed: Vec::new(),
+            producer: None,
+            key: None,
+            touched: vec![touched],
+        };
+        let looked = looked_at.map(|at| (SHARD, at)).into_iter().collect();
+        Proposal { decided, checked: Vec::new(), unwritten: Vec::new(), looked }
+    }
+
+    #[test]
+    fn what_was_looked_at_is_written_by_nobody_until_it_is_decided() {
+        let mut image = image();
+        let decide = |image: &mut Image, proposal: Proposal| -> Result<Version> {
+            image.check(&proposal)?;
+            let (version, what) = (image.version.next(), What::Batch(Box::new(proposal.decided)));
+            image.apply(&Decision { version, commit_micros: 0, what })?;
+            Ok(version)
+        };
+        let first = decide(&mut image, proposal(1, Some(Version(0)))).expect("nobody has written");
+        let late = decide(&mut image, proposal(2, Some(Version(0)))).expect_err("the first has");
+        assert!(must_look_again(&late), "{late}");
+        let second = decide(&mut image, proposal(2, Some(first))).expect("it has looked again");
+        // Who looks at nothing, writes; and whoever has looked before that looks again.
+        let third = decide(&mut image, proposal(3, None)).expect("nothing was looked at");
+        assert!(must_look_again(&decide(&mut image, proposal(4, Some(second))).expect_err("it was written")));
+        decide(&mut image, proposal(4, Some(third))).expect("it has looked again");
     }
 }

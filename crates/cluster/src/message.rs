@@ -142,6 +142,17 @@ pub enum ToWorker {
         /// The part, as the engine has written it.
         part: Arc<[u8]>,
     },
+    /// What a body would do to the rows of its shard.
+    Look {
+        /// Which shard.
+        shard: TableId,
+        /// As it is after this version, or later.
+        at_least: Version,
+        /// The versions that rows of its parts were computed from.
+        computed_at: Vec<Option<Version>>,
+        /// The body.
+        body: Arc<[u8]>,
+    },
     /// How it is.
     Status,
     /// Bring the shards to a stage, through a version.
@@ -173,6 +184,13 @@ pub enum FromWorker {
     Bodies(FromBodies),
     /// What was asked for: rows with the columns of the shard's definition, and the hidden ones; or what a part of a plan gives.
     Rows(Vec<RecordBatch>),
+    /// What it would do.
+    Looked {
+        /// The shard was looked at as it is after this version.
+        version: Version,
+        /// So many of the body's rows would change nothing.
+        passed_over: u64,
+    },
     /// How it is.
     Status(WorkerStatus),
     /// It is organised.

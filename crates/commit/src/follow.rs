@@ -8,13 +8,14 @@
 //! - A batch that was let in where it was decided is let in here; one that cannot be is damage, and nothing of it is applied.
 //! - Room in the tail is waited for; the bounds of dictionaries refuse nothing, as when the log is replayed.
 
+use crate::changes::Changes;
 use crate::codec::decode;
 use crate::committer::{Committer, Placing};
 use crate::prepared::tail_bytes;
 use crate::replay::{Recovered, not_as_it_was};
 use alluvia_log::Record;
-use alluvia_snapshot::RowChange;
-use alluvia_types::{Error, Result, Version};
+use alluvia_snapshot::{NewBatch, RowChange};
+use alluvia_types::{Error, ErrorKind, Result, Version};
 
 /// A batch that was decided elsewhere.
 #[derive(Clone, Debug)]
@@ -27,7 +28,47 @@ pub struct Followed {
     pub body: Vec<u8>,
 }
 
+/// What a batch would do to rows that are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LookedAt {
+    /// Its tables were looked at as they are after this version.
+    pub version: Version,
+    /// So many of its rows would change nothing.
+    pub passed_over: u64,
+}
+
 impl Committer {
+    /// Looks what the rows of a batch would do, and does nothing. Where no row of its tables is written between the version that is given
+    /// and the batch's own, the batch does that. `computed_at` is of each of its parts, in their order.
+    ///
+    /// Errors: what would refuse it: `UniqueViolation`; `Conflict`: a key was written since the row was computed. `UndefinedTable`: a
+    /// table is not here.
+    pub fn look(&self, body: &[u8], computed_at: &[Option<Version>]) -> Result<LookedAt> {
+        // Rows that it names by their identities must be visible.
+        self.flush()?;
+        let (_, catalog) = self.newest();
+        let mut rows = decode(body)?.rows(&catalog)?;
+        for (rows, at) in rows.iter_mut().zip(computed_at) {
+            rows.computed_at = *at;
+        }
+        if let Some(rows) = rows.iter().find(|rows| catalog.by_id(rows.table).is_none()) {
+            return Err(Error::new(ErrorKind::UndefinedTable, format!("table {} is not here", rows.table)));
+        }
+        let batch = NewBatch { rows, ..NewBatch::default() };
+        let changes = Changes::new(&batch, &catalog, self.views())?;
+        let locks = self.views().keys().locks(&changes.tables());
+        let mut keys = locks.lock();
+        loop {
+            let made_in = self.views().keys().generation();
+            let effects = changes.resolve(self.views(), &mut keys, made_in);
+            // Under the locks of its tables: what was given a version before this has done to them what it does.
+            let (version, _) = self.newest();
+            if self.views().keys().generation() == made_in {
+                return Ok(LookedAt { version, passed_over: effects?.passed_over });
+            }
+        }
+    }
+
     /// Takes the next version. It is durable and visible after [`Committer::flush`].
     ///
     /// Errors: [`ErrorKind::DiskFull`](alluvia_types::ErrorKind): it is not in the log, nor may be others before it; follow again from what is visible.

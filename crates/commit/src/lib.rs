@@ -26,5 +26,5 @@ mod waiting;
 
 pub use codec::{Body, decode, encode, joined};
 pub use committer::Committer;
-pub use follow::Followed;
+pub use follow::{Followed, LookedAt};
 pub use replay::Replayed;

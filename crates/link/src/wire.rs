@@ -38,16 +38,48 @@ pub enum Answer {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum QuestionHead {
-    Propose { decided: Box<Decided>, checked: Vec<(TableId, Version)>, unwritten: Vec<(TableId, Version)> },
-    Join { node: NodeId, process: u64, roles: Vec<Role>, address: String },
-    Numbers { count: u32 },
-    Feed { after: Version, durable: Option<(NodeId, Version)> },
+    Propose {
+        decided: Box<Decided>,
+        checked: Vec<(TableId, Version)>,
+        unwritten: Vec<(TableId, Version)>,
+        looked: Vec<(TableId, Version)>,
+    },
+    Join {
+        node: NodeId,
+        process: u64,
+        roles: Vec<Role>,
+        address: String,
+    },
+    Numbers {
+        count: u32,
+    },
+    Feed {
+        after: Version,
+        durable: Option<(NodeId, Version)>,
+    },
     Stage(StagedHead),
-    Fetch { batch: BatchId, shard: TableId },
-    Rows { shard: TableId, version: Version },
-    Ask { shard: TableId, version: Version },
+    Fetch {
+        batch: BatchId,
+        shard: TableId,
+    },
+    Rows {
+        shard: TableId,
+        version: Version,
+    },
+    Ask {
+        shard: TableId,
+        version: Version,
+    },
+    Look {
+        shard: TableId,
+        at_least: Version,
+        computed_at: Vec<Option<Version>>,
+    },
     Status,
-    Organise { stage: Stage, version: Version },
+    Organise {
+        stage: Stage,
+        version: Version,
+    },
 }
 
 /// A body, which is attached.
@@ -70,6 +102,7 @@ enum AnswerHead {
     Staged,
     Body(Option<StagedHead>),
     Rows,
+    Looked { version: Version, passed_over: u64 },
     Status(WorkerStatus),
     Organised,
 }
@@ -166,6 +199,9 @@ impl Question {
             Question::Worker(ToWorker::Ask { shard, version, part }) => {
                 message(&QuestionHead::Ask { shard, version }, &[&part])
             }
+            Question::Worker(ToWorker::Look { shard, at_least, computed_at, body }) => {
+                message(&QuestionHead::Look { shard, at_least, computed_at }, &[&body])
+            }
             Question::Worker(ToWorker::Status) => message(&QuestionHead::Status, &[]),
             Question::Worker(ToWorker::Organise { stage, version }) => {
                 message(&QuestionHead::Organise { stage, version }, &[])
@@ -177,8 +213,13 @@ impl Question {
     pub(crate) fn decode(bytes: &Bytes) -> Result<Question> {
         let (head, mut attached) = read(bytes)?;
         Ok(match head {
-            QuestionHead::Propose { decided, checked, unwritten } => {
-                Question::Keeper(ToKeeper::Propose(Box::new(Proposal { decided: *decided, checked, unwritten })))
+            QuestionHead::Propose { decided, checked, unwritten, looked } => {
+                Question::Keeper(ToKeeper::Propose(Box::new(Proposal {
+                    decided: *decided,
+                    checked,
+                    unwritten,
+                    looked,
+                })))
             }
             QuestionHead::Join { node, process, roles, address } => {
                 Question::Keeper(ToKeeper::Join { node, process, roles, address })
@@ -196,6 +237,10 @@ impl Question {
                 let part = attached.next()?.as_ref().into();
                 Question::Worker(ToWorker::Ask { shard, version, part })
             }
+            QuestionHead::Look { shard, at_least, computed_at } => {
+                let body = attached.next()?.as_ref().into();
+                Question::Worker(ToWorker::Look { shard, at_least, computed_at, body })
+            }
             QuestionHead::Status => Question::Worker(ToWorker::Status),
             QuestionHead::Organise { stage, version } => Question::Worker(ToWorker::Organise { stage, version }),
         })
@@ -205,8 +250,8 @@ impl Question {
 fn keeper_head(asked: ToKeeper) -> QuestionHead {
     match asked {
         ToKeeper::Propose(proposal) => {
-            let Proposal { decided, checked, unwritten } = *proposal;
-            QuestionHead::Propose { decided: Box::new(decided), checked, unwritten }
+            let Proposal { decided, checked, unwritten, looked } = *proposal;
+            QuestionHead::Propose { decided: Box::new(decided), checked, unwritten, looked }
         }
         ToKeeper::Join { node, process, roles, address } => QuestionHead::Join { node, process, roles, address },
         ToKeeper::Numbers { count } => QuestionHead::Numbers { count },
@@ -229,6 +274,7 @@ pub(crate) fn encode_answer(answer: Result<Answer>) -> Result<Bytes> {
                 message(&AnswerHead::Body(Some(head_of(&staged))), &[&staged.body])
             }
             FromWorker::Rows(rows) => message(&AnswerHead::Rows, &[&rows_to_bytes(&rows)?]),
+            FromWorker::Looked { version, passed_over } => message(&AnswerHead::Looked { version, passed_over }, &[]),
             FromWorker::Status(status) => message(&AnswerHead::Status(status), &[]),
             FromWorker::Organised => message(&AnswerHead::Organised, &[]),
         },
@@ -285,6 +331,7 @@ pub(crate) fn decode_answer(bytes: &Bytes) -> Result<Answer> {
             worker(FromWorker::Bodies(FromBodies::Body(Some(staged(head, &mut attached)?))))
         }
         AnswerHead::Rows => worker(FromWorker::Rows(rows_of(&attached.next()?)?)),
+        AnswerHead::Looked { version, passed_over } => worker(FromWorker::Looked { version, passed_over }),
         AnswerHead::Status(status) => worker(FromWorker::Status(status)),
         AnswerHead::Organised => worker(FromWorker::Organised),
     }

@@ -64,6 +64,11 @@ impl Handler for Both {
                 assert_eq!((shard, version, &*part), (TableId(3), Version(9), [0, 255, 7].as_slice()));
                 Ok(Answer::Worker(FromWorker::Rows(rows())))
             }
+            Question::Worker(ToWorker::Look { shard, at_least, computed_at, body }) => {
+                assert_eq!((shard, at_least, &*body), (TableId(4), Version(2), [1].as_slice()));
+                assert_eq!(computed_at, [None, Some(Version(7))]);
+                Ok(Answer::Worker(FromWorker::Looked { version: Version(8), passed_over: 3 }))
+            }
             Question::Worker(ToWorker::Status) => Ok(Answer::Worker(FromWorker::Status(status()))),
             Question::Worker(ToWorker::Organise { stage, .. }) => {
                 Err(Error::new(ErrorKind::DiskFull, format!("no room for {stage}")).with_hint("make some"))
@@ -110,6 +115,9 @@ fn what_is_said_over_a_socket_is_what_is_said_by_a_call() {
     assert_eq!((read(1), read(0)), (rows(), Vec::new()));
     let Ok(Ok(FromWorker::Status(said))) = ask(ToWorker::Status) else { panic!("a status") };
     assert_eq!(format!("{said:?}"), format!("{:?}", status()));
+    let (computed_at, body) = (vec![None, Some(Version(7))], vec![1].into());
+    let look = ToWorker::Look { shard: TableId(4), at_least: Version(2), computed_at, body };
+    assert!(matches!(ask(look), Ok(Ok(FromWorker::Looked { version: Version(8), passed_over: 3 }))));
     let part = ToWorker::Ask { shard: TableId(3), version: Version(9), part: vec![0, 255, 7].into() };
     assert!(matches!(ask(part), Ok(Ok(FromWorker::Rows(given))) if given == rows()));
     let Ok(Err(refused)) = ask(ToWorker::Organise { stage: Stage::Sorted, version: Version(1) }) else {

@@ -6,12 +6,11 @@
 //! - Who works on an answer is waited for; who is not reached, or is behind, for as long as a statement has patience.
 
 use super::reach::Reached;
-use super::session::{Gateway, unasked, unreached};
+use super::session::{Gateway, unreached};
 use crate::message::{FromWorker, ToWorker};
-use crate::placed::PlacedTable;
+use crate::placed::{PlacedTable, Shard};
 use crate::words::NodeId;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
-use arrow::array::RecordBatch;
 use std::collections::VecDeque;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -23,7 +22,8 @@ const ASKED_AGAIN: Duration = Duration::from_millis(20);
 pub(super) struct ShardAsk {
     /// Of which table.
     pub table: TableId,
-    shard: TableId,
+    /// Which.
+    pub shard: TableId,
     replicas: Vec<NodeId>,
     turn: usize,
     is_answered: bool,
@@ -48,6 +48,12 @@ pub(super) struct Asking<'a> {
 }
 
 impl ShardAsk {
+    /// One shard of a table.
+    pub fn one(table: TableId, shard: &Shard) -> ShardAsk {
+        let (shard, replicas) = (shard.id, shard.replicas.clone());
+        ShardAsk { table, shard, replicas, turn: 0, is_answered: false }
+    }
+
     /// All shards of a table. Statements of several versions begin with other replicas.
     pub fn all(table: TableId, placed: &PlacedTable, version: Version) -> impl Iterator<Item = ShardAsk> + '_ {
         let turn = (version.0 ^ u64::from(table.0)) as usize;
@@ -62,12 +68,12 @@ impl ShardAsk {
 }
 
 impl Gateway {
-    /// Asks these shards. `each` is given the answers as they come, with the table that each is of; its error ends it.
+    /// Asks these shards. `each` is given the answers as they come; its error ends it.
     pub(super) fn ask_each(
         &self,
         mut asked: Vec<ShardAsk>,
         asking: &Asking<'_>,
-        each: &mut dyn FnMut(TableId, Vec<RecordBatch>) -> Result<()>,
+        each: &mut dyn FnMut(&ShardAsk, FromWorker) -> Result<()>,
     ) -> Result<(), Failed> {
         let (sender, answers) = channel();
         let ask = |at: usize, asked: &mut ShardAsk| {
@@ -116,17 +122,16 @@ impl Gateway {
                 again.push(at);
             };
             match answer {
-                Ok(Ok(FromWorker::Rows(rows))) => {
+                Ok(Ok(answer)) => {
                     (heard, failure) = (self.clock.monotonic(), None);
                     if !std::mem::replace(&mut asked[at].is_answered, true) {
                         left -= 1;
                         if let Some(next) = waiting.pop_front() {
                             ask(next, &mut asked[next]);
                         }
-                        each(asked[at].table, rows).map_err(Failed::Other)?;
+                        each(&asked[at], answer).map_err(Failed::Other)?;
                     }
                 }
-                Ok(Ok(_)) => return Err(Failed::Other(unasked::<()>().expect_err("it is an error"))),
                 Ok(Err(error)) if error.kind() == ErrorKind::Conflict => return Err(Failed::TooOld(error)),
                 Ok(Err(error)) if error.kind() == ErrorKind::Busy => is_late(error),
                 Ok(Err(error)) => return Err(Failed::Other(error)),

@@ -5,12 +5,13 @@
 //!   answered, the error says that nobody knows; a batch with a producer's number or a key can be sent again, and is applied once.
 //! - A batch that the keeper has not answered about stays open: the floor does not pass it.
 
+use super::look::among_themselves;
 use super::reach::Reached;
 use super::session::{Gateway, unasked};
 use super::split::{Part, split};
 use super::write::{Action, Event, Write};
 use crate::decision::Decided;
-use crate::image::Image;
+use crate::image::{Image, must_look_again};
 use crate::keeper::{Outcome, Proposal};
 use crate::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker};
 use crate::placed::PlacedTable;
@@ -41,10 +42,18 @@ const LOAD_BYTES_MAX: usize = 512 << 20;
 /// A number that no table has: what is made under it is refused.
 const NO_NUMBER: TableId = TableId(0);
 
+/// A batch that has looked at its shards in vain looks again, so often at most, and after a pause that grows.
+const LOOKS_MAX: u32 = 200;
+const LOOK_PAUSE: Duration = Duration::from_millis(1);
+const LOOK_PAUSE_MAX: Duration = Duration::from_millis(10);
+
 /// A batch, ready to be staged.
+#[derive(Clone)]
 struct Ready {
     parts: Vec<Part>,
     proposal: Proposal,
+    /// Rows that are known to change nothing.
+    passed_over: u64,
 }
 
 impl Gateway {
@@ -85,7 +94,7 @@ impl Gateway {
         let mut tables: Vec<TableId> = rows.iter().map(|rows| rows.table).collect();
         tables.sort();
         tables.dedup();
-        let (mut parts, mut checked) = (Vec::new(), Vec::new());
+        let (mut parts, mut checked, mut passed_over) = (Vec::new(), Vec::new(), 0);
         for table in tables {
             let gone = || Error::new(ErrorKind::Conflict, "the table was dropped while the batch was under way");
             let def = defs.get(&table).or(image.catalog.by_id(table).map(|entry| &entry.def)).ok_or_else(gone)?;
@@ -95,14 +104,76 @@ impl Gateway {
             checked.extend(rows.iter().map(|rows| (table, rows.checked_at)));
             // A number that no other batch has, by which rows are spread.
             let number = id.gateway.0 ^ id.incarnation << 40 ^ id.sequence;
-            parts.extend(split(def, of_table, &rows, number)?);
+            let mut of_rows = split(def, of_table, &rows, number)?;
+            if !image.placed.contains_key(&table) {
+                // Nobody else has written to it.
+                passed_over += among_themselves(def, &rows)?;
+                of_rows.iter_mut().for_each(|part| part.looks = None);
+            }
+            parts.extend(of_rows);
         }
         let decided = Decided { id, floor, changes, placed, producer, key, touched: Vec::new() };
-        Ok(Ready { parts, proposal: Proposal { decided, checked, unwritten } })
+        let proposal = Proposal { decided, checked, unwritten, looked: Vec::new() };
+        Ok(Ready { parts, proposal, passed_over })
     }
 
-    /// Has a batch staged and decided. Whether the outcome is known is told beside it.
-    fn run(&self, id: BatchId, Ready { parts, proposal }: Ready) -> (Result<Outcome>, bool) {
+    /// Has a batch staged and decided, with so many rows passed over. Whether the outcome is known is told beside it.
+    fn run(&self, id: BatchId, ready: Ready) -> (Result<(Outcome, u64)>, bool) {
+        if ready.parts.iter().all(|part| part.looks.is_none()) || self.is_repeated(&ready.proposal.decided) {
+            let passed_over = ready.passed_over;
+            let (outcome, is_known) = self.run_once(id, ready.parts, ready.proposal);
+            return (outcome.map(|outcome| (outcome, passed_over)), is_known);
+        }
+        let turns = self.turns(&ready.parts);
+        let _turns: Vec<_> = turns.iter().map(|turn| turn.lock()).collect();
+        for look in 0.. {
+            let image = self.image();
+            let Ready { mut parts, mut proposal, passed_over } = ready.clone();
+            let looked = match self.look(&image, &mut parts) {
+                Ok(looked) => looked,
+                Err(error) => return (Err(error), true),
+            };
+            proposal.looked = looked.shards;
+            let (outcome, is_known) = self.run_once(id, parts, proposal);
+            match outcome {
+                Err(error) if is_known && look < LOOKS_MAX && must_look_again(&error) => {
+                    // What the others have written is known then, and waited for.
+                    if let Err(error) = self.now().and_then(|version| self.caught_up(version)) {
+                        return (Err(error), true);
+                    }
+                    std::thread::park_timeout((LOOK_PAUSE * look).min(LOOK_PAUSE_MAX));
+                }
+                outcome => {
+                    let passed_over = passed_over + looked.passed_over;
+                    return (outcome.map(|outcome| (outcome, passed_over)), is_known);
+                }
+            }
+        }
+        (Err(Error::internal("a batch looks without end")), true)
+    }
+
+    /// Whether its producer or its client has sent a batch before: then its rows are there, and nothing is to be looked at. Where it is not
+    /// known, it is not.
+    fn is_repeated(&self, Decided { producer, key, .. }: &Decided) -> bool {
+        let is_numbered = |mark: &ProducerMark| {
+            let known = self.producer(&mark.name);
+            known.is_some_and(|(known, _)| (mark.epoch, mark.sequence) <= (known.epoch, known.sequence))
+        };
+        producer.as_ref().is_some_and(is_numbered) || key.is_some_and(|key| self.keyed(key).is_some())
+    }
+
+    /// The turns of the shards that a batch looks at, in the order in which all take them.
+    fn turns(&self, parts: &[Part]) -> Vec<Arc<Mutex<()>>> {
+        let mut shards: Vec<TableId> =
+            parts.iter().filter(|part| part.looks.is_some()).map(|part| part.shard.id).collect();
+        shards.sort();
+        let mut turns = self.turns.lock();
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        shards.into_iter().map(|shard| Arc::clone(turns.entry(shard).or_default())).collect()
+    }
+
+    /// The same, once.
+    fn run_once(&self, id: BatchId, parts: Vec<Part>, proposal: Proposal) -> (Result<Outcome>, bool) {
         let (sender, events) = channel();
         let (mut write, first) = Write::begin(parts, proposal);
         let mut actions: std::collections::VecDeque<Action> = first.into();
@@ -210,7 +281,7 @@ impl Ingest for Gateway {
         } else {
             self.leave_unknown(id);
         }
-        let Outcome { version, duplicate } = match outcome {
+        let (Outcome { version, duplicate }, passed_over) = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
                 if error.kind() == ErrorKind::Conflict {
@@ -224,7 +295,7 @@ impl Ingest for Gateway {
             // It is committed whatever comes of this; the next statement catches up, too.
             let _ = self.caught_up(version);
         }
-        Ok(Committed { version, duplicate, passed_over: 0 })
+        Ok(Committed { version, duplicate, passed_over })
     }
 
     fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {

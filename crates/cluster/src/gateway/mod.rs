@@ -8,6 +8,7 @@
 mod ask;
 mod ingest;
 mod known;
+mod look;
 mod reach;
 mod read;
 mod session;
@@ -17,5 +18,5 @@ mod write;
 pub use known::Known;
 pub use reach::{Answered, Reach, Reached, Unreached};
 pub use session::{Gateway, GatewayOptions};
-pub use split::{Part, split};
+pub use split::{Looks, Part, split};
 pub use write::{Action, Event, Write};

@@ -10,9 +10,9 @@
 //! - What was gathered is used again only where the image knows that no row was written since.
 
 use super::ask::{Asking, Failed, ShardAsk};
-use super::session::Gateway;
+use super::session::{Gateway, unasked};
 use crate::image::Image;
-use crate::message::ToWorker;
+use crate::message::{FromWorker, ToWorker};
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_snapshot::{AskedPart, Each, Killed, Newer, Pin, Read, Snapshot, TableRead, TailRead, Want};
 use alluvia_types::{Clock, Error, ErrorKind, Freshness, Result, Stage, TableId, Version};
@@ -101,12 +101,13 @@ impl Gateway {
         let mut bytes = 0;
         let question = |shard| ToWorker::Rows { shard, version };
         let silence = Some(self.options.reading_patience);
-        self.ask_each(asked, &Asking { question: &question, at_once: usize::MAX, silence }, &mut |table, rows| {
+        self.ask_each(asked, &Asking { question: &question, at_once: usize::MAX, silence }, &mut |asked, answer| {
+            let FromWorker::Rows(rows) = answer else { return unasked() };
             bytes += bytes_of(&rows);
             if bytes > self.options.gathered_bytes_max {
                 return Err(self.too_much());
             }
-            of_tables.entry(table).or_default().extend(rows);
+            of_tables.entry(asked.table).or_default().extend(rows);
             Ok(())
         })?;
         for (table, rows) in of_tables {
@@ -215,8 +216,11 @@ impl Read for Gateway {
         let at_once = if part.is_small { usize::MAX } else { STREAMED_AT_ONCE };
         let asked = ShardAsk::all(table, placed, version).collect();
         let asking = Asking { question: &question, at_once, silence: None };
-        self.ask_each(asked, &asking, &mut |_, rows| each(rows))
-            .map_err(|(Failed::TooOld(error) | Failed::Other(error))| error)
+        let mut taken = |_: &ShardAsk, answer| match answer {
+            FromWorker::Rows(rows) => each(rows),
+            _ => unasked(),
+        };
+        self.ask_each(asked, &asking, &mut taken).map_err(|(Failed::TooOld(error) | Failed::Other(error))| error)
     }
 
     fn required(&self, freshness: Freshness, at_least: Version) -> Version {

@@ -65,6 +65,8 @@ pub struct Gateway {
     state: Mutex<State>,
     /// Rows of loads that are finished, until their batch is submitted.
     pub(super) loads: Arc<Mutex<HashMap<usize, Vec<RecordBatch>>>>,
+    /// Whose turn it is to look at a shard.
+    pub(super) turns: Mutex<HashMap<TableId, Arc<Mutex<()>>>>,
     /// What was gathered last of each table, and at which version.
     pub(super) gathered: Mutex<HashMap<TableId, (Version, Vec<RecordBatch>)>>,
 }
@@ -113,8 +115,8 @@ impl Gateway {
         let (image, known, numbers) = (Arc::new(Image::new(0)), Known::default(), 0..0);
         let (open, recent) = (BTreeSet::new(), VecDeque::new());
         let state = State { incarnation, image, known, sequence: 0, open, unknown: Vec::new(), numbers, recent };
-        let (loads, gathered) = (Arc::default(), Mutex::default());
-        let gateway = Gateway { options, reach, clock, state: Mutex::new(state), loads, gathered };
+        let (loads, turns, gathered) = (Arc::default(), Mutex::default(), Mutex::default());
+        let gateway = Gateway { options, reach, clock, state: Mutex::new(state), loads, turns, gathered };
         gateway.refresh()?;
         Ok(gateway)
     }
@@ -237,7 +239,8 @@ impl Gateway {
         for id in unknown {
             let (changes, placed, touched) = (Vec::new(), Vec::new(), Vec::new());
             let decided = Decided { id, floor: 1, changes, placed, producer: None, key: None, touched };
-            let proposal = Proposal { decided, checked: Vec::new(), unwritten: Vec::new() };
+            let (checked, unwritten, looked) = (Vec::new(), Vec::new(), Vec::new());
+            let proposal = Proposal { decided, checked, unwritten, looked };
             match self.keeper(ToKeeper::Propose(Box::new(proposal))) {
                 Ok(Ok(_)) => self.end(id),
                 _ => self.leave_unknown(id),

@@ -8,7 +8,7 @@ use crate::placed::{PlacedTable, Shard};
 use alluvia_commit::encode;
 use alluvia_snapshot::{NewBatch, NewRows, RowChange};
 use alluvia_space::TableDef;
-use alluvia_types::{Error, ErrorKind, Result, TableId, planted};
+use alluvia_types::{Error, Result, TableId, Version, planted};
 use arrow::array::{RecordBatch, UInt32Array, UInt64Array};
 use arrow::compute::take_record_batch;
 use std::sync::Arc;
@@ -26,6 +26,19 @@ pub struct Part {
     pub rows: u64,
     /// The rows, as they are staged.
     pub body: Arc<[u8]>,
+    /// What is looked at before they are decided, if anything is.
+    pub looks: Option<Looks>,
+}
+
+/// What is looked at of a part before it is decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Looks {
+    /// The versions that rows were computed from, in the order of the body's rows.
+    pub computed_at: Vec<Option<Version>>,
+    /// So many rows are named by their identities, which any shard of the table may have.
+    pub named: u64,
+    /// Whether all of these must be there.
+    pub must_be: bool,
 }
 
 /// One shard's rows, as they are gathered.
@@ -38,12 +51,17 @@ struct Gathered {
 
 /// Splits the rows of one table. All `rows` are of it, in the order of the batch; `number` is a number that no other batch has.
 ///
-/// Errors: `NotSupported` where rows do what a table on several machines does not take yet; as [`Placement::slots`](alluvia_space::Placement).
+/// Errors: as [`Placement::slots`](alluvia_space::Placement).
 pub fn split(def: &TableDef, placed: &PlacedTable, rows: &[NewRows], number: u64) -> Result<Vec<Part>> {
     let mut gathered: Vec<Gathered> = placed.shards.iter().map(|_| Gathered::default()).collect();
     let mut coming = 0;
     for rows in rows {
-        refuse(def, rows)?;
+        if rows.change == RowChange::DeleteRows {
+            for gathered in &mut gathered {
+                gathered.changes.push(rows.clone());
+            }
+            continue;
+        }
         let comes = rows.change != RowChange::Delete;
         let mut parts: Vec<(Vec<RecordBatch>, Vec<u64>)> = vec![Default::default(); placed.shards.len()];
         for batch in &rows.batches {
@@ -77,28 +95,34 @@ pub fn split(def: &TableDef, placed: &PlacedTable, rows: &[NewRows], number: u64
         }
     }
     let part = |(shard, gathered): (&Shard, Gathered)| -> Result<Part> {
+        let looks = gathered.changes.iter().any(|rows| must_look(def, rows)).then(|| looks_of(&gathered.changes));
         let rows = gathered.changes.into_iter().map(|rows| NewRows { table: shard.id, ..rows }).collect();
         let body = encode(&NewBatch { rows, ..NewBatch::default() })?.into();
-        Ok(Part { table: def.id, shard: shard.clone(), quorum: placed.write_quorum, rows: gathered.rows, body })
+        Ok(Part { table: def.id, shard: shard.clone(), quorum: placed.write_quorum, rows: gathered.rows, body, looks })
     };
     let parts = placed.shards.iter().zip(gathered);
     parts.filter(|(_, gathered)| !gathered.changes.is_empty()).map(part).collect()
 }
 
-/// Keys are decided where a version is, which is after a body is staged: so what needs an answer before the decision is not taken.
-fn refuse(def: &TableDef, rows: &NewRows) -> Result<()> {
-    let what = match (rows.change, def.key.is_some()) {
-        (RowChange::Insert, false) | (RowChange::Upsert | RowChange::Delete, true) if rows.computed_at.is_none() => {
-            return Ok(());
-        }
-        (RowChange::Insert | RowChange::InsertNew, true) => "rows whose keys may be there already",
-        _ => "rows that were computed from others",
-    };
-    Err(Error::new(
-        ErrorKind::NotSupported,
-        format!("table '{}' lies on several machines, and takes no {what}", def.name),
-    )
-    .with_hint("write whole rows into a table WITH (on_conflict = 'replace'), or delete by key"))
+fn looks_of(changes: &[NewRows]) -> Looks {
+    let is_named = |rows: &&NewRows| rows.change == RowChange::DeleteRows;
+    let count = |rows: &NewRows| rows.batches.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
+    let named = || changes.iter().filter(is_named);
+    Looks {
+        // Whether rows that are named are there, is asked of all shards: none has to have them.
+        computed_at: changes.iter().map(|rows| rows.computed_at.filter(|_| !is_named(&rows))).collect(),
+        named: named().map(count).sum(),
+        must_be: named().any(|rows| rows.computed_at.is_some()),
+    }
+}
+
+/// Whether what rows do must be looked at before they are decided: it depends on the rows that are there, and may refuse them.
+fn must_look(def: &TableDef, rows: &NewRows) -> bool {
+    match (rows.change, def.key.is_some()) {
+        (RowChange::Insert, false) => false,
+        (RowChange::Upsert | RowChange::Delete, true) => rows.computed_at.is_some(),
+        _ => true,
+    }
 }
 
 fn taken(batch: &RecordBatch, places: Vec<u32>) -> Result<RecordBatch> {

@@ -30,6 +30,9 @@ pub struct Proposal {
     pub checked: Vec<(TableId, Version)>,
     /// Tables of which no row may have been written since a version.
     pub unwritten: Vec<(TableId, Version)>,
+    /// Shards that were looked at for what its rows do to those that are there, and after which version. No row of them may have been
+    /// written since.
+    pub looked: Vec<(TableId, Version)>,
 }
 
 /// What became of a proposal.
@@ -123,14 +126,12 @@ impl Keeper {
     /// Errors: `Conflict`: things have changed since, and nothing is decided. `DiskFull`: nothing is decided. `Busy`: too few
     /// replicas have it. What the order of versions refuses. Others: whether it is decided is known once the keeper is open again.
     pub fn propose(&self, proposal: Proposal) -> Result<Outcome> {
-        let Proposal { decided, checked, unwritten } = proposal;
         let (outcome, ticket, generation) = {
             let mut state = self.state.lock();
             let generation = state.generation;
-            if let Some(version) = state.image.decided(decided.id) {
+            if let Some(version) = state.image.decided(proposal.decided.id) {
                 (Outcome { version, duplicate: false }, self.log.ticket(version), generation)
             } else {
-                let proposal = Proposal { decided, checked, unwritten };
                 let (outcome, ticket) = self.decide(&mut state, proposal)?;
                 (outcome, ticket, generation)
             }
@@ -141,7 +142,7 @@ impl Keeper {
 
     fn decide(&self, state: &mut State, proposal: Proposal) -> Result<(Outcome, Ticket)> {
         state.image.check(&proposal)?;
-        let Proposal { decided, checked, unwritten } = proposal;
+        let Proposal { decided, checked, unwritten, .. } = proposal;
         if let Some((table, _)) = unwritten.iter().find(|(_, at)| *at < state.opened_at) {
             let name = state.image.catalog.by_id(*table).map_or_else(String::new, |entry| entry.def.name.clone());
             let what = format!("the keeper has started anew since rows of table '{name}', which is dropped, were read");

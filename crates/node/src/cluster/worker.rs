@@ -13,6 +13,7 @@ use alluvia_cluster::message::serve_bodies;
 use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, WorkerStatus};
 use alluvia_cluster::worker::{each_batch, snapshot_at};
 use alluvia_cluster::{Bodies, Feed, Follower, Image, Missing, NodeId, Role, Step, What};
+use alluvia_commit::LookedAt;
 use alluvia_snapshot::{Admin, Read};
 use alluvia_storage::{Disk, RealDisk};
 use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock, TableId, Version};
@@ -27,6 +28,9 @@ const BODIES_DIR: &str = "bodies";
 
 /// The keeper is asked so often while there is nothing new.
 const FEED_LOOK: Duration = Duration::from_millis(2);
+/// A version that is not there yet is waited for in so many looks, so long after one another.
+const LOOKS_FOR_VERSION: u32 = 500;
+const LOOK_FOR_VERSION: Duration = Duration::from_micros(200);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 /// An answer to a question among nodes is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -141,6 +145,11 @@ impl Shared {
                 let snapshot = snapshot_at(self.core().views(), version, &[shard])?;
                 Ok(FromWorker::Rows(self.database.engine().answer_part(snapshot, shard, &part)?))
             }
+            ToWorker::Look { shard: _, at_least, computed_at, body } => {
+                self.wait_through(at_least)?;
+                let LookedAt { version, passed_over } = self.core().committer().look(&body, &computed_at)?;
+                Ok(FromWorker::Looked { version, passed_over })
+            }
             ToWorker::Status => {
                 let (through, stages) = (self.core().views().visible(), self.core().stages());
                 let (bodies, body_bytes) = self.bodies.load();
@@ -152,6 +161,18 @@ impl Shared {
                 Ok(FromWorker::Organised)
             }
         }
+    }
+
+    /// Waits until it is through a version, not for long: another replica may be.
+    fn wait_through(&self, version: Version) -> Result<()> {
+        for _ in 0..LOOKS_FOR_VERSION {
+            if self.core().views().visible() >= version {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK_FOR_VERSION);
+        }
+        let what = format!("this worker is through version {}, and not yet {version}", self.core().views().visible());
+        Err(Error::new(ErrorKind::Busy, what).with_hint("ask again, or ask another replica"))
     }
 
     fn rows(&self, shard: TableId, version: Version) -> Result<Vec<arrow::array::RecordBatch>> {

@@ -1,5 +1,6 @@
 //! Several machines, in one process: a keeper, three workers and two gateways, which call one another.
 
+mod keys;
 mod parts;
 mod scripts;
 mod sessions;

@@ -37,8 +37,7 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
     let scope = &run.scope;
     check_transaction(scope, &kind)?;
     if goes_by_definitions(&kind) && run.engine().read().is_remote() {
-        let store = Arc::clone(run.engine().read());
-        blocking(move || store.learn_definitions()).await?;
+        learn_definitions(run).await?;
     }
     of_statement(&scope.authoriser(), &kind)?;
     if let Transaction::Open(open) = &mut run.state().transaction {
@@ -49,8 +48,36 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
     }
     let is_shown =
         matches!(kind, Kind::Query(_) | Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Merge(_));
-    let outcome = done(run, kind, hints).await?;
+    let again = (run.engine().read().is_remote() && writes_rows(&kind)).then(|| kind.clone());
+    let outcome = match (done(run, kind, hints.clone()).await, again) {
+        // What it names may have been defined elsewhere a moment ago.
+        (Err(error), Some(kind)) if is_unknown(error.kind()) && learn_definitions(run).await? => {
+            done(run, kind, hints).await?
+        }
+        (outcome, _) => outcome?,
+    };
     Ok(if is_shown { named(run, outcome) } else { outcome })
+}
+
+/// Learns what others have defined. Whether there was anything.
+async fn learn_definitions(run: &Run) -> Result<bool> {
+    let store = Arc::clone(run.engine().read());
+    let before = store.catalog();
+    blocking(move || {
+        store.learn_definitions()?;
+        Ok(!Arc::ptr_eq(&before, &store.catalog()))
+    })
+    .await
+}
+
+/// Whether it writes rows, and can be begun again where it has failed before it wrote any.
+fn writes_rows(kind: &Kind) -> bool {
+    matches!(kind, Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Merge(_) | Kind::Truncate(_))
+}
+
+/// Whether something that a statement names is not there.
+fn is_unknown(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::UndefinedTable | ErrorKind::UndefinedColumn)
 }
 
 /// Whether it is about definitions, and pins no snapshot that would tell of the newest.

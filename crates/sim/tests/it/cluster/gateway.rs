@@ -184,7 +184,8 @@ impl Gateway {
         let floor = self.open.keys().next().copied().unwrap_or(self.sequence);
         let (producer, key, touched) = (Some(mark), None, Vec::new());
         let decided = Decided { id: batch, floor, changes, placed, producer, key, touched };
-        let (write, actions) = Write::begin(parts, Proposal { decided, checked, unwritten: Vec::new() });
+        let (write, actions) =
+            Write::begin(parts, Proposal { decided, checked, unwritten: Vec::new(), looked: Vec::new() });
         self.begun.push((batch, Arc::clone(content)));
         self.open.insert(self.sequence, Open { token, write, batch, began: now, looked: now });
         self.act(self.sequence, actions);
