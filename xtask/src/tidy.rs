@@ -112,8 +112,8 @@ const BANNED: &[(&str, &[&str], &str)] = &[
     ("thread::spawn", &["node", "cli", "bench", "copy", "query"], "threads belong to node"),
     (
         "datafusion::",
-        &["plan", "answer", "skipping", "pg-catalog", "query", "bench"],
-        "plan, answer, skipping, pg-catalog and query are the only rooms that know DataFusion's planner",
+        &["plan", "answer", "skipping", "spread", "pg-catalog", "query", "bench"],
+        "plan, answer, skipping, spread, pg-catalog and query are the only rooms that know DataFusion's planner",
     ),
 ];
 
@@ -270,6 +270,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "verify",
             "load",
             "export",
+            "cluster",
             "demo",
             "serve",
             "node",

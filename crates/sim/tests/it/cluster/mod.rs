@@ -10,6 +10,7 @@
 //! | `model` | what was decided, and which rows there are at each version; meant to be obviously right |
 //! | `world` | all of that, and the faults |
 //! | `history` | random histories |
+//! | `looked` | batches that are refused because others have written since they looked |
 //! | `planted` | that these tests find what they are to find |
 //!
 //! `ALLUVIA_TEST_SEED` replays a history; `ALLUVIA_TEST_SECONDS` makes the test go on for so long.
@@ -17,6 +18,7 @@
 mod clients;
 mod gateway;
 mod history;
+mod looked;
 mod machines;
 mod model;
 mod net;

@@ -9,6 +9,7 @@
 //! | `asked below the last sort` | `worker::snapshot_at` | a worker answers though rows that went since are gone |
 //! | `old answer taken for new` | `gateway::Known` | an answer that was asked for too long ago is fresh enough |
 //! | `ordinals by shard` | `gateway::split` | rows of two shards have the same identities |
+//! | `written since it was looked at` | `Image::check` | a batch is decided though rows of its shards were written since it looked at them |
 //! | `body dropped early` | `Follower::settle` | bodies above the floor of their gateway go, too |
 #![cfg(feature = "planted")]
 
@@ -20,8 +21,10 @@ const FAULTS: &str = "cluster::history::machines_that_fail_lose_nothing_and_doub
 const GATEWAYS: &str =
     "cluster::history::what_a_gateway_began_before_it_started_anew_is_decided_before_that_or_not_at_all";
 
+const LOOKED: &str = "cluster::looked::what_was_looked_at_is_written_by_nobody_until_it_is_decided";
+
 /// Every bug, and the test that finds it.
-const BUGS: [(&str, &str); 8] = [
+const BUGS: [(&str, &str); 9] = [
     ("decided with fewer", FAULTS),
     ("fence passed over", GATEWAYS),
     ("missing body passed over", FAULTS),
@@ -30,6 +33,7 @@ const BUGS: [(&str, &str); 8] = [
     ("old answer taken for new", FAULTS),
     ("ordinals by shard", CALM),
     ("body dropped early", FAULTS),
+    ("written since it was looked at", LOOKED),
 ];
 
 #[test]
