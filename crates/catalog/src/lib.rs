@@ -19,6 +19,7 @@ mod views;
 
 pub use catalog::{
     Catalog, Change, CommentOn, PUBLIC_SCHEMA_ID, SchemaEntry, TEMPORARY_IDS, TEMPORARY_SCHEMA_ID, TableEntry,
+    TakenBefore,
 };
 pub use dictionary::{CodeSet, Dictionaries, DictionaryMark, LevelBounds, Watched};
 pub use name::{

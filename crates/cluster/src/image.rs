@@ -116,12 +116,6 @@ impl Image {
                 of_table.check_new(|id| id.0 < self.next_number && !self.is_taken(id), is_worker)?;
             }
         }
-        for (shard, at) in &proposal.looked {
-            let is_written = self.shards_written.get(shard).is_some_and(|written| written > at);
-            if is_written && !planted("written since it was looked at") {
-                return Err(written_since());
-            }
-        }
         for touched in touched {
             let own = placed.iter().find(|(table, _)| *table == touched.table).map(|(_, of_table)| of_table);
             let placed = self.placed.get(&touched.table).or(own);
@@ -143,6 +137,19 @@ impl Image {
             }
         }
         Ok(())
+    }
+
+    /// D7: whether what a batch has looked at is as it was. Asked of a batch that was not sent before.
+    ///
+    /// Errors: `Conflict`: it must look again.
+    pub fn check_looked(&self, proposal: &Proposal) -> Result<()> {
+        let is_written = |(shard, at): &(TableId, Version)| {
+            *at == Version(0) || self.shards_written.get(shard).is_some_and(|written| written > at)
+        };
+        match proposal.looked.iter().any(is_written) && !planted("written since it was looked at") {
+            true => Err(written_since()),
+            false => Ok(()),
+        }
     }
 
     /// Goes on with what a keeper has fed: an image, if one was, in the place of this one; then decisions. Those that it has are passed over.

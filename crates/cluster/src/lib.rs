@@ -22,6 +22,7 @@
 //! - D4: at each version a row is in exactly one shard, at every replica of it.
 //! - D5: what is acknowledged is decided, and durable at the keeper.
 //! - D6: what is decided is what was staged: the checksum of each body is part of the decision.
+//! - D7: what was looked at of a shard before is so when the batch is decided: no row of it was written between.
 //!
 //! After VOLAP (Dehne et al.), III-A to III-F: servers (gateways), workers, the system image; and HRDBMS, VI, whose two phases are here one
 //! record of one log.

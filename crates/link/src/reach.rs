@@ -147,7 +147,7 @@ impl Reach for Links {
         };
         let shared = Arc::clone(&self.shared);
         self.runtime().spawn(async move {
-            let is_long = matches!(asked, ToWorker::Organise { .. } | ToWorker::Ask { .. });
+            let is_long = matches!(asked, ToWorker::Organise { .. } | ToWorker::Ask { .. } | ToWorker::Look { .. });
             let patience = if is_long { LONG_PATIENCE } else { PATIENCE };
             let answer = shared.ask(channel, Question::Worker(asked), patience).await;
             let answer: Reached<FromWorker> = answer.map(|answer| match answer {

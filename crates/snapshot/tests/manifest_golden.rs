@@ -123,7 +123,7 @@ fn with_keys(catalog: &Catalog) -> Catalog {
             checks: vec![Check { name: "k".to_owned(), sql: "k1 > 0".to_owned(), columns: vec![ColumnId(1)] }],
         };
     }
-    changes.push(Change::Sequence { table: TableId(9), column: ColumnId(0), through: Some(1_000) });
+    changes.push(Change::Sequence { table: TableId(9), column: ColumnId(0), through: Some(1_000), only_after: None });
     catalog.apply(Version(12), &changes).expect("tables with keys")
 }
 

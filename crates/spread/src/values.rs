@@ -9,8 +9,8 @@ use alluvia_functions::aggregates::sum::WIDE;
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::kernels::{cmp::eq, zip::zip};
 use arrow::compute::{cast, is_not_null, nullif};
-use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{DFSchema, Result, ScalarValue};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, FieldRef};
+use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, Cast};
 use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable};
 use std::sync::Arc;
@@ -57,8 +57,12 @@ pub(crate) fn values_of(
             ("count", ["count"]) | ("min" | "max", [_]) | ("sum", ["sum"]) => {
                 made.push(Made::Value(place(function.clone(), &mut values)));
             }
-            // A sum of decimals may have more digits than its values may, where their average has not.
+            // A sum of decimals may have more digits than its values may, where their average has not; and one of a part, where the whole
+            // has not.
             ("avg", _) if argument.get_type(schema)?.is_decimal() => return Ok(None),
+            ("sum", _) if matches!(argument.get_type(schema)?, DataType::Decimal128(DECIMAL128_MAX_PRECISION, _)) => {
+                return Ok(None);
+            }
             ("sum" | "avg", parts) if parts.len() > 1 && parts.contains(&"sum") => {
                 // DataFusion's averages of doubles know by NULL that there is no value, the others by a count of 0.
                 let is_of_doubles = argument.get_type(schema)?.is_floating();
@@ -108,13 +112,14 @@ fn call_of(function: &Arc<AggregateUDF>, argument: Expr) -> Expr {
 
 /// What a number was before it was made one of more digits: it is NULL where that is.
 fn unwidened(argument: &Expr, schema: &DFSchema) -> Result<Expr> {
-    if let Expr::Cast(Cast { expr, field }) = argument
-        && field.data_type().is_numeric()
-        && expr.get_type(schema)?.is_numeric()
-    {
-        return Ok(expr.as_ref().clone());
-    }
-    Ok(argument.clone())
+    let Expr::Cast(Cast { expr, field }) = argument else { return Ok(argument.clone()) };
+    let (from, to) = (expr.get_type(schema)?, field.data_type());
+    let is_wider = match (from.is_signed_integer(), to) {
+        (true, to) if to.is_signed_integer() => from.primitive_width() <= to.primitive_width(),
+        (is_integer, DataType::Float64) => is_integer || from.is_decimal(),
+        _ => false,
+    };
+    Ok(if is_wider { expr.as_ref().clone() } else { argument.clone() })
 }
 
 /// What is summed so that no sum of a part is too large, where the sum of all may be smaller.
@@ -131,15 +136,19 @@ impl Made {
     /// The state column, as a type, of the values of some groups.
     pub(crate) fn column(self, values: &[ArrayRef], of: &DataType, groups: usize) -> Result<ArrayRef> {
         let zeros = || ScalarValue::new_zero(of)?.to_array_of_size(groups);
+        let value = |at: usize| match values.get(at) {
+            Some(value) => Ok(cast(value, of)?),
+            None => internal_err!("a value is missing"),
+        };
         match self {
-            Made::Value(at) => Ok(cast(&values[at], of)?),
+            Made::Value(at) => value(at),
             Made::Zero => zeros(),
             Made::Counted(at) => {
-                let counts = cast(&values[at], of)?;
+                let counts = value(at)?;
                 Ok(nullif(&counts, &eq(&counts, &zeros()?)?)?)
             }
             Made::Filled(at) => {
-                let column = cast(&values[at], of)?;
+                let column = value(at)?;
                 match column.null_count() {
                     0 => Ok(column),
                     nulls if nulls == groups => zeros(),

@@ -35,6 +35,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use stored::Stored;
 
+/// What is taken of a sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TakenBefore {
+    /// Nothing.
+    Nothing,
+    /// Values through this one.
+    Through(i64),
+}
+
 /// One change of the definitions, as the log keeps it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -107,6 +117,9 @@ pub enum Change {
         column: ColumnId,
         /// The last value that is taken; `None` where the sequence begins anew.
         through: Option<i64>,
+        /// Refused unless this is what was taken before: of several processes that take values each has its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        only_after: Option<TakenBefore>,
     },
     /// A comment comes, changes or goes. It is no change of a definition.
     Comment {
@@ -315,7 +328,14 @@ impl Catalog {
                 Change::CreateSchema { id, name } => next.create_schema(*id, name)?,
                 Change::DropSchema { id } => next.drop_schema(*id)?,
                 Change::RenameSchema { id, name } => next.rename_schema(version, *id, name)?,
-                Change::Sequence { table, column, through } => next.take(*table, *column, *through),
+                Change::Sequence { table, column, through, only_after } => {
+                    let taken = next.taken(*table, *column).map_or(TakenBefore::Nothing, TakenBefore::Through);
+                    if only_after.is_some_and(|expected| expected != taken) {
+                        return Err(Error::new(ErrorKind::Conflict, "values of a sequence were taken elsewhere since")
+                            .with_hint("run the statement again"));
+                    }
+                    next.take(*table, *column, *through);
+                }
                 Change::Comment { on, text } => next.comment_on(on, text.as_deref())?,
             }
         }

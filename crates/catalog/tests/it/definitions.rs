@@ -293,7 +293,7 @@ fn rules_go_with_their_columns() {
 fn what_is_taken_of_a_sequence_is_no_change_of_a_definition() {
     let def = ruled();
     let (table, column) = (def.id, def.columns[4].id);
-    let take = |through| Change::Sequence { table, column, through };
+    let take = |through| Change::Sequence { table, column, through, only_after: None };
     let first = Catalog::default().apply(Version(1), &[create(&def)]).unwrap();
     assert_eq!(first.taken(table, column), None);
     let second = first.apply(Version(2), &[take(Some(1_000))]).unwrap();

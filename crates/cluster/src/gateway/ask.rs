@@ -31,8 +31,8 @@ pub(super) struct ShardAsk {
 
 /// Why shards were not asked to the end.
 pub(super) enum Failed {
-    /// Rows that went since the version are gone.
-    TooOld(Error),
+    /// What was asked about has changed since: rows that went since the version are gone, a key was written.
+    Conflict(Error),
     /// Anything else.
     Other(Error),
 }
@@ -132,7 +132,7 @@ impl Gateway {
                         each(&asked[at], answer).map_err(Failed::Other)?;
                     }
                 }
-                Ok(Err(error)) if error.kind() == ErrorKind::Conflict => return Err(Failed::TooOld(error)),
+                Ok(Err(error)) if error.kind() == ErrorKind::Conflict => return Err(Failed::Conflict(error)),
                 Ok(Err(error)) if error.kind() == ErrorKind::Busy => is_late(error),
                 Ok(Err(error)) => return Err(Failed::Other(error)),
                 Err(why) => is_late(unreached(&format!("shard {} at node {node}", asked[at].shard), &why)),

@@ -5,7 +5,7 @@
 //!   answered, the error says that nobody knows; a batch with a producer's number or a key can be sent again, and is applied once.
 //! - A batch that the keeper has not answered about stays open: the floor does not pass it.
 
-use super::look::among_themselves;
+use super::look::{Looked, among_themselves};
 use super::reach::Reached;
 use super::session::{Gateway, unasked};
 use super::split::{Part, split};
@@ -70,7 +70,6 @@ impl Gateway {
             let known = |id: &TableId| image.placed.get(id).cloned();
             let (id, of_table) = match change {
                 Change::CreateTable { def } | Change::AlterTable { def, .. } => {
-                    refuse_numbered(def)?;
                     defs.insert(def.id, Arc::new(def.clone()));
                     match change {
                         Change::CreateTable { .. } if def.id == NO_NUMBER => return Err(no_number()),
@@ -105,7 +104,11 @@ impl Gateway {
             // A number that no other batch has, by which rows are spread.
             let number = id.gateway.0 ^ id.incarnation << 40 ^ id.sequence;
             let mut of_rows = split(def, of_table, &rows, number)?;
-            if !image.placed.contains_key(&table) {
+            if image.placed.contains_key(&table) {
+                if defs.contains_key(&table) && of_rows.iter().any(|part| part.looks.is_some()) {
+                    return Err(refuse_both(&def.name));
+                }
+            } else {
                 // Nobody else has written to it.
                 passed_over += among_themselves(def, &rows)?;
                 of_rows.iter_mut().for_each(|part| part.looks = None);
@@ -119,28 +122,36 @@ impl Gateway {
 
     /// Has a batch staged and decided, with so many rows passed over. Whether the outcome is known is told beside it.
     fn run(&self, id: BatchId, ready: Ready) -> (Result<(Outcome, u64)>, bool) {
-        if ready.parts.iter().all(|part| part.looks.is_none()) || self.is_repeated(&ready.proposal.decided) {
+        if ready.parts.iter().all(|part| part.looks.is_none()) {
             let passed_over = ready.passed_over;
             let (outcome, is_known) = self.run_once(id, ready.parts, ready.proposal);
             return (outcome.map(|outcome| (outcome, passed_over)), is_known);
         }
         let turns = self.turns(&ready.parts);
         let _turns: Vec<_> = turns.iter().map(|turn| turn.lock()).collect();
+        // The keeper tells whether a batch was sent before. What the image says of it is believed once.
+        let mut may_be_repeated = true;
         for look in 0.. {
-            let image = self.image();
-            let Ready { mut parts, mut proposal, passed_over } = ready.clone();
-            let looked = match self.look(&image, &mut parts) {
-                Ok(looked) => looked,
+            // By what is decided now: what is said of older rows may be wrong.
+            let image = match self.now().and_then(|version| self.caught_up(version)) {
+                Ok(image) => image,
                 Err(error) => return (Err(error), true),
             };
+            let Ready { mut parts, mut proposal, passed_over } = ready.clone();
+            let looked = match may_be_repeated && is_repeated(&image, &proposal.decided) {
+                true => Looked::never(&parts),
+                false => match self.look(&image, &mut parts) {
+                    Ok(looked) => looked,
+                    // Its first copy may have been decided meanwhile, and be what refuses it.
+                    Err(_) if may_be_repeated && self.is_repeated_now(&proposal.decided) => continue,
+                    Err(error) => return (Err(error), true),
+                },
+            };
+            may_be_repeated &= !looked.is_of_nothing();
             proposal.looked = looked.shards;
             let (outcome, is_known) = self.run_once(id, parts, proposal);
             match outcome {
                 Err(error) if is_known && look < LOOKS_MAX && must_look_again(&error) => {
-                    // What the others have written is known then, and waited for.
-                    if let Err(error) = self.now().and_then(|version| self.caught_up(version)) {
-                        return (Err(error), true);
-                    }
                     std::thread::park_timeout((LOOK_PAUSE * look).min(LOOK_PAUSE_MAX));
                 }
                 outcome => {
@@ -152,14 +163,10 @@ impl Gateway {
         (Err(Error::internal("a batch looks without end")), true)
     }
 
-    /// Whether its producer or its client has sent a batch before: then its rows are there, and nothing is to be looked at. Where it is not
-    /// known, it is not.
-    fn is_repeated(&self, Decided { producer, key, .. }: &Decided) -> bool {
-        let is_numbered = |mark: &ProducerMark| {
-            let known = self.producer(&mark.name);
-            known.is_some_and(|(known, _)| (mark.epoch, mark.sequence) <= (known.epoch, known.sequence))
-        };
-        producer.as_ref().is_some_and(is_numbered) || key.is_some_and(|key| self.keyed(key).is_some())
+    /// Whether a batch was sent before, by what is decided now. Where that is not known, it was not.
+    fn is_repeated_now(&self, decided: &Decided) -> bool {
+        let image = self.now().and_then(|version| self.caught_up(version));
+        image.is_ok_and(|image| is_repeated(&image, decided))
     }
 
     /// The turns of the shards that a batch looks at, in the order in which all take them.
@@ -239,17 +246,22 @@ fn unknown(why: &str) -> Error {
         .with_hint("look whether its rows are there; a batch with a producer's number or a key can be sent again")
 }
 
-/// Blocks of a sequence are taken by one process at a time, which several gateways are not.
-fn refuse_numbered(def: &TableDef) -> Result<()> {
-    match def.rules.identities.first() {
-        None => Ok(()),
-        Some(identity) => {
-            let what =
-                format!("table '{}' has a sequence, '{}', and lies on several machines", def.name, identity.name);
-            Err(Error::new(ErrorKind::NotSupported, what)
-                .with_hint("number rows where they are made, or take UUIDs: gen_random_uuid()"))
-        }
-    }
+/// Workers know a table as it was before the batch.
+fn refuse_both(table: &str) -> Error {
+    let what = format!(
+        "table '{table}' lies on several machines, and one transaction changes its definition and its rows by key"
+    );
+    Error::new(ErrorKind::NotSupported, what).with_hint("change the definition in a transaction of its own")
+}
+
+/// Whether its producer or its client seems to have sent a batch before.
+fn is_repeated(image: &Image, Decided { producer, key, .. }: &Decided) -> bool {
+    let is_numbered = |mark: &ProducerMark| {
+        let known = image.producers.get(&mark.name);
+        known.is_some_and(|known| (mark.epoch, mark.sequence) <= (known.epoch, known.sequence))
+    };
+    producer.as_ref().is_some_and(is_numbered)
+        || key.is_some_and(|key| image.keys.iter().any(|record| record.key == key))
 }
 
 fn no_number() -> Error {

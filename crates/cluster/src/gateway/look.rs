@@ -29,6 +29,19 @@ pub(super) struct Looked {
     pub passed_over: u64,
 }
 
+impl Looked {
+    /// Of parts that are not looked at, for they seem to have come before: the keeper lets them in for nothing else.
+    pub fn never(parts: &[Part]) -> Looked {
+        let looks = parts.iter().filter(|part| part.looks.is_some());
+        Looked { shards: looks.map(|part| (part.shard.id, Version(0))).collect(), passed_over: 0 }
+    }
+
+    /// Whether it is of parts that were not looked at.
+    pub fn is_of_nothing(&self) -> bool {
+        self.shards.iter().any(|(_, at)| *at == Version(0))
+    }
+}
+
 impl Gateway {
     /// Looks at the parts that must be. Those that would do nothing at all are taken out.
     ///
@@ -51,7 +64,7 @@ impl Gateway {
             ToWorker::Look { shard, at_least, computed_at, body: Arc::clone(&part.body) }
         };
         let mut found: BTreeMap<TableId, (Version, u64)> = BTreeMap::new();
-        let asking = Asking { question: &question, at_once: usize::MAX, silence: Some(self.options.reading_patience) };
+        let asking = Asking { question: &question, at_once: usize::MAX, silence: None };
         let mut each = |asked: &ShardAsk, answer| match answer {
             FromWorker::Looked { version, passed_over } => {
                 found.insert(asked.shard, (version, passed_over));
@@ -59,7 +72,7 @@ impl Gateway {
             }
             _ => unasked(),
         };
-        self.ask_each(asked, &asking, &mut each).map_err(|(Failed::TooOld(error) | Failed::Other(error))| error)?;
+        self.ask_each(asked, &asking, &mut each).map_err(|(Failed::Conflict(error) | Failed::Other(error))| error)?;
         let mut looked = Looked::default();
         // Of each table whose rows are named by their identities: how many are named, and how many of them were found.
         let mut named: BTreeMap<TableId, (u64, u64, bool)> = BTreeMap::new();

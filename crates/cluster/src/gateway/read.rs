@@ -49,16 +49,16 @@ impl Gateway {
             let now: Vec<TableId> = now.iter().map(|entry| entry.def.id).collect();
             let gathered = match later.iter().any(|entry| entry.changed_at > version) {
                 false => self.gather(&image, version, &now),
-                true => Err(Failed::TooOld(altered())),
+                true => Err(Failed::Conflict(altered())),
             };
             match gathered {
                 Ok(gathered) => break (later.iter().map(|entry| entry.def.id).collect::<BTreeSet<_>>(), gathered),
                 // At a newer version, then, unless this one was promised.
-                Err(Failed::TooOld(_)) if want.exactly.is_none() => {
+                Err(Failed::Conflict(_)) if want.exactly.is_none() => {
                     version = self.now()?.max(want.at_least);
                     image = self.caught_up(version)?;
                 }
-                Err(Failed::TooOld(error) | Failed::Other(error)) => return Err(error),
+                Err(Failed::Conflict(error) | Failed::Other(error)) => return Err(error),
             }
         };
         let catalog = Arc::clone(&image.catalog);
@@ -112,7 +112,7 @@ impl Gateway {
         })?;
         for (table, rows) in of_tables {
             if rows.iter().any(|batch| batch.schema_ref() != rows[0].schema_ref()) {
-                return Err(Failed::TooOld(altered()));
+                return Err(Failed::Conflict(altered()));
             }
             let rows = in_order(&rows).map_err(Failed::Other)?;
             self.keep(image, table, version, &rows);
@@ -194,7 +194,7 @@ impl Read for Gateway {
     }
 
     fn snapshot_later(&self, want: &Want) -> Result<Snapshot> {
-        // Rows that were there at the version may be gone before they are asked for, where rows go at all.
+        // Rows that were there at the version may be gone before they are asked for. Where keys are that is often so; else it is told.
         self.snapshot_of(want, &|entry| entry.def.key.is_none())
     }
 
@@ -202,7 +202,7 @@ impl Read for Gateway {
         let image = self.caught_up(version)?;
         match self.gather(&image, version, &[table]) {
             Ok(mut gathered) => Ok(gathered.remove(&table).into_iter().flatten().map(TailRead::new).collect()),
-            Err(Failed::TooOld(error) | Failed::Other(error)) => Err(error),
+            Err(Failed::Conflict(error) | Failed::Other(error)) => Err(error),
         }
     }
 
@@ -220,7 +220,7 @@ impl Read for Gateway {
             FromWorker::Rows(rows) => each(rows),
             _ => unasked(),
         };
-        self.ask_each(asked, &asking, &mut taken).map_err(|(Failed::TooOld(error) | Failed::Other(error))| error)
+        self.ask_each(asked, &asking, &mut taken).map_err(|(Failed::Conflict(error) | Failed::Other(error))| error)
     }
 
     fn required(&self, freshness: Freshness, at_least: Version) -> Version {

@@ -142,6 +142,7 @@ impl Keeper {
 
     fn decide(&self, state: &mut State, proposal: Proposal) -> Result<(Outcome, Ticket)> {
         state.image.check(&proposal)?;
+        let admitted = state.image.check_looked(&proposal);
         let Proposal { decided, checked, unwritten, .. } = proposal;
         if let Some((table, _)) = unwritten.iter().find(|(_, at)| *at < state.opened_at) {
             let name = state.image.catalog.by_id(*table).map_or_else(String::new, |entry| entry.def.name.clone());
@@ -150,7 +151,7 @@ impl Keeper {
         }
         let (producer, key) = (decided.producer.as_ref(), decided.key);
         let head = Head { changes: &decided.changes, producer, key, checked: &checked, unwritten: &unwritten };
-        let place = match state.order.decide(head, self.clock.wall_micros(), Ok(()))? {
+        let place = match state.order.decide(head, self.clock.wall_micros(), admitted)? {
             Place::Next(place) => place,
             Place::Duplicate(version) => return Ok((Outcome { version, duplicate: true }, self.log.ticket(version))),
         };

@@ -1,7 +1,7 @@
 //! A gateway: the engine of SQL over the ports of a cluster.
 //!
 //! Invariants:
-//! - What is told of stages and segments is of the workers, and not of here: system tables of one process have no rows of it.
+//! - What is told of stages is what the workers say of theirs; of segments nothing is told.
 //! - The audit log is the gateway's own, in its directory; what would be kept of caches is not.
 
 use super::repeating::Repeating;
@@ -160,7 +160,8 @@ impl Admin for GatewayAdmin {
     }
 
     fn stages(&self) -> Vec<StageInfo> {
-        status::stages(&self.gateway.image(), &status::asked(self.reach.as_ref(), &self.gateway.image()))
+        let image = self.gateway.image();
+        status::stages(&image, &status::asked(self.reach.as_ref(), &image))
     }
 
     fn segments(&self) -> Vec<SegmentMeta> {

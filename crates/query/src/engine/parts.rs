@@ -6,7 +6,8 @@ use crate::execution::Execution;
 use crate::table::{AlluviaTable, IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_snapshot::Snapshot;
-use alluvia_types::{Error, Result, TableId};
+use alluvia_syntax::units::show_bytes;
+use alluvia_types::{Error, ErrorKind, Result, TableId};
 use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
 use futures::TryStreamExt;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 impl Engine {
     /// What the rows of a table in a snapshot answer to a part of a plan ([`alluvia_spread::part`]), with the settings of a new session, within
-    /// the memory of one statement. Blocks: for threads that may.
+    /// the memory of one statement, which the answer has, too. Blocks: for threads that may.
     ///
     /// Errors: those of planning and running it; `Internal` if the table is not in the snapshot.
     pub fn answer_part(&self, snapshot: Snapshot, table: TableId, part: &[u8]) -> Result<Vec<RecordBatch>> {
@@ -48,6 +49,17 @@ impl Engine {
         let plan = block_on(alluvia_spread::planned(part, table, &state)).map_err(|error| error_of(&error))?;
         let task = Arc::new(TaskContext::from(&state).with_runtime(runtime));
         let execution = Execution { executor: Arc::clone(self.executor()), plan, task, again: None };
-        block_on(execution.start()?.try_collect()).map_err(|error| error_of(&error))
+        let mut rows = execution.start()?;
+        let (mut answer, mut bytes) = (Vec::new(), 0);
+        while let Some(batch) = block_on(rows.try_next()).map_err(|error| error_of(&error))? {
+            bytes += batch.get_array_memory_size() as u64;
+            if bytes > settings.memory_limit_bytes {
+                let what = format!("what one shard answers has more than {}", show_bytes(settings.memory_limit_bytes));
+                return Err(Error::new(ErrorKind::OutOfMemory, what)
+                    .with_hint("ask for fewer rows or columns; a larger memory_limit of the workers holds more"));
+            }
+            answer.push(batch);
+        }
+        Ok(answer)
     }
 }

@@ -7,10 +7,12 @@
 //! - Of a table that only an open transaction has, its COMMIT says what is taken, with the table. What such a transaction
 //!   took stays taken, also where it goes back to a savepoint.
 //! - Sequences of temporary tables are their sessions' own: no log says anything of them.
+//! - Where several processes take values, a record says what was taken before, and is refused where it is not so: then others have, and
+//!   the next ones are taken. A block whose sequence another process has begun anew is given up, once that is known.
 //! - A sequence is locked while its values are taken, which may wait for the log: whoever takes may block.
 
 use crate::engine::Engine;
-use alluvia_catalog::{Change, TableEntry};
+use alluvia_catalog::{Change, TableEntry, TakenBefore};
 use alluvia_snapshot::{Durability, NewBatch};
 use alluvia_space::Identity;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId};
@@ -61,24 +63,40 @@ impl Sequences {
         let key = (entry.def.id, identity.column);
         let (block, log) = self.block(engine, taker, key);
         let mut block = block.lock();
-        let first = identity.next(block.given).ok_or_else(|| at_end(identity))?;
-        let left = identity.left_from(first);
-        if left < count {
-            return Err(at_end(identity));
+        let is_shared = matches!(log, Log::AtOnce) && engine.read().is_remote();
+        if is_shared {
+            block.follow(identity, engine.read().catalog().taken(key.0, key.1));
         }
-        let last = identity.behind(first, count.saturating_sub(1)).ok_or_else(|| at_end(identity))?;
-        if !block.has(identity, last) {
-            let cache = u64::from(identity.cache);
-            let wanted = if count < cache { cache } else { count.saturating_mul(AHEAD) };
-            let steps = wanted.min(left).saturating_sub(1);
-            let through = identity.behind(first, steps).ok_or_else(|| at_end(identity))?;
-            record(engine, taker, key, Some(through), log)?;
-            block.through = Some(through);
+        loop {
+            let first = identity.next(block.given).ok_or_else(|| at_end(identity))?;
+            let left = identity.left_from(first);
+            if left < count {
+                return Err(at_end(identity));
+            }
+            let last = identity.behind(first, count.saturating_sub(1)).ok_or_else(|| at_end(identity))?;
+            if !block.has(identity, last) {
+                let cache = u64::from(identity.cache);
+                let wanted = if count < cache { cache } else { count.saturating_mul(AHEAD) };
+                let steps = wanted.min(left).saturating_sub(1);
+                let through = identity.behind(first, steps).ok_or_else(|| at_end(identity))?;
+                let only_after = is_shared.then(|| block.through.map_or(TakenBefore::Nothing, TakenBefore::Through));
+                match record(engine, taker, key, Some(through), only_after, log) {
+                    // Another process has taken values since: these come behind them.
+                    Err(error) if is_shared && error.kind() == ErrorKind::Conflict => {
+                        engine.read().learn_definitions()?;
+                        let through = engine.read().catalog().taken(key.0, key.1);
+                        *block = Block { given: through, through };
+                        continue;
+                    }
+                    recorded => recorded?,
+                }
+                block.through = Some(through);
+            }
+            block.given = Some(last);
+            drop(block);
+            taker.has_taken(key, last);
+            return Ok(first);
         }
-        block.given = Some(last);
-        drop(block);
-        taker.has_taken(key, last);
-        Ok(first)
     }
 
     /// Has the sequence go on behind `given`, or begin anew.
@@ -93,7 +111,7 @@ impl Sequences {
         let key = (entry.def.id, identity.column);
         let (block, log) = self.block(engine, taker, key);
         let mut block = block.lock();
-        record(engine, taker, key, given, log)?;
+        record(engine, taker, key, given, None, log)?;
         *block = Block { given, through: given };
         Ok(())
     }
@@ -125,6 +143,19 @@ enum Log {
 }
 
 impl Block {
+    /// What is taken is less than it was: the sequence was begun anew elsewhere, and what is left of the block is nobody's.
+    fn follow(&mut self, identity: &Identity, taken: Option<i64>) {
+        let is_less = match (taken, self.through) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(taken), Some(through)) if identity.increment > 0 => taken < through,
+            (Some(taken), Some(through)) => taken > through,
+        };
+        if is_less {
+            *self = Block { given: taken, through: taken };
+        }
+    }
+
     /// Whether a value, which is behind those that were given, is taken.
     fn has(&self, identity: &Identity, value: i64) -> bool {
         self.through.is_some_and(|through| if identity.increment > 0 { value <= through } else { value >= through })
@@ -137,9 +168,10 @@ fn record(
     taker: &dyn Taker,
     (table, column): (TableId, ColumnId),
     through: Option<i64>,
+    only_after: Option<TakenBefore>,
     log: Log,
 ) -> Result<()> {
-    let change = Change::Sequence { table, column, through };
+    let change = Change::Sequence { table, column, through, only_after };
     match log {
         Log::Nothing => return Ok(()),
         Log::WithCommit => return taker.take_with_commit(change),

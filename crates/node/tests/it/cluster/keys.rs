@@ -123,8 +123,72 @@ async fn rows_are_changed_and_deleted_with_keys_and_without() {
     run(&one, "BEGIN").await;
     run(&one, "DELETE FROM people WHERE id > 50").await;
     run(&one, "UPDATE visits SET page = 'gone' WHERE id > 50").await;
+    // It sees what it has done itself, and nobody else does.
+    let left = row(&one, "SELECT count(*) FROM visits WHERE id <= 50").await;
+    run(&one, "DELETE FROM visits WHERE id <= 50").await;
+    assert_eq!(row(&one, "SELECT count(*) FROM visits WHERE id <= 50").await, ["0"]);
+    let gone = row(&one, "SELECT count(*), count(*) FILTER (WHERE page = 'gone') FROM visits").await;
+    assert_eq!(gone[0], gone[1], "each row is there once");
+    assert_eq!(row(&other, "SELECT count(*) FROM visits WHERE id <= 50").await, left);
     run(&one, "ROLLBACK").await;
     assert_eq!(row(&other, "SELECT count(*) FROM visits WHERE page = 'gone'").await, ["0"]);
     run(&one, "CREATE TABLE made AS SELECT id, name FROM people").await;
     assert_eq!(row(&other, "SELECT count(*) FROM made").await, row(&one, "SELECT count(*) FROM people").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_just_decided_is_known_and_what_comes_again_is_applied_once() {
+    let (_scratch, within) = cluster();
+    let (one, other) = (within.gateway(0).session(), within.gateway(1).session());
+    run(&one, "CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT)").await;
+    for n in 0..20 {
+        let (first, second) = if n % 2 == 0 { (&one, &other) } else { (&other, &one) };
+        run(first, &format!("INSERT INTO t VALUES (1, {n})")).await;
+        run(second, "DELETE FROM t WHERE id = 1").await;
+    }
+    for session in [&one, &other, &one] {
+        run(session, "SET producer = 'p'").await;
+        run(session, "SET producer_sequence = 1").await;
+        run(session, "INSERT INTO t VALUES (7, 7)").await;
+    }
+    assert_eq!(row(&other, "SELECT count(*), sum(n) FROM t").await, ["1", "7"]);
+    let both = "BEGIN; ALTER TABLE t ADD COLUMN m BIGINT; INSERT INTO t (id) VALUES (8); COMMIT";
+    let mut refused = None;
+    for sql in both.split("; ") {
+        refused = shown(&one, sql).await.err().or(refused);
+    }
+    assert_eq!(refused.expect("both at once are not taken").kind(), ErrorKind::NotSupported);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn numbers_of_a_column_are_given_once_whichever_gateways_take_them() {
+    let (_scratch, within) = cluster();
+    let session = within.gateway(0).session();
+    run(&session, "CREATE TABLE orders (id SERIAL PRIMARY KEY, who BIGINT)").await;
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let within = Arc::clone(&within);
+            tokio::spawn(async move {
+                let session = within.gateway(writer % 2).session();
+                for round in 0..ROUNDS {
+                    let rows = vec![format!("({writer})"); 1 + round % 4].join(", ");
+                    settled(&session, &format!("INSERT INTO orders (who) VALUES {rows}"))
+                        .await
+                        .expect("no key comes twice");
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let rows = WRITERS * (0..ROUNDS).map(|round| 1 + round % 4).sum::<usize>();
+    let all = row(&session, "SELECT count(*), count(DISTINCT id) FROM orders").await;
+    assert_eq!(all, [rows.to_string(), rows.to_string()]);
+    // Begun anew at one, it goes on so at the other.
+    let other = within.gateway(1).session();
+    run(&session, "TRUNCATE orders RESTART IDENTITY").await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    run(&other, "INSERT INTO orders (who) VALUES (1)").await;
+    assert_eq!(row(&session, "SELECT id FROM orders").await, ["1"]);
 }

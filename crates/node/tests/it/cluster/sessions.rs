@@ -165,7 +165,6 @@ async fn what_a_cluster_does_not_take_is_refused_by_name() {
         ("CREATE TABLE a (n DOUBLE) WITH (placement = 'hash(n)')", ErrorKind::InvalidDefinition),
         ("CREATE TABLE a (n BIGINT) WITH (shards = '4')", ErrorKind::InvalidDefinition),
         ("CREATE TABLE a (n BIGINT PRIMARY KEY, m BIGINT) WITH (placement = 'hash(m)')", ErrorKind::InvalidDefinition),
-        ("CREATE TABLE a (n BIGINT GENERATED ALWAYS AS IDENTITY)", ErrorKind::NotSupported),
         ("ALTER TABLE plain SET (placement = 'copied')", ErrorKind::NotSupported),
         ("CALL alluvia.purge('stock')", ErrorKind::NotSupported),
     ] {

@@ -98,6 +98,12 @@ async fn pin_as_fresh(
                 _ => (state.seen, version),
             }
         };
+        // What the transaction has deleted is left out where the rows are.
+        let has_killed = match &run.state().transaction {
+            Transaction::Open(open) => !open.killed(|table| tables.contains(table))?.is_empty(),
+            _ => false,
+        };
+        let rows = if has_killed { Rows::There } else { rows };
         let want = Want { freshness, at_least, exactly, tables: tables.clone() };
         let mut snapshot = snapshot_of(store, want, rows).await?;
         run.state().add_own_definitions(&mut snapshot, &tables)?;

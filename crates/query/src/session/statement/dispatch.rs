@@ -22,6 +22,7 @@ use crate::session::settings::{discard, setting};
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::savepoints::{release, rollback_to, savepoint};
 use crate::session::transaction::{begin, check_transaction, commit, rollback};
+use alluvia_catalog::Catalog;
 use alluvia_syntax::parameters::missing;
 use alluvia_syntax::{Hints, Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -37,7 +38,7 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
     let scope = &run.scope;
     check_transaction(scope, &kind)?;
     if goes_by_definitions(&kind) && run.engine().read().is_remote() {
-        learn_definitions(run).await?;
+        learn_definitions(run, &run.engine().read().catalog()).await?;
     }
     of_statement(&scope.authoriser(), &kind)?;
     if let Transaction::Open(open) = &mut run.state().transaction {
@@ -48,10 +49,11 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
     }
     let is_shown =
         matches!(kind, Kind::Query(_) | Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Merge(_));
+    let known = run.engine().read().catalog();
     let again = (run.engine().read().is_remote() && writes_rows(&kind)).then(|| kind.clone());
     let outcome = match (done(run, kind, hints.clone()).await, again) {
         // What it names may have been defined elsewhere a moment ago.
-        (Err(error), Some(kind)) if is_unknown(error.kind()) && learn_definitions(run).await? => {
+        (Err(error), Some(kind)) if is_unknown(error.kind()) && learn_definitions(run, &known).await? => {
             done(run, kind, hints).await?
         }
         (outcome, _) => outcome?,
@@ -59,13 +61,12 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
     Ok(if is_shown { named(run, outcome) } else { outcome })
 }
 
-/// Learns what others have defined. Whether there was anything.
-async fn learn_definitions(run: &Run) -> Result<bool> {
-    let store = Arc::clone(run.engine().read());
-    let before = store.catalog();
+/// Learns what others have defined. Whether there is more than what was known.
+async fn learn_definitions(run: &Run, known: &Arc<Catalog>) -> Result<bool> {
+    let (store, known) = (Arc::clone(run.engine().read()), Arc::clone(known));
     blocking(move || {
         store.learn_definitions()?;
-        Ok(!Arc::ptr_eq(&before, &store.catalog()))
+        Ok(!Arc::ptr_eq(&known, &store.catalog()))
     })
     .await
 }

@@ -14,6 +14,7 @@ const SHARD: TableId = TableId(12);
 /// With a table of one shard, at one worker.
 fn image() -> Image {
     let mut image = Image::new(7);
+    image.version = Version(1);
     let state = |role| NodeState {
         roles: vec![role],
         address: String::new(),
@@ -50,12 +51,15 @@ fn what_was_looked_at_is_written_by_nobody_until_it_is_decided() {
     let mut image = image();
     let decide = |image: &mut Image, proposal: Proposal| -> Result<Version> {
         image.check(&proposal)?;
+        image.check_looked(&proposal)?;
         let (version, what) = (image.version.next(), What::Batch(Box::new(proposal.decided)));
         image.apply(&Decision { version, commit_micros: 0, what })?;
         Ok(version)
     };
-    let first = decide(&mut image, proposal(1, Some(Version(0)))).expect("nobody has written");
-    let late = decide(&mut image, proposal(2, Some(Version(0)))).expect_err("the first has");
+    let first = decide(&mut image, proposal(1, Some(Version(1)))).expect("nobody has written");
+    let never = decide(&mut image, proposal(2, Some(Version(0)))).expect_err("it has not looked");
+    assert_eq!(never.kind(), ErrorKind::Conflict, "{never}");
+    let late = decide(&mut image, proposal(2, Some(Version(1)))).expect_err("the first has");
     assert_eq!(late.kind(), ErrorKind::Conflict, "{late}");
     let second = decide(&mut image, proposal(2, Some(first))).expect("it has looked again");
     // Who looks at nothing, writes; and whoever has looked before that looks again.
