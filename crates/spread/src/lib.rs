@@ -1,6 +1,6 @@
 //! Parts of plans that run where rows lie, on other machines.
 //!
-//! A [part](part) is a logical plan over one table: its rows, filtered, some of their columns; or aggregates of them. It travels as bytes
+//! A [part] is a logical plan over one table: its rows, filtered, some of their columns; or aggregates of them. It travels as bytes
 //! (`datafusion-proto`, functions by [`alluvia_functions::codec`]), is [planned](mod@plan) where it arrives over the rows that are there, and
 //! what it gives is [put together](answers) where it was asked: rows as they come, aggregates by their states, which DataFusion's final
 //! aggregation merges.
