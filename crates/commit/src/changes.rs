@@ -185,7 +185,7 @@ impl Changes {
                             false => HashMap::new(),
                         };
                         effects.passed_over += by_key(part.change, rows, &known.index, &mut of_table)
-                            .map_err(|row| duplicate(changes, &shown_key(coder, shown, row)))?;
+                            .map_err(|row| duplicate_key(&changes.name, &shown_key(coder, shown, row)))?;
                         of_table.index.extend(forgotten);
                     }
                 }
@@ -334,8 +334,8 @@ fn shown_key(coder: &KeyCoder, keys: &[RecordBatch], row: usize) -> String {
     "of a row".to_owned()
 }
 
-fn duplicate(changes: &TableChanges, key: &str) -> Error {
-    let name = &changes.name;
+/// The error of a batch that brings a key which a table has already.
+pub fn duplicate_key(name: &str, key: &str) -> Error {
     Error::new(
         ErrorKind::UniqueViolation,
         format!("duplicate key value violates unique constraint \"{name}_pkey\": key {key} already exists"),

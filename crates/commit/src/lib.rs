@@ -24,6 +24,7 @@ mod prepared;
 mod replay;
 mod waiting;
 
+pub use changes::duplicate_key;
 pub use codec::{Body, decode, encode, joined};
 pub use committer::Committer;
 pub use follow::{Followed, LookedAt};

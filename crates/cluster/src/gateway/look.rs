@@ -13,6 +13,7 @@ use super::session::{Gateway, unasked};
 use super::split::Part;
 use crate::image::Image;
 use crate::message::{FromWorker, ToWorker};
+use alluvia_commit::duplicate_key;
 use alluvia_snapshot::{NewRows, RowChange};
 use alluvia_space::TableDef;
 use alluvia_space::key_code::KeyCoder;
@@ -117,13 +118,7 @@ pub(super) fn among_themselves(def: &TableDef, rows: &[NewRows]) -> Result<u64> 
                     RowChange::Upsert => drop(there.insert(code)),
                     RowChange::InsertNew => passed_over += u64::from(!there.insert(code)),
                     RowChange::Insert if there.insert(code) => {}
-                    RowChange::Insert => {
-                        let (name, key) = (&def.name, coder.show(batch, row));
-                        let what = format!(
-                            "duplicate key value violates unique constraint \"{name}_pkey\": key {key} already exists"
-                        );
-                        return Err(Error::new(ErrorKind::UniqueViolation, what));
-                    }
+                    RowChange::Insert => return Err(duplicate_key(&def.name, &coder.show(batch, row))),
                 }
             }
         }
