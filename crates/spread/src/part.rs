@@ -12,7 +12,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, TableReference, internal_err};
-use datafusion::datasource::provider_as_source;
+use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, Extension, LogicalPlan, LogicalPlanBuilder, ScalarUDF, WindowUDF};
 use datafusion_proto::bytes::{
@@ -93,8 +93,7 @@ impl Part {
         if !is_of_rows_alone(&self.plan) {
             return None;
         }
-        // What has no table of its own to read back needs one of the same columns.
-        let codec = OfTable(Arc::clone(&table_of(&self.plan)?));
+        let codec = OfTable(table_of(&self.plan)?);
         let plan = logical_plan_to_bytes_with_extension_codec(&self.plan, &codec).ok()?;
         let form = match self.form {
             Form::Values => 0,
@@ -124,11 +123,11 @@ impl Part {
 }
 
 /// The one table of a part.
-pub(crate) fn table_of(plan: &LogicalPlan) -> Option<Arc<dyn TableProvider>> {
+fn table_of(plan: &LogicalPlan) -> Option<Arc<dyn TableProvider>> {
     let mut found = None;
     let looked = plan.apply(|plan| {
         if let LogicalPlan::TableScan(scan) = plan {
-            found = datafusion::datasource::source_as_provider(&scan.source).ok();
+            found = source_as_provider(&scan.source).ok();
         }
         Ok(TreeNodeRecursion::Continue)
     });
