@@ -335,7 +335,8 @@ fn joined(name: &str, parts: &[toml::Value]) -> Result<String> {
     Ok(parts.iter().map(text).collect::<Result<Vec<String>>>()?.join(","))
 }
 
-fn parse_duration(text: &str) -> Option<Duration> {
+/// A time as settings have it: `500ms`, `2s`, `5m`, `1h`.
+pub fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }

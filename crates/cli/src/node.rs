@@ -4,11 +4,11 @@
 //! - It says that it is ready only when it is: after its socket for other nodes, its worker and its gateway.
 //! - The cluster's secret is made by the keeper, in a file that only its owner can read, and never shown.
 
-use crate::config::{Config, ConfigArgs};
+use crate::config::{Config, ConfigArgs, parse_duration};
 use crate::notify::{READY, STOPPING, notify};
 use crate::serve::{Served, observe, save_private, serve, stopped};
 use crate::{say, settings};
-use alluvia_cluster::Role;
+use alluvia_cluster::{Limits, Role};
 use alluvia_node::cluster::{NodeOptions, NodeProcess};
 use alluvia_types::{Error, ErrorKind, Result};
 use clap::{Args, ValueEnum};
@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Args)]
 pub struct NodeArgs {
@@ -34,6 +35,9 @@ pub struct NodeArgs {
     /// The file with the cluster's secret [default: `secret` in the directory; the keeper makes it].
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
+    /// Of the keeper: a worker of which nothing is heard for so long is given up, and its replicas are made anew on others.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    node_dead_after: Duration,
     #[command(flatten)]
     config: ConfigArgs,
 }
@@ -64,7 +68,7 @@ impl RoleName {
 }
 
 pub async fn run(args: NodeArgs) -> Result<ExitCode> {
-    let NodeArgs { dir, roles, join, node_listen, secret_file, config } = args;
+    let NodeArgs { dir, roles, join, node_listen, secret_file, node_dead_after, config } = args;
     let config = Config::load(&config)?;
     settings::check(&config)?;
     let exporter = observe(&config)?;
@@ -76,6 +80,7 @@ pub async fn run(args: NodeArgs) -> Result<ExitCode> {
         roles: roles.iter().map(|role| role.role()).collect(),
         listen: node_listen,
         join,
+        limits: limits(node_dead_after),
         secret,
         database: settings::database_options(&config)?,
     };
@@ -107,6 +112,18 @@ pub async fn run(args: NodeArgs) -> Result<ExitCode> {
     }
     say("stopped\n")?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let least = Duration::from_millis(500);
+    let parsed = parse_duration(text).filter(|duration| *duration >= least);
+    parsed.ok_or_else(|| "write 500ms or more: 2s, 5m".to_owned())
+}
+
+/// From who is silent for half as long as would be too long, and not longer than usual, nothing is copied.
+fn limits(dead_after: Duration) -> Limits {
+    let suspect_after = Limits::default().suspect_after.min(dead_after / 2);
+    Limits { suspect_after, dead_after }
 }
 
 /// The cluster's secret; the keeper makes it.

@@ -9,6 +9,7 @@ use crate::placed::PlacedTable;
 use crate::words::{BatchId, Epoch, NodeId, Role};
 use alluvia_catalog::Change;
 use alluvia_snapshot::BatchKey;
+use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,34 @@ pub enum What {
         /// The last one.
         through: u32,
     },
+    /// A worker has another shard from now on: it copies the rows as they are at the version before.
+    Copied(Box<Copied>),
+    /// A worker has these shards no more.
+    Left(Left),
+}
+
+/// A shard that one more worker has.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Copied {
+    /// Which worker.
+    pub node: NodeId,
+    /// Of which table, as it is defined now.
+    pub def: TableDef,
+    /// Which shard of it.
+    pub shard: TableId,
+    /// Who has its rows.
+    pub sources: Vec<NodeId>,
+}
+
+/// Shards that a worker has no more.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Left {
+    /// Which worker.
+    pub node: NodeId,
+    /// Whether nothing is heard of it: then it is given nothing until it joins again.
+    pub is_dead: bool,
+    /// The shards.
+    pub shards: Vec<TableId>,
 }
 
 /// A batch that is decided.

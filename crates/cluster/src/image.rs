@@ -5,7 +5,7 @@
 //! - [`Image::check`] changes nothing; [`Image::apply`] refuses what does not come next, and nothing else may fail in it that a check has
 //!   let pass.
 
-use crate::decision::{Decided, Decision, What};
+use crate::decision::{Copied, Decided, Decision, Left, What};
 use crate::keeper::{Feed, Proposal};
 use crate::placed::PlacedTable;
 use crate::words::{BatchId, NodeId, Role};
@@ -57,6 +57,9 @@ pub struct NodeState {
     pub incarnation: u64,
     /// The number of the process that did last.
     pub process: u64,
+    /// Nothing was heard of it for too long: it is given nothing until it joins again.
+    #[serde(default)]
+    pub is_dead: bool,
     /// A gateway has no open batch below this sequence.
     pub floor: u64,
     /// Versions of those of its batches from the floor on that are decided, by their sequence.
@@ -81,10 +84,16 @@ impl Image {
         }
     }
 
-    /// The workers that have joined, ascending.
+    /// The workers that have joined and are not dead, ascending.
     pub fn workers(&self) -> Vec<NodeId> {
-        let is_worker = |(_, state): &(&NodeId, &NodeState)| state.roles.contains(&Role::Worker);
+        let is_worker = |(_, state): &(&NodeId, &NodeState)| state.roles.contains(&Role::Worker) && !state.is_dead;
         self.nodes.iter().filter(is_worker).map(|(node, _)| *node).collect()
+    }
+
+    /// The workers that follow the decisions, or must once they are back: dead ones with shards that nobody else has are among them.
+    pub fn followers(&self) -> BTreeSet<NodeId> {
+        let shards = self.placed.values().flat_map(|placed| &placed.shards);
+        shards.flat_map(|shard| shard.replicas.iter().copied()).chain(self.workers()).collect()
     }
 
     /// The version of a batch that is decided, if its gateway may ask about it.
@@ -112,7 +121,8 @@ impl Image {
         }
         for (table, of_table) in placed {
             if changes.iter().any(|change| matches!(change, Change::CreateTable { def } if def.id == *table)) {
-                let is_worker = |node| self.nodes.get(&node).is_some_and(|state| state.roles.contains(&Role::Worker));
+                let workers = self.workers();
+                let is_worker = |node| workers.contains(&node);
                 of_table.check_new(|id| id.0 < self.next_number && !self.is_taken(id), is_worker)?;
             }
         }
@@ -120,7 +130,7 @@ impl Image {
             let own = placed.iter().find(|(table, _)| *table == touched.table).map(|(_, of_table)| of_table);
             let placed = self.placed.get(&touched.table).or(own);
             let moved = || {
-                Error::new(ErrorKind::Conflict, format!("shard {} of a batch lies elsewhere by now", touched.shard))
+                Error::new(ErrorKind::Conflict, format!("{LIES_ELSEWHERE}: shard {}", touched.shard))
                     .with_hint("run the statement again")
             };
             let shard = placed.and_then(|placed| placed.shard(touched.shard)).ok_or_else(moved)?;
@@ -129,7 +139,7 @@ impl Image {
             }
             let holders: BTreeSet<&NodeId> =
                 touched.holders.iter().filter(|node| shard.replicas.contains(node)).collect();
-            let quorum = placed.map_or(1, |placed| placed.write_quorum) as usize;
+            let quorum = placed.map_or(1, |placed| placed.quorum(shard)) as usize;
             let quorum = if planted("decided with fewer") { quorum - 1 } else { quorum };
             if holders.len() < quorum {
                 let what = format!("{} replicas of shard {} have a batch, of {quorum}", holders.len(), touched.shard);
@@ -186,13 +196,38 @@ impl Image {
             What::Batch(decided) => self.apply_batch(*version, *commit_micros, decided)?,
             What::Joined { node, incarnation, process, roles, address } => {
                 let (incarnation, process, roles, address) = (*incarnation, *process, roles.clone(), address.clone());
-                let state = NodeState { roles, address, incarnation, process, floor: 1, decided: BTreeMap::new() };
+                let (is_dead, floor, decided) = (false, 1, BTreeMap::new());
+                let state = NodeState { roles, address, incarnation, process, is_dead, floor, decided };
                 self.nodes.insert(*node, state);
             }
+            What::Copied(copied) => self.apply_copied(*version, copied),
+            What::Left(left) => self.apply_left(left),
             What::Numbers { through } => self.next_number = self.next_number.max(through + 1),
         }
         (self.version, self.commit_micros) = (*version, *commit_micros);
         Ok(())
+    }
+
+    fn apply_copied(&mut self, version: Version, Copied { node, def, shard, .. }: &Copied) {
+        let Some(shard) = self.placed.get_mut(&def.id).and_then(|placed| placed.shard_mut(*shard)) else { return };
+        if !shard.replicas.contains(node) {
+            shard.replicas.push(*node);
+            shard.copies.insert(*node, version);
+            shard.epoch = shard.epoch.next();
+        }
+    }
+
+    fn apply_left(&mut self, Left { node, is_dead, shards }: &Left) {
+        for shard in self.placed.values_mut().flat_map(|placed| &mut placed.shards) {
+            if shards.contains(&shard.id) && shard.replicas.contains(node) {
+                shard.replicas.retain(|replica| replica != node);
+                shard.copies.remove(node);
+                shard.epoch = shard.epoch.next();
+            }
+        }
+        if let Some(state) = self.nodes.get_mut(node) {
+            state.is_dead |= is_dead;
+        }
     }
 
     fn apply_batch(&mut self, version: Version, commit_micros: i64, decided: &Decided) -> Result<()> {
@@ -201,10 +236,11 @@ impl Image {
             self.catalog = Arc::new(self.catalog.apply(version, changes)?);
         }
         for (table, of_table) in placed {
+            // Where a table lies that is there already, a gateway may have known only as it was.
             match self.catalog.by_id(*table) {
-                Some(_) => self.placed.insert(*table, of_table.clone()),
-                None => self.placed.remove(table),
-            };
+                Some(_) => drop(self.placed.entry(*table).or_insert_with(|| of_table.clone())),
+                None => drop(self.placed.remove(table)),
+            }
         }
         self.written.retain(|table, _| self.placed.contains_key(table));
         if !placed.is_empty() {
@@ -238,6 +274,14 @@ const WRITTEN_SINCE: &str = "rows of a shard were written since";
 fn written_since() -> Error {
     let what = format!("could not serialize access due to concurrent update: {WRITTEN_SINCE} they were looked at");
     Error::new(ErrorKind::Conflict, what).with_hint("run the statement again")
+}
+
+/// What begins the message of a batch that is refused because a shard of it has other replicas by now.
+const LIES_ELSEWHERE: &str = "a shard of a batch lies elsewhere by now";
+
+/// Whether a batch was refused because a shard of it has other replicas by now: then it may be staged anew.
+pub(crate) fn must_route_again(error: &Error) -> bool {
+    error.kind() == ErrorKind::Conflict && error.message().contains(LIES_ELSEWHERE)
 }
 
 /// Whether a batch was refused because others have written to its shards since it looked at them: then it may look again.

@@ -8,6 +8,7 @@
 //! | [`message`] | what nodes ask one another |
 //! | [`image`] | what all decisions through a version come to: the system image |
 //! | [`keeper`] | decides, in one order, and keeps the log of that |
+//! | `manager` | what a keeper decides by itself: replicas that are lost are made anew elsewhere |
 //! | [`worker`] | keeps bodies of batches until they are decided, and follows the decisions |
 //! | [`gateway`] | splits batches, stages them at workers, and has them decided |
 //!
@@ -31,14 +32,16 @@ pub mod decision;
 pub mod gateway;
 pub mod image;
 pub mod keeper;
+mod manager;
 pub mod message;
 pub mod placed;
 pub mod words;
 pub mod worker;
 
-pub use decision::{Decided, Decision, Touched, What};
+pub use decision::{Copied, Decided, Decision, Left, Touched, What};
 pub use image::{Image, NodeState};
 pub use keeper::{Feed, Keeper, Outcome, Proposal};
+pub use manager::Limits;
 pub use placed::{PlacedTable, Shard};
 pub use words::{BatchId, Epoch, NodeId, Role};
-pub use worker::{Bodies, Follower, Local, Missing, Staged, Step};
+pub use worker::{Bodies, CopiedTo, Copies, Copying, Follower, Local, Missing, Staged, Step};

@@ -4,9 +4,9 @@
 
 use crate::keeper::{Feed, Keeper, Outcome, Proposal};
 use crate::words::{BatchId, NodeId, Role};
-use crate::worker::{Bodies, Staged};
+use crate::worker::{Bodies, CopiedTo, Staged};
 use alluvia_snapshot::StageInfo;
-use alluvia_types::{Result, Stage, TableId, Version};
+use alluvia_types::{Error, ErrorKind, Result, Stage, TableId, Version};
 use arrow::array::RecordBatch;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -42,6 +42,13 @@ pub enum ToKeeper {
         /// Of a worker: which, and through which version its database is durable.
         durable: Option<(NodeId, Version)>,
     },
+    /// A worker cannot copy a shard: nobody has its rows any more as they were.
+    GiveUpCopy {
+        /// Which worker.
+        node: NodeId,
+        /// Which shard.
+        shard: TableId,
+    },
 }
 
 /// What a keeper answers.
@@ -67,6 +74,16 @@ pub enum FromKeeper {
         /// All workers' databases are durable through this.
         followed: Version,
     },
+    /// The worker is told by a decision that it has the shard no more.
+    GivenUp,
+}
+
+/// What begins the message by which a worker that was taken for dead learns that.
+const TAKEN_FOR_DEAD: &str = "this worker was taken for dead";
+
+/// Whether a worker is told that it must join again.
+pub fn must_join_again(error: &Error) -> bool {
+    error.kind() == ErrorKind::Conflict && error.message().contains(TAKEN_FOR_DEAD)
 }
 
 /// Answers what a keeper is asked.
@@ -79,10 +96,20 @@ pub fn serve_keeper(keeper: &Keeper, asked: ToKeeper) -> Result<FromKeeper> {
         }
         ToKeeper::Numbers { count } => FromKeeper::Numbers(keeper.numbers(count)?),
         ToKeeper::Feed { after, durable } => {
+            if let Some((node, _)) = durable
+                && keeper.is_dead(node)
+            {
+                let what = format!("{TAKEN_FOR_DEAD}: nothing was heard of it for too long");
+                return Err(Error::new(ErrorKind::Conflict, what).with_hint("it joins again by itself"));
+            }
             let followed = keeper.followed(durable);
             // The newest version is no older than what is fed.
             let feed = keeper.feed(after, FEED_MAX);
             FromKeeper::Fed { feed, newest: keeper.now(), followed }
+        }
+        ToKeeper::GiveUpCopy { node, shard } => {
+            keeper.give_up_copy(node, shard)?;
+            FromKeeper::GivenUp
         }
     })
 }
@@ -132,6 +159,15 @@ pub enum ToWorker {
         shard: TableId,
         /// At exactly which version.
         version: Version,
+    },
+    /// Rows of a shard at a version, from one on, for whoever makes a replica of it: with the identities that they have.
+    Copy {
+        /// Of which shard.
+        shard: TableId,
+        /// At exactly which version.
+        version: Version,
+        /// From where on; `None` to begin with.
+        from: Option<CopiedTo>,
     },
     /// What a shard answers to a part of a plan at a version.
     Ask {
@@ -184,6 +220,13 @@ pub enum FromWorker {
     Bodies(FromBodies),
     /// What was asked for: rows with the columns of the shard's definition, and the hidden ones; or what a part of a plan gives.
     Rows(Vec<RecordBatch>),
+    /// Rows to copy.
+    Copied {
+        /// They have the hidden columns.
+        rows: Vec<RecordBatch>,
+        /// From where on the next ones are; none if these were the last.
+        next: Option<CopiedTo>,
+    },
     /// What it would do.
     Looked {
         /// The shard was looked at as it is after this version.

@@ -8,9 +8,9 @@
 
 use crate::words::{Epoch, NodeId};
 use alluvia_space::{PUBLIC_SCHEMA, Placement, Spread, TableDef, shard_of};
-use alluvia_types::{Error, ErrorKind, Result, TableId};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a table lies.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct PlacedTable {
     pub placement: Placement,
     /// In the order of their slots; at least one.
     pub shards: Vec<Shard>,
-    /// How many replicas of a shard must have a body before it is decided; at least 1.
+    /// How many replicas of a shard must have a body before it is decided; at least 1. See [`PlacedTable::quorum`].
     pub write_quorum: u32,
 }
 
@@ -32,6 +32,17 @@ pub struct Shard {
     pub epoch: Epoch,
     /// The workers that have it.
     pub replicas: Vec<NodeId>,
+    /// Those of them that have had it since a version, and not from the first.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub copies: BTreeMap<NodeId, Version>,
+}
+
+impl Shard {
+    /// The replicas that have it at a version.
+    pub fn replicas_at(&self, version: Version) -> Vec<NodeId> {
+        let has = |node: &&NodeId| self.copies.get(node).is_none_or(|since| *since <= version);
+        self.replicas.iter().filter(has).copied().collect()
+    }
 }
 
 /// How many shards a table has for each worker where it does not say (VOLAP, III-D: several, so that skew is shared out).
@@ -65,7 +76,8 @@ impl PlacedTable {
         let first = def.id.0 % count;
         let place = |at: u32, copy: u32| workers[((first + at + copy) % count) as usize];
         let shard = |at: u32| {
-            Ok(Shard { id: number()?, epoch: Epoch(1), replicas: (0..replicas).map(|copy| place(at, copy)).collect() })
+            let replicas = (0..replicas).map(|copy| place(at, copy)).collect();
+            Ok(Shard { id: number()?, epoch: Epoch(1), replicas, copies: BTreeMap::new() })
         };
         let shards = (0..shards).map(shard).collect::<Result<Vec<_>>>()?;
         let write_quorum = match placement.write_quorum {
@@ -99,6 +111,27 @@ impl PlacedTable {
     /// The shard of a slot, by its place among the shards.
     pub fn shard_of(&self, slot: u16) -> usize {
         shard_of(slot, self.shards.len() as u32) as usize
+    }
+
+    /// How many replicas of a shard must have a body before it is decided. Where the definition does not say: all that there are, so that
+    /// writes go on while one that is lost is made anew.
+    pub fn quorum(&self, shard: &Shard) -> u32 {
+        match self.placement.write_quorum {
+            0 => self.write_quorum.min(shard.replicas.len() as u32).max(1),
+            _ => self.write_quorum,
+        }
+    }
+
+    /// How many replicas a shard is to have, of so many workers.
+    pub fn wanted(&self, workers: usize) -> usize {
+        match self.placement.spread {
+            Spread::Copied => workers,
+            _ => (self.placement.replicas.max(1) as usize).min(workers),
+        }
+    }
+
+    pub(crate) fn shard_mut(&mut self, id: TableId) -> Option<&mut Shard> {
+        self.shards.iter_mut().find(|shard| shard.id == id)
     }
 
     /// A shard by its number.

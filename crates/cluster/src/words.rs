@@ -19,6 +19,13 @@ impl fmt::Display for NodeId {
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
+impl Epoch {
+    /// The one after it.
+    pub fn next(self) -> Epoch {
+        Epoch(self.0 + 1)
+    }
+}
+
 /// What a node does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -87,7 +87,7 @@ impl Committer {
             self.flush()?;
         }
         let record = Record { version, commit_micros, body: &body };
-        let Recovered { batch, .. } = Recovered::new(&record, &catalog, self.views().spaces())?;
+        let Recovered { batch, .. } = Recovered::new(&record, &catalog, None)?;
         let room = match batch.rows.iter().any(|rows| rows.change != RowChange::DeleteRows) {
             false => None,
             true => Some(self.views().wait_room(tail_bytes(&batch.rows, body.len() as u64), &mut || self.flush())?),

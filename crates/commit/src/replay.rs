@@ -29,14 +29,15 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
-    pub(crate) fn new(record: &Record<'_>, catalog: &Arc<Catalog>, spaces: &Spaces) -> Result<Recovered> {
+    /// `spaces` are told what staged loads need of them; none where that is open already, as whoever staged them has left it.
+    pub(crate) fn new(record: &Record<'_>, catalog: &Arc<Catalog>, spaces: Option<&Spaces>) -> Result<Recovered> {
         let body = decode(record.body).map_err(|error| error.at(format_args!("version {}", record.version)))?;
         let changed = match body.changes.as_slice() {
             [] => None,
             changes => Some(Arc::new(catalog.apply(record.version, changes)?)),
         };
         let rows = body.rows(changed.as_ref().unwrap_or(catalog))?;
-        for load in &body.loads {
+        for (load, spaces) in body.loads.iter().filter_map(|load| Some((load, spaces?))) {
             let ranges = (!load.ranges.is_empty()).then_some(load.ranges.as_slice());
             spaces.require(load.table, Some(&load.dictionary), ranges);
         }
@@ -60,7 +61,7 @@ impl Committer {
     /// noted in the spaces of `views`, and the rows that it kills are dead there.
     pub fn replay(record: &Record<'_>, views: &Views) -> Result<Replayed> {
         let catalog = views.catalog();
-        let recovered = Recovered::new(record, &catalog, views.spaces())?;
+        let recovered = Recovered::new(record, &catalog, Some(views.spaces()))?;
         let asked = Changes::new(&recovered.batch, &catalog, views)?;
         let locks = views.keys().locks(&asked.tables());
         let mut keys = locks.lock();
@@ -77,7 +78,7 @@ impl Committer {
     /// What a record says by itself, whatever rows were there: its rows, files and definitions. `catalog` is the newest
     /// definitions before it.
     pub fn read(record: &Record<'_>, catalog: &Arc<Catalog>, spaces: &Spaces) -> Result<Replayed> {
-        Recovered::new(record, catalog, spaces)?.published(record, catalog, 0)
+        Recovered::new(record, catalog, Some(spaces))?.published(record, catalog, 0)
     }
 }
 

@@ -8,7 +8,9 @@
 //! The head is JSON, and says what the attachments are: bodies of batches, parts of plans, and rows as an Arrow IPC stream. All integers are little-endian.
 
 use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, WorkerStatus};
-use alluvia_cluster::{BatchId, Decided, Decision, Epoch, Feed, Image, NodeId, Outcome, Proposal, Role, Staged, What};
+use alluvia_cluster::{
+    BatchId, CopiedTo, Decided, Decision, Epoch, Feed, Image, NodeId, Outcome, Proposal, Role, Staged, What,
+};
 use alluvia_types::{Error, ErrorKind, Result, Stage, TableId, Version};
 use arrow::array::RecordBatch;
 use arrow::ipc::reader::StreamReader;
@@ -66,6 +68,15 @@ enum QuestionHead {
         shard: TableId,
         version: Version,
     },
+    Copy {
+        shard: TableId,
+        version: Version,
+        from: Option<CopiedTo>,
+    },
+    GiveUpCopy {
+        node: NodeId,
+        shard: TableId,
+    },
     Ask {
         shard: TableId,
         version: Version,
@@ -102,6 +113,8 @@ enum AnswerHead {
     Staged,
     Body(Option<StagedHead>),
     Rows,
+    Copied { next: Option<CopiedTo> },
+    GivenUp,
     Looked { version: Version, passed_over: u64 },
     Status(WorkerStatus),
     Organised,
@@ -196,6 +209,9 @@ impl Question {
                 message(&QuestionHead::Fetch { batch, shard }, &[])
             }
             Question::Worker(ToWorker::Rows { shard, version }) => message(&QuestionHead::Rows { shard, version }, &[]),
+            Question::Worker(ToWorker::Copy { shard, version, from }) => {
+                message(&QuestionHead::Copy { shard, version, from }, &[])
+            }
             Question::Worker(ToWorker::Ask { shard, version, part }) => {
                 message(&QuestionHead::Ask { shard, version }, &[&part])
             }
@@ -233,6 +249,8 @@ impl Question {
                 Question::Worker(ToWorker::Bodies(ToBodies::Fetch { batch, shard }))
             }
             QuestionHead::Rows { shard, version } => Question::Worker(ToWorker::Rows { shard, version }),
+            QuestionHead::Copy { shard, version, from } => Question::Worker(ToWorker::Copy { shard, version, from }),
+            QuestionHead::GiveUpCopy { node, shard } => Question::Keeper(ToKeeper::GiveUpCopy { node, shard }),
             QuestionHead::Ask { shard, version } => {
                 let part = attached.next()?.as_ref().into();
                 Question::Worker(ToWorker::Ask { shard, version, part })
@@ -256,6 +274,7 @@ fn keeper_head(asked: ToKeeper) -> QuestionHead {
         ToKeeper::Join { node, process, roles, address } => QuestionHead::Join { node, process, roles, address },
         ToKeeper::Numbers { count } => QuestionHead::Numbers { count },
         ToKeeper::Feed { after, durable } => QuestionHead::Feed { after, durable },
+        ToKeeper::GiveUpCopy { node, shard } => QuestionHead::GiveUpCopy { node, shard },
     }
 }
 
@@ -274,6 +293,7 @@ pub(crate) fn encode_answer(answer: Result<Answer>) -> Result<Bytes> {
                 message(&AnswerHead::Body(Some(head_of(&staged))), &[&staged.body])
             }
             FromWorker::Rows(rows) => message(&AnswerHead::Rows, &[&rows_to_bytes(&rows)?]),
+            FromWorker::Copied { rows, next } => message(&AnswerHead::Copied { next }, &[&rows_to_bytes(&rows)?]),
             FromWorker::Looked { version, passed_over } => message(&AnswerHead::Looked { version, passed_over }, &[]),
             FromWorker::Status(status) => message(&AnswerHead::Status(status), &[]),
             FromWorker::Organised => message(&AnswerHead::Organised, &[]),
@@ -286,6 +306,7 @@ fn keeper_says(said: FromKeeper) -> AnswerHead {
         FromKeeper::Outcome(Outcome { version, duplicate }) => AnswerHead::Outcome { version, duplicate },
         FromKeeper::Joined { incarnation, cluster } => AnswerHead::Joined { incarnation, cluster },
         FromKeeper::Numbers(first) => AnswerHead::Numbers { first },
+        FromKeeper::GivenUp => AnswerHead::GivenUp,
         FromKeeper::Fed { feed: Feed::Image(image), newest, followed } => {
             AnswerHead::Image { image: Box::new(Image::clone(&image)), newest, followed }
         }
@@ -331,6 +352,8 @@ pub(crate) fn decode_answer(bytes: &Bytes) -> Result<Answer> {
             worker(FromWorker::Bodies(FromBodies::Body(Some(staged(head, &mut attached)?))))
         }
         AnswerHead::Rows => worker(FromWorker::Rows(rows_of(&attached.next()?)?)),
+        AnswerHead::Copied { next } => worker(FromWorker::Copied { rows: rows_of(&attached.next()?)?, next }),
+        AnswerHead::GivenUp => keeper(FromKeeper::GivenUp),
         AnswerHead::Looked { version, passed_over } => worker(FromWorker::Looked { version, passed_over }),
         AnswerHead::Status(status) => worker(FromWorker::Status(status)),
         AnswerHead::Organised => worker(FromWorker::Organised),

@@ -15,6 +15,7 @@ use alluvia_space::{KeyLayout, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_tree::{LadderWriter, SegmentMeta, SegmentWriter};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, Stage, TableId, Version};
 use arrow::array::{ArrayRef, AsArray, RecordBatchOptions, UInt64Array, new_null_array};
+use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use std::sync::Arc;
@@ -38,11 +39,31 @@ pub struct Loader {
     abandoned: Arc<AtomicBool>,
     finished: bool,
     staging: Staging,
+    identities: Identities,
+}
+
+/// Where the versions and ordinals of a load's rows are from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Identities {
+    /// Rows have none yet: the version of their batch, and ordinals that are made here.
+    New,
+    /// Rows come with those that they have elsewhere.
+    Given,
 }
 
 impl Loader {
     /// Starts a load. The table need not exist yet: the batch may create it.
     pub fn begin(pipeline: Arc<Pipeline>, def: Arc<TableDef>, checked_at: Version) -> Result<Loader> {
+        Loader::of(pipeline, def, checked_at, Identities::New)
+    }
+
+    /// Starts a copy of a table that is elsewhere, and not here: its rows come with `_version` and `_ordinal`, and keep them. All versions are
+    /// below that of the batch that has the load.
+    pub fn begin_copy(pipeline: Arc<Pipeline>, def: Arc<TableDef>) -> Result<Loader> {
+        Loader::of(pipeline, def, Version(0), Identities::Given)
+    }
+
+    fn of(pipeline: Arc<Pipeline>, def: Arc<TableDef>, checked_at: Version, identities: Identities) -> Result<Loader> {
         pipeline.abandoned.lock().remove(&def.id);
         let space = pipeline.views.spaces().get(&def)?;
         let (staging, told) = Staging::begin();
@@ -64,6 +85,7 @@ impl Loader {
             abandoned: Arc::default(),
             finished: false,
             staging,
+            identities,
         })
     }
 
@@ -79,9 +101,9 @@ impl Loader {
         let def = Arc::new(fixed(&self.def, &self.space, &rows));
         let (pipeline, space) = (Arc::clone(&self.pipeline), Arc::clone(&self.space));
         let (id, answer) = (self.pipeline.new_segment(), Answer::new(self.results.0.clone()));
-        let abandoned = Arc::clone(&self.abandoned);
+        let (abandoned, identities) = (Arc::clone(&self.abandoned), self.identities);
         self.in_flight += 1;
-        let job = move || answer.send(write_run(&pipeline, id, &def, &space, rows, &abandoned));
+        let job = move || answer.send(write_run(&pipeline, id, &def, &space, rows, identities, &abandoned));
         self.pipeline.workers.spawn(Box::new(job));
         Ok(())
     }
@@ -161,10 +183,54 @@ fn write_run(
     def: &TableDef,
     space: &Space,
     rows: Vec<RecordBatch>,
+    identities: Identities,
     abandoned: &AtomicBool,
 ) -> Result<SegmentMeta> {
     let asked = || if abandoned.load(Ordering::Relaxed) { Err(given_up()) } else { Ok(()) };
     asked()?;
+    let with_identity = match identities {
+        Identities::New => with_new_identities(id, rows)?,
+        Identities::Given => in_order(&rows)?,
+    };
+    let chunk = staged_chunk(def, space, &with_identity, &|| pipeline.views.unsorted_bytes())?;
+    drop(with_identity);
+    asked()?;
+    let tree = pipeline.tree();
+    let version = match identities {
+        Identities::New => Some(Version(0)),
+        Identities::Given => None,
+    };
+    if KeyLayout::new(def).is_ordered() {
+        let mut writer = SegmentWriter::create(tree, id, def, Stage::Sorted, version)?;
+        writer.write(&chunk)?;
+        return writer.finish();
+    }
+    // A large segment without an order of its own is never rewritten: it becomes a merged one as it is, so it has its ladder
+    // from the start.
+    let mut own = Some(id);
+    let new_id = || own.take().unwrap_or_else(|| pipeline.new_segment());
+    let (rows, rung_rows_min) = (chunk.len() as u64, pipeline.options.rung_rows_min);
+    let mut writer = LadderWriter::create(tree, new_id, def, Stage::Sorted, version, rows, rung_rows_min)?;
+    writer.write(&chunk)?;
+    writer.finish()
+}
+
+/// Rows in the order of their identities, as rows of the tail are.
+fn in_order(rows: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+    let Some(first) = rows.first() else { return Ok(Vec::new()) };
+    let joined = concat_batches(first.schema_ref(), rows).map_err(crate::chunk::internal)?;
+    let column = |name: &str| -> Result<SortColumn> {
+        let column = joined.column_by_name(name).cloned();
+        let values = column.ok_or_else(|| Error::internal(format!("rows that are copied have no {name}")))?;
+        Ok(SortColumn { values, options: None })
+    };
+    let order = lexsort_to_indices(&[column(VERSION_COLUMN)?, column(ORDINAL_COLUMN)?], None);
+    let ordered = order.and_then(|order| take_record_batch(&joined, &order));
+    Ok(vec![ordered.map_err(crate::chunk::internal)?])
+}
+
+/// Rows with the hidden columns: no version yet, and ordinals that no other row has.
+fn with_new_identities(id: SegmentId, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
     let mut with_identity = Vec::with_capacity(rows.len());
     let mut position = id.0 << 32;
     for batch in rows {
@@ -180,23 +246,7 @@ fn write_run(
         let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
         with_identity.push(batch.map_err(crate::chunk::internal)?);
     }
-    let chunk = staged_chunk(def, space, &with_identity, &|| pipeline.views.unsorted_bytes())?;
-    drop(with_identity);
-    asked()?;
-    let (tree, version) = (pipeline.tree(), Some(Version(0)));
-    if KeyLayout::new(def).is_ordered() {
-        let mut writer = SegmentWriter::create(tree, id, def, Stage::Sorted, version)?;
-        writer.write(&chunk)?;
-        return writer.finish();
-    }
-    // A large segment without an order of its own is never rewritten: it becomes a merged one as it is, so it has its ladder
-    // from the start.
-    let mut own = Some(id);
-    let new_id = || own.take().unwrap_or_else(|| pipeline.new_segment());
-    let (rows, rung_rows_min) = (chunk.len() as u64, pipeline.options.rung_rows_min);
-    let mut writer = LadderWriter::create(tree, new_id, def, Stage::Sorted, version, rows, rung_rows_min)?;
-    writer.write(&chunk)?;
-    writer.finish()
+    Ok(with_identity)
 }
 
 /// Why a job of an abandoned load made nothing. Nobody is told.

@@ -231,6 +231,11 @@ impl Engine {
         Ok(Box::new(loader))
     }
 
+    /// Starts a copy of a table that is elsewhere, as a worker of a cluster does.
+    pub fn begin_copy(&self, def: &Arc<TableDef>) -> Result<Box<dyn Load>> {
+        Ok(Box::new(Loader::begin_copy(Arc::clone(&self.pipeline), Arc::clone(def))?))
+    }
+
     /// Runs one sort cycle.
     pub fn sort(&self) -> Result<bool> {
         self.pipeline.sort()

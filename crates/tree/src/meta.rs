@@ -83,8 +83,11 @@ impl SegmentMeta {
         self.rungs.iter().map(|rung| rung.segment.bytes()).sum()
     }
 
-    /// A staged segment whose batch has become this version.
+    /// A staged segment whose batch has become this version. Rows that were copied with the versions that they have keep them.
     pub fn committed_as(mut self, version: Version) -> SegmentMeta {
+        if self.fixed_version.is_none() {
+            return self;
+        }
         (self.min_version, self.max_version, self.fixed_version) = (version, version, Some(version));
         let committed = |rung: RungMeta| RungMeta { segment: rung.segment.committed_as(version), ..rung };
         self.rungs = std::mem::take(&mut self.rungs).into_iter().map(committed).collect();

@@ -1,8 +1,9 @@
 //! `alluvia cluster demo`: a database on six processes, one of which is killed.
 //!
 //! A keeper, three workers and two gateways on loopback. Rows stream in through both gateways, and the same question is asked through both,
-//! at two freshnesses. A worker is killed with SIGKILL while they come, and started again. Exits with 0 if no acknowledged row was lost,
-//! none is there twice, both gateways agree, and so do all replicas.
+//! at two freshnesses. A worker is killed with SIGKILL while they come, and started again. Then another one is killed for good: what it had
+//! is copied to those that are left. Exits with 0 if no acknowledged row was lost, none is there twice, both gateways agree, and so do all
+//! replicas.
 
 use super::processes::{Asker, Node, Start};
 use crate::say;
@@ -77,10 +78,12 @@ struct Cluster {
     _keeper: Node,
 }
 
-async fn start(dir: &Path) -> Result<Cluster> {
-    let node =
-        |name, role, keeper: Option<&str>| Start { dir: dir.to_owned(), name, role, keeper: keeper.map(str::to_owned) };
-    let keeper = node("keeper", "keeper", None).run().await?;
+async fn start(dir: &Path, dead_after: Duration) -> Result<Cluster> {
+    let node = |name, role, keeper: Option<&str>| {
+        let (dir, keeper) = (dir.to_owned(), keeper.map(str::to_owned));
+        Start { dir, name, role, keeper, dead_after: None }
+    };
+    let keeper = Start { dead_after: Some(dead_after), ..node("keeper", "keeper", None) }.run().await?;
     let at = keeper.address()?;
     say(&format!("   keeper     process {}: decides which batches there are, in one order\n", keeper.process()))?;
     let mut workers = Vec::new();
@@ -101,7 +104,10 @@ async fn start(dir: &Path) -> Result<Cluster> {
 /// The whole story. Whether all of it held.
 async fn tell(dir: &Path, seconds: u64) -> Result<bool> {
     say(&format!("Alluvia on several machines: six processes on this one, in {}\n\n", dir.display()))?;
-    let mut cluster = start(dir).await?;
+    let time = Duration::from_secs(seconds.max(3));
+    // Longer than the first one that is killed is away.
+    let dead_after = time / 3 + Duration::from_secs(3);
+    let mut cluster = start(dir, dead_after).await?;
     let [a, b] = [cluster.gateways[0].connect().await?, cluster.gateways[1].connect().await?];
     a.rows(CREATE).await?;
     say(&format!(
@@ -111,7 +117,7 @@ async fn tell(dir: &Path, seconds: u64) -> Result<bool> {
     let stop = Arc::new(AtomicBool::new(false));
     let writers = [cluster.gateways[0].connect().await?, cluster.gateways[1].connect().await?];
     let writer = tokio::spawn(write(writers, Arc::clone(&acknowledged), Arc::clone(&stop)));
-    let watched = watch(&mut cluster, [&a, &b], &acknowledged, Duration::from_secs(seconds.max(3))).await;
+    let watched = watch(&mut cluster, [&a, &b], &acknowledged, time).await;
     stop.store(true, Ordering::Relaxed);
     let wrote = writer.await.map_err(|error| Error::internal(format!("the demo's writer: {error}")))?;
     let seen = watched?;
@@ -119,7 +125,40 @@ async fn tell(dir: &Path, seconds: u64) -> Result<bool> {
     let rows = acknowledged.load(Ordering::Relaxed);
     let caught_up = caught_up(&a).await?;
     let right = all_right([&a, &b], rows).await?;
-    Ok(seen && caught_up && right)
+    let replaced = replace(&mut cluster, &a, dead_after).await?;
+    let still_right = all_right([&a, &b], rows).await?;
+    say("\nWhere the rows lie: SELECT * FROM alluvia.shards; alluvia.replicas; alluvia.nodes\n")?;
+    Ok(seen && caught_up && right && replaced && still_right)
+}
+
+/// Kills a worker for good, and waits until all shards have two replicas again, on those that are left.
+async fn replace(cluster: &mut Cluster, gateway: &Asker, dead_after: Duration) -> Result<bool> {
+    let worker = &mut cluster.workers[0].1;
+    say(&format!(
+        "\n== A worker is lost for good: after {} s of silence what it had is copied to the others\n\n   \
+         kill -9 {}     # worker-1\n",
+        dead_after.as_secs(),
+        worker.process()
+    ))?;
+    worker.kill()?;
+    let began = Instant::now();
+    // Replicas of a worker that does not answer have no rows to tell of.
+    const REPLICAS: &str = "SELECT count(*) FROM alluvia.replicas WHERE table_name = 'sales' AND rows > 0";
+    let mut told = gateway.number(REPLICAS).await?;
+    say(&format!("{:7.1} s   {told} of 12 replicas are there\n", began.elapsed().as_secs_f64()))?;
+    while told < 12 {
+        if began.elapsed() > dead_after + CAUGHT_UP {
+            say("   DEFECT: its replicas are not made anew\n")?;
+            return Ok(false);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = gateway.number(REPLICAS).await?;
+        if now != told {
+            told = now;
+            say(&format!("{:7.1} s   {told} of 12 replicas are there\n", began.elapsed().as_secs_f64()))?;
+        }
+    }
+    caught_up(gateway).await
 }
 
 /// Writes batches, through one gateway and the other, until it is told to stop.
@@ -171,7 +210,7 @@ async fn watch(cluster: &mut Cluster, [a, b]: [&Asker; 2], acknowledged: &Atomic
 
 /// Waits until all workers have followed to the newest version.
 async fn caught_up(gateway: &Asker) -> Result<bool> {
-    const BEHIND: &str = "SELECT count(*) FROM alluvia.nodes WHERE roles = 'worker' \
+    const BEHIND: &str = "SELECT count(*) FROM alluvia.nodes WHERE roles = 'worker' AND is_dead = 'NO' \
                           AND (answers = 'NO' OR through < (SELECT max(version) FROM alluvia.batches))";
     let began = Instant::now();
     while gateway.number(BEHIND).await? > 0 {
@@ -205,7 +244,6 @@ async fn all_right([a, b]: [&Asker; 2], rows: u64) -> Result<bool> {
              {differing} shards have replicas that differ\n"
         ),
     })?;
-    say("Where the rows lie: SELECT * FROM alluvia.shards; alluvia.replicas; alluvia.nodes\n")?;
     Ok(is_right)
 }
 

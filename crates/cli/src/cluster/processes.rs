@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// A node; killed when it is dropped.
@@ -34,6 +35,8 @@ pub struct Start {
     pub role: &'static str,
     /// Where the keeper is.
     pub keeper: Option<String>,
+    /// Of the keeper: after so long a worker is given up.
+    pub dead_after: Option<Duration>,
 }
 
 fn failed(what: &str, error: &std::io::Error) -> Error {
@@ -56,6 +59,9 @@ impl Start {
         command.arg("node").arg(self.dir.join(self.name)).args(["--roles", self.role, "--set", "memory_limit=512MB"]);
         if let Some(keeper) = &self.keeper {
             command.args(["--join", keeper, "--secret-file"]).arg(self.dir.join("keeper/secret"));
+        }
+        if let Some(dead_after) = self.dead_after {
+            command.args(["--node-dead-after", &format!("{}ms", dead_after.as_millis())]);
         }
         if self.role == "gateway" {
             command.args(["--listen", "127.0.0.1:0", "--http-listen", "off", "--flight-listen", "off"]);

@@ -60,7 +60,7 @@ impl ShardAsk {
         placed.shards.iter().map(move |shard| ShardAsk {
             table,
             shard: shard.id,
-            replicas: shard.replicas.clone(),
+            replicas: shard.replicas_at(version),
             turn: turn + shard.id.0 as usize,
             is_answered: false,
         })
@@ -134,6 +134,11 @@ impl Gateway {
                 }
                 Ok(Err(error)) if error.kind() == ErrorKind::Conflict => return Err(Failed::Conflict(error)),
                 Ok(Err(error)) if error.kind() == ErrorKind::Busy => is_late(error),
+                Ok(Err(error)) if error.kind() == ErrorKind::UndefinedTable && asked[at].replicas.len() > 1 => {
+                    // It has the shard not yet, or no more; others have it.
+                    asked[at].replicas.retain(|replica| *replica != node);
+                    ask(at, &mut asked[at]);
+                }
                 Ok(Err(error)) => return Err(Failed::Other(error)),
                 Err(why) => is_late(unreached(&format!("shard {} at node {node}", asked[at].shard), &why)),
             }

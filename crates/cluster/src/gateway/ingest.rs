@@ -11,7 +11,7 @@ use super::session::{Gateway, unasked};
 use super::split::{Part, split};
 use super::write::{Action, Event, Write};
 use crate::decision::Decided;
-use crate::image::{Image, must_look_again};
+use crate::image::{Image, must_look_again, must_route_again};
 use crate::keeper::{Outcome, Proposal};
 use crate::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker};
 use crate::placed::PlacedTable;
@@ -41,6 +41,9 @@ const LOAD_BYTES_MAX: usize = 512 << 20;
 
 /// A number that no table has: what is made under it is refused.
 const NO_NUMBER: TableId = TableId(0);
+
+/// A batch whose shards have other replicas by now is staged anew, so often at most.
+const ROUTES_MAX: u32 = 20;
 
 /// A batch that has looked at its shards in vain looks again, so often at most, and after a pause that grows.
 const LOOKS_MAX: u32 = 200;
@@ -121,7 +124,30 @@ impl Gateway {
     }
 
     /// Has a batch staged and decided, with so many rows passed over. Whether the outcome is known is told beside it.
-    fn run(&self, id: BatchId, ready: Ready) -> (Result<(Outcome, u64)>, bool) {
+    ///
+    /// Where replicas of its shards have changed meanwhile, it is staged anew: nobody has decided it, nor will under the old ones.
+    fn run(&self, id: BatchId, mut ready: Ready) -> (Result<(Outcome, u64)>, bool) {
+        for _ in 0..ROUTES_MAX {
+            let (outcome, is_known) = self.run_as_routed(id, ready.clone());
+            match &outcome {
+                Err(error) if is_known && must_route_again(error) => {}
+                _ => return (outcome, is_known),
+            }
+            let image = match self.now().and_then(|version| self.caught_up(version)) {
+                Ok(image) => image,
+                Err(error) => return (Err(error), true),
+            };
+            for part in &mut ready.parts {
+                let Some(placed) = image.placed.get(&part.table) else { continue };
+                if let Some(shard) = placed.shard(part.shard.id) {
+                    (part.quorum, part.shard) = (placed.quorum(shard), shard.clone());
+                }
+            }
+        }
+        self.run_as_routed(id, ready)
+    }
+
+    fn run_as_routed(&self, id: BatchId, ready: Ready) -> (Result<(Outcome, u64)>, bool) {
         if ready.parts.iter().all(|part| part.looks.is_none()) {
             let passed_over = ready.passed_over;
             let (outcome, is_known) = self.run_once(id, ready.parts, ready.proposal);

@@ -98,7 +98,8 @@ pub fn split(def: &TableDef, placed: &PlacedTable, rows: &[NewRows], number: u64
         let looks = gathered.changes.iter().any(|rows| must_look(def, rows)).then(|| looks_of(&gathered.changes));
         let rows = gathered.changes.into_iter().map(|rows| NewRows { table: shard.id, ..rows }).collect();
         let body = encode(&NewBatch { rows, ..NewBatch::default() })?.into();
-        Ok(Part { table: def.id, shard: shard.clone(), quorum: placed.write_quorum, rows: gathered.rows, body, looks })
+        let quorum = placed.quorum(shard);
+        Ok(Part { table: def.id, shard: shard.clone(), quorum, rows: gathered.rows, body, looks })
     };
     let parts = placed.shards.iter().zip(gathered);
     parts.filter(|(_, gathered)| !gathered.changes.is_empty()).map(part).collect()

@@ -11,6 +11,7 @@ mod saved;
 
 use crate::decision::{Decided, Decision, What};
 use crate::image::Image;
+use crate::manager::{Heard, Limits, Situation, give_up, plan};
 use crate::words::{NodeId, Role};
 use alluvia_commit::decide::{Decision as Place, Head, Order};
 use alluvia_log::{Log, LogOptions, Ticket};
@@ -20,6 +21,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A batch that a gateway would have decided.
 #[derive(Clone, PartialEq, Debug)]
@@ -77,8 +79,10 @@ struct State {
     opened_at: Version,
     /// How often the log was rewound.
     generation: u64,
-    /// What workers have said of themselves: durable through which version.
-    durable: BTreeMap<NodeId, Version>,
+    /// What workers have said of themselves.
+    heard: BTreeMap<NodeId, Heard>,
+    /// When the keeper last looked what there is to do.
+    managed: Option<Duration>,
 }
 
 impl State {
@@ -89,8 +93,8 @@ impl State {
         let (catalog, producers) = (Arc::clone(&image.catalog), image.producers.clone());
         let order = Order::new(image.version, image.commit_micros, catalog, producers, keys);
         let opened_at = image.version;
-        let durable = BTreeMap::new();
-        Ok(State { base, decisions, image, order, opened_at, generation, durable })
+        let (heard, managed) = (BTreeMap::new(), None);
+        Ok(State { base, decisions, image, order, opened_at, generation, heard, managed })
     }
 }
 
@@ -175,20 +179,27 @@ impl Keeper {
 
     /// Decides something that is no batch.
     fn decide_other(&self, what: impl FnOnce(&Image) -> What) -> Result<()> {
+        self.decide_if(|state| Some(what(&state.image))).map(drop)
+    }
+
+    /// The same, if there is anything to decide; whether there was.
+    fn decide_if(&self, what: impl FnOnce(&State) -> Option<What>) -> Result<bool> {
         let (ticket, generation) = {
             let mut state = self.state.lock();
+            let Some(what) = what(&state) else { return Ok(false) };
             let head = Head { changes: &[], producer: None, key: None, checked: &[], unwritten: &[] };
             let Place::Next(place) = state.order.decide(head, self.clock.wall_micros(), Ok(()))? else {
                 return Err(Error::internal("what is no batch was sent before"));
             };
             let (version, commit_micros) = (place.version, place.commit_micros);
-            let decision = Decision { version, commit_micros, what: what(&state.image) };
+            let decision = Decision { version, commit_micros, what };
             let ticket = self.append(&mut state, &decision)?;
             state.order.accept(place, None, None, 0, &[]);
             state.decisions.push_back(Arc::new(decision));
             (ticket, state.generation)
         };
-        self.settle(ticket, generation)
+        self.settle(ticket, generation)?;
+        Ok(true)
     }
 
     /// A node has started, as a process of a random number: it has another incarnation from then on, which is returned. Who asks again has
@@ -205,6 +216,10 @@ impl Keeper {
         }
         let mut roles = roles.to_vec();
         roles.sort();
+        // It is there: what it says of its database comes later.
+        if let Some(heard) = self.state.lock().heard.get_mut(&node) {
+            heard.at = self.clock.monotonic();
+        }
         let mut incarnation = 0;
         self.decide_other(|image| {
             incarnation = image.nodes.get(&node).map_or(1, |state| state.incarnation + 1);
@@ -240,8 +255,9 @@ impl Keeper {
         let durable = self.log.rewind();
         let mut decisions = std::mem::take(&mut state.decisions);
         decisions.retain(|decision| decision.version <= durable);
-        let (generation, durable) = (state.generation + 1, std::mem::take(&mut state.durable));
-        *state = State { durable, ..State::new(Arc::clone(&state.base), decisions, generation)? };
+        let (generation, heard) = (state.generation + 1, std::mem::take(&mut state.heard));
+        let managed = state.managed;
+        *state = State { heard, managed, ..State::new(Arc::clone(&state.base), decisions, generation)? };
         Ok(())
     }
 
@@ -256,12 +272,54 @@ impl Keeper {
     }
 
     /// Notes what a worker says of itself, and gives the version that all workers' databases are durable through: bodies of batches through it
-    /// are missed by none.
+    /// are missed by none. Workers that are dead, and have no shards that nobody else has, miss nothing.
     pub fn followed(&self, durable: Option<(NodeId, Version)>) -> Version {
         let mut state = self.state.lock();
-        state.durable.extend(durable);
-        let of_worker = |node: NodeId| state.durable.get(&node).copied().unwrap_or_default();
-        state.image.workers().into_iter().map(of_worker).min().unwrap_or_default()
+        if let Some((node, durable)) = durable {
+            state.heard.insert(node, Heard { at: self.clock.monotonic(), durable });
+        }
+        let of_worker = |node: NodeId| state.heard.get(&node).map_or(Version(0), |heard| heard.durable);
+        state.image.followers().into_iter().map(of_worker).min().unwrap_or_default()
+    }
+
+    /// Whether a worker was taken for dead, and has not joined since.
+    pub fn is_dead(&self, node: NodeId) -> bool {
+        self.state.lock().image.nodes.get(&node).is_some_and(|state| state.is_dead)
+    }
+
+    /// Looks whether there is anything to decide by itself, and decides it: workers that are lost, shards that lack replicas. To be called at
+    /// an interval well below `limits`; returns whether there was anything.
+    ///
+    /// Errors: as [`Keeper::propose`].
+    pub fn manage(&self, limits: Limits) -> Result<bool> {
+        let now = self.clock.monotonic();
+        {
+            let mut state = self.state.lock();
+            let State { heard, managed, image, .. } = &mut *state;
+            // A keeper that has just begun, or stood still, has heard nobody: that says nothing of the others.
+            let stood_still = managed.is_none_or(|at| now.saturating_sub(at) >= limits.suspect_after);
+            for node in image.followers() {
+                let heard = heard.entry(node).or_insert(Heard { at: now, durable: Version(0) });
+                heard.at = if stood_still { now } else { heard.at };
+            }
+            *managed = Some(now);
+        }
+        self.decide_by_itself(limits, plan)
+    }
+
+    /// A worker cannot copy a shard: nobody has its rows as they were. It has the shard no more, if others have it.
+    ///
+    /// Errors: as [`Keeper::propose`].
+    pub fn give_up_copy(&self, node: NodeId, shard: TableId) -> Result<()> {
+        self.decide_by_itself(Limits::default(), |situation| give_up(situation, node, shard)).map(drop)
+    }
+
+    fn decide_by_itself(&self, limits: Limits, plan: impl FnOnce(&Situation<'_>) -> Option<What>) -> Result<bool> {
+        let now = self.clock.monotonic();
+        self.decide_if(|state| {
+            let (image, heard, kept_after) = (&state.image, &state.heard, state.base.version);
+            plan(&Situation { image, heard, now, limits, kept_after })
+        })
     }
 
     /// At most `count` decisions after a version; where these are not kept any more, what they come to.

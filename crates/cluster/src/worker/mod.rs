@@ -13,16 +13,18 @@
 //! - A decision says by itself what it is here: the worker needs no image, but only its own definitions.
 
 mod bodies;
+mod copies;
 mod follower;
 mod read;
 mod rows;
 
 pub use bodies::{Bodies, Staged};
+pub use copies::{CopiedTo, Copies, Copying};
 pub use follower::{Follower, Step};
 pub use read::snapshot_at;
 pub use rows::each_batch;
 
-use crate::decision::{Decided, Decision, Touched, What};
+use crate::decision::{Decided, Decision, Left, Touched, What};
 use crate::placed::{PlacedTable, shard_def};
 use crate::words::{BatchId, NodeId};
 use alluvia_catalog::{Catalog, Change};
@@ -58,10 +60,17 @@ pub enum Local {
     Missing(Missing),
 }
 
-/// What a decision is at a worker. `catalog` are the worker's newest definitions, those of the version before.
+/// What a decision is at a worker. `catalog` are the worker's newest definitions, those of the version before. `is_leaving` tells of shards that
+/// a later decision takes away: if a body for such a one is missing, it may be nowhere by now, and the shard goes at once.
 ///
 /// Errors: `Corrupt`: a body is not what was decided.
-pub fn local(node: NodeId, decision: &Decision, catalog: &Catalog, bodies: &Bodies) -> Result<Local> {
+pub fn local(
+    node: NodeId,
+    decision: &Decision,
+    catalog: &Catalog,
+    bodies: &Bodies,
+    is_leaving: &dyn Fn(TableId) -> bool,
+) -> Result<Local> {
     let Decision { version, commit_micros, what } = decision;
     let followed = |body| Followed { version: *version, commit_micros: *commit_micros, body };
     let decided = match what {
@@ -71,11 +80,19 @@ pub fn local(node: NodeId, decision: &Decision, catalog: &Catalog, bodies: &Bodi
             let floor = Some(BatchId { gateway: *node, incarnation: *incarnation, sequence: 1 });
             return Ok(Local::Batch { followed: followed(nothing()?), bodies: Vec::new(), floor });
         }
-        What::Numbers { .. } => {
+        What::Left(Left { node: left, shards, .. }) if *left == node => {
+            let here = shards.iter().filter(|shard| catalog.by_id(**shard).is_some());
+            let changes = here.map(|shard| Change::DropTable { id: *shard }).collect();
+            let body = encode(&NewBatch { changes, ..NewBatch::default() })?;
+            return Ok(Local::Batch { followed: followed(body), bodies: Vec::new(), floor: None });
+        }
+        // Whose shard it is to be has copied it before: see `Follower`.
+        What::Numbers { .. } | What::Copied(_) | What::Left(_) => {
             return Ok(Local::Batch { followed: followed(nothing()?), bodies: Vec::new(), floor: None });
         }
     };
-    let changes = local_changes(node, decided, catalog);
+    let mut changes = local_changes(node, decided, catalog);
+    let mut gone: Vec<Change> = Vec::new();
     let is_new = |id: TableId| changes.iter().any(|change| change.new_id() == Some(id));
     let (mut used, mut staged) = (Vec::new(), Vec::new());
     for touched in &decided.touched {
@@ -85,6 +102,10 @@ pub fn local(node: NodeId, decision: &Decision, catalog: &Catalog, bodies: &Bodi
         match bodies.get(decided.id, touched.shard) {
             Some(found) => staged.push(checked(found, touched)?),
             None if planted("missing body passed over") => continue,
+            None if is_leaving(touched.shard) => {
+                gone.push(Change::DropTable { id: touched.shard });
+                continue;
+            }
             None => {
                 let (batch, shard, holders) = (decided.id, touched.shard, touched.holders.clone());
                 return Ok(Local::Missing(Missing { batch, shard, holders }));
@@ -92,10 +113,16 @@ pub fn local(node: NodeId, decision: &Decision, catalog: &Catalog, bodies: &Bodi
         }
         used.push((decided.id, touched.shard));
     }
+    changes.extend(gone);
     let parts: Vec<&[u8]> = staged.iter().map(|body| &**body).collect();
     let body = if parts.is_empty() && changes.is_empty() { nothing()? } else { joined(changes, &parts)? };
     let floor = Some(BatchId { sequence: decided.floor, ..decided.id });
     Ok(Local::Batch { followed: followed(body), bodies: used, floor })
+}
+
+/// All tables that are here go.
+fn dropped(catalog: &Catalog) -> Vec<Change> {
+    catalog.tables().map(|entry| Change::DropTable { id: entry.def.id }).collect()
 }
 
 /// The body of a batch that does nothing here.

@@ -17,7 +17,7 @@ use super::worker::WorkerNode;
 use crate::options::DatabaseOptions;
 use alluvia_cluster::gateway::{GatewayOptions, Reach};
 use alluvia_cluster::message::serve_keeper;
-use alluvia_cluster::{Keeper, NodeId, Role};
+use alluvia_cluster::{Keeper, Limits, NodeId, Role};
 use alluvia_link::{Answer, Handler, Links, Question, Serving, serve};
 use alluvia_storage::{Disk, DiskLock, RealDisk, read_atomic, write_atomic};
 use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock};
@@ -43,6 +43,8 @@ pub struct NodeOptions {
     pub listen: SocketAddr,
     /// Where the keeper is; `None` where it is here.
     pub join: Option<String>,
+    /// Of a keeper: how long workers may be silent.
+    pub limits: Limits,
     /// The secret that all nodes of the cluster know: letters and digits.
     pub secret: String,
     /// How its databases are.
@@ -57,6 +59,7 @@ pub struct NodeProcess {
     _parts: Arc<Parts>,
     serving: Serving,
     _saving: Option<Repeating>,
+    _managing: Option<Repeating>,
     _lock: Box<dyn DiskLock>,
 }
 
@@ -129,7 +132,7 @@ impl NodeProcess {
     ///
     /// Errors: what its options ask for cannot be; the keeper is not reached; its directory is in use or damaged.
     pub fn start(options: NodeOptions) -> Result<NodeProcess> {
-        let NodeOptions { dir, roles, listen, join, secret, database } = options;
+        let NodeOptions { dir, roles, listen, join, limits, secret, database } = options;
         let has = |role| roles.contains(&role);
         let refuse = |what: &str, hint: &str| Err(Error::new(ErrorKind::InvalidSetting, what).with_hint(hint));
         match (has(Role::Keeper), &join) {
@@ -163,6 +166,7 @@ impl NodeProcess {
         let serving = serve(listen, &secret, Arc::new(Answers(Arc::downgrade(&parts))))?;
         let address = serving.address.to_string();
         let links: Arc<dyn Reach> = Arc::new(Links::to(join.as_deref().unwrap_or(&address), &secret)?);
+        let managing = keeper.clone().map(|keeper| managing(keeper, limits)).transpose()?;
         let saving = keeper.map(saving).transpose()?;
         if has(Role::Worker) {
             let (dir, id, reach) = (dir.join("worker"), NodeId(node + 1), Arc::clone(&links));
@@ -181,7 +185,7 @@ impl NodeProcess {
                 Some(GatewayNode::join(&dir.join("gateway"), &database, own, links)?)
             }
         };
-        Ok(NodeProcess { gateway, _parts: parts, serving, _saving: saving, _lock: lock })
+        Ok(NodeProcess { gateway, _parts: parts, serving, _saving: saving, _managing: managing, _lock: lock })
     }
 
     /// Where other nodes reach it.
@@ -202,5 +206,17 @@ fn saving(keeper: Arc<Keeper>) -> Result<Repeating> {
             tracing::warn!(%error, "the keeper's image was not saved; more of its log is kept");
         }
         SAVE_INTERVAL
+    })
+}
+
+/// Has the keeper look again and again for workers that are lost.
+fn managing(keeper: Arc<Keeper>, limits: Limits) -> Result<Repeating> {
+    Repeating::start("alluvia-manager", move || match keeper.manage(limits) {
+        Ok(true) => Duration::ZERO,
+        Ok(false) => limits.suspect_after / 5,
+        Err(error) => {
+            tracing::warn!(%error, "replicas that are lost cannot be made anew; it is tried again");
+            limits.suspect_after
+        }
     })
 }

@@ -57,6 +57,7 @@ pub(super) fn cluster(image: &Image, statuses: &Statuses) -> ClusterInfo {
             waiting: status.bodies,
             waiting_bytes: status.body_bytes,
         }),
+        is_dead: state.is_dead,
     };
     let replica = |node: NodeId, shard: TableId| ReplicaInfo {
         node: node.to_string(),
@@ -76,7 +77,7 @@ pub(super) fn cluster(image: &Image, statuses: &Statuses) -> ClusterInfo {
             shard: shard.id,
             position: at + 1,
             epoch: shard.epoch.0,
-            write_quorum: placed.write_quorum,
+            write_quorum: placed.quorum(shard),
             replicas: shard.replicas.iter().map(|&node| replica(node, shard.id)).collect(),
         }));
     }

@@ -8,7 +8,7 @@ use super::worker::WorkerNode;
 use crate::options::DatabaseOptions;
 use alluvia_cluster::gateway::{Answered, GatewayOptions, Reach, Reached, Unreached};
 use alluvia_cluster::message::{FromKeeper, ToKeeper, ToWorker, serve_keeper};
-use alluvia_cluster::{Keeper, NodeId};
+use alluvia_cluster::{Keeper, Limits, NodeId};
 use alluvia_storage::RealDisk;
 use alluvia_types::{Error, Result, SystemClock, Version};
 use parking_lot::RwLock;
@@ -112,6 +112,11 @@ impl Within {
     /// A gateway.
     pub fn gateway(&self, at: usize) -> &GatewayNode {
         &self.gateways[at]
+    }
+
+    /// Has the keeper decide about workers of which nothing is heard, and about shards that lack replicas, once; whether there was anything.
+    pub fn manage(&self, limits: Limits) -> Result<bool> {
+        self.calls.keeper.manage(limits)
     }
 
     /// Has the keeper save its image as far as all workers have followed; whether that is everything.

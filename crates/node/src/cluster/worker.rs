@@ -9,12 +9,12 @@ use crate::core::Core;
 use crate::database::Database;
 use crate::options::DatabaseOptions;
 use alluvia_cluster::gateway::{Reach, Reached};
-use alluvia_cluster::message::serve_bodies;
 use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, WorkerStatus};
+use alluvia_cluster::message::{must_join_again, serve_bodies};
 use alluvia_cluster::worker::{each_batch, snapshot_at};
-use alluvia_cluster::{Bodies, Feed, Follower, Image, Missing, NodeId, Role, Step, What};
+use alluvia_cluster::{Bodies, Copies, Copying, Feed, Follower, Image, Missing, NodeId, Role, Step, What};
 use alluvia_commit::LookedAt;
-use alluvia_snapshot::{Admin, Read};
+use alluvia_snapshot::{Admin, Load, Read, StagedLoad};
 use alluvia_storage::{Disk, RealDisk};
 use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock, TableId, Version};
 use std::path::Path;
@@ -34,6 +34,8 @@ const LOOK_FOR_VERSION: Duration = Duration::from_micros(200);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 /// An answer to a question among nodes is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// One with rows to copy, so long.
+const COPY_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A worker of a cluster.
 #[derive(Debug)]
@@ -46,8 +48,12 @@ pub struct WorkerNode {
 #[derive(Debug)]
 struct Shared {
     node: NodeId,
+    /// Where others reach it.
+    address: String,
     database: Database,
     bodies: Bodies,
+    /// What is kept for others that copy shards.
+    copies: Copies,
     reach: Arc<dyn Reach>,
 }
 
@@ -65,13 +71,11 @@ impl WorkerNode {
             (Arc::new(RealDisk::new()), Arc::new(SystemClock::default()));
         disk.create_dir_all(dir).map_err(|error| Error::io(dir, "creating", &error))?;
         let database = Database::open_on(Arc::clone(&disk), Arc::clone(&clock), dir.join(DATABASE_DIR), options)?;
-        let join = ToKeeper::Join { node, process, roles: vec![Role::Worker], address: address.to_owned() };
-        let FromKeeper::Joined { cluster, .. } = answered("the keeper", reach.keeper(join))? else {
-            return Err(Error::internal("an answer to another question"));
-        };
+        let cluster = join(reach.as_ref(), node, process, address)?;
         let bodies = Bodies::open(disk, &dir.join(BODIES_DIR), clock, cluster)?;
         let image = image_of(reach.as_ref())?;
-        let shared = Arc::new(Shared { node, database, bodies, reach });
+        let (address, copies) = (address.to_owned(), Copies::default());
+        let shared = Arc::new(Shared { node, address, database, bodies, copies, reach });
         let mut follower = Follower::new(node, shared.core().views().visible());
         follower.started(&image, &shared.bodies);
         let followed = Arc::clone(&shared);
@@ -96,6 +100,15 @@ impl Drop for WorkerNode {
         if let Err(error) = self.shared.core().flush() {
             tracing::error!(node = %self.shared.node, %error, "what was followed was not made durable");
         }
+    }
+}
+
+/// Joins as a process of a random number; the random number of the cluster.
+fn join(reach: &dyn Reach, node: NodeId, process: u64, address: &str) -> Result<u64> {
+    let join = ToKeeper::Join { node, process, roles: vec![Role::Worker], address: address.to_owned() };
+    match answered("the keeper", reach.keeper(join))? {
+        FromKeeper::Joined { cluster, .. } => Ok(cluster),
+        _ => Err(Error::internal("an answer to another question")),
     }
 }
 
@@ -141,6 +154,10 @@ impl Shared {
         match asked {
             ToWorker::Bodies(asked) => Ok(FromWorker::Bodies(serve_bodies(&self.bodies, asked)?)),
             ToWorker::Rows { shard, version } => Ok(FromWorker::Rows(self.rows(shard, version)?)),
+            ToWorker::Copy { shard, version, from } => {
+                let (rows, next) = self.copies.rows(self.core().views(), shard, version, from)?;
+                Ok(FromWorker::Copied { rows, next })
+            }
             ToWorker::Ask { shard, version, part } => {
                 let snapshot = snapshot_at(self.core().views(), version, &[shard])?;
                 Ok(FromWorker::Rows(self.database.engine().answer_part(snapshot, shard, &part)?))
@@ -190,6 +207,14 @@ impl Shared {
         match self.follow_once(follower) {
             Ok(true) => Duration::ZERO,
             Ok(false) => FEED_LOOK,
+            Err(error) if must_join_again(&error) => {
+                // It stood still for too long. Its shards are others' by now; it is given some anew.
+                tracing::warn!(node = %self.node, %error, "joining again");
+                match join(self.reach.as_ref(), self.node, super::process::random(), &self.address) {
+                    Ok(_) => Duration::ZERO,
+                    Err(_) => PAUSE_AFTER_FAILURE,
+                }
+            }
             Err(error) => {
                 if error.kind() != ErrorKind::Busy {
                     tracing::error!(node = %self.node, %error, "the decisions cannot be followed; it is tried again");
@@ -213,20 +238,94 @@ impl Shared {
             }
             Step::Fetch(missing) => {
                 core.flush()?;
-                self.fetch(&missing)
+                let fetched = self.fetch(&missing);
+                if fetched.is_err() {
+                    // By what is decided now it may not have to be.
+                    self.feed(follower, follower.fed_through())?;
+                }
+                fetched
+            }
+            Step::Keep(shard, version) => {
+                core.flush()?;
+                self.copies.keep(core.views(), shard, version)?;
+                follower.kept();
+                Ok(true)
+            }
+            Step::Copy(copying) => {
+                core.flush()?;
+                match self.copy(&copying) {
+                    Ok(load) => {
+                        follower.copied(copying.at, load);
+                        Ok(true)
+                    }
+                    Err(error) => {
+                        let (shard, node) = (copying.def.id, self.node);
+                        tracing::warn!(%node, %shard, %error, "a shard cannot be copied; the keeper is told");
+                        answered("the keeper", self.reach.keeper(ToKeeper::GiveUpCopy { node, shard }))?;
+                        // By what is decided now it may not have to be.
+                        self.feed(follower, follower.fed_through())?;
+                        Ok(false)
+                    }
+                }
             }
             Step::Feed(after) => {
                 core.flush()?;
-                let durable = Some((self.node, core.views().visible()));
-                let answer = answered("the keeper", self.reach.keeper(ToKeeper::Feed { after, durable }))?;
-                let FromKeeper::Fed { feed, followed, .. } = answer else {
-                    return Err(Error::internal("an answer to another question"));
-                };
-                follower.settle(followed, &self.bodies)?;
-                locate(self.reach.as_ref(), &feed);
-                let before = follower.waiting();
-                follower.fed(feed)?;
-                Ok(follower.waiting() > before)
+                self.feed(follower, after)
+            }
+        }
+    }
+
+    /// Asks for the decisions after a version; whether there are any.
+    fn feed(&self, follower: &mut Follower, after: Version) -> Result<bool> {
+        let durable = Some((self.node, self.core().views().visible()));
+        let answer = answered("the keeper", self.reach.keeper(ToKeeper::Feed { after, durable }))?;
+        let FromKeeper::Fed { feed, followed, .. } = answer else {
+            return Err(Error::internal("an answer to another question"));
+        };
+        follower.settle(followed, &self.bodies)?;
+        self.copies.release(followed);
+        locate(self.reach.as_ref(), &feed);
+        let before = follower.waiting();
+        follower.fed(feed)?;
+        Ok(follower.waiting() > before)
+    }
+
+    /// Copies a shard from those who have it, one after the other, into files that nothing names yet.
+    fn copy(&self, copying: &Copying) -> Result<StagedLoad> {
+        let def = Arc::new(copying.def.clone());
+        let mut failure = Error::new(ErrorKind::Busy, "nobody has it");
+        for &source in &copying.sources {
+            let mut load = self.core().begin_copy(&def)?;
+            match self.copy_from(source, copying, load.as_mut()) {
+                Ok(()) => {
+                    let load = load.finish()?;
+                    tracing::info!(node = %self.node, shard = %def.id, rows = load.rows, "a shard is copied");
+                    return Ok(load);
+                }
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    fn copy_from(&self, source: NodeId, copying: &Copying, into: &mut dyn Load) -> Result<()> {
+        let (shard, version) = (copying.def.id, copying.at);
+        let mut from = None;
+        loop {
+            let (sender, answer) = channel();
+            let asked = ToWorker::Copy { shard, version, from };
+            self.reach.worker(source, asked, Box::new(move |answer| drop(sender.send(answer))));
+            let silent = |_| Error::new(ErrorKind::Busy, format!("nothing is heard of node {source}"));
+            let who = format!("node {source}");
+            match answered(&who, answer.recv_timeout(COPY_PATIENCE).map_err(silent)?)? {
+                FromWorker::Copied { rows, next } => {
+                    rows.into_iter().try_for_each(|rows| into.append(rows))?;
+                    if next.is_none() {
+                        return Ok(());
+                    }
+                    from = next;
+                }
+                _ => return Err(Error::internal("an answer to another question")),
             }
         }
     }

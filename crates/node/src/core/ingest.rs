@@ -36,6 +36,15 @@ fn is_refused(submitted: &Result<Committed>) -> bool {
     }
 }
 
+impl Core {
+    /// Starts a copy of a table that is on another machine, and not here. What was dropped is out of the way first: it may have been here
+    /// once. Blocks.
+    pub(crate) fn begin_copy(&self, def: &Arc<TableDef>) -> Result<Box<dyn Load>> {
+        self.pipeline.sort()?;
+        Ok(Box::new(Loader::begin_copy(Arc::clone(&self.pipeline), Arc::clone(def))?))
+    }
+}
+
 impl Ingest for Core {
     fn submit(&self, batch: NewBatch, durability: Durability) -> Result<Committed> {
         let staged = batch.loads.clone();

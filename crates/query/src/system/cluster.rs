@@ -17,6 +17,7 @@ pub(crate) const NODES: &[(&str, Kind)] = &[
     ("through", Kind::Count),
     ("waiting", Kind::Count),
     ("waiting_bytes", Kind::Count),
+    ("is_dead", Kind::Text),
 ];
 
 /// Columns of `alluvia.shards`.
@@ -59,6 +60,7 @@ pub(crate) fn nodes(context: &SystemContext) -> Vec<Vec<Cell>> {
             node.status.map(|status| status.through.0).into(),
             node.status.map(|status| status.waiting).into(),
             node.status.map(|status| status.waiting_bytes).into(),
+            said(node.is_dead).into(),
         ]
     };
     context.admin.cluster().nodes.into_iter().map(row).collect()

@@ -112,6 +112,8 @@ pub struct NodeInfo {
     pub starts: u64,
     /// What it says of itself: of workers that answer.
     pub status: Option<NodeStatus>,
+    /// Nothing was heard of it for too long: it is given nothing until it joins again.
+    pub is_dead: bool,
 }
 
 /// What a worker says of itself.

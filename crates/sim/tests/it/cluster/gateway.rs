@@ -289,7 +289,7 @@ impl Gateway {
                     return true;
                 };
                 for shard in &placed.shards {
-                    let (replicas, turn) = (shard.replicas.clone(), (now / 7) as usize);
+                    let (replicas, turn) = (shard.replicas_at(version), (now / 7) as usize);
                     let part = PartRead { table: *table, shard: shard.id, replicas, turn, asked: None, rows: None };
                     read.parts.push(part);
                 }

@@ -1,6 +1,6 @@
 //! Random histories: what was acknowledged is there once, what is read is the model's at its version, and replicas agree.
 
-use super::net::Trouble;
+use super::net::{MILLI, Trouble};
 use super::world::{Faults, Setup, World};
 use alluvia_sim::Seeds;
 use alluvia_types::SystemClock;
@@ -13,6 +13,7 @@ const CALM: Setup = Setup {
     batches: 12,
     trouble: Trouble { dropped: 0, twice: 0, late: 0 },
     faults: Faults::None,
+    dead_after: None,
 };
 
 #[test]
@@ -51,4 +52,19 @@ fn machines_that_fail_lose_nothing_and_double_nothing() {
         faults += world.faults;
     });
     println!("{reads} reads were compared, {faults} faults");
+}
+
+#[test]
+fn replicas_that_are_lost_are_made_anew_while_everything_goes_on() {
+    let (mut copied, mut left) = (0, 0);
+    Seeds(40).each(&SystemClock::default(), |seed| {
+        let trouble = Trouble { dropped: 25, twice: 20, late: 15 };
+        let dead_after = Some(300 * MILLI);
+        let mut world = World::new(Setup { trouble, faults: Faults::All, dead_after, batches: 20, ..CALM }, seed);
+        world.run();
+        copied += world.copied;
+        left += world.left;
+    });
+    println!("{copied} shards were copied, {left} replicas were lost");
+    assert!(copied > 0 && left > 0, "nothing was lost");
 }

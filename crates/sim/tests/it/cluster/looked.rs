@@ -20,11 +20,12 @@ fn image() -> Image {
         address: String::new(),
         incarnation: 1,
         process: 1,
+        is_dead: false,
         floor: 1,
         decided: BTreeMap::new(),
     };
     image.nodes.extend([(GATEWAY, state(Role::Gateway)), (NodeId(2), state(Role::Worker))]);
-    let shard = Shard { id: SHARD, epoch: Epoch(1), replicas: vec![NodeId(2)] };
+    let shard = Shard { id: SHARD, epoch: Epoch(1), replicas: vec![NodeId(2)], copies: BTreeMap::new() };
     let placement = Placement { spread: Spread::Rows, shards: 1, replicas: 1, write_quorum: 1 };
     image.placed.insert(TableId(11), PlacedTable { placement, shards: vec![shard], write_quorum: 1 });
     image

@@ -1,10 +1,11 @@
 //! The queue of events. Time is in microseconds, and goes on from event to event.
 
-use alluvia_cluster::NodeId;
 use alluvia_cluster::message::{FromBodies, FromKeeper, ToBodies, ToKeeper};
+use alluvia_cluster::{CopiedTo, NodeId};
 use alluvia_sim::Random;
 use alluvia_sim::rows::FoundRow;
 use alluvia_types::{Result, TableId, Version};
+use arrow::record_batch::RecordBatch;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A machine, by its place: the keeper, then workers, then gateways.
@@ -37,6 +38,17 @@ pub enum Message {
         version: Version,
     },
     Rows(Result<Vec<FoundRow>>),
+    /// Rows of a shard at a version from one on, for whoever copies it.
+    AskCopy(CopyPart),
+    Copied(CopyPart, Result<(Vec<RecordBatch>, Option<CopiedTo>)>),
+}
+
+/// Which rows of a shard are copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyPart {
+    pub shard: TableId,
+    pub version: Version,
+    pub from: Option<CopiedTo>,
 }
 
 /// Something said on its way.

@@ -8,7 +8,7 @@ use super::net::{Event, KEEPER, MILLI, MachineId, Message, Net, Packet, SECOND, 
 use super::worker::Worker;
 use crate::keyed::tables::KeyKind;
 use alluvia_cluster::message::{ToKeeper, serve_keeper};
-use alluvia_cluster::{Feed, Keeper, Role};
+use alluvia_cluster::{Feed, Keeper, Limits, PlacedTable, Role, What};
 use alluvia_sim::Random;
 use alluvia_sim::rows::FoundRow;
 use alluvia_storage::Disk;
@@ -39,6 +39,8 @@ pub struct Setup {
     pub batches: u64,
     pub trouble: Trouble,
     pub faults: Faults,
+    /// After so long without a word a worker is taken for dead; `None`: never.
+    pub dead_after: Option<u64>,
 }
 
 pub struct World {
@@ -59,6 +61,9 @@ pub struct World {
     calm: bool,
     pub reads: u64,
     pub faults: u64,
+    /// Copies of shards that were decided, and shards that workers have lost.
+    pub copied: u64,
+    pub left: u64,
 }
 
 impl World {
@@ -80,6 +85,8 @@ impl World {
             calm: true,
             reads: 0,
             faults: 0,
+            copied: 0,
+            left: 0,
         };
         for place in 0..=setup.workers + setup.gateways {
             world.start(place);
@@ -161,9 +168,19 @@ impl World {
             let newest = world.model.version();
             let has_all =
                 |worker: &Machine<Worker>| worker.running.as_ref().is_some_and(|worker| worker.through() == newest);
-            world.clients.iter().all(Client::is_done) && world.workers.iter().all(has_all)
+            world.clients.iter().all(Client::is_done) && world.workers.iter().all(has_all) && world.is_replicated()
         });
         self.check_end();
+    }
+
+    /// Whether all shards have as many replicas as they are to have.
+    fn is_replicated(&self) -> bool {
+        let image = self.model.image(CLUSTER);
+        let is_whole = |placed: &PlacedTable| {
+            let wanted = placed.wanted(self.setup.workers);
+            placed.shards.iter().all(|shard| shard.replicas.len() == wanted)
+        };
+        image.workers().len() == self.setup.workers && image.placed.values().all(is_whole)
     }
 
     fn heal(&mut self) {
@@ -338,6 +355,7 @@ impl World {
                     // A full disk keeps more than must be.
                     let _ = keeper.save(keeper.followed(None));
                 }
+                self.manage();
             }
             place if place <= self.setup.workers => {
                 let worker = self.workers[place - 1].running.as_mut().expect("it runs");
@@ -349,6 +367,27 @@ impl World {
                 gateway.tick(now);
                 self.gateway_did(place);
             }
+        }
+    }
+
+    /// Has the keeper decide about workers that are lost, and about shards that lack replicas.
+    fn manage(&mut self) {
+        let (Some(keeper), Some(dead_after)) = (&self.keeper.running, self.setup.dead_after) else { return };
+        let dead_after = Duration::from_micros(dead_after);
+        // A full disk decides nothing, and any other error of it is told to whoever asks next.
+        let _ = keeper.manage(Limits { suspect_after: dead_after / 2, dead_after });
+        match keeper.feed(self.model.version(), usize::MAX) {
+            Feed::Decisions(decisions) => {
+                for decision in &decisions {
+                    match &decision.what {
+                        What::Copied(_) => self.copied += 1,
+                        What::Left(left) => self.left += left.shards.len() as u64,
+                        _ => {}
+                    }
+                }
+                self.model.add(decisions);
+            }
+            Feed::Image(_) => panic!("the keeper has given up decisions that it has not told"),
         }
     }
 
@@ -391,7 +430,8 @@ impl World {
             let later = self.paused_until(to) - now;
             return self.net.after(later, Event::Packet(Packet { from, to, call, life, message }));
         }
-        let is_answer = matches!(message, Message::KeeperSays(_) | Message::BodiesSay(_) | Message::Rows(_));
+        let is_answer =
+            matches!(message, Message::KeeperSays(_) | Message::BodiesSay(_) | Message::Rows(_) | Message::Copied(..));
         if is_answer {
             if to <= self.setup.workers {
                 let machine = &mut self.workers[to - 1];
@@ -536,11 +576,11 @@ impl World {
         }
         let gateway = self.gateways[0].running.as_ref().expect("all runs in the end");
         for (table, placed) in &gateway.image.placed {
-            let copies = placed.shards[0].replicas.len();
+            let copies = placed.shards.iter().map(|shard| shard.replicas.len()).max().unwrap_or_default();
             for copy in 0..copies {
                 let mut rows = Vec::new();
                 for shard in &placed.shards {
-                    let place = super::net::place_of(shard.replicas[copy]);
+                    let place = super::net::place_of(shard.replicas[copy % shard.replicas.len()]);
                     let worker = self.workers[place - 1].running.as_ref().expect("all runs in the end");
                     assert!(worker.has(shard.id), "a replica has its shard");
                     rows.extend(worker.rows(shard.id, version).expect("it is through the newest version"));
