@@ -150,7 +150,12 @@ impl Worker {
             copy.failed = 0;
         }
         if copy.under_way.is_none() && now >= copy.asked + PATIENCE / 4 {
-            passing(self.engine.sort().map(drop))?;
+            // What was here before of the shard must be out of the way.
+            if let Err(error) = self.engine.sort() {
+                passing(Err(error))?;
+                self.copy = Some(copy);
+                return Ok(out);
+            }
             let load = self.engine.begin_copy(&Arc::new(copy.copying.def.clone()))?;
             let part = CopyPart { shard: copy.copying.def.id, version: copy.copying.at, from: None };
             (copy.under_way, copy.asked) = (Some((load, part)), now);

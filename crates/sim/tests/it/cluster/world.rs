@@ -574,8 +574,7 @@ impl World {
                 assert_eq!(found, [*version], "what was acknowledged is there, once: {mark:?}");
             }
         }
-        let gateway = self.gateways[0].running.as_ref().expect("all runs in the end");
-        for (table, placed) in &gateway.image.placed {
+        for (table, placed) in &self.model.image(CLUSTER).placed {
             let copies = placed.shards.iter().map(|shard| shard.replicas.len()).max().unwrap_or_default();
             for copy in 0..copies {
                 let mut rows = Vec::new();
