@@ -24,6 +24,7 @@
 //! - D5: what is acknowledged is decided, and durable at the keeper.
 //! - D6: what is decided is what was staged: the checksum of each body is part of the decision.
 //! - D7: what was looked at of a shard before is so when the batch is decided: no row of it was written between.
+//! - D8: a shard is never left without a replica that has its rows; what a new one copies is the shard as it is at one version, whole.
 //!
 //! After VOLAP (Dehne et al.), III-A to III-F: servers (gateways), workers, the system image; and HRDBMS, VI, whose two phases are here one
 //! record of one log.

@@ -6,6 +6,7 @@ use crate::keeper::{Feed, Keeper, Outcome, Proposal};
 use crate::words::{BatchId, NodeId, Role};
 use crate::worker::{Bodies, CopiedTo, Staged};
 use alluvia_snapshot::StageInfo;
+pub use alluvia_snapshot::Uses;
 use alluvia_types::{Error, ErrorKind, Result, Stage, TableId, Version};
 use arrow::array::RecordBatch;
 use serde::{Deserialize, Serialize};
@@ -177,6 +178,8 @@ pub enum ToWorker {
         version: Version,
         /// The part, as the engine has written it.
         part: Arc<[u8]>,
+        /// What may answer it.
+        uses: Uses,
     },
     /// What a body would do to the rows of its shard.
     Look {

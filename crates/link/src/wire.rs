@@ -7,7 +7,7 @@
 //!
 //! The head is JSON, and says what the attachments are: bodies of batches, parts of plans, and rows as an Arrow IPC stream. All integers are little-endian.
 
-use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, WorkerStatus};
+use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, Uses, WorkerStatus};
 use alluvia_cluster::{
     BatchId, CopiedTo, Decided, Decision, Epoch, Feed, Image, NodeId, Outcome, Proposal, Role, Staged, What,
 };
@@ -80,6 +80,7 @@ enum QuestionHead {
     Ask {
         shard: TableId,
         version: Version,
+        uses: Uses,
     },
     Look {
         shard: TableId,
@@ -212,8 +213,8 @@ impl Question {
             Question::Worker(ToWorker::Copy { shard, version, from }) => {
                 message(&QuestionHead::Copy { shard, version, from }, &[])
             }
-            Question::Worker(ToWorker::Ask { shard, version, part }) => {
-                message(&QuestionHead::Ask { shard, version }, &[&part])
+            Question::Worker(ToWorker::Ask { shard, version, part, uses }) => {
+                message(&QuestionHead::Ask { shard, version, uses }, &[&part])
             }
             Question::Worker(ToWorker::Look { shard, at_least, computed_at, body }) => {
                 message(&QuestionHead::Look { shard, at_least, computed_at }, &[&body])
@@ -251,9 +252,9 @@ impl Question {
             QuestionHead::Rows { shard, version } => Question::Worker(ToWorker::Rows { shard, version }),
             QuestionHead::Copy { shard, version, from } => Question::Worker(ToWorker::Copy { shard, version, from }),
             QuestionHead::GiveUpCopy { node, shard } => Question::Keeper(ToKeeper::GiveUpCopy { node, shard }),
-            QuestionHead::Ask { shard, version } => {
+            QuestionHead::Ask { shard, version, uses } => {
                 let part = attached.next()?.as_ref().into();
-                Question::Worker(ToWorker::Ask { shard, version, part })
+                Question::Worker(ToWorker::Ask { shard, version, part, uses })
             }
             QuestionHead::Look { shard, at_least, computed_at } => {
                 let body = attached.next()?.as_ref().into();

@@ -2,9 +2,9 @@
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
 use alluvia_cluster::gateway::Reach;
-use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker};
+use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, Uses};
 use alluvia_cluster::message::{WorkerStatus, serve_keeper};
-use alluvia_cluster::{BatchId, Epoch, Feed, Keeper, NodeId, Role, Staged, What};
+use alluvia_cluster::{BatchId, CopiedTo, Epoch, Feed, Keeper, NodeId, Role, Staged, What};
 use alluvia_link::{Answer, Handler, Links, Question, serve};
 use alluvia_snapshot::StageInfo;
 use alluvia_storage::FaultDisk;
@@ -44,6 +44,9 @@ fn status() -> WorkerStatus {
     WorkerStatus { through: Version(5), bodies: 1, body_bytes: 2, stages: vec![stage] }
 }
 
+const COPIED_TO: CopiedTo = CopiedTo { row: u64::MAX, layout: u32::MAX };
+const USES: Uses = Uses { index: true, cuboids: false, predicates: true };
+
 impl Handler for Both {
     fn answer(&self, asked: Question) -> Result<Answer> {
         match asked {
@@ -60,7 +63,14 @@ impl Handler for Both {
                 Ok(Answer::Worker(FromWorker::Rows(Vec::new())))
             }
             Question::Worker(ToWorker::Rows { .. }) => Ok(Answer::Worker(FromWorker::Rows(rows()))),
-            Question::Worker(ToWorker::Ask { shard, version, part }) => {
+            Question::Worker(ToWorker::Copy { shard: TableId(5), version: Version(6), from }) => {
+                let next = from.is_none().then_some(COPIED_TO);
+                assert!(from.is_none_or(|from| from == COPIED_TO));
+                Ok(Answer::Worker(FromWorker::Copied { rows: rows(), next }))
+            }
+            Question::Worker(ToWorker::Copy { .. }) => Err(Error::internal("another copy was asked for")),
+            Question::Worker(ToWorker::Ask { shard, version, part, uses }) => {
+                assert_eq!(uses, USES);
                 assert_eq!((shard, version, &*part), (TableId(3), Version(9), [0, 255, 7].as_slice()));
                 Ok(Answer::Worker(FromWorker::Rows(rows())))
             }
@@ -118,7 +128,15 @@ fn what_is_said_over_a_socket_is_what_is_said_by_a_call() {
     let (computed_at, body) = (vec![None, Some(Version(7))], vec![1].into());
     let look = ToWorker::Look { shard: TableId(4), at_least: Version(2), computed_at, body };
     assert!(matches!(ask(look), Ok(Ok(FromWorker::Looked { version: Version(8), passed_over: 3 }))));
-    let part = ToWorker::Ask { shard: TableId(3), version: Version(9), part: vec![0, 255, 7].into() };
+    for (from, then) in [(None, Some(COPIED_TO)), (Some(COPIED_TO), None)] {
+        let copy = ToWorker::Copy { shard: TableId(5), version: Version(6), from };
+        assert!(
+            matches!(ask(copy), Ok(Ok(FromWorker::Copied { rows: given, next })) if given == rows() && next == then)
+        );
+    }
+    let give_up = ToKeeper::GiveUpCopy { node, shard: TableId(5) };
+    assert!(matches!(links.keeper(give_up), Ok(Ok(FromKeeper::GivenUp))));
+    let part = ToWorker::Ask { shard: TableId(3), version: Version(9), part: vec![0, 255, 7].into(), uses: USES };
     assert!(matches!(ask(part), Ok(Ok(FromWorker::Rows(given))) if given == rows()));
     let Ok(Err(refused)) = ask(ToWorker::Organise { stage: Stage::Sorted, version: Version(1) }) else {
         panic!("refused")

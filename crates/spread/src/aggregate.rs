@@ -89,7 +89,8 @@ impl AskedAggregate {
             Part::aggregates(form, &self.table, filters, groups, functions.to_vec()).ok()?.encode()
         };
         let answers = |plan, made| {
-            let (source, part) = (self.source.clone(), AskedPart { plan, is_small: true });
+            let (source, uses) = (self.source.clone(), self.source.uses);
+            let part = AskedPart { plan, is_small: true, uses };
             AnswersExec::new(source, part, made, Arc::clone(&schema), self.shown())
         };
         let rows = DFSchema::try_from(self.table.schema())?;

@@ -5,7 +5,7 @@
 //! - Who takes no more rows ends the asking at the next answer.
 
 use crate::values::Made;
-use alluvia_snapshot::{AskedPart, Read};
+use alluvia_snapshot::{AskedPart, Read, Uses};
 use alluvia_types::{Error, ErrorKind, TableId, Version};
 use alluvia_values::errors::wrap;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -37,6 +37,8 @@ pub struct Source {
     pub name: String,
     /// At which version.
     pub version: Version,
+    /// What may answer it there.
+    pub uses: Uses,
 }
 
 /// What a part gives, for all parts of a table.

@@ -25,13 +25,16 @@ use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version};
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// A replica that is silent is asked again after so long; it may only be slow.
 const STAGED_AGAIN: Duration = Duration::from_millis(500);
+
+/// A replica that is asked for longer than it takes to be connected to works on it: the connection tells when it does no more.
+const AT_WORK: Duration = Duration::from_secs(2);
 
 /// The keeper is asked again after so long.
 const ASKED_AGAIN: Duration = Duration::from_millis(100);
@@ -210,21 +213,22 @@ impl Gateway {
         let (sender, events) = channel();
         let (mut write, first) = Write::begin(parts, proposal);
         let mut actions: std::collections::VecDeque<Action> = first.into();
+        // Who was asked, and has neither answered nor not been reached: since when.
+        let mut asked: BTreeMap<(NodeId, usize), Duration> = BTreeMap::new();
         let given_up = self.clock.monotonic() + self.options.staging_patience;
         loop {
             while let Some(action) = actions.pop_front() {
                 match action {
+                    // Who works on it is not sent it again.
+                    Action::Stage { node, part } if asked.contains_key(&(node, part)) => {}
                     Action::Stage { node, part } => {
+                        asked.insert((node, part), self.clock.monotonic());
+                        let sender = sender.clone();
+                        // Whoever waits may have gone.
+                        let answered = move |answer| drop(sender.send((node, part, answer)));
                         let part = write.part(part);
                         let (shard, epoch) = (part.shard.id, part.shard.epoch);
                         let staged = Staged { batch: id, shard, epoch, body: Arc::clone(&part.body) };
-                        let sender = sender.clone();
-                        let answered = move |answer| {
-                            // Who is not reached is silent, and asked again. Whoever waits may have gone.
-                            if let Some(event) = event_of(shard, node, answer) {
-                                let _ = sender.send(event);
-                            }
-                        };
                         self.reach.worker(node, ToWorker::Bodies(ToBodies::Stage(staged)), Box::new(answered));
                     }
                     Action::Propose(proposal) => match self.propose(&proposal) {
@@ -235,11 +239,18 @@ impl Gateway {
                 }
             }
             let event = match events.recv_timeout(STAGED_AGAIN) {
-                Ok(event) => event,
-                Err(_) if self.clock.monotonic() >= given_up => Event::Late,
-                Err(_) => Event::Again,
+                Ok((node, part, answer)) => {
+                    asked.remove(&(node, part));
+                    // Who is not reached is silent, and asked again.
+                    event_of(write.part(part).shard.id, node, answer)
+                }
+                Err(_) => {
+                    let now = self.clock.monotonic();
+                    let is_at_work = asked.values().any(|since| now >= *since + AT_WORK);
+                    Some(if now >= given_up && !is_at_work { Event::Late } else { Event::Again })
+                }
             };
-            actions.extend(write.step(event));
+            actions.extend(event.into_iter().flat_map(|event| write.step(event)));
         }
     }
 

@@ -212,7 +212,7 @@ impl Read for Gateway {
             Error::new(ErrorKind::Conflict, "the table was dropped while it was read")
                 .with_hint("run the statement again")
         })?;
-        let question = |shard| ToWorker::Ask { shard, version, part: Arc::clone(&part.plan) };
+        let question = |shard| ToWorker::Ask { shard, version, part: Arc::clone(&part.plan), uses: part.uses };
         let at_once = if part.is_small { usize::MAX } else { STREAMED_AT_ONCE };
         let asked = ShardAsk::all(table, placed, version).collect();
         let asking = Asking { question: &question, at_once, silence: None };

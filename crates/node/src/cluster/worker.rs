@@ -158,9 +158,9 @@ impl Shared {
                 let (rows, next) = self.copies.rows(self.core().views(), shard, version, from)?;
                 Ok(FromWorker::Copied { rows, next })
             }
-            ToWorker::Ask { shard, version, part } => {
+            ToWorker::Ask { shard, version, part, uses } => {
                 let snapshot = snapshot_at(self.core().views(), version, &[shard])?;
-                Ok(FromWorker::Rows(self.database.engine().answer_part(snapshot, shard, &part)?))
+                Ok(FromWorker::Rows(self.database.engine().answer_part(snapshot, shard, &part, uses)?))
             }
             ToWorker::Look { shard: _, at_least, computed_at, body } => {
                 self.wait_through(at_least)?;

@@ -5,7 +5,7 @@ use crate::errors::error_of;
 use crate::execution::Execution;
 use crate::table::{AlluviaTable, IndexUse, StatementContext};
 use crate::used::UsedCounters;
-use alluvia_snapshot::Snapshot;
+use alluvia_snapshot::{Snapshot, Uses};
 use alluvia_syntax::units::show_bytes;
 use alluvia_types::{Error, ErrorKind, Result, TableId};
 use arrow::array::RecordBatch;
@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Engine {
-    /// What the rows of a table in a snapshot answer to a part of a plan ([`alluvia_spread::part`]), with the settings of a new session, within
-    /// the memory of one statement, which the answer has, too. Blocks: for threads that may.
+    /// What the rows of a table in a snapshot answer to a part of a plan ([`alluvia_spread::part`]), by what `uses` allows, else with the
+    /// settings of a new session, within the memory of one statement, which the answer has, too. Blocks: for threads that may.
     ///
     /// Errors: those of planning and running it; `Internal` if the table is not in the snapshot.
-    pub fn answer_part(&self, snapshot: Snapshot, table: TableId, part: &[u8]) -> Result<Vec<RecordBatch>> {
+    pub fn answer_part(&self, snapshot: Snapshot, table: TableId, part: &[u8], uses: Uses) -> Result<Vec<RecordBatch>> {
         let read = snapshot.tables.get(&table);
         let entry = read.map(|read| Arc::clone(&read.entry));
         let entry = entry.ok_or_else(|| Error::internal(format!("table {table} is not in the snapshot")))?;
@@ -35,11 +35,11 @@ impl Engine {
             temporary: BTreeMap::new(),
             sample_fraction: 1.0,
             cuboids: Arc::clone(self.cuboids()),
-            skipping: Some(Arc::clone(self.predicates())),
+            skipping: uses.predicates.then(|| Arc::clone(self.predicates())),
             scans: Arc::clone(self.scans()),
             index: IndexUse {
-                rule: true,
-                cuboids: true,
+                rule: uses.index,
+                cuboids: uses.cuboids,
                 accuracy: None,
                 threads: settings.threads,
                 kept: Arc::clone(self.kept()),

@@ -43,6 +43,7 @@ fn asked_of(aggregate: &Aggregate, context: &StatementContext, is_utc: bool) -> 
         table: entry.def.id,
         name: entry.def.name.clone(),
         version: context.snapshot.version,
+        uses: context.uses(),
     };
     let table = Arc::new(AlluviaTable::new(entry));
     Some(AskedAggregate { source, table, filters, groups, functions })

@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) cuboids: bool,
     /// Whether aggregates inside a plan are answered by the index where it can.
     pub(crate) index_rule: bool,
+    /// Whether statements see what the session has written and read before, whatever their freshness is.
+    pub(crate) is_serial: bool,
     /// Whether scans use and feed the predicate cache.
     pub(crate) predicate_cache: bool,
     /// Whether statements that the index can answer are answered by it.
@@ -84,7 +86,7 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 26] = [
+const SETTINGS: [(&str, &str); 27] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("confidence", "How often the interval of an estimated value holds the exact one, over the choice of the sample."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
@@ -124,6 +126,10 @@ const SETTINGS: [(&str, &str); 26] = [
         SEARCH_PATH,
         "Schemas in which names without a schema are looked up, in their order; new tables come into the first.",
     ),
+    (
+        "session_order",
+        "Whether statements see what their session has written and read before, whatever their freshness: serial or none.",
+    ),
     ("short_path", "Whether aggregates over boxes are answered by the index, without planning: on or off."),
     ("statement_timeout", "How long a statement may run; 0 for no limit."),
     ("temporary_memory", "Memory that the session's temporary tables may hold before they lie in files."),
@@ -133,6 +139,14 @@ const SETTINGS: [(&str, &str); 26] = [
         "Time zone of the session: a name, an offset or POSIX' form, in which moments are read, shown and cut.",
     ),
 ];
+
+fn parse_order(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "serial" => Some(true),
+        "none" => Some(false),
+        _ => None,
+    }
+}
 
 /// Whether transactions only read that do not say; and whether the open one does, which is shown.
 pub(crate) const DEFAULT_READ_ONLY: &str = "default_transaction_read_only";
@@ -179,6 +193,7 @@ impl Settings {
             read_only: None,
             cuboids: true,
             index_rule: true,
+            is_serial: true,
             predicate_cache: true,
             short_path: true,
             sample_fraction: 1.0,
@@ -291,6 +306,7 @@ impl Settings {
             DEFAULT_READ_ONLY => self.default_read_only = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "cuboids" => self.cuboids = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "index_rule" => self.index_rule = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            "session_order" => self.is_serial = parse_order(text).ok_or_else(|| wrong("serial or none"))?,
             "predicate_cache" => self.predicate_cache = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "progress" => {
                 let takes = "a time of at least 10ms, such as '1s', or off";
@@ -366,6 +382,7 @@ impl Settings {
             READ_ONLY => show_switch(self.is_read_only()),
             "cuboids" => show_switch(self.cuboids),
             "index_rule" => show_switch(self.index_rule),
+            "session_order" => if self.is_serial { "serial" } else { "none" }.to_owned(),
             "predicate_cache" => show_switch(self.predicate_cache),
             "progress" if self.progress.is_zero() => NEVER.to_owned(),
             "progress" => show_duration(self.progress),
@@ -411,6 +428,7 @@ impl Settings {
             DEFAULT_READ_ONLY => self.default_read_only = other.default_read_only,
             "cuboids" => self.cuboids = other.cuboids,
             "index_rule" => self.index_rule = other.index_rule,
+            "session_order" => self.is_serial = other.is_serial,
             "predicate_cache" => self.predicate_cache = other.predicate_cache,
             "progress" => self.progress = other.progress,
             "progressive" => self.progressive = other.progressive,
@@ -537,6 +555,7 @@ mod tests {
             ("freshness", "250ms"),
             ("idle_in_transaction_session_timeout", "90s"),
             ("index_rule", "off"),
+            ("session_order", "none"),
             ("max_error", "0.01"),
             ("memory_limit", "512MB"),
             ("predicate_cache", "off"),

@@ -10,7 +10,7 @@ use crate::answer::{Accuracy, Cuboids, Kept};
 use crate::used::UsedCounters;
 use alluvia_copy::temporary::TemporaryRead;
 use alluvia_skipping::PredicateCache;
-use alluvia_snapshot::{Read, Snapshot};
+use alluvia_snapshot::{Read, Snapshot, Uses};
 use alluvia_types::TableId;
 use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
@@ -60,6 +60,11 @@ pub(crate) struct IndexUse {
 }
 
 impl StatementContext {
+    /// What may answer parts of it on other machines.
+    pub(crate) fn uses(&self) -> Uses {
+        Uses { index: self.index.rule, cuboids: self.index.cuboids, predicates: self.skipping.is_some() }
+    }
+
     /// The context of the statement that is being planned.
     pub(crate) fn of(session: &dyn Session) -> Result<Arc<StatementContext>, DataFusionError> {
         session.config().get_extension::<StatementContext>().ok_or_else(|| {

@@ -79,9 +79,10 @@ impl Scan<'_> {
             table: self.entry.def.id,
             name: self.entry.def.name.clone(),
             version: self.context.snapshot.version,
+            uses: self.context.uses(),
         };
         let schema = Arc::new(self.schema.project(given)?);
-        let part = AskedPart { plan, is_small: false };
+        let part = AskedPart { plan, is_small: false, uses: source.uses };
         let answers: Arc<dyn ExecutionPlan> = Arc::new(AnswersExec::rows(source, part, schema, shown));
         let is_whole = sent.len() == filters.len();
         let rows = if is_whole { answers } else { self.sift(answers, &Sieve::OPEN, None, None)? };

@@ -12,6 +12,7 @@ use alluvia_catalog::Catalog;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_types::{Clock, Error, Freshness, Result, TableId, Version};
 use arrow::array::RecordBatch;
+use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,19 @@ pub struct AskedPart {
     pub plan: Arc<[u8]>,
     /// Whether answers are small, as aggregates are: then all are asked for at once.
     pub is_small: bool,
+    /// What may answer it.
+    pub uses: Uses,
+}
+
+/// What beside the rows may answer a statement, by the settings of its session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Uses {
+    /// The index, inside plans.
+    pub index: bool,
+    /// Cuboids that are resident.
+    pub cuboids: bool,
+    /// What is kept of predicates.
+    pub predicates: bool,
 }
 
 /// Who takes answers.

@@ -37,6 +37,9 @@ pub(crate) async fn query_as_named(run: &Run, query: &Query, hints: &Hints) -> R
     }
 }
 
+/// Told where estimates are asked for that are not made.
+const EXACT_ON_MACHINES: &str = "max_error has no effect on a database of several machines yet: the answer is exact";
+
 /// A query whose answer is not refined.
 pub(crate) async fn query_at_once(run: &Run, query: &Query, hints: &Hints) -> Result<Outcome> {
     if let Some(outcome) = answer_by_index(run, query, hints).await? {
@@ -47,5 +50,7 @@ pub(crate) async fn query_at_once(run: &Run, query: &Query, hints: &Hints) -> Re
     }
     let tree = Tree::Statement(Box::new(ast::Statement::Query(Box::new(query.clone()))));
     let planned = plan_tree(run, tree, hints, accuracy_of(run)).await?;
-    Ok(Outcome::rows("SELECT", planned.execute()?).with_used(planned.used()).with_origins(planned.origins()))
+    let outcome = Outcome::rows("SELECT", planned.execute()?).with_used(planned.used()).with_origins(planned.origins());
+    let is_exact = accuracy_of(run).is_some() && run.engine().read().is_remote();
+    Ok(is_exact.then_some(EXACT_ON_MACHINES.to_owned()).into_iter().fold(outcome, Outcome::with_notice))
 }

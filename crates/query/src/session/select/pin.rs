@@ -95,7 +95,7 @@ async fn pin_as_fresh(
             match &state.transaction {
                 Transaction::Open(_) if hints.freshness.is_some() => return Err(hint_in_transaction()),
                 Transaction::Open(open) => (open.version, Some(open.version)),
-                _ => (state.seen, version),
+                _ => (state.must_see(), version),
             }
         };
         // What the transaction has deleted is left out where the rows are.

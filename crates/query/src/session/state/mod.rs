@@ -205,6 +205,11 @@ impl State {
         Ok(())
     }
 
+    /// A statement is answered at this version or a later one (VOLAP, III-H).
+    pub(crate) fn must_see(&self) -> Version {
+        if self.settings.is_serial { self.seen } else { Version(0) }
+    }
+
     /// The session has read this version.
     pub(crate) fn has_read(&mut self, version: Version) {
         self.seen = self.seen.max(version);

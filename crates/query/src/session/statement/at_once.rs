@@ -58,7 +58,7 @@ fn answer(scope: &Scope, text: &str, cached: &CachedStatement, parameters: &[Lit
         if !is_plain || !settings.short_path || !settings.cuboids || settings.sample_fraction < 1.0 {
             return Ok(None);
         }
-        (cached.hinted.or(settings.freshness).unwrap_or(cached.own), state.seen)
+        (cached.hinted.or(settings.freshness).unwrap_or(cached.own), state.must_see())
     };
     let clock = store.clock();
     let (start, start_micros) = (clock.monotonic(), clock.wall_micros());

@@ -38,7 +38,7 @@ pub(crate) async fn begin(scope: &Scope, access: Option<Access>) -> Result<Outco
     scope.await_own_writes().await?;
     let (freshness, at_least) = {
         let state = scope.state.lock();
-        (state.settings.freshness.unwrap_or(Freshness::Within(Duration::ZERO)), state.seen)
+        (state.settings.freshness.unwrap_or(Freshness::Within(Duration::ZERO)), state.must_see())
     };
     let tables = Vec::new();
     let snapshot =
