@@ -8,7 +8,7 @@ use crate::cluster::{AUTHORITY, NODE, NODE_KEY};
 use crate::config::{Config, ConfigArgs};
 use crate::notify::{READY, STOPPING, notify};
 use crate::serve::{Served, observe, save_private, serve, stopped};
-use crate::{say, settings};
+use crate::{note, say, say_error, settings};
 use alluvia_cluster::Role;
 use alluvia_link::{Certificates, Security};
 use alluvia_node::cluster::{NodeOptions, NodeProcess};
@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Args)]
 pub struct NodeArgs {
@@ -79,8 +80,8 @@ pub async fn run(args: NodeArgs) -> Result<ExitCode> {
     let exporter = observe(&config)?;
     fs::create_dir_all(&dir).map_err(|error| Error::io(&dir, "creating", &error))?;
     let is_keeper = roles.contains(&RoleName::Keeper);
-    let security = match certificates {
-        Some(folder) => Security::Certificates(certificates_in(&folder)?),
+    let security = match &certificates {
+        Some(folder) => Security::Certificates(certificates_in(folder)?),
         None => Security::Secret(secret(&secret_file.unwrap_or_else(|| dir.join("secret")), is_keeper)?),
     };
     let options = NodeOptions {
@@ -89,12 +90,18 @@ pub async fn run(args: NodeArgs) -> Result<ExitCode> {
         listen: node_listen,
         announced: node_address,
         join,
-        security,
+        security: security.clone(),
         database: settings::database_options(&config)?,
     };
     // It makes connections, and waits for them.
     let started = tokio::task::spawn_blocking(move || NodeProcess::start(options)).await;
     let node = started.map_err(|error| Error::internal(format!("the node did not start: {error}")))??;
+    let reloaded = match (security, certificates) {
+        (Security::Certificates(certificates), Some(folder)) => Some((certificates, folder, node.address().to_owned())),
+        _ => None,
+    };
+    // Before it says that it is ready: whoever reads that may replace its certificate at once.
+    reload_on_hangup(reloaded)?;
     let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
     say(&format!("alluvia {}: {} of a cluster, on {}\n", env!("CARGO_PKG_VERSION"), names.join(", "), node.address()))?;
     match node.gateway() {
@@ -134,6 +141,23 @@ fn certificates_in(folder: &Path) -> Result<Certificates> {
     let [authority, certificate, key] = [AUTHORITY, NODE, NODE_KEY].map(read);
     let found = Certificates::new(&authority?, &certificate?, &key?);
     found.map_err(|error| error.at(folder.display()))
+}
+
+/// Takes a new certificate for connections to other nodes when the process gets SIGHUP; one that cannot be used leaves the old one in place.
+/// Without certificates the signal does nothing, rather than end the process.
+fn reload_on_hangup(reloaded: Option<(Certificates, PathBuf, String)>) -> Result<()> {
+    let failed = |error| Error::new(ErrorKind::Io, format!("signals cannot be listened to: {error}"));
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            let Some((certificates, folder, address)) = &reloaded else { continue };
+            match certificates_in(folder).and_then(|fresh| certificates.replace(&fresh, address)) {
+                Ok(()) => note("the node's certificate was read again"),
+                Err(error) => say_error(&error),
+            }
+        }
+    });
+    Ok(())
 }
 
 /// The cluster's secret; the keeper makes it.

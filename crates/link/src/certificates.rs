@@ -8,6 +8,7 @@
 
 use crate::address::{announced, parts};
 use alluvia_types::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, TrustAnchor, UnixTime};
 use std::fmt;
@@ -120,9 +121,9 @@ fn attribute_of(name: &[u8], attribute: u8) -> Option<String> {
     String::from_utf8(text.to_vec()).ok()
 }
 
-/// What a node shows, and whom it trusts. A copy is the same one.
+/// What a node shows, and whom it trusts; can be replaced while it runs. A copy is the same one.
 #[derive(Clone)]
-pub struct Certificates(Arc<Inner>);
+pub struct Certificates(Arc<Mutex<Arc<Inner>>>);
 
 struct Inner {
     own: Subject,
@@ -134,7 +135,8 @@ struct Inner {
 
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Certificates({:?} of {})", self.0.own.name, self.0.own)
+        let own = self.own();
+        write!(f, "Certificates({:?} of {own})", own.name)
     }
 }
 
@@ -213,18 +215,32 @@ impl Certificates {
             .with_client_auth_cert(chain.clone(), key)
             .map_err(|error| unfit(&error))?;
         client.resumption = Resumption::disabled();
-        Ok(Certificates(Arc::new(Inner { own, chain, server: Arc::new(server), client, judge })))
+        Ok(Certificates(Arc::new(Mutex::new(Arc::new(Inner { own, chain, server: Arc::new(server), client, judge })))))
+    }
+
+    fn now(&self) -> Arc<Inner> {
+        Arc::clone(&self.0.lock())
+    }
+
+    /// Shows and trusts what others do, on connections that begin from now on.
+    ///
+    /// Errors: the new certificate is not for the address at which the node is reached.
+    pub fn replace(&self, fresh: &Certificates, address: &str) -> Result<()> {
+        fresh.check_host(parts(address)?.0)?;
+        *self.0.lock() = fresh.now();
+        Ok(())
     }
 
     /// Whom the node's own certificate is of.
-    pub fn own(&self) -> &Subject {
-        &self.0.own
+    pub fn own(&self) -> Subject {
+        self.now().own.clone()
     }
 
     /// Refuses a host at which others would not accept the node's certificate.
-    pub fn check_host(&self, host: &str) -> Result<()> {
+    pub(crate) fn check_host(&self, host: &str) -> Result<()> {
+        let now = self.now();
         let parsed =
-            ParsedCertificate::try_from(&self.0.chain[0]).map_err(|error| wrong("the node's certificate", &error))?;
+            ParsedCertificate::try_from(&now.chain[0]).map_err(|error| wrong("the node's certificate", &error))?;
         verify_server_name(&parsed, &host_name(host)?).map_err(|error| {
             let hosts = hosts_of(&error).unwrap_or_else(|| error.to_string());
             let what = format!("others reach this node at {host}, and its certificate is for {hosts}");
@@ -235,13 +251,14 @@ impl Certificates {
 
     /// How connections of others are taken.
     pub(crate) fn server(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0.server)
+        Arc::clone(&self.now().server)
     }
 
     /// How one connection to another node is made; whom that one's certificate is of is noted.
     pub(crate) fn client(&self, noted: &Arc<OnceLock<Subject>>) -> Arc<ClientConfig> {
-        let mut client = self.0.client.clone();
-        let judge = Noting { judge: Arc::clone(&self.0.judge), noted: Arc::clone(noted) };
+        let now = self.now();
+        let mut client = now.client.clone();
+        let judge = Noting { judge: Arc::clone(&now.judge), noted: Arc::clone(noted) };
         client.dangerous().set_certificate_verifier(Arc::new(judge));
         Arc::new(client)
     }

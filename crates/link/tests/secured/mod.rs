@@ -197,15 +197,25 @@ fn each_side_says_why_it_does_not_link() {
 #[test]
 fn a_certificate_that_has_expired_is_refused_by_both_sides() {
     let made = Made::new("prod");
-    let until = SystemTime::now() + Duration::from_secs(2);
+    let until = SystemTime::now() + Duration::from_secs(3);
     let short = Validity { until, ..valid() };
     let pair = made.authority.certificate("old", &["127.0.0.1".to_owned()], short).expect("a certificate");
     let (old, node) = (made.of(&pair).expect("valid now"), made.node(&["127.0.0.1"]));
     let (_serving, address) = served(&old);
     ask(&Links::to(&address, &node).expect("links")).expect("valid now");
-    std::thread::sleep(Duration::from_millis(2_200));
+    // Certificates know whole seconds.
+    std::thread::sleep(Duration::from_millis(4_100));
     refused(&old, &node, "its certificate has expired", "it says that this node's certificate has expired");
     refused(&node, &old, "it says that this node's certificate has expired", "its certificate has expired");
+    let Security::Certificates(certificates) = &old else { panic!("it has certificates") };
+    let fresh = |hosts: &[&str]| match made.node(hosts) {
+        Security::Certificates(fresh) => fresh,
+        Security::Secret(_) => panic!("it has certificates"),
+    };
+    assert!(certificates.replace(&fresh(&["10.0.0.1"]), &address).is_err(), "it is for another address");
+    ask(&Links::to(&address, &node).expect("links")).expect_err("the old one is in place");
+    certificates.replace(&fresh(&["127.0.0.1"]), &address).expect("it fits");
+    ask(&Links::to(&address, &node).expect("links")).expect("it has a new one, and was not started again");
     let again = made.of(&pair).expect_err("a node does not start with it");
     assert!(again.message().contains("has expired"), "{again}");
 }
@@ -242,6 +252,22 @@ fn who_says_nothing_holds_up_nobody_and_is_left() {
     other.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     assert!(matches!(other.read(&mut [0]), Ok(0)));
     assert_eq!(log.lines(&plain, "it does not begin as nodes of this version"), 1);
+}
+
+#[test]
+fn one_authority_follows_another_while_nodes_trust_both() {
+    let (old, new) = (Made::new("prod"), Made::new("prod"));
+    let both = format!("{}{}", old.pem, new.pem);
+    let node = |made: &Made| {
+        let pair = made.pair(&["127.0.0.1"]);
+        let certificates = Certificates::new(both.as_bytes(), pair.certificate.as_bytes(), pair.key.as_bytes());
+        Security::Certificates(certificates.expect("one of them has signed it"))
+    };
+    let (of_old, of_new) = (node(&old), node(&new));
+    for (server, client) in [(&of_old, &of_new), (&of_new, &of_old)] {
+        let (_serving, address) = served(server);
+        ask(&Links::to(&address, client).expect("links")).expect("both are trusted");
+    }
 }
 
 #[test]
