@@ -1,10 +1,10 @@
-"""Three machines, each a network namespace, joined by a bridge: nodes with certificates on addresses of their own, and links that are dropped.
+"""Three machines, each a network namespace, joined by a bridge: nodes with certificates, known by name, and links that are dropped.
 
 Usage: namespaces.py PATH_TO_ALLUVIA [--seconds S]
 
 Machine 1 is keeper and gateway, machine 2 a worker, machine 3 worker and gateway. Rows come through both gateways, two replicas of each shard,
 one of which makes a batch durable. The link of machine 2 is dropped and comes back, then that of machine 3. Who writes through a gateway that
-is cut off is refused, or does not know. Then all that was acknowledged must be there once, what nobody knows of whole or not at all, and both
+is cut off is refused, or does not know. Machine 2 gets another address, which only the table of hosts tells. Then all that was acknowledged must be there once, what nobody knows of whole or not at all, and both
 gateways and all replicas must agree. Needs root and iproute2; it says so, and is not run, where they are not.
 """
 
@@ -37,7 +37,8 @@ def ip(*words):
 class Network:
     """A bridge in a namespace of its own, so that nothing of this machine's network changes, and machines at it."""
 
-    def __init__(self, machines):
+    def __init__(self, machines, hosts):
+        self.hosts, self.addresses = hosts, {machine: f"10.77.0.{machine}" for machine in machines}
         prefix = f"alluvia-{os.getpid()}"
         self.switch, self.names = f"{prefix}-switch", {machine: f"{prefix}-{machine}" for machine in machines}
 
@@ -58,8 +59,22 @@ class Network:
             ip("-n", name, "link", "set", "lo", "up")
             ip("-n", self.switch, "link", "add", f"port{machine}", "type", "veth", "peer", "name", "eth0", "netns", name)
             ip("-n", self.switch, "link", "set", f"port{machine}", "master", "bridge", "up")
-            ip("-n", name, "address", "add", f"{address(machine)}/24", "dev", "eth0")
+            ip("-n", name, "address", "add", f"{self.addresses[machine]}/24", "dev", "eth0")
             ip("-n", name, "link", "set", "eth0", "up")
+        self.tell()
+
+    def tell(self):
+        """Writes the table of hosts, in place: machines have it mounted."""
+        lines = [f"{address} machine-{machine}\n" for machine, address in self.addresses.items()]
+        self.hosts.write_text("127.0.0.1 localhost\n" + "".join(lines))
+
+    def move(self, machine, address):
+        """Gives a machine another address instead of its own."""
+        name = self.names[machine]
+        ip("-n", name, "address", "add", f"{address}/24", "dev", "eth0")
+        ip("-n", name, "address", "del", f"{self.addresses[machine]}/24", "dev", "eth0")
+        self.addresses[machine] = address
+        self.tell()
 
     def __exit__(self, *_):
         for name in [*self.names.values(), self.switch]:
@@ -70,11 +85,8 @@ class Network:
         ip("-n", self.switch, "link", "set", f"port{machine}", state)
 
     def within(self, machine, *command):
-        return ["ip", "netns", "exec", self.names[machine], *command]
-
-
-def address(machine):
-    return f"10.77.0.{machine}"
+        mounted = 'mount --bind "$0" /etc/hosts && exec "$@"'
+        return ["ip", "netns", "exec", self.names[machine], "sh", "-c", mounted, str(self.hosts), *command]
 
 
 class Node:
@@ -83,8 +95,8 @@ class Node:
     def __init__(self, network, machine, program, folder, *options):
         self.network, self.machine, self.program = network, machine, program
         self.log = folder / f"machine-{machine}.log"
-        command = [program, "node", str(folder / f"machine-{machine}"), "--node-listen", f"{address(machine)}:7400",
-                   "--certificates", str(folder / f"certificates-{machine}"), "--set", "memory_limit=512MB", "--listen", "127.0.0.1:5432",
+        command = [program, "node", str(folder / f"machine-{machine}"), "--node-listen", "0.0.0.0:7400",
+                   "--node-address", f"machine-{machine}:7400", "--certificates", str(folder / f"certificates-{machine}"), "--set", "memory_limit=512MB", "--listen", "127.0.0.1:5432",
                    "--http-listen", "off", "--flight-listen", "127.0.0.1:50051", "--set", "authentication=trust", *options]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(network.within(machine, *command), stdout=log, stderr=subprocess.STDOUT)
@@ -191,16 +203,16 @@ def whole(gateways, writers):
 
 def story(program, folder, seconds):
     def alluvia(*words):
-        return subprocess.run([program, "cluster", *words], check=True, capture_output=True, text=True).stdout
+        subprocess.run([program, "cluster", *words], check=True, stdout=subprocess.DEVNULL)
 
     alluvia("init", str(folder / "authority"), "--name", "namespaces")
     for machine in (1, 2, 3):
-        alluvia("certificate", str(folder / "authority"), "--node", f"machine-{machine}", "--address", address(machine), "--out",
+        alluvia("certificate", str(folder / "authority"), "--node", f"machine-{machine}", "--address", f"machine-{machine}", "--out",
                 str(folder / f"certificates-{machine}"))
     nodes = []
-    with Network((1, 2, 3)) as network:
+    with Network((1, 2, 3), folder / "hosts") as network:
         try:
-            join = ["--join", f"{address(1)}:7400"]
+            join = ["--join", "machine-1:7400"]
             # The keeper before all others.
             nodes.append(Node(network, 1, program, folder, "--roles", "keeper,gateway"))
             nodes.append(Node(network, 2, program, folder, "--roles", "worker", *join))
@@ -222,6 +234,13 @@ def story(program, folder, seconds):
                 assert time.monotonic() - began < CAUGHT_UP, "a gateway does not write again"
                 time.sleep(0.1)
             print(f"both gateways write again {time.monotonic() - began:.1f} s after the links are back")
+            network.move(2, "10.77.0.22")
+            began = time.monotonic()
+            # Counted by what it answers at its new address: all that was written meanwhile.
+            while gateways[1].ask(BEHIND) != [["0"]]:
+                assert time.monotonic() - began < CAUGHT_UP, "machine 2 is not found at its new address"
+                time.sleep(0.5)
+            print(f"machine 2 has another address, and was found there within {time.monotonic() - began:.1f} s")
             time.sleep(2)
             for writer in writers:
                 writer.stopped.set()
@@ -245,7 +264,7 @@ def story(program, folder, seconds):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
-    parser.add_argument("--seconds", type=float, default=8, help="how long a link is down")
+    parser.add_argument("--seconds", type=float, default=15, help="how long a link is down")
     args = parser.parse_args()
     if os.geteuid() != 0 or shutil.which("ip") is None:
         print("namespaces: not run, for it needs root and the program ip (Debian's package is iproute2)")

@@ -1,7 +1,7 @@
 //! A cluster over TLS: an authority is made, nodes get certificates of it and listen on addresses of their own, and a node of another authority
 //! is refused.
 
-use super::{ASKED, Cluster, MADE, good, run, stderr};
+use super::{ASKED, Cluster, MADE, Node, good, run, stderr};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -14,6 +14,14 @@ fn refused(args: &[&str], wanted: &[&str]) {
 
 fn bits(file: &str) -> u32 {
     Path::new(file).metadata().unwrap().permissions().mode() & 0o777
+}
+
+/// Ends a node, and gives what it has said to its administrator.
+fn ended(node: &mut Node) -> String {
+    let mut said = String::new();
+    node.child.kill().unwrap();
+    node.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    said
 }
 
 #[test]
@@ -63,10 +71,21 @@ fn nodes_with_certificates_are_linked_over_tls_and_others_are_not() {
     let start = |name: &str, role: &str, links: [String; 6]| {
         cluster.start_with(name, role, &links.each_ref().map(String::as_str))
     };
-    let _worker = start("worker", "worker", joined("127.0.0.2:0", &worker));
+    let mut node = start("worker", "worker", joined("127.0.0.2:0", &worker));
     let gateway = start("gateway", "gateway", joined("127.0.0.3:0", &gateway));
     good(&["sql", &gateway.url(), "-c", &MADE.replace("replicas = 2, write_quorum = 1", "replicas = 1")], "");
     assert_eq!(gateway.asked(ASKED), "topic,n,ids\nnews,1500,2251500\nsport,1500,2250000\n");
+
+    // Another certificate, and then one that others would refuse.
+    for hosts in ["127.0.0.2,127.0.0.5", "127.0.0.5"] {
+        certificate(&authority, "worker", hosts);
+        let hung_up = std::process::Command::new("kill").args(["-HUP", &node.child.id().to_string()]).status();
+        assert!(hung_up.unwrap().success());
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+    let said = ended(&mut node);
+    assert_eq!(said.matches("the node's certificate was read again").count(), 1, "{said}");
+    assert_eq!(said.matches("and its certificate is for 127.0.0.5").count(), 1, "{said}");
 
     let mut node = vec!["node", &stranger, "--roles", "worker", "--join", &at_keeper];
     refused(&node, &["there is no secret of a cluster"]);
@@ -75,9 +94,7 @@ fn nodes_with_certificates_are_linked_over_tls_and_others_are_not() {
     node.extend(["--certificates", &stranger, "--node-listen", "127.0.0.4:0"]);
     refused(&node, &["its certificate is of cluster \"prod\" (", "and this node's of cluster \"test\" ("]);
 
-    let mut said = String::new();
-    let _ = keeper.child.kill();
-    keeper.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let said = ended(&mut keeper);
     for why in ["it speaks no TLS: start it with --certificates", "it does not accept this node's certificate"] {
         assert_eq!(said.matches(why).count(), 1, "{why}: {said}");
     }
