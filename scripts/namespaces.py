@@ -71,8 +71,9 @@ class Network:
     def move(self, machine, address):
         """Gives a machine another address instead of its own."""
         name = self.names[machine]
-        ip("-n", name, "address", "add", f"{address}/24", "dev", "eth0")
+        # In this order: the first address of a network takes others with it when it goes.
         ip("-n", name, "address", "del", f"{self.addresses[machine]}/24", "dev", "eth0")
+        ip("-n", name, "address", "add", f"{address}/24", "dev", "eth0")
         self.addresses[machine] = address
         self.tell()
 
