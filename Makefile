@@ -35,7 +35,7 @@ deb: ## The Debian package, from this checkout's program or from PROGRAM=FILE; s
 dist: ## What is given to others: archive, wheel, Debian package and checksums, for any x86-64-v3 Linux with glibc 2.28 or later. A second full build.
 	@$(XTASK) dist
 
-soak: ## Crash tests for DURATION (default 1h), then histories of tables with keys, the models of the index on random tables, random statements beside DuckDB, and 100,000 generated statements.
+soak: ## Crash tests for DURATION (default 1h), then histories of tables with keys, the models of the index on random tables, random statements beside DuckDB, three machines whose links are dropped (as root), and 100,000 generated statements.
 	@$(XTASK) soak $(or $(DURATION),1h)
 
 fuzz: ## SQL text, messages of PostgreSQL's clients, HTTP requests and Flight's calls against the server, for DURATION (default 1m each). ALLUVIA_TEST_SEED replays.

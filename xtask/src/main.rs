@@ -185,13 +185,14 @@ fn bench(rest: &[&str]) {
 const SOAK_STATEMENTS: &str = "100000";
 
 /// What takes too long for CI: crashes for so long, models and simulated histories for a quarter of it each, whole
-/// statements beside DuckDB for as long, analysts' tools, and generated statements until they are enough.
+/// statements beside DuckDB for as long, machines whose links are dropped, analysts' tools, and generated statements until they are enough.
 fn soak(rest: &[&str]) {
     let seconds = seconds_of(rest);
     timed(&["kill"], seconds, &[]);
     timed(&["keyed::history"], seconds / 4, &[]);
     timed(&["schemas", "schema_model", "nested", "stars", "predicates"], seconds / 4, &[]);
     differ(seconds / 4);
+    namespaces();
     tools(&[]);
     timed(&["index_answers"], 0, &[("ALLUVIA_TEST_STATEMENTS", SOAK_STATEMENTS)]);
 }
@@ -202,6 +203,12 @@ fn differ(seconds: u64) {
     let binary = built("alluvia", CHECKED);
     let binary = binary.to_str().expect("paths here are UTF-8");
     python(&venv, &["scripts/differ.py", binary, "--seconds", &seconds.to_string()]).run();
+}
+
+/// A cluster on three machines, which are network namespaces; it says so and is not run where nobody may make those.
+fn namespaces() {
+    let binary = built("alluvia", CHECKED);
+    python(&data::venv(), &["scripts/namespaces.py", binary.to_str().expect("paths here are UTF-8")]).run();
 }
 
 /// The long versions of some modules' tests, outside CI.

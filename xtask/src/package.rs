@@ -12,10 +12,12 @@ use std::process::Command;
 /// What lies where: from the checkout, to the package, and how it may be used.
 const FILES: &[(&str, &str, u32)] = &[
     ("packaging/systemd/alluvia.service", "usr/lib/systemd/system/alluvia.service", 0o644),
+    ("packaging/systemd/alluvia-node.service", "usr/lib/systemd/system/alluvia-node.service", 0o644),
     ("packaging/alluvia.toml", "etc/alluvia/alluvia.toml", 0o644),
     ("packaging/grafana/alluvia.json", "usr/share/alluvia/grafana/alluvia.json", 0o644),
     ("packaging/debian/copyright", "usr/share/doc/alluvia/copyright", 0o644),
     ("docs/OPERATIONS.md", "usr/share/doc/alluvia/OPERATIONS.md", 0o644),
+    ("docs/CLUSTER.md", "usr/share/doc/alluvia/CLUSTER.md", 0o644),
     ("docs/SQL.md", "usr/share/doc/alluvia/SQL.md", 0o644),
     ("docs/KNOWN.md", "usr/share/doc/alluvia/KNOWN.md", 0o644),
     ("docs/openapi.yaml", "usr/share/doc/alluvia/openapi.yaml", 0o644),
@@ -107,6 +109,16 @@ mod tests {
         let both = ["libgcc_s.so.1", "libc.so.6"].map(str::to_owned);
         assert_eq!(depends((2, 36), &both), "libc6 (>= 2.36), libgcc-s1");
         assert_eq!(depends((2, 28), &both[1..]), "libc6 (>= 2.28)");
+    }
+
+    #[test]
+    fn a_node_may_do_no_more_than_a_server() {
+        let bounds = |unit: &str| {
+            let text = fs::read_to_string(root().join("packaging/systemd").join(unit)).unwrap();
+            let at = text.find("# What it may not do.").expect("the unit says what it may not do");
+            text[at..].to_owned()
+        };
+        assert_eq!(bounds("alluvia-node.service"), bounds("alluvia.service"));
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! How a node asks others: one connection to each, made again when it breaks.
 
+use crate::certificates::Security;
+use crate::connect::Connector;
+use crate::greeting::Refused;
 use crate::serve::Raw;
 use crate::wire::{Answer, Question, decode_answer};
 use crate::{MESSAGE_BYTES_MAX, METHOD, SECRET_HEADER};
 use alluvia_cluster::NodeId;
 use alluvia_cluster::gateway::{Answered, Reach, Reached, Unreached};
 use alluvia_cluster::message::{FromKeeper, FromWorker, ToKeeper, ToWorker};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, Result};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -20,8 +22,6 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 
-/// A connection is tried for so long.
-const CONNECTING: Duration = Duration::from_secs(1);
 /// While an answer is waited for, a node is asked so often whether it is there, and has so long to say so.
 const ALIVE: Duration = Duration::from_secs(5);
 /// An answer is waited for so long.
@@ -38,7 +38,8 @@ pub struct Links {
 
 #[derive(Debug)]
 struct Shared {
-    secret: MetadataValue<Ascii>,
+    security: Security,
+    secret: Option<MetadataValue<Ascii>>,
     keeper: Channel,
     nodes: Mutex<HashMap<NodeId, (String, Channel)>>,
 }
@@ -51,36 +52,36 @@ impl Drop for Links {
     }
 }
 
-fn channel(address: &str) -> Result<Channel> {
-    let is_here = address.to_socket_addrs().is_ok_and(|mut found| found.all(|found| found.ip().is_loopback()));
-    if !is_here {
-        let what = format!("{address} is no address of loopback: messages among nodes are not encrypted yet");
-        return Err(
-            Error::new(ErrorKind::NotSupported, what).with_hint("name 127.0.0.1 and a port, to which a tunnel leads")
-        );
-    }
+fn channel(address: &str, security: &Security) -> Result<Channel> {
+    let connector = Connector::to(address, security.clone())?;
     let endpoint = Endpoint::from_shared(format!("http://{address}"));
     let endpoint = endpoint.map_err(|error| Error::internal(format!("{address} is no address of a node: {error}")))?;
-    let endpoint = endpoint.connect_timeout(CONNECTING).tcp_nodelay(true);
     let endpoint = endpoint.http2_keep_alive_interval(ALIVE).keep_alive_timeout(ALIVE);
-    Ok(endpoint.connect_lazy())
+    Ok(endpoint.connect_with_connector_lazy(connector))
 }
 
 impl Links {
     /// Links to a keeper at an address, and to the nodes that it tells of. Nothing is sent yet.
-    pub fn to(keeper: &str, secret: &str) -> Result<Links> {
+    pub fn to(keeper: &str, security: &Security) -> Result<Links> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .thread_name("alluvia-links")
             .build();
         let runtime = runtime.map_err(|error| Error::internal(format!("no threads for links: {error}")))?;
-        let mut secret: MetadataValue<Ascii> =
-            secret.parse().map_err(|_| Error::internal("a secret has letters and digits alone"))?;
-        // Then it is shown by nothing.
-        secret.set_sensitive(true);
+        let secret = match security {
+            Security::Certificates(_) => None,
+            Security::Secret(secret) => {
+                let mut secret: MetadataValue<Ascii> =
+                    secret.parse().map_err(|_| Error::internal("a secret has letters and digits alone"))?;
+                // Then it is shown by nothing.
+                secret.set_sensitive(true);
+                Some(secret)
+            }
+        };
         let _within = runtime.enter();
-        let shared = Shared { secret, keeper: channel(keeper)?, nodes: Mutex::default() };
+        let keeper = channel(keeper, security)?;
+        let shared = Shared { security: security.clone(), secret, keeper, nodes: Mutex::default() };
         drop(_within);
         Ok(Links { shared: Arc::new(shared), runtime: Some(runtime) })
     }
@@ -103,14 +104,31 @@ impl Shared {
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         grpc.ready().await.map_err(|error| unreached(because(&error)))?;
         let mut request = Request::new(bytes);
-        request.metadata_mut().insert(SECRET_HEADER, self.secret.clone());
+        if let Some(secret) = &self.secret {
+            request.metadata_mut().insert(SECRET_HEADER, secret.clone());
+        }
         let answered = grpc.unary::<Bytes, Bytes, Raw>(request, PathAndQuery::from_static(METHOD), Raw);
         match tokio::time::timeout(patience, answered).await {
             Err(_) => Err(unreached(format!("no answer within {} s", patience.as_secs()))),
             Ok(Ok(answer)) => Ok(decode_answer(answer.get_ref())),
-            Ok(Err(status)) => Err(unreached(format!("{}: {}", status.code(), status.message()))),
+            Ok(Err(status)) => Err(unreached(match refused(&status) {
+                Some(why) => why,
+                None => format!("{}: {}", status.code(), status.message()),
+            })),
         }
     }
+}
+
+/// Why a node was not linked, where that is behind an error.
+fn refused(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let mut behind = Some(error);
+    while let Some(error) = behind {
+        if let Some(refused) = error.downcast_ref::<Refused>() {
+            return Some(refused.to_string());
+        }
+        behind = error.source();
+    }
+    None
 }
 
 /// An error with what is behind it.
@@ -165,7 +183,7 @@ impl Reach for Links {
             return;
         }
         let _within = self.runtime().enter();
-        match channel(address) {
+        match channel(address, &self.shared.security) {
             Ok(channel) => drop(nodes.insert(node, (address.to_owned(), channel))),
             Err(error) => tracing::warn!(%node, %error, "a node is not linked"),
         }

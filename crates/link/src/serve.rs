@@ -1,23 +1,33 @@
 //! What a node answers, on a socket.
 
+use crate::accept::accept;
+use crate::certificates::{Security, elsewhere};
+use crate::greeting::Wire;
 use crate::wire::{Answer, Question, encode_answer};
 use crate::{MESSAGE_BYTES_MAX, METHOD, SECRET_HEADER};
 use alluvia_types::{Error, ErrorKind, Result};
 use bytes::{Buf, BufMut, Bytes};
 use futures::future::BoxFuture;
+use futures::stream::poll_fn;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc::channel;
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http;
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status};
+
+/// Who is linked is asked so often whether it is still there, and has so long to say so.
+const ALIVE: Duration = Duration::from_secs(20);
 
 /// Answers questions. Calls block, and come from many threads at once.
 pub trait Handler: Send + Sync + 'static {
@@ -42,15 +52,15 @@ impl Drop for Serving {
     }
 }
 
-/// Serves a node on a socket, for those who know the secret.
+/// Serves a node on a socket, for those who belong to its cluster.
 ///
-/// Errors: `NotSupported` where the address is not of loopback: messages are not encrypted. Others: the address is taken.
-pub fn serve(address: SocketAddr, secret: &str, handler: Arc<dyn Handler>) -> Result<Serving> {
-    if !address.ip().is_loopback() {
-        let what = format!("nodes that listen on {address}: messages among nodes are not encrypted yet");
-        return Err(Error::new(ErrorKind::NotSupported, what)
-            .with_hint("listen on 127.0.0.1, and lead what comes there through a tunnel"));
-    }
+/// Errors: `NotSupported` where the address is not of loopback and there are no certificates. Others: the address is taken.
+pub fn serve(address: SocketAddr, security: &Security, handler: Arc<dyn Handler>) -> Result<Serving> {
+    let secret = match security {
+        Security::Certificates(_) => None,
+        Security::Secret(_) if !address.ip().is_loopback() => return Err(elsewhere(&address.to_string())),
+        Security::Secret(secret) => Some(Arc::from(secret.as_str())),
+    };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().thread_name("alluvia-link").build();
     let runtime = runtime.map_err(|error| Error::internal(format!("no threads to serve nodes: {error}")))?;
@@ -59,20 +69,33 @@ pub fn serve(address: SocketAddr, secret: &str, handler: Arc<dyn Handler>) -> Re
     };
     let listener = runtime.block_on(TcpListener::bind(address)).map_err(|error| taken(&error))?;
     let address = listener.local_addr().map_err(|error| taken(&error))?;
-    let service = Service { handler, secret: secret.into() };
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let service = Service { handler, secret, told: Arc::default() };
+    let (wires, mut let_in) = channel(1);
+    runtime.spawn(accept(listener, security.clone(), wires));
+    let incoming = poll_fn(move |context| let_in.poll_recv(context).map(|wire| wire.map(Ok::<Wire, Infallible>)));
+    let server = Server::builder().http2_keepalive_interval(Some(ALIVE)).http2_keepalive_timeout(Some(ALIVE));
     runtime.spawn(async move {
-        if let Err(error) = Server::builder().add_service(service).serve_with_incoming(incoming).await {
+        let mut server = server;
+        if let Err(error) = server.add_service(service).serve_with_incoming(incoming).await {
             tracing::error!(%error, "the socket for other nodes is not served any more");
         }
     });
     Ok(Serving { address, runtime: Some(runtime) })
 }
 
+impl Connected for Wire {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
 #[derive(Clone)]
 struct Service {
     handler: Arc<dyn Handler>,
-    secret: Arc<str>,
+    /// What else who is let in has to know.
+    secret: Option<Arc<str>>,
+    /// Whether it was logged that somebody does not.
+    told: Arc<AtomicBool>,
 }
 
 impl NamedService for Service {
@@ -96,8 +119,12 @@ impl tower_service::Service<http::Request<Body>> for Service {
                 return Ok(Status::unimplemented(what).into_http());
             }
             let given = request.headers().get(SECRET_HEADER).map(|given| given.as_bytes());
-            if !given.is_some_and(|given| is_same(given, service.secret.as_bytes())) {
-                tracing::warn!("a node with another secret was refused");
+            if let Some(secret) = &service.secret
+                && !given.is_some_and(|given| is_same(given, secret.as_bytes()))
+            {
+                if !service.told.swap(true, Ordering::Relaxed) {
+                    tracing::warn!("a node with another secret was refused; others are not told of");
+                }
                 return Ok(Status::unauthenticated("the secret of this cluster is another").into_http());
             }
             let mut grpc = Grpc::new(Raw)

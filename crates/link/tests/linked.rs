@@ -1,11 +1,13 @@
 //! A keeper and a worker that are reached over sockets say what they say when they are called.
 #![allow(clippy::disallowed_methods)] // this test runs on the real machine
 
+mod secured;
+
 use alluvia_cluster::gateway::Reach;
 use alluvia_cluster::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker, Uses};
 use alluvia_cluster::message::{WorkerStatus, serve_keeper};
 use alluvia_cluster::{BatchId, CopiedTo, Epoch, Feed, Keeper, NodeId, Role, Staged, What};
-use alluvia_link::{Answer, Handler, Links, Question, serve};
+use alluvia_link::{Answer, Handler, Links, Question, Security, serve};
 use alluvia_snapshot::StageInfo;
 use alluvia_storage::FaultDisk;
 use alluvia_types::{Error, ErrorKind, ManualClock, Result, Stage, TableId, Version};
@@ -15,7 +17,9 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-const SECRET: &str = "s3cret";
+fn secret() -> Security {
+    Security::Secret("s3cret".to_owned())
+}
 
 /// A keeper, and a worker that says what it was asked.
 struct Both(Keeper);
@@ -92,9 +96,9 @@ fn what_is_said_over_a_socket_is_what_is_said_by_a_call() {
     let keeper =
         Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
     let any = "127.0.0.1:0".parse().expect("an address");
-    let serving = serve(any, SECRET, Arc::new(Both(keeper))).expect("listens");
+    let serving = serve(any, &secret(), Arc::new(Both(keeper))).expect("listens");
     let address = serving.address.to_string();
-    let links = Links::to(&address, SECRET).expect("links");
+    let links = Links::to(&address, &secret()).expect("links");
     let (node, roles) = (NodeId(u64::MAX), vec![Role::Gateway, Role::Worker]);
     let join = ToKeeper::Join { node, process: u64::MAX, roles, address: address.clone() };
     assert!(matches!(links.keeper(join), Ok(Ok(FromKeeper::Joined { incarnation: 1, cluster: 7 }))));
@@ -153,17 +157,20 @@ fn who_does_not_know_the_secret_or_is_not_there_is_told_apart() {
         Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
     let asked = || ToKeeper::Feed { after: Version(0), durable: None };
     let any = "127.0.0.1:0".parse().expect("an address");
-    let serving = serve(any, SECRET, Arc::new(Both(keeper))).expect("listens");
+    let serving = serve(any, &secret(), Arc::new(Both(keeper))).expect("listens");
     let address = serving.address.to_string();
-    assert!(Links::to("192.0.2.1:7400", SECRET).is_err(), "the secret does not leave the machine");
-    let wrong = Links::to(&address, "other").expect("links").keeper(asked()).expect_err("it is refused");
+    assert!(Links::to("192.0.2.1:7400", &secret()).is_err(), "the secret does not leave the machine");
+    let wrong = Links::to(&address, &Security::Secret("other".to_owned()))
+        .expect("links")
+        .keeper(asked())
+        .expect_err("it is refused");
     assert!(wrong.why.contains("secret"), "{}", wrong.why);
-    let links = Links::to(&address, SECRET).expect("links");
+    let links = Links::to(&address, &secret()).expect("links");
     assert!(matches!(links.keeper(asked()), Ok(Ok(FromKeeper::Fed { .. }))));
     drop(serving);
     assert!(links.keeper(asked()).is_err());
     let everywhere = "0.0.0.0:0".parse().expect("an address");
     let keeper =
         Keeper::open(FaultDisk::new(), Path::new("/keeper"), Arc::new(ManualClock::default()), 7).expect("opens");
-    assert_eq!(serve(everywhere, SECRET, Arc::new(Both(keeper))).unwrap_err().kind(), ErrorKind::NotSupported);
+    assert_eq!(serve(everywhere, &secret(), Arc::new(Both(keeper))).unwrap_err().kind(), ErrorKind::NotSupported);
 }

@@ -1,6 +1,8 @@
 //! A cluster of processes: what one gateway has acknowledged the other answers, also after `kill -9` of a worker, of the keeper and of a
 //! gateway.
 
+mod certificates;
+
 use super::{command, good, run, stderr};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -56,13 +58,18 @@ impl Cluster {
 
     /// Starts a node, and waits until it is ready.
     fn start(&self, name: &str, roles: &str) -> Node {
-        let (dir, secret) = (self.dir(name), self.dir("keeper/secret"));
-        let mut args = vec!["node", &dir, "--roles", roles, "--set", "memory_limit=256MB"];
-        if roles.contains("keeper") {
-            args.extend(["--node-listen", &self.keeper]);
-        } else {
-            args.extend(["--join", &self.keeper, "--secret-file", &secret]);
+        let secret = self.dir("keeper/secret");
+        match roles {
+            "keeper" => self.start_with(name, roles, &["--node-listen", &self.keeper]),
+            _ => self.start_with(name, roles, &["--join", &self.keeper, "--secret-file", &secret]),
         }
+    }
+
+    /// Starts a node with other options of its links.
+    fn start_with(&self, name: &str, roles: &str, links: &[&str]) -> Node {
+        let dir = self.dir(name);
+        let mut args = vec!["node", &dir, "--roles", roles, "--set", "memory_limit=256MB"];
+        args.extend(links);
         if roles.contains("gateway") {
             let any = "127.0.0.1:0";
             args.extend([
@@ -136,7 +143,16 @@ fn a_node_that_cannot_be_says_why() {
     for (args, wanted) in [
         (vec!["--roles", "worker"], "there is no secret of a cluster"),
         (vec!["--roles", "keeper", "--join", "127.0.0.1:1"], "a node that is the keeper joins no other"),
-        (vec!["--roles", "keeper", "--node-listen", "0.0.0.0:0"], "messages among nodes are not encrypted yet"),
+        (
+            vec!["--roles", "keeper", "--node-listen", "0.0.0.0:0"],
+            "without certificates nodes are linked on this machine alone",
+        ),
+        (
+            vec!["--roles", "keeper", "--node-listen", "0.0.0.0:0"],
+            "hint:  make certificates with `alluvia cluster init`",
+        ),
+        (vec!["--roles", "keeper", "--certificates", "/nowhere"], "reading /nowhere/authority.pem failed"),
+        (vec!["--roles", "keeper", "--node-address", "127.0.0.1"], "is no address of a node"),
         // The secret is there by now.
         (vec!["--roles", "worker"], "a node that is no keeper must join one"),
         (vec!["--roles", "worker", "--join", "127.0.0.1:1"], "the keeper is not reached"),

@@ -18,7 +18,7 @@ use crate::options::DatabaseOptions;
 use alluvia_cluster::gateway::{GatewayOptions, Reach};
 use alluvia_cluster::message::serve_keeper;
 use alluvia_cluster::{Keeper, Limits, NodeId, Role};
-use alluvia_link::{Answer, Handler, Links, Question, Serving, serve};
+use alluvia_link::{Answer, Handler, Links, Question, Security, Serving, serve};
 use alluvia_storage::{Disk, DiskLock, RealDisk, read_atomic, write_atomic};
 use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock};
 use serde::{Deserialize, Serialize};
@@ -39,14 +39,16 @@ pub struct NodeOptions {
     pub dir: PathBuf,
     /// What it does.
     pub roles: Vec<Role>,
-    /// Where other nodes reach it.
+    /// Where it listens for other nodes.
     pub listen: SocketAddr,
+    /// Where other nodes reach it, as a host and a port; `None`: where it listens.
+    pub announced: Option<String>,
     /// Where the keeper is; `None` where it is here.
     pub join: Option<String>,
     /// Of a keeper: how long workers may be silent.
     pub limits: Limits,
-    /// The secret that all nodes of the cluster know: letters and digits.
-    pub secret: String,
+    /// How nodes of the cluster know one another.
+    pub security: Security,
     /// How its databases are.
     pub database: DatabaseOptions,
 }
@@ -57,7 +59,8 @@ pub struct NodeProcess {
     // In the order in which they stop.
     gateway: Option<GatewayNode>,
     _parts: Arc<Parts>,
-    serving: Serving,
+    _serving: Serving,
+    address: String,
     _saving: Option<Repeating>,
     _managing: Option<Repeating>,
     _lock: Box<dyn DiskLock>,
@@ -132,7 +135,7 @@ impl NodeProcess {
     ///
     /// Errors: what its options ask for cannot be; the keeper is not reached; its directory is in use or damaged.
     pub fn start(options: NodeOptions) -> Result<NodeProcess> {
-        let NodeOptions { dir, roles, listen, join, limits, secret, database } = options;
+        let NodeOptions { dir, roles, listen, announced, join, limits, security, database } = options;
         let has = |role| roles.contains(&role);
         let refuse = |what: &str, hint: &str| Err(Error::new(ErrorKind::InvalidSetting, what).with_hint(hint));
         match (has(Role::Keeper), &join) {
@@ -148,6 +151,7 @@ impl NodeProcess {
             }
             _ => {}
         }
+        security.announced(listen, announced.as_deref())?;
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         disk.create_dir_all(&dir).map_err(|error| Error::io(&dir, "creating", &error))?;
@@ -163,9 +167,10 @@ impl NodeProcess {
             true => Some(Arc::new(Keeper::open(Arc::clone(&disk), &dir.join("keeper"), clock, random())?)),
         };
         let parts = Arc::new(Parts { keeper: keeper.clone(), worker: OnceLock::new() });
-        let serving = serve(listen, &secret, Arc::new(Answers(Arc::downgrade(&parts))))?;
-        let address = serving.address.to_string();
-        let links: Arc<dyn Reach> = Arc::new(Links::to(join.as_deref().unwrap_or(&address), &secret)?);
+        let serving = serve(listen, &security, Arc::new(Answers(Arc::downgrade(&parts))))?;
+        // The port is known by now.
+        let address = security.announced(serving.address, announced.as_deref())?;
+        let links: Arc<dyn Reach> = Arc::new(Links::to(join.as_deref().unwrap_or(&address), &security)?);
         let managing = keeper.clone().map(|keeper| managing(keeper, limits)).transpose()?;
         let saving = keeper.map(saving).transpose()?;
         if has(Role::Worker) {
@@ -178,19 +183,27 @@ impl NodeProcess {
             false => None,
             true => {
                 let own = GatewayOptions {
-                    address,
+                    address: address.clone(),
                     gathered_bytes_max: database.query_bytes_max(),
                     ..GatewayOptions::new(NodeId(node + 2), random())
                 };
                 Some(GatewayNode::join(&dir.join("gateway"), &database, own, links)?)
             }
         };
-        Ok(NodeProcess { gateway, _parts: parts, serving, _saving: saving, _managing: managing, _lock: lock })
+        Ok(NodeProcess {
+            gateway,
+            _parts: parts,
+            _serving: serving,
+            address,
+            _saving: saving,
+            _managing: managing,
+            _lock: lock,
+        })
     }
 
     /// Where other nodes reach it.
-    pub fn address(&self) -> SocketAddr {
-        self.serving.address
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Its gateway, if it is one.

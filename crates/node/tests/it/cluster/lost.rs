@@ -34,7 +34,7 @@ fn replicated(within: &Within, workers: usize) {
 
 const MADE: &str = "CREATE TABLE plain (id BIGINT, kind TEXT, price DECIMAL(10, 2))
         WITH (dimensions = 'kind', measures = 'price', placement = 'rows', shards = 3, replicas = 2);
-    CREATE TABLE keyed (id BIGINT PRIMARY KEY, n BIGINT) WITH (shards = 3, replicas = 2);
+    CREATE TABLE keyed (id BIGINT PRIMARY KEY, n BIGINT) WITH (placement = 'hash(id)', shards = 3, replicas = 2);
     INSERT INTO plain SELECT i, CASE i % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'b' ELSE 'c' END, i / 100.0
         FROM generate_series(1, 5000) AS g(i);
     INSERT INTO keyed SELECT i, 0 FROM generate_series(0, 999) AS g(i);
