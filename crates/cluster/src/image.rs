@@ -129,10 +129,7 @@ impl Image {
         for touched in touched {
             let own = placed.iter().find(|(table, _)| *table == touched.table).map(|(_, of_table)| of_table);
             let placed = self.placed.get(&touched.table).or(own);
-            let moved = || {
-                Error::new(ErrorKind::Conflict, format!("{LIES_ELSEWHERE}: shard {}", touched.shard))
-                    .with_hint("run the statement again")
-            };
+            let moved = || lies_elsewhere(touched.shard);
             let shard = placed.and_then(|placed| placed.shard(touched.shard)).ok_or_else(moved)?;
             if shard.epoch != touched.epoch {
                 return Err(moved());
@@ -278,6 +275,10 @@ fn written_since() -> Error {
 
 /// What begins the message of a batch that is refused because a shard of it has other replicas by now.
 const LIES_ELSEWHERE: &str = "a shard of a batch lies elsewhere by now";
+
+pub(crate) fn lies_elsewhere(shard: TableId) -> Error {
+    Error::new(ErrorKind::Conflict, format!("{LIES_ELSEWHERE}: shard {shard}")).with_hint("run the statement again")
+}
 
 /// Whether a batch was refused because a shard of it has other replicas by now: then it may be staged anew.
 pub(crate) fn must_route_again(error: &Error) -> bool {

@@ -54,6 +54,11 @@ pub struct AnswersExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
+/// What rows take by themselves, whatever larger buffers they are slices of.
+fn bytes_of(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum()
+}
+
 impl AnswersExec {
     /// Rows of this schema.
     pub fn rows(source: Source, part: AskedPart, schema: SchemaRef, shown: String) -> AnswersExec {
@@ -135,7 +140,7 @@ impl ExecutionPlan for AnswersExec {
             let mut each = |answer: Vec<RecordBatch>| {
                 parts.add(1);
                 for batch in answer {
-                    bytes.add(batch.get_array_memory_size());
+                    bytes.add(bytes_of(&batch));
                     rows.add(batch.num_rows());
                     let batch = fitted(&batch, made.as_ref(), &schema)?;
                     sender.blocking_send(Ok(batch)).map_err(|_| gone())?;

@@ -11,7 +11,7 @@ use super::session::{Gateway, unasked};
 use super::split::{Part, split};
 use super::write::{Action, Event, Write};
 use crate::decision::Decided;
-use crate::image::{Image, must_look_again, must_route_again};
+use crate::image::{Image, lies_elsewhere, must_look_again, must_route_again};
 use crate::keeper::{Outcome, Proposal};
 use crate::message::{FromBodies, FromKeeper, FromWorker, ToBodies, ToKeeper, ToWorker};
 use crate::placed::PlacedTable;
@@ -245,6 +245,9 @@ impl Gateway {
                     event_of(write.part(part).shard.id, node, answer)
                 }
                 Err(_) => {
+                    if let Some(shard) = write.misrouted(&self.image()) {
+                        return (Err(lies_elsewhere(shard)), true);
+                    }
                     let now = self.clock.monotonic();
                     let is_at_work = asked.values().any(|since| now >= *since + AT_WORK);
                     Some(if now >= given_up && !is_at_work { Event::Late } else { Event::Again })

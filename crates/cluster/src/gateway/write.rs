@@ -10,6 +10,7 @@
 
 use super::split::Part;
 use crate::decision::{Decided, Touched};
+use crate::image::Image;
 use crate::keeper::{Outcome, Proposal};
 use crate::words::NodeId;
 use alluvia_types::{Error, ErrorKind, Result, TableId, planted};
@@ -93,6 +94,16 @@ impl Write {
     /// What it has for one shard.
     pub fn part(&self, at: usize) -> &Part {
         &self.parts[at]
+    }
+
+    /// A part of it whose shard has other replicas in an image, before it has proposed: it waits for nobody who may be gone.
+    pub fn misrouted(&self, image: &Image) -> Option<TableId> {
+        let now = |part: &Part| image.placed.get(&part.table).and_then(|placed| placed.shard(part.shard.id));
+        let is_elsewhere = |part: &&Part| now(part).is_some_and(|shard| shard.epoch > part.shard.epoch);
+        match self.state {
+            State::Staging { .. } => self.parts.iter().find(is_elsewhere).map(|part| part.shard.id),
+            _ => None,
+        }
     }
 
     /// Goes on.

@@ -17,7 +17,7 @@ use alluvia_commit::decide::{Decision as Place, Head, Order};
 use alluvia_log::{Log, LogOptions, Ticket};
 use alluvia_storage::{Disk, DiskLock};
 use alluvia_types::{Clock, Error, ErrorKind, Result, TableId, Version};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,6 +63,9 @@ pub struct Keeper {
     clock: Arc<dyn Clock>,
     log: Log,
     state: Mutex<State>,
+    /// Told when something is decided.
+    decided: Condvar,
+    waiting: Mutex<()>,
     _lock: Box<dyn DiskLock>,
 }
 
@@ -122,7 +125,8 @@ impl Keeper {
             Ok(())
         })?;
         let state = Mutex::new(State::new(base, decisions, 0)?);
-        Ok(Keeper { disk, dir: dir.into(), clock, log, state, _lock: lock })
+        let (decided, waiting) = (Condvar::new(), Mutex::default());
+        Ok(Keeper { disk, dir: dir.into(), clock, log, state, decided, waiting, _lock: lock })
     }
 
     /// Decides about a batch. The outcome is durable. A batch that was decided before has its version.
@@ -240,11 +244,24 @@ impl Keeper {
 
     /// Waits until a decision is durable; takes back what never will be.
     fn settle(&self, ticket: Ticket, generation: u64) -> Result<()> {
-        let Err(error) = self.log.sync(ticket) else { return Ok(()) };
+        let Err(error) = self.log.sync(ticket) else {
+            // Whoever has looked and begins to wait holds this.
+            drop(self.waiting.lock());
+            self.decided.notify_all();
+            return Ok(());
+        };
         if error.kind() == ErrorKind::DiskFull {
             self.take_back(generation)?;
         }
         Err(error)
+    }
+
+    /// Returns once there is a version above one, at the latest after so long.
+    pub fn wait_newer(&self, than: Version, patience: Duration) {
+        let mut waiting = self.waiting.lock();
+        if self.now() <= than {
+            self.decided.wait_for(&mut waiting, patience);
+        }
     }
 
     fn take_back(&self, generation: u64) -> Result<()> {

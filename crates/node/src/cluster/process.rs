@@ -16,7 +16,7 @@ use super::repeating::Repeating;
 use super::worker::WorkerNode;
 use crate::options::DatabaseOptions;
 use alluvia_cluster::gateway::{GatewayOptions, Reach};
-use alluvia_cluster::message::serve_keeper;
+use alluvia_cluster::message::{ToKeeper, serve_keeper};
 use alluvia_cluster::{Keeper, Limits, NodeId, Role};
 use alluvia_link::{Answer, Handler, Links, Question, Security, Serving, serve};
 use alluvia_storage::{Disk, DiskLock, RealDisk, read_atomic, write_atomic};
@@ -97,7 +97,10 @@ impl Handler for Answers {
         let Some(parts) = self.0.upgrade() else { return not_here("node") };
         match asked {
             Question::Keeper(asked) => match &parts.keeper {
-                Some(keeper) => serve_keeper(keeper, asked).map(Answer::Keeper),
+                Some(keeper) => {
+                    wait_for_decisions(keeper, &asked);
+                    serve_keeper(keeper, asked).map(Answer::Keeper)
+                }
                 None => not_here("keeper"),
             },
             Question::Worker(asked) => match parts.worker.get() {
@@ -105,6 +108,20 @@ impl Handler for Answers {
                 None => not_here("worker"),
             },
         }
+    }
+}
+
+/// A worker that has all decisions is answered when there are more, or it has waited for so long: it tells then that it is there.
+const FEED_WAIT: Duration = Duration::from_millis(100);
+
+pub(super) fn wait_for_decisions(keeper: &Keeper, asked: &ToKeeper) {
+    if let ToKeeper::Feed { after, durable: Some((node, durable)) } = asked
+        && after == durable
+        && !keeper.is_dead(*node)
+    {
+        // What it says of itself is known at once.
+        keeper.followed(Some((*node, *durable)));
+        keeper.wait_newer(*after, FEED_WAIT);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: what is between the parts here is only a call; all else is what runs on several machines.
 
 use super::gateway::GatewayNode;
-use super::process::random as process;
+use super::process::{random as process, wait_for_decisions};
 use super::worker::WorkerNode;
 use crate::options::DatabaseOptions;
 use alluvia_cluster::gateway::{Answered, GatewayOptions, Reach, Reached, Unreached};
@@ -65,6 +65,7 @@ fn gone() -> Unreached {
 
 impl Reach for Calls {
     fn keeper(&self, asked: ToKeeper) -> Reached<FromKeeper> {
+        wait_for_decisions(&self.keeper, &asked);
         Ok(serve_keeper(&self.keeper, asked))
     }
 
