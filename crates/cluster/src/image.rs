@@ -276,6 +276,7 @@ fn written_since() -> Error {
 /// What begins the message of a batch that is refused because a shard of it has other replicas by now.
 const LIES_ELSEWHERE: &str = "a shard of a batch lies elsewhere by now";
 
+/// Why a batch is refused whose shard has other replicas by now.
 pub(crate) fn lies_elsewhere(shard: TableId) -> Error {
     Error::new(ErrorKind::Conflict, format!("{LIES_ELSEWHERE}: shard {shard}")).with_hint("run the statement again")
 }

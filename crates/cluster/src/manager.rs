@@ -2,17 +2,18 @@
 //! workers that are there (VOLAP, III-F and IV-E: replication is migration without deletion, started by too few replicas).
 //!
 //! Invariants:
-//! - The last replica of a shard is never taken away, however long nothing is heard of it; nor one beside which there are only copies that
-//!   are not finished.
+//! - A replica of a shard is taken away only while another one is heard that has all its rows, or their bodies: not the last one, not one
+//!   beside which there are only copies that are not finished, and none where nothing is heard of all.
 //! - A worker copies one shard at a time: it goes through the version of one copy before it is given another.
 //! - What is decided is a function of the image and of what was heard; nothing is done here.
 
-use crate::decision::{Copied, Left, What};
+use crate::decision::{Copied, Decision, Left, What};
 use crate::image::Image;
 use crate::placed::{PlacedTable, Shard};
 use crate::words::NodeId;
 use alluvia_types::{TableId, Version, planted};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long workers may be silent.
@@ -42,7 +43,11 @@ pub(crate) struct Heard {
 /// What a keeper knows when it looks what there is to do.
 pub(crate) struct Situation<'a> {
     pub image: &'a Image,
+    /// The newest decisions, all that a worker may not be through.
+    pub decisions: &'a VecDeque<Arc<Decision>>,
     pub heard: &'a BTreeMap<NodeId, Heard>,
+    /// Copies that were given up are not tried again until then.
+    pub failed: &'a BTreeMap<(NodeId, TableId), Duration>,
     pub now: Duration,
     pub limits: Limits,
     /// Decisions are kept after this version: who is behind it cannot be given a copy.
@@ -54,8 +59,8 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Option<What> {
     situation.lost().map(What::Left).or_else(|| situation.copy().map(|copied| What::Copied(Box::new(copied))))
 }
 
-/// What to decide where a worker cannot copy a shard: it has it no more, if others have. Where the shard is gone, too: then this changes
-/// nothing, and tells the worker so.
+/// What to decide where a worker cannot copy a shard: it has it no more. If it has the rows after all, others must have them. Where the shard
+/// is gone, or another's, this changes nothing, and tells the worker so.
 pub(crate) fn give_up(situation: &Situation<'_>, node: NodeId, shard: TableId) -> Option<What> {
     let placed = situation.image.placed.values().find_map(|placed| placed.shard(shard));
     let has_rows = |shard: &Shard| shard.replicas.contains(&node) && situation.is_whole(shard, node);
@@ -65,19 +70,36 @@ pub(crate) fn give_up(situation: &Situation<'_>, node: NodeId, shard: TableId) -
 
 impl Situation<'_> {
     fn silence(&self, node: NodeId) -> Duration {
-        self.heard.get(&node).map_or(Duration::MAX, |heard| self.now.saturating_sub(heard.at))
+        self.heard.get(&node).map_or(Duration::ZERO, |heard| self.now.saturating_sub(heard.at))
+    }
+
+    /// Whether something was heard of a worker a moment ago.
+    fn is_here(&self, node: NodeId) -> bool {
+        let is_dead = self.image.nodes.get(&node).is_none_or(|state| state.is_dead);
+        !is_dead && self.heard.contains_key(&node) && self.silence(node) < self.limits.suspect_after
+    }
+
+    fn durable(&self, node: NodeId) -> Version {
+        self.heard.get(&node).map_or(Version(0), |heard| heard.durable)
     }
 
     /// Whether a replica has all that the shard had when it became one.
     fn is_whole(&self, shard: &Shard, node: NodeId) -> bool {
-        let durable = self.heard.get(&node).map_or(Version(0), |heard| heard.durable);
-        let is_whole = shard.copies.get(&node).is_none_or(|since| durable >= *since);
+        let is_whole = shard.copies.get(&node).is_none_or(|since| self.durable(node) >= *since);
         is_whole || planted("copy counted before it is made")
     }
 
+    /// Whether a replica lacks the body of a batch that was decided: others must be there to give it.
+    fn lacks(&self, shard: &Shard, node: NodeId) -> bool {
+        let newest = self.decisions.iter().rev().take_while(|decision| decision.version > self.durable(node));
+        let touched = newest.filter_map(|decision| decision.batch()).flat_map(|decided| &decided.touched);
+        touched.filter(|touched| touched.shard == shard.id).any(|touched| !touched.holders.contains(&node))
+    }
+
+    /// Whether another replica is heard that has all rows of a shard that were decided, or their bodies.
     fn is_whole_without(&self, shard: &Shard, node: NodeId) -> bool {
-        let is_dead = |node: &NodeId| self.image.nodes.get(node).is_none_or(|state| state.is_dead);
-        shard.replicas.iter().any(|other| *other != node && self.is_whole(shard, *other) && !is_dead(other))
+        let others = shard.replicas.iter().copied().filter(|other| *other != node);
+        others.into_iter().any(|other| self.is_here(other) && self.is_whole(shard, other) && !self.lacks(shard, other))
     }
 
     /// A worker of which nothing is heard, and the shards that others have as well.
@@ -98,30 +120,25 @@ impl Situation<'_> {
     /// A shard that lacks a replica, and who is to copy it from whom.
     fn copy(&self) -> Option<Copied> {
         let workers = self.image.workers();
-        let is_here = |node: NodeId| self.silence(node) < self.limits.suspect_after;
         // Who is through all of its copies, and can follow what is decided from now on.
         let is_free = |node: NodeId| {
-            let durable = self.heard.get(&node).map_or(Version(0), |heard| heard.durable);
             let shards = self.image.placed.values().flat_map(|placed| &placed.shards);
-            let is_through = shards.filter_map(|shard| shard.copies.get(&node)).all(|since| durable >= *since);
-            is_through && durable >= self.kept_after
+            let copies = shards.filter_map(|shard| shard.copies.get(&node)).max();
+            self.durable(node) >= self.kept_after.max(copies.copied().unwrap_or_default())
         };
-        let free: Vec<NodeId> = workers.iter().copied().filter(|node| is_here(*node) && is_free(*node)).collect();
-        let shards = self
-            .image
-            .placed
-            .iter()
-            .flat_map(|(table, placed)| placed.shards.iter().map(move |shard| (*table, placed, shard)));
-        for (table, placed, shard) in shards {
-            let lacks = shard.replicas.len() < placed.wanted(workers.len());
-            if !lacks {
-                continue;
-            }
-            let sources: Vec<NodeId> =
-                shard.replicas.iter().copied().filter(|node| is_here(*node) && self.is_whole(shard, *node)).collect();
-            let target = free.iter().filter(|node| !shard.replicas.contains(node)).min_by_key(|node| self.load(**node));
-            if let (Some(&node), Some(entry), false) = (target, self.image.catalog.by_id(table), sources.is_empty()) {
-                return Some(Copied { node, def: entry.def.as_ref().clone(), shard: shard.id, sources });
+        let free: Vec<NodeId> = workers.iter().copied().filter(|node| self.is_here(*node) && is_free(*node)).collect();
+        for (table, placed) in &self.image.placed {
+            let Some(entry) = self.image.catalog.by_id(*table) else { continue };
+            let wanted = placed.wanted(workers.len());
+            for shard in placed.shards.iter().filter(|shard| shard.replicas.len() < wanted) {
+                let has_rows = |node: &NodeId| self.is_here(*node) && self.is_whole(shard, *node);
+                let sources: Vec<NodeId> = shard.replicas.iter().copied().filter(has_rows).collect();
+                let has_failed = |node| self.failed.get(&(node, shard.id)).is_some_and(|until| self.now < *until);
+                let may_copy = |node: &&NodeId| !shard.replicas.contains(node) && !has_failed(**node);
+                let target = free.iter().filter(may_copy).min_by_key(|node| self.load(**node));
+                if let (Some(&node), false) = (target, sources.is_empty()) {
+                    return Some(Copied { node, def: entry.def.as_ref().clone(), shard: shard.id, sources });
+                }
             }
         }
         None

@@ -43,6 +43,13 @@ pub enum ToKeeper {
         /// Of a worker: which, and through which version its database is durable.
         durable: Option<(NodeId, Version)>,
     },
+    /// A worker is there, whatever it is busy with.
+    Beat {
+        /// Which worker.
+        node: NodeId,
+        /// Its database is durable through this.
+        durable: Version,
+    },
     /// A worker cannot copy a shard: nobody has its rows any more as they were.
     GiveUpCopy {
         /// Which worker.
@@ -75,6 +82,8 @@ pub enum FromKeeper {
         /// All workers' databases are durable through this.
         followed: Version,
     },
+    /// It is known that the worker is there.
+    Heard,
     /// The worker is told by a decision that it has the shard no more.
     GivenUp,
 }
@@ -87,6 +96,14 @@ pub fn must_join_again(error: &Error) -> bool {
     error.kind() == ErrorKind::Conflict && error.message().contains(TAKEN_FOR_DEAD)
 }
 
+fn check_alive(keeper: &Keeper, node: NodeId) -> Result<()> {
+    if keeper.is_dead(node) {
+        let what = format!("{TAKEN_FOR_DEAD}, {node}: nothing was heard of it for too long");
+        return Err(Error::new(ErrorKind::Conflict, what).with_hint("it joins again by itself"));
+    }
+    Ok(())
+}
+
 /// Answers what a keeper is asked.
 pub fn serve_keeper(keeper: &Keeper, asked: ToKeeper) -> Result<FromKeeper> {
     Ok(match asked {
@@ -97,16 +114,16 @@ pub fn serve_keeper(keeper: &Keeper, asked: ToKeeper) -> Result<FromKeeper> {
         }
         ToKeeper::Numbers { count } => FromKeeper::Numbers(keeper.numbers(count)?),
         ToKeeper::Feed { after, durable } => {
-            if let Some((node, _)) = durable
-                && keeper.is_dead(node)
-            {
-                let what = format!("{TAKEN_FOR_DEAD}: nothing was heard of it for too long");
-                return Err(Error::new(ErrorKind::Conflict, what).with_hint("it joins again by itself"));
-            }
+            durable.map_or(Ok(()), |(node, _)| check_alive(keeper, node))?;
             let followed = keeper.followed(durable);
             // The newest version is no older than what is fed.
             let feed = keeper.feed(after, FEED_MAX);
             FromKeeper::Fed { feed, newest: keeper.now(), followed }
+        }
+        ToKeeper::Beat { node, durable } => {
+            check_alive(keeper, node)?;
+            keeper.followed(Some((node, durable)));
+            FromKeeper::Heard
         }
         ToKeeper::GiveUpCopy { node, shard } => {
             keeper.give_up_copy(node, shard)?;

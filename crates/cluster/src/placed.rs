@@ -19,7 +19,8 @@ pub struct PlacedTable {
     pub placement: Placement,
     /// In the order of their slots; at least one.
     pub shards: Vec<Shard>,
-    /// How many replicas of a shard must have a body before it is decided; at least 1. See [`PlacedTable::quorum`].
+    /// How many replicas of a shard were to have a body before it is decided when the table was made; at least 1. See
+    /// [`PlacedTable::quorum`].
     pub write_quorum: u32,
 }
 
@@ -117,8 +118,9 @@ impl PlacedTable {
     /// writes go on while one that is lost is made anew.
     pub fn quorum(&self, shard: &Shard) -> u32 {
         match self.placement.write_quorum {
-            0 => self.write_quorum.min(shard.replicas.len() as u32).max(1),
-            _ => self.write_quorum,
+            0 => shard.replicas.len().max(1) as u32,
+            // A table that was made when there were few workers has it once it has its replicas.
+            quorum => quorum.min(self.write_quorum.max(shard.replicas.len() as u32)),
         }
     }
 

@@ -77,6 +77,10 @@ enum QuestionHead {
         node: NodeId,
         shard: TableId,
     },
+    Beat {
+        node: NodeId,
+        durable: Version,
+    },
     Ask {
         shard: TableId,
         version: Version,
@@ -116,6 +120,7 @@ enum AnswerHead {
     Rows,
     Copied { next: Option<CopiedTo> },
     GivenUp,
+    Heard,
     Looked { version: Version, passed_over: u64 },
     Status(WorkerStatus),
     Organised,
@@ -252,6 +257,7 @@ impl Question {
             QuestionHead::Rows { shard, version } => Question::Worker(ToWorker::Rows { shard, version }),
             QuestionHead::Copy { shard, version, from } => Question::Worker(ToWorker::Copy { shard, version, from }),
             QuestionHead::GiveUpCopy { node, shard } => Question::Keeper(ToKeeper::GiveUpCopy { node, shard }),
+            QuestionHead::Beat { node, durable } => Question::Keeper(ToKeeper::Beat { node, durable }),
             QuestionHead::Ask { shard, version, uses } => {
                 let part = attached.next()?.as_ref().into();
                 Question::Worker(ToWorker::Ask { shard, version, part, uses })
@@ -276,6 +282,7 @@ fn keeper_head(asked: ToKeeper) -> QuestionHead {
         ToKeeper::Numbers { count } => QuestionHead::Numbers { count },
         ToKeeper::Feed { after, durable } => QuestionHead::Feed { after, durable },
         ToKeeper::GiveUpCopy { node, shard } => QuestionHead::GiveUpCopy { node, shard },
+        ToKeeper::Beat { node, durable } => QuestionHead::Beat { node, durable },
     }
 }
 
@@ -308,6 +315,7 @@ fn keeper_says(said: FromKeeper) -> AnswerHead {
         FromKeeper::Joined { incarnation, cluster } => AnswerHead::Joined { incarnation, cluster },
         FromKeeper::Numbers(first) => AnswerHead::Numbers { first },
         FromKeeper::GivenUp => AnswerHead::GivenUp,
+        FromKeeper::Heard => AnswerHead::Heard,
         FromKeeper::Fed { feed: Feed::Image(image), newest, followed } => {
             AnswerHead::Image { image: Box::new(Image::clone(&image)), newest, followed }
         }
@@ -355,6 +363,7 @@ pub(crate) fn decode_answer(bytes: &Bytes) -> Result<Answer> {
         AnswerHead::Rows => worker(FromWorker::Rows(rows_of(&attached.next()?)?)),
         AnswerHead::Copied { next } => worker(FromWorker::Copied { rows: rows_of(&attached.next()?)?, next }),
         AnswerHead::GivenUp => keeper(FromKeeper::GivenUp),
+        AnswerHead::Heard => keeper(FromKeeper::Heard),
         AnswerHead::Looked { version, passed_over } => worker(FromWorker::Looked { version, passed_over }),
         AnswerHead::Status(status) => worker(FromWorker::Status(status)),
         AnswerHead::Organised => worker(FromWorker::Organised),

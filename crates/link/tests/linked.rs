@@ -138,6 +138,7 @@ fn what_is_said_over_a_socket_is_what_is_said_by_a_call() {
             matches!(ask(copy), Ok(Ok(FromWorker::Copied { rows: given, next })) if given == rows() && next == then)
         );
     }
+    assert!(matches!(links.keeper(ToKeeper::Beat { node, durable: Version(0) }), Ok(Ok(FromKeeper::Heard))));
     let give_up = ToKeeper::GiveUpCopy { node, shard: TableId(5) };
     assert!(matches!(links.keeper(give_up), Ok(Ok(FromKeeper::GivenUp))));
     let part = ToWorker::Ask { shard: TableId(3), version: Version(9), part: vec![0, 255, 7].into(), uses: USES };

@@ -75,6 +75,12 @@ impl Gateway {
         asking: &Asking<'_>,
         each: &mut dyn FnMut(&ShardAsk, FromWorker) -> Result<()>,
     ) -> Result<(), Failed> {
+        if let Some(of) = asked.iter().find(|of| of.replicas.is_empty()) {
+            let what = format!("the replicas that had shard {} at the version of the statement are gone", of.shard);
+            return Err(Failed::Conflict(
+                Error::new(ErrorKind::Conflict, what).with_hint("run the statement, or its transaction, again"),
+            ));
+        }
         let (sender, answers) = channel();
         let ask = |at: usize, asked: &mut ShardAsk| {
             let node = asked.replicas[asked.turn % asked.replicas.len()];

@@ -130,12 +130,14 @@ impl Gateway {
     ///
     /// Where replicas of its shards have changed meanwhile, it is staged anew: nobody has decided it, nor will under the old ones.
     fn run(&self, id: BatchId, mut ready: Ready) -> (Result<(Outcome, u64)>, bool) {
-        for _ in 0..ROUTES_MAX {
+        for route in 0..ROUTES_MAX {
             let (outcome, is_known) = self.run_as_routed(id, ready.clone());
             match &outcome {
                 Err(error) if is_known && must_route_again(error) => {}
                 _ => return (outcome, is_known),
             }
+            // What has moved the shard may not be durable yet, and is told by nobody before it is.
+            std::thread::park_timeout(LOOK_PAUSE * route * route);
             let image = match self.now().and_then(|version| self.caught_up(version)) {
                 Ok(image) => image,
                 Err(error) => return (Err(error), true),

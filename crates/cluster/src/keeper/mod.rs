@@ -84,8 +84,10 @@ struct State {
     generation: u64,
     /// What workers have said of themselves.
     heard: BTreeMap<NodeId, Heard>,
-    /// When the keeper last looked what there is to do.
-    managed: Option<Duration>,
+    /// Copies that workers have given up, and until when they are not tried again.
+    failed: BTreeMap<(NodeId, TableId), Duration>,
+    /// When the keeper last looked what there is to do, and by which limits.
+    managed: Option<(Duration, Limits)>,
 }
 
 impl State {
@@ -96,8 +98,16 @@ impl State {
         let (catalog, producers) = (Arc::clone(&image.catalog), image.producers.clone());
         let order = Order::new(image.version, image.commit_micros, catalog, producers, keys);
         let opened_at = image.version;
-        let (heard, managed) = (BTreeMap::new(), None);
-        Ok(State { base, decisions, image, order, opened_at, generation, heard, managed })
+        let (heard, failed, managed) = (BTreeMap::new(), BTreeMap::new(), None);
+        Ok(State { base, decisions, image, order, opened_at, generation, heard, failed, managed })
+    }
+}
+
+impl State {
+    fn situation(&self, now: Duration) -> Situation<'_> {
+        let State { image, decisions, heard, failed, .. } = self;
+        let limits = self.managed.map_or_else(Limits::default, |(_, limits)| limits);
+        Situation { image, decisions, heard, failed, now, limits, kept_after: self.base.version }
     }
 }
 
@@ -187,10 +197,10 @@ impl Keeper {
     }
 
     /// The same, if there is anything to decide; whether there was.
-    fn decide_if(&self, what: impl FnOnce(&State) -> Option<What>) -> Result<bool> {
+    fn decide_if(&self, what: impl FnOnce(&mut State) -> Option<What>) -> Result<bool> {
         let (ticket, generation) = {
             let mut state = self.state.lock();
-            let Some(what) = what(&state) else { return Ok(false) };
+            let Some(what) = what(&mut state) else { return Ok(false) };
             let head = Head { changes: &[], producer: None, key: None, checked: &[], unwritten: &[] };
             let Place::Next(place) = state.order.decide(head, self.clock.wall_micros(), Ok(()))? else {
                 return Err(Error::internal("what is no batch was sent before"));
@@ -273,8 +283,8 @@ impl Keeper {
         let mut decisions = std::mem::take(&mut state.decisions);
         decisions.retain(|decision| decision.version <= durable);
         let (generation, heard) = (state.generation + 1, std::mem::take(&mut state.heard));
-        let managed = state.managed;
-        *state = State { heard, managed, ..State::new(Arc::clone(&state.base), decisions, generation)? };
+        let (failed, managed) = (std::mem::take(&mut state.failed), state.managed);
+        *state = State { heard, failed, managed, ..State::new(Arc::clone(&state.base), decisions, generation)? };
         Ok(())
     }
 
@@ -296,7 +306,14 @@ impl Keeper {
             state.heard.insert(node, Heard { at: self.clock.monotonic(), durable });
         }
         let of_worker = |node: NodeId| state.heard.get(&node).map_or(Version(0), |heard| heard.durable);
-        state.image.followers().into_iter().map(of_worker).min().unwrap_or_default()
+        // Who is given up by what is not durable yet may not be.
+        let durable = self.log.durable();
+        let newest = state.decisions.iter().rev().take_while(|decision| decision.version > durable);
+        let leaving = newest.filter_map(|decision| match &decision.what {
+            What::Left(left) => Some(left.node),
+            _ => None,
+        });
+        state.image.followers().into_iter().chain(leaving).map(of_worker).min().unwrap_or_default()
     }
 
     /// Whether a worker was taken for dead, and has not joined since.
@@ -310,33 +327,31 @@ impl Keeper {
     /// Errors: as [`Keeper::propose`].
     pub fn manage(&self, limits: Limits) -> Result<bool> {
         let now = self.clock.monotonic();
-        {
-            let mut state = self.state.lock();
-            let State { heard, managed, image, .. } = &mut *state;
+        self.decide_if(|state| {
             // A keeper that has just begun, or stood still, has heard nobody: that says nothing of the others.
-            let stood_still = managed.is_none_or(|at| now.saturating_sub(at) >= limits.suspect_after);
-            for node in image.followers() {
-                let heard = heard.entry(node).or_insert(Heard { at: now, durable: Version(0) });
+            let stood_still = state.managed.is_none_or(|(at, _)| now.saturating_sub(at) >= limits.suspect_after);
+            for node in state.image.followers() {
+                let heard = state.heard.entry(node).or_insert(Heard { at: now, durable: Version(0) });
                 heard.at = if stood_still { now } else { heard.at };
             }
-            *managed = Some(now);
-        }
-        self.decide_by_itself(limits, plan)
+            state.managed = Some((now, limits));
+            state.failed.retain(|_, until| *until > now);
+            plan(&state.situation(now))
+        })
     }
 
-    /// A worker cannot copy a shard: nobody has its rows as they were. It has the shard no more, if others have it.
+    /// A worker cannot copy a shard: nobody has its rows as they were. It has the shard no more, if others have it, and is not asked to copy
+    /// it for a while.
     ///
     /// Errors: as [`Keeper::propose`].
     pub fn give_up_copy(&self, node: NodeId, shard: TableId) -> Result<()> {
-        self.decide_by_itself(Limits::default(), |situation| give_up(situation, node, shard)).map(drop)
-    }
-
-    fn decide_by_itself(&self, limits: Limits, plan: impl FnOnce(&Situation<'_>) -> Option<What>) -> Result<bool> {
         let now = self.clock.monotonic();
-        self.decide_if(|state| {
-            let (image, heard, kept_after) = (&state.image, &state.heard, state.base.version);
-            plan(&Situation { image, heard, now, limits, kept_after })
-        })
+        let given_up = self.decide_if(|state| {
+            let limits = state.managed.map_or_else(Limits::default, |(_, limits)| limits);
+            state.failed.insert((node, shard), now + limits.dead_after / 4);
+            give_up(&state.situation(now), node, shard)
+        });
+        given_up.map(drop)
     }
 
     /// At most `count` decisions after a version; where these are not kept any more, what they come to.

@@ -224,7 +224,17 @@ impl Follower {
                     return Ok(());
                 }
                 let is_all = decisions.last().is_none_or(|last| last.version <= jump.version);
-                Image::fed(&mut jump, Feed::Decisions(decisions))?;
+                for (at, decision) in decisions.iter().enumerate() {
+                    if decision.version > jump.version {
+                        Arc::make_mut(&mut jump).apply(decision)?;
+                        // At the first version at which it has none: from then on it may be given some again.
+                        if !self.has_shards(&jump) {
+                            self.jump(Some(jump))?;
+                            self.next.extend(decisions[at + 1..].iter().cloned());
+                            return Ok(());
+                        }
+                    }
+                }
                 self.in_vain = if is_all { self.in_vain + 1 } else { 0 };
                 return if self.in_vain < IN_VAIN_MAX { self.jump(Some(jump)) } else { Err(self.lacks(&jump)) };
             }
@@ -285,11 +295,12 @@ impl Follower {
         floors.into_values().try_for_each(|floor| bodies.drop_below(floor))
     }
 
-    /// The disk was full: what was not durable is followed again.
-    pub fn go_back(&mut self, durable: Version) {
+    /// The disk was full: what was not durable is followed again. Returns what was staged for it.
+    pub fn go_back(&mut self, durable: Version) -> Option<StagedLoad> {
         self.through = durable;
         self.next.clear();
-        (self.current, self.kept, self.copied, self.jump) = (None, None, None, None);
+        (self.current, self.kept, self.jump) = (None, None, None);
         self.settled.retain(|over| over.version <= durable);
+        self.copied.take().map(|(_, load)| load)
     }
 }

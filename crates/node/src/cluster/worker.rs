@@ -17,8 +17,10 @@ use alluvia_commit::LookedAt;
 use alluvia_snapshot::{Admin, Load, Read, StagedLoad};
 use alluvia_storage::{Disk, RealDisk};
 use alluvia_types::{Clock, Error, ErrorKind, Result, SystemClock, TableId, Version};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -34,8 +36,10 @@ const LOOK_FOR_VERSION: Duration = Duration::from_micros(200);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 /// An answer to a question among nodes is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// One with rows to copy, so long.
+/// A shard is asked of those who have it for so long, as long as one of them may still give it.
 const COPY_PATIENCE: Duration = Duration::from_secs(30);
+/// The keeper is told so often that this worker is there.
+const BEAT: Duration = Duration::from_millis(100);
 
 /// A worker of a cluster.
 #[derive(Debug)]
@@ -43,6 +47,7 @@ pub struct WorkerNode {
     shared: Arc<Shared>,
     /// There until it stops.
     following: Option<Repeating>,
+    beating: Option<Repeating>,
 }
 
 #[derive(Debug)]
@@ -55,6 +60,8 @@ struct Shared {
     /// What is kept for others that copy shards.
     copies: Copies,
     reach: Arc<dyn Reach>,
+    /// What takes long ends.
+    is_stopping: AtomicBool,
 }
 
 impl WorkerNode {
@@ -75,12 +82,15 @@ impl WorkerNode {
         let bodies = Bodies::open(disk, &dir.join(BODIES_DIR), clock, cluster)?;
         let image = image_of(reach.as_ref())?;
         let (address, copies) = (address.to_owned(), Copies::default());
-        let shared = Arc::new(Shared { node, address, database, bodies, copies, reach });
+        let is_stopping = AtomicBool::new(false);
+        let shared = Arc::new(Shared { node, address, database, bodies, copies, reach, is_stopping });
         let mut follower = Follower::new(node, shared.core().views().visible());
         follower.started(&image, &shared.bodies);
         let followed = Arc::clone(&shared);
         let following = Some(Repeating::start("alluvia-follow", move || followed.follow(&mut follower))?);
-        Ok(WorkerNode { shared, following })
+        let beaten = Arc::clone(&shared);
+        let beating = Some(Repeating::start("alluvia-beat", move || beaten.beat())?);
+        Ok(WorkerNode { shared, following, beating })
     }
 
     /// Through which version its database is.
@@ -96,7 +106,8 @@ impl WorkerNode {
 
 impl Drop for WorkerNode {
     fn drop(&mut self) {
-        self.following.take();
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        (self.beating, self.following) = (None, None);
         if let Err(error) = self.shared.core().flush() {
             tracing::error!(node = %self.shared.node, %error, "what was followed was not made durable");
         }
@@ -155,6 +166,7 @@ impl Shared {
             ToWorker::Bodies(asked) => Ok(FromWorker::Bodies(serve_bodies(&self.bodies, asked)?)),
             ToWorker::Rows { shard, version } => Ok(FromWorker::Rows(self.rows(shard, version)?)),
             ToWorker::Copy { shard, version, from } => {
+                self.wait_through(version)?;
                 let (rows, next) = self.copies.rows(self.core().views(), shard, version, from)?;
                 Ok(FromWorker::Copied { rows, next })
             }
@@ -202,6 +214,14 @@ impl Shared {
         Ok(rows)
     }
 
+    /// Tells the keeper that this worker is there: following may take long, as where a shard is copied.
+    fn beat(&self) -> Duration {
+        let beat = ToKeeper::Beat { node: self.node, durable: self.core().views().visible() };
+        // Who follows hears what the keeper says to that.
+        let _ = self.reach.keeper(beat);
+        BEAT
+    }
+
     /// One step, and how long to wait before the next one.
     fn follow(&self, follower: &mut Follower) -> Duration {
         match self.follow_once(follower) {
@@ -221,7 +241,11 @@ impl Shared {
                 }
                 // What was followed before that stays; what the log refuses, it has told.
                 let _ = self.core().flush();
-                follower.go_back(self.core().views().visible());
+                let staged = follower.go_back(self.core().views().visible());
+                // Of any other failure only a start tells whether the log has it.
+                if let Some(load) = staged.filter(|_| error.kind() == ErrorKind::DiskFull) {
+                    self.core().discard_load(load);
+                }
                 PAUSE_AFTER_FAILURE
             }
         }
@@ -238,12 +262,13 @@ impl Shared {
             }
             Step::Fetch(missing) => {
                 core.flush()?;
-                let fetched = self.fetch(&missing);
-                if fetched.is_err() {
-                    // By what is decided now it may not have to be.
-                    self.feed(follower, follower.fed_through())?;
+                if self.fetch(&missing)? {
+                    return Ok(true);
                 }
-                fetched
+                // By what is decided now it may not have to be.
+                self.feed(follower, follower.fed_through())?;
+                std::thread::sleep(PAUSE_AFTER_FAILURE);
+                Ok(false)
             }
             Step::Keep(shard, version) => {
                 core.flush()?;
@@ -264,6 +289,7 @@ impl Shared {
                         answered("the keeper", self.reach.keeper(ToKeeper::GiveUpCopy { node, shard }))?;
                         // By what is decided now it may not have to be.
                         self.feed(follower, follower.fed_through())?;
+                        std::thread::sleep(PAUSE_AFTER_FAILURE);
                         Ok(false)
                     }
                 }
@@ -292,9 +318,12 @@ impl Shared {
 
     /// Copies a shard from those who have it, one after the other, into files that nothing names yet.
     fn copy(&self, copying: &Copying) -> Result<StagedLoad> {
-        let def = Arc::new(copying.def.clone());
-        let mut failure = Error::new(ErrorKind::Busy, "nobody has it");
-        for &source in &copying.sources {
+        let (def, clock) = (Arc::new(copying.def.clone()), SystemClock::default());
+        let given_up = clock.monotonic() + COPY_PATIENCE;
+        let mut sources: VecDeque<NodeId> = copying.sources.iter().copied().collect();
+        let what = format!("nobody gives shard {} as it is at version {}", def.id, copying.at);
+        let mut failure = Error::new(ErrorKind::Busy, what);
+        while let Some(source) = sources.pop_front() {
             let mut load = self.core().begin_copy(&def)?;
             match self.copy_from(source, copying, load.as_mut()) {
                 Ok(()) => {
@@ -302,7 +331,16 @@ impl Shared {
                     tracing::info!(node = %self.node, shard = %def.id, rows = load.rows, "a shard is copied");
                     return Ok(load);
                 }
+                // It may be behind, or be back in a moment.
+                Err(error) if error.kind() == ErrorKind::Busy && clock.monotonic() < given_up => {
+                    sources.push_back(source);
+                    failure = error;
+                    std::thread::sleep(PAUSE_AFTER_FAILURE);
+                }
                 Err(error) => failure = error,
+            }
+            if self.is_stopping.load(Ordering::Relaxed) {
+                break;
             }
         }
         Err(failure)
@@ -311,13 +349,13 @@ impl Shared {
     fn copy_from(&self, source: NodeId, copying: &Copying, into: &mut dyn Load) -> Result<()> {
         let (shard, version) = (copying.def.id, copying.at);
         let mut from = None;
-        loop {
+        while !self.is_stopping.load(Ordering::Relaxed) {
             let (sender, answer) = channel();
             let asked = ToWorker::Copy { shard, version, from };
             self.reach.worker(source, asked, Box::new(move |answer| drop(sender.send(answer))));
             let silent = |_| Error::new(ErrorKind::Busy, format!("nothing is heard of node {source}"));
             let who = format!("node {source}");
-            match answered(&who, answer.recv_timeout(COPY_PATIENCE).map_err(silent)?)? {
+            match answered(&who, answer.recv_timeout(PATIENCE).map_err(silent)?)? {
                 FromWorker::Copied { rows, next } => {
                     rows.into_iter().try_for_each(|rows| into.append(rows))?;
                     if next.is_none() {
@@ -328,6 +366,7 @@ impl Shared {
                 _ => return Err(Error::internal("an answer to another question")),
             }
         }
+        Err(Error::new(ErrorKind::Shutdown, "this worker stops"))
     }
 
     /// Asks those who have a body one after the other; whether one has given it.
@@ -344,6 +383,6 @@ impl Shared {
         }
         let (batch, shard) = (missing.batch, missing.shard);
         tracing::warn!(node = %self.node, %batch, %shard, "a body is missing, and nobody gives it; it is asked for again");
-        Err(Error::new(ErrorKind::Busy, format!("the body of batch {batch} for shard {shard} is given by nobody")))
+        Ok(false)
     }
 }

@@ -8,7 +8,7 @@
 
 use super::Core;
 use alluvia_pipeline::{Loader, discard};
-use alluvia_snapshot::{BatchKey, Committed, Done, Durability, Ingest, KeyRecord, Load, NewBatch};
+use alluvia_snapshot::{BatchKey, Committed, Done, Durability, Ingest, KeyRecord, Load, NewBatch, StagedLoad};
 use alluvia_space::TableDef;
 use alluvia_types::{ErrorKind, ProducerMark, Result, TableId, Version};
 use std::sync::Arc;
@@ -42,6 +42,11 @@ impl Core {
     pub(crate) fn begin_copy(&self, def: &Arc<TableDef>) -> Result<Box<dyn Load>> {
         self.pipeline.sort()?;
         Ok(Box::new(Loader::begin_copy(Arc::clone(&self.pipeline), Arc::clone(def))?))
+    }
+
+    /// Removes what was staged for a batch that is certainly not in the log.
+    pub(crate) fn discard_load(&self, load: StagedLoad) {
+        discard(&self.pipeline, &[load]);
     }
 }
 
