@@ -13,7 +13,7 @@ use std::time::Instant;
 use tokio_postgres::Client;
 
 /// Rows that COPY commits at a time: a gateway has them in memory.
-pub const BATCH_ROWS: u64 = 500_000;
+pub const BATCH_ROWS: u64 = 100_000;
 
 /// The table's definition, with options of placement.
 pub fn definition(table: &str, options: &str) -> Anything<String> {

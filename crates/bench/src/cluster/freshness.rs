@@ -113,6 +113,9 @@ impl Client {
         const INSERT: &str = "INSERT INTO pairs VALUES ($1, $2)";
         const COUNT: &str = "SELECT count(*) FROM pairs WHERE who = $1";
         let (into, at) = (connect(&into).await?, connect(&at).await?);
+        // The table was made at one gateway. A question at freshness 0 knows it at once; what only goes by its name may not yet.
+        rows(&into, "SELECT count(*) FROM pairs").await?;
+        rows(&at, "SELECT count(*) FROM pairs").await?;
         rows(&at, &format!("SET freshness = '{}ms'", self.freshness.as_millis())).await?;
         let insert = into.prepare(INSERT).await.map_err(|error| told(&error, INSERT))?;
         let count = at.prepare(COUNT).await.map_err(|error| told(&error, COUNT))?;

@@ -23,7 +23,7 @@ pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<Value> {
         for step in 0..cells.len() {
             let at = if turn % 2 == 0 { step } else { cells.len() - 1 - step };
             let (replicas, quorum) = cells[at];
-            let options = format!("replicas = '{replicas}', write_quorum = '{quorum}'");
+            let options = format!("placement = 'rows', replicas = '{replicas}', write_quorum = '{quorum}'");
             let table = format!("grid_{replicas}_{quorum}_{turn}");
             let time = Duration::from_secs(args.seconds);
             measured[at].push(single_rows(&cluster, &table, &options, args.writers, time).await?);

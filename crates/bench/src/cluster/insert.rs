@@ -148,9 +148,7 @@ async fn copies(args: &ClusterArgs, alone: &Single, cluster: &Cluster) -> Anythi
     figures["alone"] = own.json(args.rows);
     drop_retail(alone).await?;
     for replicas in [1, 2] {
-        let placed = args.placement(2);
-        let comma = if placed.is_empty() { "" } else { ", " };
-        let options = format!("replicas = '{replicas}'{comma}{placed}");
+        let options = format!("{}, replicas = '{replicas}'", args.placement(2));
         let loaded = load(cluster, &file, args.rows, &options).await?;
         drop_retail(cluster).await?;
         let (ratio, cpu_ratio) = (own.copied_s / loaded.copied_s, loaded.cpu_s / own.cpu_s);

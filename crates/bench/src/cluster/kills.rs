@@ -7,6 +7,7 @@ use super::processes::{Cluster, Role, Serves, Shape, session, settled};
 use super::sql::{Row, number, rows};
 use super::{ClusterArgs, Place};
 use crate::Anything;
+use crate::boxes::data::shuffle;
 use crate::retail::Random;
 use crate::servers::connect;
 use serde_json::{Value, json};
@@ -37,7 +38,11 @@ pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<Value> {
     let shape = Shape::new(3, 2, args.memory_mb.min(2048));
     let mut cluster = Cluster::start(&place.dir("kills")?, &args.folders.data, &shape)?;
     let client = session(&cluster).await?;
-    rows(&client, "CREATE TABLE kept (id BIGINT, part INT) WITH (replicas = '2', write_quorum = '1')").await?;
+    rows(
+        &client,
+        "CREATE TABLE kept (id BIGINT, part INT) WITH (placement = 'rows', replicas = '2', write_quorum = '1')",
+    )
+    .await?;
     drop(client);
     let stop = Arc::new(AtomicBool::new(false));
     let gateways = cluster.gateways();
@@ -48,10 +53,15 @@ pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<Value> {
         })
         .collect();
     let mut random = Random(args.seed);
+    // Each has its turn among three, in random order.
+    let mut roles = [Role::Keeper, Role::Worker, Role::Gateway];
     let mut killed: HashMap<&str, u64> = HashMap::new();
     for round in 0..args.rounds {
         tokio::time::sleep(PAUSE).await;
-        let role = [Role::Keeper, Role::Worker, Role::Gateway][(random.next() % 3) as usize];
+        if round % roles.len() == 0 {
+            shuffle(&mut roles, &mut random);
+        }
+        let role = roles[round % roles.len()];
         let places = cluster.places(role);
         let at = places[random.next() as usize % places.len()];
         cluster.kill(at);

@@ -107,7 +107,8 @@ impl Place {
 impl ClusterArgs {
     /// Options of a table on so many workers.
     fn placement(&self, workers: usize) -> String {
-        self.shards_per_worker.map_or_else(String::new, |each| format!("shards = '{}'", each * workers))
+        let shards = |each| format!("placement = 'rows', shards = '{}'", each * workers);
+        self.shards_per_worker.map_or_else(|| "placement = 'rows'".to_owned(), shards)
     }
 }
 

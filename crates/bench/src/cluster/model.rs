@@ -145,7 +145,7 @@ struct Inserts {
 impl Inserts {
     /// On two workers, one of which has all rows, and on one; then on those that must be foreseen.
     async fn measure(args: &ClusterArgs, place: &Place) -> Anything<Inserts> {
-        let uneven = Self::run(args, place, (2, 2), "shards = '1'").await?;
+        let uneven = Self::run(args, place, (2, 2), "placement = 'rows', shards = '1'").await?;
         let small = Self::run(args, place, (1, 1), "").await?;
         let sorted = |role: &str| {
             let mut used: Vec<f64> =

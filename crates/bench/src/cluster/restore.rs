@@ -31,7 +31,7 @@ pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<Value> {
     let mut cluster = Cluster::start(&place.dir("restore")?, &args.folders.data, &shape)?;
     let data = Data { rows: args.rows, zipf: 0, correlated: false };
     let file = data.parquet(&args.folders.data)?;
-    load(&cluster, &file, args.rows, "replicas = '2', write_quorum = '1'").await?;
+    load(&cluster, &file, args.rows, "placement = 'rows', replicas = '2', write_quorum = '1'").await?;
     let client = cold(&cluster).await?;
     let questions = questions(&client, &data, QUESTIONS, args.seed)?;
     let looking = session(&cluster).await?;

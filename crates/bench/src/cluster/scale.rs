@@ -118,7 +118,7 @@ pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<(Value, Vec<Work
     for (workers, shards) in shapes(args) {
         let dir = place.dir(&format!("scale-{workers}-{shards}"))?;
         let cluster = Cluster::start(&dir, &args.folders.data, &Shape::new(workers, 1, args.memory_mb))?;
-        let loaded = load(&cluster, &file, args.rows, &format!("shards = '{shards}'")).await?;
+        let loaded = load(&cluster, &file, args.rows, &format!("placement = 'rows', shards = '{shards}'")).await?;
         let client = cold(&cluster).await?;
         laid.push(Laid { workers, shards, loaded, cluster, client });
     }
