@@ -6,7 +6,7 @@
 
 use super::processes::{Cluster, Serves, Shape, session};
 use super::sql::{rows, told};
-use super::{ClusterArgs, Place};
+use super::{ClusterArgs, Scratch};
 use crate::Anything;
 use crate::machine::percentile;
 use crate::retail::Random;
@@ -30,9 +30,9 @@ struct Pair {
     took_ms: f64,
 }
 
-pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<Value> {
+pub async fn run(args: &ClusterArgs, scratch: &Scratch) -> Anything<Value> {
     let shape = Shape::new(2, 2, args.memory_mb.min(2048));
-    let cluster = Cluster::start(&place.dir("freshness")?, &args.folders.data, &shape)?;
+    let cluster = Cluster::start(&scratch.dir("freshness")?, &args.folders.data, &shape)?;
     let client = session(&cluster).await?;
     rows(&client, "CREATE TABLE pairs (who TEXT, n BIGINT) WITH (dimensions = 'who', measures = 'n')").await?;
     let gateways = cluster.gateways();

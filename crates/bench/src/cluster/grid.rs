@@ -2,7 +2,7 @@
 
 use super::insert::{Inserted, single_rows};
 use super::processes::{Cluster, Shape, settled};
-use super::{ClusterArgs, Place};
+use super::{ClusterArgs, Scratch};
 use crate::Anything;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -14,9 +14,9 @@ const TURNS: usize = 2;
 /// Letters of the longest bar.
 const BAR: f64 = 40.0;
 
-pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<Value> {
+pub async fn run(args: &ClusterArgs, scratch: &Scratch) -> Anything<Value> {
     let shape = Shape::new(WORKERS, 1, args.memory_mb);
-    let cluster = Cluster::start(&place.dir("grid")?, &args.folders.data, &shape)?;
+    let cluster = Cluster::start(&scratch.dir("grid")?, &args.folders.data, &shape)?;
     let cells: Vec<(usize, usize)> = (1..=WORKERS).flat_map(|n| (1..=n).map(move |w| (n, w))).collect();
     let mut measured: Vec<Vec<Inserted>> = cells.iter().map(|_| Vec::new()).collect();
     for turn in 0..TURNS {

@@ -6,7 +6,7 @@
 use super::boxed::load;
 use super::processes::{Cluster, Serves, Shape, Single, cpu_s, session, settled};
 use super::sql::{number, rows, told};
-use super::{ClusterArgs, Place};
+use super::{ClusterArgs, Scratch};
 use crate::Anything;
 use crate::boxes::data::Data;
 use crate::machine::{median, percentile};
@@ -106,11 +106,11 @@ fn fsync_ms(folder: &Path) -> Anything<f64> {
     Ok(median(&mut times))
 }
 
-pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<Value> {
-    let fsync_ms = fsync_ms(&place.dir("insert-alone")?)?;
-    let alone = Single::start(&place.dir("insert-alone")?, &args.folders.data, args.memory_mb)?;
+pub async fn run(args: &ClusterArgs, scratch: &Scratch) -> Anything<Value> {
+    let fsync_ms = fsync_ms(&scratch.dir("insert-alone")?)?;
+    let alone = Single::start(&scratch.dir("insert-alone")?, &args.folders.data, args.memory_mb)?;
     let shape = Shape::new(2, 1, args.memory_mb);
-    let cluster = Cluster::start(&place.dir("insert-cluster")?, &args.folders.data, &shape)?;
+    let cluster = Cluster::start(&scratch.dir("insert-cluster")?, &args.folders.data, &shape)?;
     let time = Duration::from_secs(args.seconds);
     let mut turns = [Vec::new(), Vec::new()];
     for turn in 0..TURNS {

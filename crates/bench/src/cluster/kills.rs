@@ -5,7 +5,7 @@
 
 use super::processes::{Cluster, Role, Serves, Shape, session, settled};
 use super::sql::{Row, number, rows};
-use super::{ClusterArgs, Place};
+use super::{ClusterArgs, Scratch};
 use crate::Anything;
 use crate::boxes::data::shuffle;
 use crate::retail::Random;
@@ -34,9 +34,9 @@ struct Written {
     unknown: u64,
 }
 
-pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<Value> {
+pub async fn run(args: &ClusterArgs, scratch: &Scratch) -> Anything<Value> {
     let shape = Shape::new(3, 2, args.memory_mb.min(2048));
-    let mut cluster = Cluster::start(&place.dir("kills")?, &args.folders.data, &shape)?;
+    let mut cluster = Cluster::start(&scratch.dir("kills")?, &args.folders.data, &shape)?;
     let client = session(&cluster).await?;
     rows(
         &client,

@@ -85,9 +85,9 @@ enum Part {
 const SHARDS_PER_WORKER: usize = 4;
 
 /// Folders of servers.
-struct Place(tempfile::TempDir);
+struct Scratch(tempfile::TempDir);
 
-impl Place {
+impl Scratch {
     /// A folder that is new.
     fn dir(&self, name: &str) -> Anything<PathBuf> {
         let dir = self.0.path().join(name);
@@ -125,7 +125,7 @@ const KEYS: [(&str, &str); 8] = [
 ];
 
 pub async fn run(args: ClusterArgs) -> Anything<Value> {
-    let place = Place(tempfile::tempdir_in(&args.folders.data)?);
+    let scratch = Scratch(tempfile::tempdir_in(&args.folders.data)?);
     let is_whole = args.only.is_empty() || [Part::Scale, Part::Tpch].iter().all(|part| args.only.contains(part));
     if args.model && !is_whole {
         return Err("--model goes by what scale and tpch measure: name both in --only, or leave --only out".into());
@@ -137,29 +137,29 @@ pub async fn run(args: ClusterArgs) -> Anything<Value> {
             continue;
         }
         let (name, of_part) = match part {
-            Part::Single => ("single", single::run(&args, &place).await?),
+            Part::Single => ("single", single::run(&args, &scratch).await?),
             Part::Scale => {
-                let (of_scale, works) = scale::run(&args, &place).await?;
+                let (of_scale, works) = scale::run(&args, &scratch).await?;
                 asked = works;
                 ("scale", of_scale)
             }
             Part::Tpch => {
-                let (of_tpch, works) = tpch::run(&args, &place).await?;
+                let (of_tpch, works) = tpch::run(&args, &scratch).await?;
                 joined = works;
                 ("tpch", of_tpch)
             }
-            Part::Insert => ("insert", insert::run(&args, &place).await?),
-            Part::Kills => ("kills", kills::run(&args, &place).await?),
-            Part::Freshness => ("freshness", freshness::run(&args, &place).await?),
-            Part::Grid => ("grid", grid::run(&args, &place).await?),
-            Part::Restore => ("restore", restore::run(&args, &place).await?),
+            Part::Insert => ("insert", insert::run(&args, &scratch).await?),
+            Part::Kills => ("kills", kills::run(&args, &scratch).await?),
+            Part::Freshness => ("freshness", freshness::run(&args, &scratch).await?),
+            Part::Grid => ("grid", grid::run(&args, &scratch).await?),
+            Part::Restore => ("restore", restore::run(&args, &scratch).await?),
         };
         figures[name] = of_part;
         // The processes have ended, and the next part needs the room.
-        place.clear()?;
+        scratch.clear()?;
     }
     if args.model {
-        figures["model"] = model::run(&args, &place, &asked, &joined).await?;
+        figures["model"] = model::run(&args, &scratch, &asked, &joined).await?;
     }
     for (key, path) in KEYS {
         figures[key] = figures.pointer(path).cloned().unwrap_or(Value::Null);

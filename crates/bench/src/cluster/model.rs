@@ -9,7 +9,7 @@
 use super::insert::single_rows;
 use super::processes::{Cluster, Serves, Shape, settled, since};
 use super::scale::Work;
-use super::{ClusterArgs, Place, SHARDS_PER_WORKER, tpch};
+use super::{ClusterArgs, SHARDS_PER_WORKER, Scratch, tpch};
 use crate::Anything;
 use crate::boxes::questions::Bin;
 use serde_json::{Value, json};
@@ -51,9 +51,9 @@ fn told(what: &str, checks: Vec<(bool, Value)>, curve: impl FnOnce() -> Value) -
     json!({ "checks": checks, "is_valid": is_valid, "simulated": is_valid.then(curve) })
 }
 
-pub async fn run(args: &ClusterArgs, place: &Place, scale: &[Work], tpch: &[tpch::Work]) -> Anything<Value> {
+pub async fn run(args: &ClusterArgs, scratch: &Scratch, scale: &[Work], tpch: &[tpch::Work]) -> Anything<Value> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    let inserts = Inserts::measure(args, place).await?;
+    let inserts = Inserts::measure(args, scratch).await?;
     let asks = Asks::fit(scale, args.rows)?;
     let volap = told("VOLAP's figures 16 and 17", [asks.checks(scale), inserts.checks()].concat(), || {
         volap(&asks, &inserts, cores)
@@ -144,9 +144,9 @@ struct Inserts {
 
 impl Inserts {
     /// On two workers, one of which has all rows, and on one; then on those that must be foreseen.
-    async fn measure(args: &ClusterArgs, place: &Place) -> Anything<Inserts> {
-        let uneven = Self::run(args, place, (2, 2), "placement = 'rows', shards = '1'").await?;
-        let small = Self::run(args, place, (1, 1), "").await?;
+    async fn measure(args: &ClusterArgs, scratch: &Scratch) -> Anything<Inserts> {
+        let uneven = Self::run(args, scratch, (2, 2), "placement = 'rows', shards = '1'").await?;
+        let small = Self::run(args, scratch, (1, 1), "").await?;
         let sorted = |role: &str| {
             let mut used: Vec<f64> =
                 uneven.iter().filter(|(name, _)| name.starts_with(role)).map(|(_, used)| *used).collect();
@@ -160,7 +160,7 @@ impl Inserts {
         let keeper_per_node_s = ((keeper(&uneven) - keeper(&small)) / 2.0).max(0.0);
         let mut measured = Vec::new();
         for workers in [2, 4] {
-            let used = Self::run(args, place, (workers, 1), "").await?;
+            let used = Self::run(args, scratch, (workers, 1), "").await?;
             measured.push((workers, used.iter().map(|(_, used)| used).sum()));
         }
         Ok(Inserts {
@@ -177,11 +177,11 @@ impl Inserts {
     /// CPU seconds of a row by process. All rows go in at the first gateway.
     async fn run(
         args: &ClusterArgs,
-        place: &Place,
+        scratch: &Scratch,
         (workers, gateways): (usize, usize),
         options: &str,
     ) -> Anything<Vec<(String, f64)>> {
-        let dir = place.dir(&format!("model-{workers}-{gateways}"))?;
+        let dir = scratch.dir(&format!("model-{workers}-{gateways}"))?;
         let cluster = Cluster::start(&dir, &args.folders.data, &Shape::new(workers, gateways, args.memory_mb))?;
         let first = First(&cluster);
         settled(&cluster).await?;
@@ -315,4 +315,42 @@ fn hrdbms(works: &[tpch::Work], sf: f64, cores: f64) -> Anything<Value> {
         eprintln!("  8 to 96 nodes: {speed_up:.2} times faster, HRDBMS {HRDBMS_SPEED_UP}");
         json!({ "nodes": HRDBMS_NODES, "seconds": seconds, "speed_up_8_to_96": speed_up, "hrdbms": HRDBMS_SPEED_UP })
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::scale::BinWork;
+
+    /// Work by a law that is known: 2 ms a shard and 30 ms of rows at the workers, 1 ms a shard and 5 ms at the gateway.
+    fn by_law(workers: usize, shards: usize, more: f64) -> Work {
+        let questions = 10;
+        let each = |shard_ms: f64, rest_ms: f64| (shard_ms * shards as f64 + rest_ms) / 1e3 * questions as f64 * more;
+        let bin = BinWork { questions, workers_s: each(2.0, 30.0), gateway_s: each(1.0, 5.0), ..BinWork::default() };
+        Work {
+            workers,
+            shards,
+            worker_s: vec![3.0 * bin.workers_s / workers as f64; workers],
+            bins: [bin; 3],
+            ..Work::default()
+        }
+    }
+
+    #[test]
+    fn what_follows_the_law_is_foreseen_and_what_does_not_is_not() {
+        let lawful = [by_law(1, 4, 1.0), by_law(4, 16, 1.0), by_law(2, 8, 1.0), by_law(1, 16, 1.0)];
+        let asks = Asks::fit(&lawful, 1_000_000).unwrap();
+        assert!((asks.all.shard_s - 0.002).abs() < 1e-9 && (asks.all.gateway_s - 0.005).abs() < 1e-9);
+        assert!(asks.checks(&lawful).iter().all(|(is_near, _)| *is_near));
+        let dearer = [by_law(1, 4, 1.0), by_law(4, 16, 1.3), by_law(2, 8, 1.0), by_law(1, 16, 1.0)];
+        let near: Vec<bool> =
+            Asks::fit(&dearer, 1_000_000).unwrap().checks(&dearer).iter().map(|check| check.0).collect();
+        assert_eq!(near, [false, true]);
+    }
+
+    #[test]
+    fn a_curve_is_flat_within_a_tenth() {
+        assert!(is_flat(&[100.0, 109.0, 91.0]));
+        assert!(!is_flat(&[100.0, 111.0]));
+    }
 }

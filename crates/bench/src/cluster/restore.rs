@@ -5,7 +5,7 @@
 use super::boxed::{cold, load, questions};
 use super::processes::{Cluster, Role, Serves, Shape, session};
 use super::sql::{answer, number, timed};
-use super::{ClusterArgs, Place};
+use super::{ClusterArgs, Scratch};
 use crate::Anything;
 use crate::boxes::data::Data;
 use crate::boxes::questions::TABLE;
@@ -21,14 +21,14 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Questions that are asked in turn while copies are made.
 const QUESTIONS: usize = 12;
 
-pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<Value> {
+pub async fn run(args: &ClusterArgs, scratch: &Scratch) -> Anything<Value> {
     let help = Command::new(beside()?).args(["node", "--help"]).output()?;
     let is_built = String::from_utf8_lossy(&help.stdout).contains(DEAD_AFTER[0]);
     let mut shape = Shape::new(3, 2, args.memory_mb);
     if is_built {
         shape.keeper_args = DEAD_AFTER.map(str::to_owned).to_vec();
     }
-    let mut cluster = Cluster::start(&place.dir("restore")?, &args.folders.data, &shape)?;
+    let mut cluster = Cluster::start(&scratch.dir("restore")?, &args.folders.data, &shape)?;
     let data = Data { rows: args.rows, zipf: 0, correlated: false };
     let file = data.parquet(&args.folders.data)?;
     load(&cluster, &file, args.rows, "placement = 'rows', replicas = '2', write_quorum = '1'").await?;
@@ -56,8 +56,10 @@ pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<Value> {
             }
             Err(error) => failed.push(error.to_string()),
         }
-        if number(&looking, &lacking()).await? == 0 {
-            restored_s = Some(killed.elapsed().as_secs_f64());
+        match number(&looking, &lacking()).await {
+            Ok(0) => restored_s = Some(killed.elapsed().as_secs_f64()),
+            Ok(_) => {}
+            Err(error) => failed.push(error.to_string()),
         }
         // Without it nobody makes copies, and what serves while a worker is dead is soon seen.
         if !is_built && killed.elapsed() > limit.min(Duration::from_secs(10)) {

@@ -7,7 +7,7 @@
 use super::boxed::{Loaded, Wrong, cold, load, questions};
 use super::processes::{Cluster, Serves, Shape, since};
 use super::sql::{answer, asked, timed};
-use super::{ClusterArgs, Place};
+use super::{ClusterArgs, Scratch};
 use crate::Anything;
 use crate::boxes::data::Data;
 use crate::boxes::questions::{Bin, Question};
@@ -111,12 +111,12 @@ fn shapes(args: &ClusterArgs) -> Vec<(usize, usize)> {
 }
 
 /// Figures, and the work by shape in the order of [`shapes`].
-pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<(Value, Vec<Work>)> {
+pub async fn run(args: &ClusterArgs, scratch: &Scratch) -> Anything<(Value, Vec<Work>)> {
     let data = Data { rows: args.rows, zipf: 0, correlated: false };
     let file = data.parquet(&args.folders.data)?;
     let mut laid = Vec::new();
     for (workers, shards) in shapes(args) {
-        let dir = place.dir(&format!("scale-{workers}-{shards}"))?;
+        let dir = scratch.dir(&format!("scale-{workers}-{shards}"))?;
         let cluster = Cluster::start(&dir, &args.folders.data, &Shape::new(workers, 1, args.memory_mb))?;
         let loaded = load(&cluster, &file, args.rows, &format!("placement = 'rows', shards = '{shards}'")).await?;
         let client = cold(&cluster).await?;

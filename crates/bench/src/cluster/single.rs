@@ -6,7 +6,7 @@
 use super::boxed::{Wrong, cold, load, questions};
 use super::processes::{Cluster, Serves, Shape, Single, cpu_s, session, settled};
 use super::sql::{answer, rows, text, timed};
-use super::{ClusterArgs, Place};
+use super::{ClusterArgs, Scratch};
 use crate::Anything;
 use crate::boxes::data::Data;
 use crate::boxes::questions::Question;
@@ -19,12 +19,12 @@ const COLD_LEAST_MS: f64 = 5.0;
 /// Turns of resident shapes, which take microseconds.
 const RESIDENT_TURNS: usize = 60;
 
-pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<Value> {
+pub async fn run(args: &ClusterArgs, scratch: &Scratch) -> Anything<Value> {
     let data = Data { rows: args.rows, zipf: 0, correlated: false };
     let file = data.parquet(&args.folders.data)?;
-    let alone = Single::start(&place.dir("single-alone")?, &args.folders.data, args.memory_mb)?;
+    let alone = Single::start(&scratch.dir("single-alone")?, &args.folders.data, args.memory_mb)?;
     let shape = Shape::new(1, 1, args.memory_mb);
-    let cluster = Cluster::start(&place.dir("single-cluster")?, &args.folders.data, &shape)?;
+    let cluster = Cluster::start(&scratch.dir("single-cluster")?, &args.folders.data, &shape)?;
     let of_alone = load(&alone, &file, args.rows, "").await?;
     let of_cluster = load(&cluster, &file, args.rows, &args.placement(1)).await?;
     let clients = [cold(&alone).await?, cold(&cluster).await?];

@@ -66,7 +66,10 @@ pub fn waited<T>(future: impl Future<Output = T>) -> T {
 
 /// How many shards were asked, and bytes that came, by what EXPLAIN ANALYZE of a statement says.
 pub async fn asked(client: &Client, sql: &str) -> Anything<(u64, u64)> {
-    let text = text(client, &format!("EXPLAIN ANALYZE {sql}")).await?;
+    Ok(asked_of(&text(client, &format!("EXPLAIN ANALYZE {sql}")).await?))
+}
+
+fn asked_of(text: &str) -> (u64, u64) {
     let (mut shards, mut bytes) = (0, 0);
     for part in text.split("Asked of ").skip(1) {
         let mut numbers = part.split(|letter: char| !letter.is_ascii_digit()).filter(|digits| !digits.is_empty());
@@ -74,5 +77,17 @@ pub async fn asked(client: &Client, sql: &str) -> Anything<(u64, u64)> {
         shards += next();
         bytes += next();
     }
-    Ok((shards, bytes))
+    (shards, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::asked_of;
+
+    #[test]
+    fn shards_and_bytes_of_all_leaves_are_added() {
+        let text = "Aggregate: count(*) 1 0.03 ms\nAsked of 4 shards, 5632 bytes: t, columns=2 4\nAsked of 12 shards, 100 bytes: u7";
+        assert_eq!(asked_of(text), (16, 5732));
+        assert_eq!(asked_of("Scan: 4 shards, 5 bytes"), (0, 0));
+    }
 }

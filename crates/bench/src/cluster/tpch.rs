@@ -2,7 +2,7 @@
 
 use super::processes::{Cluster, Serves, Shape, Single, cpu_s, session, settled, since};
 use super::sql::{as_json, asked, rows, timed, told};
-use super::{ClusterArgs, Place};
+use super::{ClusterArgs, Scratch};
 use crate::Anything;
 use crate::cells::equal_rows;
 use crate::machine::median;
@@ -29,15 +29,15 @@ pub struct Work {
     pub bytes: u64,
 }
 
-pub async fn run(args: &ClusterArgs, place: &Place) -> Anything<(Value, Vec<Work>)> {
+pub async fn run(args: &ClusterArgs, scratch: &Scratch) -> Anything<(Value, Vec<Work>)> {
     let folder = generate(&args.folders, args.sf)?;
-    let alone = Single::start(&place.dir("tpch-alone")?, &args.folders.data, args.memory_mb)?;
+    let alone = Single::start(&scratch.dir("tpch-alone")?, &args.folders.data, args.memory_mb)?;
     let client = load(&alone, &folder).await?;
     let (mut figures, mut works) = (json!({ "sf": args.sf }), Vec::new());
     for workers in if args.model { vec![2, 4] } else { vec![2] } {
         // Joins are the gateway's.
         let shape = Shape { gateway_mb: args.memory_mb, ..Shape::new(workers, 1, args.memory_mb) };
-        let dir = place.dir(&format!("tpch-{workers}"))?;
+        let dir = scratch.dir(&format!("tpch-{workers}"))?;
         let cluster = Cluster::start(&dir, &args.folders.data, &shape)?;
         let (of_cluster, work) = beside((&alone, &client), &cluster, &load(&cluster, &folder).await?, workers).await?;
         if workers == 2 {
