@@ -11,9 +11,13 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 /// Rows that COPY commits at a time: a gateway has them in memory.
 pub const BATCH_ROWS: u64 = 100_000;
+
+/// A COPY that is refused more often does not go on.
+const REFUSED_MAX: u64 = 50;
 
 /// The table's definition, with options of placement.
 pub fn definition(table: &str, options: &str) -> Anything<String> {
@@ -27,15 +31,17 @@ pub fn definition(table: &str, options: &str) -> Anything<String> {
 pub struct Loaded {
     pub copied_s: f64,
     pub merged_s: f64,
-    /// CPU seconds of all processes until they came to rest.
+    /// CPU seconds of all processes until they came to rest, without what they use at rest.
     pub cpu_s: f64,
+    /// How often COPY was refused, and went on where it had stopped.
+    pub refused: u64,
 }
 
 impl Loaded {
     pub fn json(&self, rows: u64) -> Value {
         json!({
             "copied_rows_per_s": rows as f64 / self.copied_s, "copied_s": self.copied_s,
-            "merged_s": self.merged_s, "cpu_s": self.cpu_s,
+            "merged_s": self.merged_s, "cpu_s": self.cpu_s, "copy_refused": self.refused,
         })
     }
 }
@@ -47,16 +53,30 @@ pub async fn load(server: &impl Serves, file: &Path, rows_of_file: u64, options:
     rows(&client, &definition(TABLE, options)?).await?;
     let start = Instant::now();
     let copy = format!("COPY {TABLE} FROM '{}' (BATCH_ROWS {BATCH_ROWS})", file.display());
-    client.batch_execute(&copy).await.map_err(|error| told(&error, &copy))?;
+    let refused = copy_all(&client, &copy).await?;
     let copied_s = start.elapsed().as_secs_f64();
     rows(&client, "CALL alluvia.merge()").await?;
     let merged_s = start.elapsed().as_secs_f64();
-    settled(server).await?;
+    let idle = settled(server).await?;
+    let cpu_s = super::processes::cpu_s(server) - before - idle * start.elapsed().as_secs_f64();
     let counted = number(&client, &format!("SELECT count(*) FROM {TABLE}")).await?;
     if counted != rows_of_file {
         return Err(format!("{counted} of {rows_of_file} rows are there after COPY").into());
     }
-    Ok(Loaded { copied_s, merged_s, cpu_s: super::processes::cpu_s(server) - before })
+    Ok(Loaded { copied_s, merged_s, cpu_s, refused })
+}
+
+/// COPY in batches, run again where a shard could not be written in time: it goes on where it stopped. How often it was refused.
+pub async fn copy_all(client: &Client, copy: &str) -> Anything<u64> {
+    let mut refused = 0;
+    loop {
+        let Err(error) = client.batch_execute(copy).await else { return Ok(refused) };
+        if error.code() != Some(&SqlState::TOO_MANY_CONNECTIONS) || refused == REFUSED_MAX {
+            return Err(told(&error, copy).into());
+        }
+        refused += 1;
+        eprintln!("COPY is refused, and run again: {}", told(&error, ""));
+    }
 }
 
 /// A session whose statements leave cuboids alone.

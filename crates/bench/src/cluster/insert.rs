@@ -169,5 +169,6 @@ async fn copies(args: &ClusterArgs, alone: &Single, cluster: &Cluster) -> Anythi
 async fn drop_retail(server: &impl Serves) -> Anything<()> {
     let client = session(server).await?;
     rows(&client, "DROP TABLE retail").await?;
-    settled(server).await
+    settled(server).await?;
+    Ok(())
 }

@@ -13,7 +13,7 @@ use super::{ClusterArgs, SHARDS_PER_WORKER, Scratch, tpch};
 use crate::Anything;
 use crate::boxes::questions::Bin;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The model must be as near as this.
 const NEAR: f64 = 0.15;
@@ -29,6 +29,8 @@ const LAZYBASE_WORKERS: [usize; 5] = [1, 2, 4, 8, 16];
 /// Shares of inserts in VOLAP's mixes.
 const MIXES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
 const BITS_PER_S: f64 = 10e9;
+/// How long is looked at what nodes use that have nothing to do.
+const RESTING: Duration = Duration::from_secs(2);
 
 /// A number foreseen beside the one measured.
 fn foreseen(what: &str, workers: usize, foreseen: f64, measured: f64) -> (bool, Value) {
@@ -55,11 +57,19 @@ pub async fn run(args: &ClusterArgs, scratch: &Scratch, scale: &[Work], tpch: &[
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let inserts = Inserts::measure(args, scratch).await?;
     let asks = Asks::fit(scale, args.rows)?;
-    let volap = told("VOLAP's figures 16 and 17", [asks.checks(scale), inserts.checks()].concat(), || {
-        volap(&asks, &inserts, cores)
+    let inserted =
+        told("VOLAP's figure 16, inserts", inserts.checks(), || drawn("inserts/s", &|p| inserts.per_s(p, cores)));
+    let asked = told("VOLAP's figure 16, queries", asks.checks(scale), || {
+        drawn("queries/s", &|p| asks_per_s(&asks.all, asks.rows, p, cores))
     });
+    let is_valid = [&inserted, &asked].iter().all(|told| told["is_valid"] == true);
+    let mixed = match is_valid {
+        true => mixes(&asks, &inserts, cores),
+        false => Value::Null,
+    };
     Ok(json!({
-        "cores": cores, "inserts": inserts.json(), "asks": asks.json(), "volap": volap,
+        "cores": cores, "inserts": inserts.json(), "asks": asks.json(),
+        "volap_inserts": inserted, "volap_queries": asked, "volap_mixes": mixed,
         "lazybase": lazybase(scale, args.rows, cores)?, "hrdbms": hrdbms(tpch, args.sf, cores)?,
     }))
 }
@@ -129,7 +139,7 @@ impl Asks {
     }
 }
 
-/// CPU seconds of a row that comes alone, by who spends them.
+/// CPU seconds of a row that comes alone, by who spends them; without what nodes use at rest.
 struct Inserts {
     /// The worker that keeps the row, beyond what all workers do.
     kept_s: f64,
@@ -185,10 +195,14 @@ impl Inserts {
         let cluster = Cluster::start(&dir, &args.folders.data, &Shape::new(workers, gateways, args.memory_mb))?;
         let first = First(&cluster);
         settled(&cluster).await?;
-        let before = cluster.cpus();
+        let resting = cluster.cpus();
+        tokio::time::sleep(RESTING).await;
+        let rest = since(&cluster, &resting, "").into_iter().map(|used| used / RESTING.as_secs_f64());
+        let (before, start) = (cluster.cpus(), Instant::now());
         let inserted = single_rows(&first, "events", options, args.writers, Duration::from_secs(args.seconds)).await?;
-        let used = since(&cluster, &before, "");
-        Ok(before.into_iter().zip(used).map(|((name, _), used)| (name, used / inserted.rows as f64)).collect())
+        let (used, took) = (since(&cluster, &before, ""), start.elapsed().as_secs_f64());
+        let net = used.into_iter().zip(rest).map(|(used, rest)| (used - rest * took).max(0.0) / inserted.rows as f64);
+        Ok(before.into_iter().map(|(name, _)| name).zip(net).collect())
     }
 
     /// CPU seconds of a row on so many workers with one gateway.
@@ -248,35 +262,29 @@ fn is_flat(curve: &[f64]) -> bool {
     curve.iter().all(|value| (value / first - 1.0).abs() <= FLAT)
 }
 
-fn volap(asks: &Asks, inserts: &Inserts, cores: f64) -> Value {
-    let of = |figure: &dyn Fn(f64) -> f64| VOLAP_WORKERS.iter().map(|&p| figure(p as f64)).collect::<Vec<f64>>();
-    let insert_per_s = of(&|p| inserts.per_s(p, cores));
-    let query_per_s = of(&|p| asks_per_s(&asks.all, asks.rows, p, cores));
-    let (inserts_flat, queries_flat) = (is_flat(&insert_per_s), is_flat(&query_per_s));
-    eprintln!("model, simulated: VOLAP's figure 16, 50M rows a worker\n  workers  inserts/s  queries/s");
-    for ((workers, insert), query) in VOLAP_WORKERS.iter().zip(&insert_per_s).zip(&query_per_s) {
-        eprintln!("  {workers:>7}  {insert:>9.0}  {query:>9.1}");
-    }
-    eprintln!("  within 10 % of flat: inserts {inserts_flat}, queries {queries_flat}");
-    // Figure 17: 1B rows on the most workers.
+/// A curve of VOLAP's figure 16.
+fn drawn(what: &str, figure: &dyn Fn(f64) -> f64) -> Value {
+    let curve: Vec<f64> = VOLAP_WORKERS.iter().map(|&p| figure(p as f64)).collect();
+    let flat = is_flat(&curve);
+    eprintln!("model, simulated: VOLAP's figure 16, 50M rows a worker\n  workers  {what}");
+    VOLAP_WORKERS.iter().zip(&curve).for_each(|(workers, rate)| eprintln!("  {workers:>7}  {rate:>9.1}"));
+    eprintln!("  within 10 % of flat: {flat}");
+    json!({ "workers": VOLAP_WORKERS, "per_s": curve, "is_flat": flat })
+}
+
+/// VOLAP's figure 17: 1B rows on the most workers.
+fn mixes(asks: &Asks, inserts: &Inserts, cores: f64) -> Value {
     let machines = 20.0;
     let insert = inserts.per_s(machines, cores);
-    let mut mixes = Vec::new();
     eprintln!("model, simulated: VOLAP's figure 17, 1B rows on 20 workers: operations/s by share of inserts {MIXES:?}");
-    for (bin, ask) in Bin::ALL.into_iter().zip(&asks.bins) {
+    let of_bin = |(bin, ask): (Bin, &Ask)| {
         let query = asks_per_s(ask, asks.rows, machines, cores);
         let mixed: Vec<f64> = MIXES.iter().map(|share| 1.0 / (share / insert + (1.0 - share) / query)).collect();
-        eprintln!(
-            "  {:>6} coverage: {}",
-            bin.name(),
-            mixed.iter().map(|rate| format!("{rate:.0}")).collect::<Vec<_>>().join("  ")
-        );
-        mixes.push(json!({ "bin": bin.name(), "operations_per_s": mixed }));
-    }
-    json!({
-        "workers": VOLAP_WORKERS, "inserts_per_s": insert_per_s, "queries_per_s": query_per_s,
-        "inserts_flat": inserts_flat, "queries_flat": queries_flat, "insert_shares": MIXES, "mixes": mixes,
-    })
+        let shown: Vec<String> = mixed.iter().map(|rate| format!("{rate:.0}")).collect();
+        eprintln!("  {:>6} coverage: {}", bin.name(), shown.join("  "));
+        json!({ "bin": bin.name(), "insert_shares": MIXES, "operations_per_s": mixed })
+    };
+    json!(Bin::ALL.into_iter().zip(&asks.bins).map(of_bin).collect::<Vec<Value>>())
 }
 
 /// Rows a second of COPY. Fitted on one worker.
@@ -295,18 +303,27 @@ fn lazybase(scale: &[Work], rows: u64, cores: f64) -> Anything<Value> {
     }))
 }
 
-/// All 22 queries of TPC-H: workers' time is shared out, the gateway's is not, for joins run there. Fitted on two workers.
+/// All 22 queries of TPC-H: workers' time is shared out, the gateway's is not, for joins run there. Both have a share for each part of a plan
+/// that is asked of a shard. Fitted on two workers that have the rows in few shards and in many.
 fn hrdbms(works: &[tpch::Work], sf: f64, cores: f64) -> Anything<Value> {
-    let [two, more @ ..] = works else { return Err("the model wants the work of tpch".into()) };
-    let check = |work: &tpch::Work| {
-        foreseen("CPU s of TPC-H", work.workers, two.workers_s + two.gateway_s, work.workers_s + work.gateway_s)
+    let [few, four, many] = works else { return Err("the model wants three clusters of tpch".into()) };
+    let line = |of: fn(&tpch::Work) -> f64| {
+        let each = ((of(many) - of(few)) / (many.parts - few.parts) as f64).max(0.0);
+        (each, (of(few) - each * few.parts as f64).max(0.0))
     };
-    let checks = more.iter().map(check).collect();
-    Ok(told("HRDBMS's figure 7", checks, || {
+    let (worker, gateway) = (line(|work| work.workers_s), line(|work| work.gateway_s));
+    let cpu_s = |(each, rest): (f64, f64), parts: f64| each * parts + rest;
+    let parts = four.parts as f64;
+    let all_s = cpu_s(worker, parts) + cpu_s(gateway, parts);
+    let check = foreseen("CPU s of TPC-H", four.workers, all_s, four.workers_s + four.gateway_s);
+    Ok(told("HRDBMS's figure 7", vec![check], || {
         let larger = HRDBMS_SF / sf;
         let took = |nodes: &usize| {
-            let cpu_s = (two.workers_s / *nodes as f64 + two.gateway_s) / cores;
-            (cpu_s + two.bytes as f64 * 8.0 / BITS_PER_S) * larger
+            let nodes = *nodes as f64;
+            let parts = few.parts as f64 * nodes / few.workers as f64;
+            let at_workers = cpu_s((worker.0, worker.1 * larger), parts) / nodes;
+            let at_gateway = cpu_s((gateway.0, gateway.1 * larger), parts);
+            (at_workers + at_gateway) / cores + few.bytes as f64 * larger * 8.0 / BITS_PER_S
         };
         let seconds: Vec<f64> = HRDBMS_NODES.iter().map(took).collect();
         let speed_up = seconds[0] / seconds[seconds.len() - 1];

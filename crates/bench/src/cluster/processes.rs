@@ -110,15 +110,17 @@ pub fn since(server: &(impl Serves + ?Sized), before: &[(String, f64)], name: &s
     pairs.map(|((_, now), (_, before))| now - before).collect()
 }
 
-/// Waits until no process works: what was sorted, merged and built of what was asked for is done.
-pub async fn settled(server: &(impl Serves + ?Sized)) -> Anything<()> {
+/// Waits until no process works: what was sorted, merged and built of what was asked for is done. Gives the CPU seconds that all of them use in a
+/// second while they have nothing to do: nodes ask one another for news.
+pub async fn settled(server: &(impl Serves + ?Sized)) -> Anything<f64> {
     let begun = Instant::now();
     loop {
         let before = server.cpus();
         tokio::time::sleep(IDLE_FOR).await;
-        let shares = since(server, &before, "").into_iter().map(|used| used / IDLE_FOR.as_secs_f64());
-        if shares.fold(0.0, f64::max) < IDLE_SHARE {
-            return Ok(());
+        let used = since(server, &before, "");
+        let shares = || used.iter().map(|used| used / IDLE_FOR.as_secs_f64());
+        if shares().fold(0.0, f64::max) < IDLE_SHARE {
+            return Ok(shares().sum());
         }
         if begun.elapsed() > IDLE_WITHIN {
             return Err("the processes do not come to rest".into());

@@ -1,7 +1,8 @@
 //! B3: the 22 TPC-H queries on two workers beside one process: equal answers, CPU seconds of all processes, and wall time.
 
+use super::boxed::{BATCH_ROWS, copy_all};
 use super::processes::{Cluster, Serves, Shape, Single, cpu_s, session, settled, since};
-use super::sql::{as_json, asked, rows, timed, told};
+use super::sql::{as_json, asked, rows, timed};
 use super::{ClusterArgs, Scratch};
 use crate::Anything;
 use crate::cells::equal_rows;
@@ -27,38 +28,50 @@ pub struct Work {
     pub workers_s: f64,
     pub gateway_s: f64,
     pub bytes: u64,
+    /// Parts of plans that shards were asked for.
+    pub parts: u64,
 }
 
 pub async fn run(args: &ClusterArgs, scratch: &Scratch) -> Anything<(Value, Vec<Work>)> {
     let folder = generate(&args.folders, args.sf)?;
     let alone = Single::start(&scratch.dir("tpch-alone")?, &args.folders.data, args.memory_mb)?;
-    let client = load(&alone, &folder).await?;
-    let (mut figures, mut works) = (json!({ "sf": args.sf }), Vec::new());
-    for workers in if args.model { vec![2, 4] } else { vec![2] } {
+    let client = load(&alone, &folder, "").await?;
+    let (mut figures, mut works) = (Value::Null, Vec::new());
+    for (workers, options) in shapes(args) {
         // Joins are the gateway's.
         let shape = Shape { gateway_mb: args.memory_mb, ..Shape::new(workers, 1, args.memory_mb) };
-        let dir = scratch.dir(&format!("tpch-{workers}"))?;
+        let dir = scratch.dir(&format!("tpch-{}", works.len()))?;
         let cluster = Cluster::start(&dir, &args.folders.data, &shape)?;
-        let (of_cluster, work) = beside((&alone, &client), &cluster, &load(&cluster, &folder).await?, workers).await?;
-        if workers == 2 {
-            figures = of_cluster;
-            figures["sf"] = args.sf.into();
-        } else {
-            figures["more_workers"] = of_cluster;
+        let at_cluster = load(&cluster, &folder, &options).await?;
+        let (of_cluster, work) = beside((&alone, &client), &cluster, &at_cluster, workers).await?;
+        match figures.is_null() {
+            true => figures = of_cluster,
+            false => figures[format!("also_{workers}_workers{options}")] = of_cluster,
         }
         works.push(work);
     }
+    figures["sf"] = args.sf.into();
     Ok((figures, works))
 }
 
+/// Clusters by workers and options of tables: that of the bar, and those that the model wants.
+fn shapes(args: &ClusterArgs) -> Vec<(usize, String)> {
+    let mut shapes = vec![(2, String::new())];
+    if args.model {
+        let many = format!(" WITH (placement = 'rows', shards = '{}')", 4 * super::SHARDS_PER_WORKER);
+        shapes.extend([(4, String::new()), (2, many)]);
+    }
+    shapes
+}
+
 /// The tables in a server, merged.
-async fn load(server: &impl Serves, folder: &Path) -> Anything<Client> {
+async fn load(server: &impl Serves, folder: &Path, options: &str) -> Anything<Client> {
     let client = session(server).await?;
     for (table, columns) in TABLES {
-        rows(&client, &format!("CREATE TABLE {table} ({columns})")).await?;
+        rows(&client, &format!("CREATE TABLE {table} ({columns}){options}")).await?;
         let file = folder.join(format!("{table}.parquet"));
-        let copy = format!("COPY {table} FROM '{}' (BATCH_ROWS {})", file.display(), super::boxed::BATCH_ROWS);
-        client.batch_execute(&copy).await.map_err(|error| told(&error, &copy))?;
+        let copy = format!("COPY {table} FROM '{}' (BATCH_ROWS {})", file.display(), BATCH_ROWS);
+        copy_all(&client, &copy).await?;
     }
     rows(&client, "CALL alluvia.merge()").await?;
     settled(server).await?;
@@ -74,7 +87,7 @@ async fn beside(
 ) -> Anything<(Value, Work)> {
     let new = || Taken { wall_ms: Vec::new(), cpu_s: Vec::new() };
     let mut taken = [new(), new()];
-    let mut work = Work { workers, workers_s: 0.0, gateway_s: 0.0, bytes: 0 };
+    let mut work = Work { workers, workers_s: 0.0, gateway_s: 0.0, bytes: 0, parts: 0 };
     let (mut wrong, mut refused) = (Vec::new(), json!({}));
     for (at, query) in QUERIES.iter().enumerate() {
         let number = at + 1;
@@ -108,6 +121,7 @@ async fn beside(
         }
         let asked = if refused[number.to_string()].is_null() { asked(client, query).await? } else { (0, 0) };
         work.bytes += asked.1;
+        work.parts += asked.0;
         if is_wrong {
             wrong.push(number);
         }
