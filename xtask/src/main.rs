@@ -170,7 +170,7 @@ fn functions() {
 fn bench(rest: &[&str]) {
     let Some((&name, args)) = rest.split_first() else {
         die(
-            "bench NAME: one of load, insert, freshness, tpch, box, star, curves, sample, skip, thin, mixed, wire, upsert, point",
+            "bench NAME: one of load, insert, freshness, tpch, box, star, curves, sample, skip, thin, mixed, wire, upsert, point, cluster",
         );
     };
     let venv = data::venv();

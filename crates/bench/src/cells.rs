@@ -18,9 +18,17 @@ enum Cell {
 
 /// Whether an answer of ours is that of a peer, whose rows are lists of numbers, texts and nulls.
 pub fn equal(ours: &[RecordBatch], theirs: &Value) -> Anything<bool> {
-    let rows = theirs.as_array().ok_or("the peer's rows are missing")?;
-    let right = rows.iter().map(|row| row.as_array().into_iter().flatten().map(Cell::of_json).collect()).collect();
-    Ok(same(cells(ours)?, right))
+    Ok(same(cells(ours)?, cells_of_rows(theirs)?))
+}
+
+/// Whether two answers are the same, whose rows are lists of numbers, texts and nulls.
+pub fn equal_rows(a: &Value, b: &Value) -> Anything<bool> {
+    Ok(same(cells_of_rows(a)?, cells_of_rows(b)?))
+}
+
+fn cells_of_rows(rows: &Value) -> Anything<Vec<Vec<Cell>>> {
+    let rows = rows.as_array().ok_or("an answer's rows are missing")?;
+    Ok(rows.iter().map(|row| row.as_array().into_iter().flatten().map(Cell::of_json).collect()).collect())
 }
 
 /// Whether two answers in Arrow are the same.

@@ -5,6 +5,7 @@
 
 mod boxes;
 mod cells;
+mod cluster;
 mod curves;
 mod file_shares;
 mod fraction;
@@ -69,6 +70,8 @@ enum Bench {
     Thin(thin::ThinArgs),
     /// Estimates within an error beside cold exact answers, and how often intervals hold.
     Sample(sample::SampleArgs),
+    /// One database on several processes beside one process.
+    Cluster(cluster::ClusterArgs),
     /// The 22 TPC-H queries beside DataFusion over Parquet and DuckDB.
     Tpch(tpch::TpchArgs),
 }
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
             Bench::Star(args) => star::run(args).await,
             Bench::Thin(args) => thin::run(args).await,
             Bench::Sample(args) => sample::run(args).await,
+            Bench::Cluster(args) => cluster::run(args).await,
             Bench::Tpch(args) => tpch::run(args).await,
         }
     });

@@ -53,7 +53,8 @@ pub const TABLES: [(&str, &str); 8] = [
     ),
 ];
 
-const QUERIES: [&str; 22] = [
+/// The queries, in their order.
+pub const QUERIES: [&str; 22] = [
     include_str!("../tpch/q01.sql"),
     include_str!("../tpch/q02.sql"),
     include_str!("../tpch/q03.sql"),
