@@ -281,6 +281,37 @@ impl Gateway {
             std::thread::park_timeout(ASKED_AGAIN);
         }
     }
+
+    /// Has a batch staged and decided by itself. Whether the outcome is known is told beside it.
+    pub(super) fn submit_alone(&self, batch: NewBatch) -> (Result<Committed>, bool) {
+        let has_changes = !batch.changes.is_empty();
+        let (id, floor) = self.begin();
+        let image = self.image();
+        let (outcome, is_known) = match self.ready(&image, (id, floor), batch) {
+            Ok(ready) => self.run(id, ready),
+            Err(error) => (Err(error), true),
+        };
+        if is_known {
+            self.end(id);
+        } else {
+            self.leave_unknown(id);
+        }
+        let (Outcome { version, duplicate }, passed_over) = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                if error.kind() == ErrorKind::Conflict {
+                    // By what was decided since, it may go another time; who comes next learns that else.
+                    let _ = self.refresh();
+                }
+                return (Err(error), is_known);
+            }
+        };
+        if has_changes {
+            // It is committed whatever comes of this; the next statement catches up, too.
+            let _ = self.caught_up(version);
+        }
+        (Ok(Committed { version, duplicate, passed_over }), is_known)
+    }
 }
 
 fn unknown(why: &str) -> Error {
@@ -323,33 +354,10 @@ fn event_of(shard: TableId, node: NodeId, answer: Reached<FromWorker>) -> Option
 impl Ingest for Gateway {
     /// Waits for durability whatever is asked for: a decision without it would be taken back by a keeper's crash.
     fn submit(&self, batch: NewBatch, _durability: Durability) -> Result<Committed> {
-        let has_changes = !batch.changes.is_empty();
-        let (id, floor) = self.begin();
-        let image = self.image();
-        let (outcome, is_known) = match self.ready(&image, (id, floor), batch) {
-            Ok(ready) => self.run(id, ready),
-            Err(error) => (Err(error), true),
-        };
-        if is_known {
-            self.end(id);
-        } else {
-            self.leave_unknown(id);
+        match self.goes_together(&batch) {
+            Some(of) => self.submit_together(of, batch),
+            None => self.submit_alone(batch).0,
         }
-        let (Outcome { version, duplicate }, passed_over) = match outcome {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                if error.kind() == ErrorKind::Conflict {
-                    // By what was decided since, it may go another time; who comes next learns that else.
-                    let _ = self.refresh();
-                }
-                return Err(error);
-            }
-        };
-        if has_changes {
-            // It is committed whatever comes of this; the next statement catches up, too.
-            let _ = self.caught_up(version);
-        }
-        Ok(Committed { version, duplicate, passed_over })
     }
 
     fn submit_then(&self, batch: NewBatch, done: Done) -> Option<(NewBatch, Done)> {

@@ -13,6 +13,7 @@ mod reach;
 mod read;
 mod session;
 mod split;
+mod together;
 mod write;
 
 pub use known::Known;

@@ -6,6 +6,7 @@
 
 use super::known::Known;
 use super::reach::{Reach, Reached, Unreached};
+use super::together::Together;
 use crate::decision::{Decided, Decision};
 use crate::image::Image;
 use crate::keeper::{Feed, Proposal};
@@ -67,6 +68,8 @@ pub struct Gateway {
     pub(super) loads: Arc<Mutex<HashMap<usize, Vec<RecordBatch>>>>,
     /// Whose turn it is to look at a shard.
     pub(super) turns: Mutex<HashMap<TableId, Arc<Mutex<()>>>>,
+    /// Small batches that wait to go together.
+    pub(super) together: Together,
     /// What was gathered last of each table, and at which version.
     pub(super) gathered: Mutex<HashMap<TableId, (Version, Vec<RecordBatch>)>>,
 }
@@ -116,7 +119,8 @@ impl Gateway {
         let (open, recent) = (BTreeSet::new(), VecDeque::new());
         let state = State { incarnation, image, known, sequence: 0, open, unknown: Vec::new(), numbers, recent };
         let (loads, turns, gathered) = (Arc::default(), Mutex::default(), Mutex::default());
-        let gateway = Gateway { options, reach, clock, state: Mutex::new(state), loads, turns, gathered };
+        let (state, together) = (Mutex::new(state), Together::default());
+        let gateway = Gateway { options, reach, clock, state, loads, turns, together, gathered };
         gateway.refresh()?;
         Ok(gateway)
     }

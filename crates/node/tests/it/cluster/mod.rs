@@ -5,3 +5,4 @@ mod lost;
 mod parts;
 mod scripts;
 mod sessions;
+mod together;
