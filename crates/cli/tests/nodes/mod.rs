@@ -137,6 +137,31 @@ fn nodes_that_are_killed_lose_nothing() {
 }
 
 #[test]
+fn a_worker_that_stands_still_is_not_waited_for() {
+    let cluster = Cluster::new();
+    let _keeper = cluster.start("keeper", "keeper");
+    let _one = cluster.start("one", "worker");
+    let other = cluster.start("other", "worker");
+    let gateway = cluster.start("gateway", "gateway");
+    good(&["sql", &gateway.url(), "-c", MADE], "");
+    let signal = |name: &str| {
+        let sent = std::process::Command::new("kill").args([name, &other.child.id().to_string()]).status();
+        assert!(sent.unwrap().success(), "kill {name}");
+    };
+    signal("-STOP");
+    let began = std::time::Instant::now();
+    for at in 0..6 {
+        let count = gateway.asked(&format!("SELECT count(*) AS n FROM visits WHERE id >= {at}"));
+        assert_eq!(count, format!("n\n{}\n", if at == 0 { 3000 } else { 3001 }), "the other worker answers");
+        gateway.asked(&format!("INSERT INTO visits VALUES ({}, 'a')", 10_000 + at));
+    }
+    // A connection is given up after 10 s and more, each time.
+    assert!(began.elapsed() < Duration::from_secs(25), "it was waited for: {:?}", began.elapsed());
+    signal("-CONT");
+    assert_eq!(gateway.asked("SELECT count(*) AS n FROM visits"), "n\n3006\n");
+}
+
+#[test]
 fn a_node_that_cannot_be_says_why() {
     let cluster = Cluster::new();
     let dir = cluster.dir("node");

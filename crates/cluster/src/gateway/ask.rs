@@ -3,7 +3,8 @@
 //! Invariants:
 //! - An answer is handed out once, whichever replicas were asked.
 //! - So many shards as are said are asked at a time: what waits to be handed out is bounded by that.
-//! - Who works on an answer is waited for; who is not reached, or is behind, for as long as a statement has patience.
+//! - Who works on an answer is waited for, as long as it gives signs of life; where another replica is there, that one is asked then. Who is
+//!   not reached, or is behind, is waited for as long as a statement has patience.
 
 use super::reach::Reached;
 use super::session::{Gateway, unreached};
@@ -11,7 +12,7 @@ use crate::message::{FromWorker, ToWorker};
 use crate::placed::{PlacedTable, Shard};
 use crate::words::NodeId;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -26,7 +27,53 @@ pub(super) struct ShardAsk {
     pub shard: TableId,
     replicas: Vec<NodeId>,
     turn: usize,
+    /// Who was asked last and has not answered, and since when.
+    under_way: Option<(NodeId, Duration)>,
     is_answered: bool,
+}
+
+/// What stands in the place of a shard's where a node is asked for a sign of life.
+const SIGN: usize = usize::MAX;
+/// Who has not answered for so long is asked for a sign of life, and again after so long; who gives none within that is not waited for.
+const SIGN_AFTER: Duration = Duration::from_millis(500);
+/// So often it is looked who has not answered.
+const SIGNS_EACH: Duration = Duration::from_millis(100);
+
+/// Which nodes are alive, of those that work on an answer for long.
+#[derive(Default)]
+struct SignsOfLife {
+    /// When a node was asked, and whether it has said something since.
+    asked: BTreeMap<NodeId, (Duration, bool)>,
+}
+
+/// What is known of a node that works on an answer.
+enum Sign {
+    /// It is to be asked.
+    Ask,
+    /// It was asked, and says nothing.
+    None,
+    /// It may be at work.
+    Waited,
+}
+
+impl SignsOfLife {
+    /// What is known of a node that was asked for an answer at a time.
+    fn of(&mut self, node: NodeId, since: Duration, now: Duration) -> Sign {
+        let is_long = |from: Duration| now.saturating_sub(from) >= SIGN_AFTER;
+        match self.asked.get(&node) {
+            _ if !is_long(since) => Sign::Waited,
+            Some((at, false)) if is_long(*at) && *at >= since => Sign::None,
+            Some((at, _)) if !is_long(*at) => Sign::Waited,
+            _ => {
+                self.asked.insert(node, (now, false));
+                Sign::Ask
+            }
+        }
+    }
+
+    fn heard(&mut self, node: NodeId, now: Duration) {
+        self.asked.insert(node, (now, true));
+    }
 }
 
 /// Why shards were not asked to the end.
@@ -51,7 +98,7 @@ impl ShardAsk {
     /// One shard of a table.
     pub fn one(table: TableId, shard: &Shard) -> ShardAsk {
         let (shard, replicas) = (shard.id, shard.replicas.clone());
-        ShardAsk { table, shard, replicas, turn: 0, is_answered: false }
+        ShardAsk { table, shard, replicas, turn: 0, under_way: None, is_answered: false }
     }
 
     /// All shards of a table. Statements of several versions begin with other replicas.
@@ -62,6 +109,7 @@ impl ShardAsk {
             shard: shard.id,
             replicas: shard.replicas_at(version),
             turn: turn + shard.id.0 as usize,
+            under_way: None,
             is_answered: false,
         })
     }
@@ -82,13 +130,18 @@ impl Gateway {
             ));
         }
         let (sender, answers) = channel();
+        let send = |at: usize, node: NodeId, question: ToWorker| {
+            let sender = sender.clone();
+            let answered = move |answer: Reached<FromWorker>| drop(sender.send((at, node, answer)));
+            self.reach.worker(node, question, Box::new(answered));
+        };
         let ask = |at: usize, asked: &mut ShardAsk| {
             let node = asked.replicas[asked.turn % asked.replicas.len()];
             asked.turn += 1;
-            let sender = sender.clone();
-            let answered = move |answer: Reached<FromWorker>| drop(sender.send((at, node, answer)));
-            self.reach.worker(node, (asking.question)(asked.shard), Box::new(answered));
+            asked.under_way = Some((node, self.clock.monotonic()));
+            send(at, node, (asking.question)(asked.shard));
         };
+        let mut signs = SignsOfLife::default();
         let mut waiting: VecDeque<usize> = (0..asked.len()).collect();
         for at in waiting.drain(..asking.at_once.max(1).min(asked.len())) {
             ask(at, &mut asked[at]);
@@ -115,13 +168,30 @@ impl Gateway {
                 (true, Some(silence)) => heard + silence - now,
                 (true, None) => patience,
             };
-            let (at, node, answer) = match answers.recv_timeout(wait) {
+            let (at, node, answer) = match answers.recv_timeout(wait.min(SIGNS_EACH)) {
+                Ok((SIGN, node, said)) => {
+                    // Who is not reached gives none.
+                    if said.is_ok() {
+                        signs.heard(node, self.clock.monotonic());
+                    }
+                    continue;
+                }
                 Ok(answer) => answer,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     again.drain(..).for_each(|at| ask(at, &mut asked[at]));
+                    let now = self.clock.monotonic();
+                    for (at, of) in asked.iter_mut().enumerate().filter(|(_, of)| !of.is_answered) {
+                        match of.under_way.map(|(node, since)| (node, signs.of(node, since, now))) {
+                            Some((node, Sign::Ask)) => send(SIGN, node, ToWorker::Status),
+                            // It stands still, or is cut off: whoever has the shard, too, is asked beside it.
+                            Some((_, Sign::None)) if of.replicas.len() > 1 => ask(at, of),
+                            _ => {}
+                        }
+                    }
                     continue;
                 }
             };
+            asked[at].under_way = asked[at].under_way.filter(|(asked, _)| *asked != node);
             let mut is_late = |error: Error| {
                 let since = failure.take().map_or(now, |(since, _)| since);
                 failure = Some((since, error));
