@@ -30,8 +30,10 @@ const BODIES_DIR: &str = "bodies";
 
 /// The keeper is asked so often while there is nothing new.
 const FEED_LOOK: Duration = Duration::from_millis(2);
-/// A version that is not there yet is waited for in so many looks, so long after one another.
+/// A version that is not there yet is waited for in so many looks, so long after one another; for a read in fewer, for another replica may
+/// have it.
 const LOOKS_FOR_VERSION: u32 = 500;
+const LOOKS_FOR_READ: u32 = 100;
 const LOOK_FOR_VERSION: Duration = Duration::from_micros(200);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 /// An answer to a question among nodes is waited for so long.
@@ -164,18 +166,22 @@ impl Shared {
     fn serve(&self, asked: ToWorker) -> Result<FromWorker> {
         match asked {
             ToWorker::Bodies(asked) => Ok(FromWorker::Bodies(serve_bodies(&self.bodies, asked)?)),
-            ToWorker::Rows { shard, version } => Ok(FromWorker::Rows(self.rows(shard, version)?)),
+            ToWorker::Rows { shard, version } => {
+                self.wait_through(version, LOOKS_FOR_READ)?;
+                Ok(FromWorker::Rows(self.rows(shard, version)?))
+            }
             ToWorker::Copy { shard, version, from } => {
-                self.wait_through(version)?;
+                self.wait_through(version, LOOKS_FOR_VERSION)?;
                 let (rows, next) = self.copies.rows(self.core().views(), shard, version, from)?;
                 Ok(FromWorker::Copied { rows, next })
             }
             ToWorker::Ask { shard, version, part, uses } => {
+                self.wait_through(version, LOOKS_FOR_READ)?;
                 let snapshot = snapshot_at(self.core().views(), version, &[shard])?;
                 Ok(FromWorker::Rows(self.database.engine().answer_part(snapshot, shard, &part, uses)?))
             }
             ToWorker::Look { shard: _, at_least, computed_at, body } => {
-                self.wait_through(at_least)?;
+                self.wait_through(at_least, LOOKS_FOR_VERSION)?;
                 let LookedAt { version, passed_over } = self.core().committer().look(&body, &computed_at)?;
                 Ok(FromWorker::Looked { version, passed_over })
             }
@@ -193,8 +199,8 @@ impl Shared {
     }
 
     /// Waits until it is through a version, not for long: another replica may be.
-    fn wait_through(&self, version: Version) -> Result<()> {
-        for _ in 0..LOOKS_FOR_VERSION {
+    fn wait_through(&self, version: Version, looks: u32) -> Result<()> {
+        for _ in 0..looks {
             if self.core().views().visible() >= version {
                 return Ok(());
             }
