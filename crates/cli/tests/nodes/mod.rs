@@ -155,8 +155,8 @@ fn a_worker_that_stands_still_is_not_waited_for() {
         assert_eq!(count, format!("n\n{}\n", if at == 0 { 3000 } else { 3001 }), "the other worker answers");
         gateway.asked(&format!("INSERT INTO visits VALUES ({}, 'a')", 10_000 + at));
     }
-    // A connection is given up after 10 s and more, each time.
-    assert!(began.elapsed() < Duration::from_secs(25), "it was waited for: {:?}", began.elapsed());
+    // A connection is given up after half a minute, every other time: more than a minute in all.
+    assert!(began.elapsed() < Duration::from_secs(45), "it was waited for: {:?}", began.elapsed());
     signal("-CONT");
     assert_eq!(gateway.asked("SELECT count(*) AS n FROM visits"), "n\n3006\n");
 }
