@@ -265,7 +265,7 @@ impl Image {
     }
 }
 
-/// What begins the message of a batch that is refused because it must look again.
+/// What is in the message of a batch that is refused because it must look again.
 const WRITTEN_SINCE: &str = "rows of a shard were written since";
 
 fn written_since() -> Error {
@@ -273,7 +273,7 @@ fn written_since() -> Error {
     Error::new(ErrorKind::Conflict, what).with_hint("run the statement again")
 }
 
-/// What begins the message of a batch that is refused because a shard of it has other replicas by now.
+/// What is in the message of a batch that is refused because a shard of it has other replicas by now.
 const LIES_ELSEWHERE: &str = "a shard of a batch lies elsewhere by now";
 
 /// Why a batch is refused whose shard has other replicas by now.

@@ -88,7 +88,7 @@ pub enum FromKeeper {
     GivenUp,
 }
 
-/// What begins the message by which a worker that was taken for dead learns that.
+/// What is in the message by which a worker that was taken for dead learns that.
 const TAKEN_FOR_DEAD: &str = "this worker was taken for dead";
 
 /// Whether a worker is told that it must join again.

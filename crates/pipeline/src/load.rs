@@ -10,11 +10,11 @@
 use crate::chunk::{fixed, staged_chunk};
 use crate::pipeline::Pipeline;
 use crate::workers::Answer;
-use alluvia_snapshot::{Load, RowChange, Space, StagedLoad, Staging};
+use alluvia_snapshot::{Load, RowChange, Space, StagedLoad, Staging, own_bytes};
 use alluvia_space::{KeyLayout, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_tree::{LadderWriter, SegmentMeta, SegmentWriter};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, Stage, TableId, Version};
-use arrow::array::{ArrayRef, AsArray, RecordBatchOptions, UInt64Array, new_null_array};
+use arrow::array::{ArrayRef, RecordBatchOptions, UInt64Array, new_null_array};
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
@@ -125,7 +125,7 @@ impl Load for Loader {
             let taken = rest.slice(0, rest.num_rows().min(room));
             rest = rest.slice(taken.num_rows(), rest.num_rows() - taken.num_rows());
             self.run_rows += taken.num_rows();
-            self.run_bytes += logical_bytes(&taken);
+            self.run_bytes += own_bytes(&taken);
             self.run.push(taken);
             if self.run_rows == self.pipeline.options.segment_rows || self.run_bytes > self.pipeline.options.run_bytes {
                 self.write_run()?;
@@ -252,18 +252,4 @@ fn with_new_identities(id: SegmentId, rows: Vec<RecordBatch>) -> Result<Vec<Reco
 /// Why a job of an abandoned load made nothing. Nobody is told.
 fn given_up() -> Error {
     Error::new(ErrorKind::Cancelled, "the load was abandoned")
-}
-
-/// What the rows take by themselves, whatever larger buffers they are slices of, or share.
-fn logical_bytes(batch: &RecordBatch) -> usize {
-    let bytes = |column: &ArrayRef| -> usize {
-        // Arrow counts the views of texts, and not what they are views of.
-        let viewed: usize = match column.data_type() {
-            DataType::Utf8View => column.as_string_view().lengths().map(|bytes| bytes as usize).sum(),
-            DataType::BinaryView => column.as_binary_view().lengths().map(|bytes| bytes as usize).sum(),
-            _ => 0,
-        };
-        viewed + column.to_data().get_slice_memory_size().unwrap_or(0)
-    };
-    batch.columns().iter().map(bytes).sum()
 }

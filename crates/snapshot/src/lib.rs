@@ -16,6 +16,7 @@ mod lookup;
 mod manifest;
 mod moves;
 mod own;
+mod own_bytes;
 mod pins;
 mod ports;
 mod snapshot;
@@ -34,6 +35,7 @@ pub use manifest::{
 };
 pub use moves::{Moved, Moves};
 pub use own::Identity;
+pub use own_bytes::own_bytes;
 pub use pins::Pin;
 pub use ports::{
     Admin, AskedPart, BatchInfo, ClusterInfo, Committed, Done, Durability, Each, Ingest, Load, Memo, NewBatch, NewRows,

@@ -5,7 +5,7 @@
 //! - Who takes no more rows ends the asking at the next answer.
 
 use crate::values::Made;
-use alluvia_snapshot::{AskedPart, Read, Uses};
+use alluvia_snapshot::{AskedPart, Read, Uses, own_bytes};
 use alluvia_types::{Error, ErrorKind, TableId, Version};
 use alluvia_values::errors::wrap;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -52,11 +52,6 @@ pub struct AnswersExec {
     shown: String,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-}
-
-/// What rows take by themselves, whatever larger buffers they are slices of.
-fn bytes_of(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum()
 }
 
 impl AnswersExec {
@@ -140,7 +135,7 @@ impl ExecutionPlan for AnswersExec {
             let mut each = |answer: Vec<RecordBatch>| {
                 parts.add(1);
                 for batch in answer {
-                    bytes.add(bytes_of(&batch));
+                    bytes.add(own_bytes(&batch));
                     rows.add(batch.num_rows());
                     let batch = fitted(&batch, made.as_ref(), &schema)?;
                     sender.blocking_send(Ok(batch)).map_err(|_| gone())?;

@@ -14,11 +14,10 @@ use super::session::{Gateway, unasked};
 use crate::image::Image;
 use crate::message::{FromWorker, ToWorker};
 use alluvia_catalog::{Catalog, TableEntry};
-use alluvia_snapshot::{AskedPart, Each, Killed, Newer, Pin, Read, Snapshot, TableRead, TailRead, Want};
+use alluvia_snapshot::{AskedPart, Each, Killed, Newer, Pin, Read, Snapshot, TableRead, TailRead, Want, own_bytes};
 use alluvia_types::{Clock, Error, ErrorKind, Freshness, Result, Stage, TableId, Version};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
-use arrow::datatypes::DataType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,18 +145,8 @@ fn altered() -> Error {
     Error::new(ErrorKind::Conflict, "a table was altered while it was read").with_hint("run the statement again")
 }
 
-/// What rows take by themselves, whatever larger buffers they are slices of.
 fn bytes_of(rows: &[RecordBatch]) -> u64 {
-    let column = |column: &ArrayRef| {
-        let data = column.to_data();
-        let viewed: usize = match column.data_type() {
-            DataType::Utf8View => column.as_string_view().lengths().map(|bytes| bytes as usize).sum(),
-            DataType::BinaryView => column.as_binary_view().lengths().map(|bytes| bytes as usize).sum(),
-            _ => 0,
-        };
-        data.get_slice_memory_size().unwrap_or(0) + viewed
-    };
-    rows.iter().flat_map(|rows| rows.columns()).map(column).sum::<usize>() as u64
+    rows.iter().map(own_bytes).sum::<usize>() as u64
 }
 
 /// Rows of shards in the order of their identities, in runs.

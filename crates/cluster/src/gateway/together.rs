@@ -9,16 +9,17 @@
 //! - A session leads for one batch at most, its own rows among them.
 
 use super::session::Gateway;
-use alluvia_snapshot::{Committed, NewBatch, NewRows, RowChange};
+use alluvia_snapshot::{Committed, NewBatch, NewRows, RowChange, own_bytes};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// Rows of a batch that may go together with others, at most; larger ones gain nothing.
+/// Rows of a batch that may go together with others, at most, and their bytes; larger ones gain nothing.
 const ROWS_MAX: usize = 256;
-/// Batches that go together, at most.
+const BYTES_MAX: usize = 64 << 10;
+/// Batches that go together, at most: so they have 64 MiB, which is well below what a message may have.
 const BATCHES_MAX: usize = 1024;
 /// Where a shard was not reached, batches of its table go alone for so long: those of its other shards need not wait.
 const APART: Duration = Duration::from_secs(10);
@@ -67,10 +68,12 @@ impl Gateway {
             let is_of_table = (rows.table, rows.checked_at) == (table, checked_at);
             is_of_table && rows.change == RowChange::Insert && rows.computed_at.is_none() && rows.ordinals.is_none()
         };
-        let count: usize = rows.iter().flat_map(|rows| &rows.batches).map(|batch| batch.num_rows()).sum();
+        let batches = || rows.iter().flat_map(|rows| &rows.batches);
+        let count: usize = batches().map(|batch| batch.num_rows()).sum();
+        let is_small = || batches().map(own_bytes).sum::<usize>() <= BYTES_MAX;
         let has_key = || self.image().catalog.by_id(table).is_none_or(|entry| entry.def.key.is_some());
         let may = is_plain && producer.is_none() && key.is_none() && (1..=ROWS_MAX).contains(&count);
-        (may && rows.iter().all(is_insert) && !has_key()).then_some((table, checked_at))
+        (may && rows.iter().all(is_insert) && is_small() && !has_key()).then_some((table, checked_at))
     }
 
     /// Commits rows together with those of others that come at the same time.

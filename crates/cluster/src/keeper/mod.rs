@@ -18,7 +18,7 @@ use alluvia_log::{Log, LogOptions, Ticket};
 use alluvia_storage::{Disk, DiskLock};
 use alluvia_types::{Clock, Error, ErrorKind, Result, TableId, Version};
 use parking_lot::{Condvar, Mutex};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +77,8 @@ struct State {
     decisions: VecDeque<Arc<Decision>>,
     /// With all of them.
     image: Image,
+    /// The workers that follow, as the image has them: asked for at each feed.
+    followers: BTreeSet<NodeId>,
     order: Order,
     /// Of what was written through this version, the order does not know of which tables it was.
     opened_at: Version,
@@ -98,8 +100,9 @@ impl State {
         let (catalog, producers) = (Arc::clone(&image.catalog), image.producers.clone());
         let order = Order::new(image.version, image.commit_micros, catalog, producers, keys);
         let opened_at = image.version;
-        let (heard, failed, managed) = (BTreeMap::new(), BTreeMap::new(), None);
-        Ok(State { base, decisions, image, order, opened_at, generation, heard, failed, managed })
+        let (followers, heard) = (image.followers(), BTreeMap::new());
+        let (failed, managed) = (BTreeMap::new(), None);
+        Ok(State { base, decisions, image, followers, order, opened_at, generation, heard, failed, managed })
     }
 }
 
@@ -188,6 +191,10 @@ impl Keeper {
     fn append(&self, state: &mut State, decision: &Decision) -> Result<Ticket> {
         let ticket = self.log.append_owned(decision.version, decision.commit_micros, decision.encode()?)?;
         state.image.apply(decision).expect("the order has applied its changes to the same definitions");
+        // Batches of rows alone move no shard.
+        if decision.batch().is_none_or(|decided| !decided.placed.is_empty()) {
+            state.followers = state.image.followers();
+        }
         Ok(ticket)
     }
 
@@ -313,7 +320,7 @@ impl Keeper {
             What::Left(left) => Some(left.node),
             _ => None,
         });
-        state.image.followers().into_iter().chain(leaving).map(of_worker).min().unwrap_or_default()
+        state.followers.iter().copied().chain(leaving).map(of_worker).min().unwrap_or_default()
     }
 
     /// Whether a worker was taken for dead, and has not joined since.
@@ -330,7 +337,7 @@ impl Keeper {
         self.decide_if(|state| {
             // A keeper that has just begun, or stood still, has heard nobody: that says nothing of the others.
             let stood_still = state.managed.is_none_or(|(at, _)| now.saturating_sub(at) >= limits.suspect_after);
-            for node in state.image.followers() {
+            for &node in &state.followers {
                 let heard = state.heard.entry(node).or_insert(Heard { at: now, durable: Version(0) });
                 heard.at = if stood_still { now } else { heard.at };
             }

@@ -1,7 +1,7 @@
 //! Copies of shards: what a worker gives to one that is to have a shard, too.
 //!
-//! A decision says which shard is copied, and by whom. It has the rows as they are at the version before. Whoever has the shard keeps that
-//! version readable from when it goes through the decision until all workers have: later sorts take nothing away from it.
+//! A decision says which shard is copied, and by whom. It has the rows as they are at the version before. The sources that it
+//! names keep that version readable from when each goes through the decision until all workers have: later sorts take nothing away from it.
 //!
 //! Invariants:
 //! - What is given is the version that is asked for, whole, or nothing.
