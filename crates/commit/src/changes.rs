@@ -9,7 +9,7 @@
 use crate::index::{key_columns, locate};
 use alluvia_catalog::{Catalog, Change};
 use alluvia_keys::{KeyIndex, RowPlace};
-use alluvia_snapshot::{KeyGuard, NewBatch, RowChange, Views, WholeTable, identities_of};
+use alluvia_snapshot::{Heeds, KeyGuard, NewBatch, RowChange, Views, WholeTable, identities_of};
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_space::{ORDINAL_COLUMN, TableDef};
 use alluvia_tree::Segment;
@@ -28,6 +28,8 @@ const OWN: Version = Version(u64::MAX);
 pub(crate) struct Changes {
     /// In the order of ids.
     tables: Vec<TableChanges>,
+    /// Whose locks of rows refuse them.
+    heeds: Option<Heeds>,
 }
 
 #[derive(Debug)]
@@ -93,7 +95,7 @@ pub(crate) fn concerns_rows(batch: &NewBatch, catalog: &Catalog) -> bool {
 impl Changes {
     /// What a batch asks for. `catalog` has the definitions as of before it, `views` the files of what it has staged.
     pub(crate) fn new(batch: &NewBatch, catalog: &Catalog, views: &Views) -> Result<Changes> {
-        let mut changes = Changes::default();
+        let mut changes = Changes { heeds: batch.heeds.clone(), ..Changes::default() };
         for rows in &batch.rows {
             let Some(def) = definition(batch, catalog, rows.table) else { continue };
             let coder = KeyCoder::new(&def);
@@ -178,6 +180,13 @@ impl Changes {
                             && let Some(row) = codes.iter().position(|&code| known.recent.is_written_after(code, at))
                         {
                             return Err(written_since(changes, &shown_key(coder, shown, row)));
+                        }
+                        if let Some(heeds) = &self.heeds
+                            && let Some((row, holder)) =
+                                heeds.locks.first_taken(heeds.session, changes.table, codes.iter().copied())
+                            && !planted("locked row written")
+                        {
+                            return Err(locked(changes, &shown_key(coder, shown, row), holder));
                         }
                         let rows = codes.iter().copied().zip(places.iter().copied());
                         let forgotten = match planted("duplicate within a load") {
@@ -350,6 +359,12 @@ fn written_since(changes: &TableChanges, key: &str) -> Error {
         format!("could not serialize access due to concurrent update: key {key} of table {name} was written since"),
     )
     .with_hint("run the transaction again: it computed rows from a version that is not the newest any more")
+}
+
+/// Told to the session, which waits for the lock and hands the batch over again.
+fn locked(changes: &TableChanges, key: &str, holder: u64) -> Error {
+    let message = format!("could not obtain lock on row with key {key} of table {}", changes.name);
+    Error::new(ErrorKind::LockNotAvailable, message).with_hint(format!("session {holder} has locked it"))
 }
 
 fn no_key(def: &TableDef) -> Error {

@@ -43,7 +43,15 @@ impl Recovered {
         }
         let (changes, loads) = (body.changes, body.loads);
         let highest_created = changes.iter().filter_map(Change::new_id).max();
-        let batch = NewBatch { changes, rows, loads, producer: body.producer, key: body.key, unwritten: Vec::new() };
+        let batch = NewBatch {
+            changes,
+            rows,
+            loads,
+            producer: body.producer,
+            key: body.key,
+            unwritten: Vec::new(),
+            heeds: None,
+        };
         Ok(Recovered { batch, changed, highest_created })
     }
 

@@ -217,7 +217,7 @@ fn everything() -> NewBatch {
         staging: Default::default(),
     };
     let producer = Some(ProducerMark { name: "lädt".to_owned(), epoch: 2, sequence: 41 });
-    NewBatch { changes, rows, loads: vec![load], producer, key: None, unwritten: Vec::new() }
+    NewBatch { changes, rows, loads: vec![load], producer, key: None, unwritten: Vec::new(), heeds: None }
 }
 
 fn path(name: &str) -> PathBuf {

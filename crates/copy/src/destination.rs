@@ -11,7 +11,7 @@ use crate::held::Held;
 use crate::progress::{CancelToken, Phase, Progress};
 use crate::sink::Sink;
 use alluvia_catalog::TableEntry;
-use alluvia_snapshot::{BatchKey, Committed, Durability, Ingest, NewBatch, RowChange};
+use alluvia_snapshot::{BatchKey, Committed, Durability, Heeds, Ingest, NewBatch, RowChange};
 use alluvia_types::{Error, ErrorKind, ProducerMark, Result, Version};
 use alluvia_values::compact::compact;
 use arrow::array::RecordBatch;
@@ -65,6 +65,8 @@ pub struct IntoStore {
     pub mark: Option<ProducerMark>,
     /// The client's key of it.
     pub key: Option<BatchKey>,
+    /// Whose locks of rows refuse it.
+    pub heeds: Option<Heeds>,
     /// Rows beyond this are staged.
     pub inline_bytes_max: usize,
     /// What rows do to those that are there, of rows that merely come.
@@ -145,7 +147,7 @@ impl Destination for IntoStore {
             return Ok(Some(committed));
         }
         let done = sink.finish()?;
-        let mut batch = NewBatch { producer, key: self.key, ..NewBatch::default() };
+        let mut batch = NewBatch { producer, key: self.key, heeds: self.heeds.clone(), ..NewBatch::default() };
         done.add_to(&mut batch);
         // In this order: whoever stops the statement finds it committing and waits, or the token is found set here.
         self.progress.set_phase(Phase::Committing);

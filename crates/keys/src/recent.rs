@@ -84,6 +84,11 @@ impl Recent {
         Some(self.last.get(&code).is_some_and(|&last| last > version))
     }
 
+    /// The last version that is known to have written a key.
+    pub fn last_written(&self, code: KeyCode) -> Option<Version> {
+        self.last.get(&code).copied()
+    }
+
     /// Forgets the writes of versions through this one: nobody will ask for what was written after an older version.
     pub fn forget_through(&mut self, version: Version) {
         self.floor = self.floor.max(version);

@@ -1,4 +1,5 @@
-//! Advisory locks: numbers that sessions of one process lock against one another. What a number stands for is theirs to know.
+//! Locks of sessions of one process: advisory ones, of which the sessions know what they stand for, and those of rows, by table and
+//! code of the primary key. One table has both, so a circle of those that wait is found whatever they wait for.
 //!
 //! [`table`] has who holds what and who waits, without threads and time; [`Locks`] is that table behind a mutex, and [`Waiting`] the
 //! future of who waits.
@@ -11,9 +12,9 @@
 
 mod table;
 
-pub use table::{Grant, Key, Mode, Scope, Tried};
+pub use table::{Advisory, Grant, Key, Mode, Scope, Tried};
 
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, TableId};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::Future;
@@ -29,6 +30,8 @@ pub struct Locks {
     state: Mutex<State>,
     /// Sessions that hold locks or wait for some: where there is none, nothing has to be given back.
     busy: AtomicUsize,
+    /// Rows that are locked or waited for.
+    rows: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -60,8 +63,35 @@ impl Locks {
     pub fn try_lock(&self, session: u64, key: Key, mode: Mode, scope: Scope) -> Result<bool> {
         let mut state = self.state.lock();
         let tried = state.table.try_lock(session, key, mode, scope).map_err(|()| over())?;
-        self.busy.store(state.table.sessions_busy(), Ordering::Release);
+        self.count(&state);
         Ok(tried == Tried::Granted)
+    }
+
+    /// Locks rows for a session's transaction, in this order, up to the first that is not free: gives how many. What the transaction
+    /// has locked so, or more strictly, it has.
+    pub fn try_rows(&self, session: u64, table: TableId, codes: &[u128], mode: Mode) -> Result<usize> {
+        let mut state = self.state.lock();
+        let locked = state.table.try_rows(session, table, codes, mode).map_err(|()| over());
+        self.count(&state);
+        locked
+    }
+
+    /// Whether any row is locked.
+    pub fn has_rows(&self) -> bool {
+        self.rows.load(Ordering::SeqCst) > 0
+    }
+
+    /// The first of these rows that another session has locked, in whatever mode, and that session.
+    pub fn first_taken(&self, session: u64, table: TableId, codes: impl Iterator<Item = u128>) -> Option<(usize, u64)> {
+        match self.has_rows() {
+            true => self.state.lock().table.first_taken(session, table, codes),
+            false => None,
+        }
+    }
+
+    /// Who holds a key beside a session.
+    pub fn holders_beside(&self, session: u64, key: Key) -> Vec<u64> {
+        self.state.lock().table.holders_beside(session, key)
     }
 
     /// A lock, as soon as it is free.
@@ -113,10 +143,15 @@ impl Locks {
         let woken = {
             let mut state = self.state.lock();
             let granted = change(&mut state);
-            self.busy.store(state.table.sessions_busy(), Ordering::Release);
+            self.count(&state);
             state.wake(granted)
         };
         woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn count(&self, state: &State) {
+        self.busy.store(state.table.sessions_busy(), Ordering::Release);
+        self.rows.store(state.table.rows(), Ordering::SeqCst);
     }
 }
 
@@ -153,7 +188,7 @@ impl Future for Waiting {
             WaitState::Queued(number) => number,
             WaitState::New => {
                 let tried = state.table.request(this.request);
-                this.locks.busy.store(state.table.sessions_busy(), Ordering::Release);
+                this.locks.count(&state);
                 match tried {
                     Ok(Tried::Granted) => {
                         this.place = WaitState::Over;
@@ -203,7 +238,7 @@ fn deadlock(request: Request, chain: &[u64]) -> Error {
     let Request { session, key, mode, .. } = request;
     let others: Vec<String> = chain.iter().map(u64::to_string).collect();
     Error::new(ErrorKind::Deadlock, "deadlock detected").with_hint(format!(
-        "session {session} asks for {} on advisory lock {key}, which session {} waits for itself: take locks in one order everywhere",
+        "session {session} asks for {} on {key}, which session {} waits for itself: take locks in one order everywhere",
         mode.name(),
         others.join(", behind session "),
     ))

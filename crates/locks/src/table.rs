@@ -4,12 +4,27 @@
 //! - What is held on one key goes together: one exclusive lock, or shared ones, but for what one session holds itself.
 //! - Those that wait for a key wait in the order in which they came; each change gives them what has become free, in that order.
 
+use alluvia_types::TableId;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-/// What is locked: a number of 64 bits, or two of 32. The two are different keys, whatever the numbers.
+/// What is locked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Key {
+pub enum Key {
+    /// What sessions agree on.
+    Advisory(Advisory),
+    /// The row of a table that has, or is to have, the primary key of this code.
+    Row {
+        /// The table.
+        table: TableId,
+        /// The code of the key.
+        code: u128,
+    },
+}
+
+/// A number of 64 bits, or two of 32. The two are different keys, whatever the numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Advisory {
     /// The upper half, or the first number.
     pub class: u32,
     /// The lower half, or the second number.
@@ -22,20 +37,29 @@ impl Key {
     /// One number.
     pub fn of_number(number: i64) -> Key {
         let bits = number as u64;
-        Key { class: (bits >> 32) as u32, object: bits as u32, sub: 1 }
+        Key::Advisory(Advisory { class: (bits >> 32) as u32, object: bits as u32, sub: 1 })
     }
 
     /// Two numbers.
     pub fn of_pair(first: i32, second: i32) -> Key {
-        Key { class: first as u32, object: second as u32, sub: 2 }
+        Key::Advisory(Advisory { class: first as u32, object: second as u32, sub: 2 })
+    }
+
+    fn is_row(&self) -> bool {
+        matches!(self, Key::Row { .. })
     }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.sub {
-            1 => write!(f, "{}", ((u64::from(self.class) << 32) | u64::from(self.object)) as i64),
-            _ => write!(f, "({}, {})", self.class as i32, self.object as i32),
+        match *self {
+            Key::Advisory(Advisory { class, object, sub: 1 }) => {
+                write!(f, "advisory lock {}", ((u64::from(class) << 32) | u64::from(object)) as i64)
+            }
+            Key::Advisory(Advisory { class, object, .. }) => {
+                write!(f, "advisory lock ({}, {})", class as i32, object as i32)
+            }
+            Key::Row { table, .. } => write!(f, "a row of table number {}", table.0),
         }
     }
 }
@@ -131,9 +155,37 @@ impl Held {
 /// What is known of one key.
 #[derive(Default, Debug)]
 struct Lock {
-    holders: BTreeMap<u64, Held>,
+    /// Few, and mostly one.
+    holders: Vec<(u64, Held)>,
     /// Those that wait, with their numbers.
     line: Vec<(u64, Request)>,
+}
+
+impl Lock {
+    fn held_by(&self, session: u64) -> Option<Held> {
+        self.holders.iter().find(|(holder, _)| *holder == session).map(|(_, held)| *held)
+    }
+
+    fn hold(&mut self, session: u64, mode: Mode) {
+        match self.holders.iter_mut().find(|(holder, _)| *holder == session) {
+            Some((_, held)) => *held.of(mode) += 1,
+            None => {
+                let mut held = Held::default();
+                *held.of(mode) += 1;
+                self.holders.push((session, held));
+            }
+        }
+    }
+
+    /// Once less.
+    fn let_go(&mut self, session: u64, mode: Mode) {
+        let Some(at) = self.holders.iter().position(|(holder, _)| *holder == session) else { return };
+        let count = self.holders[at].1.of(mode);
+        *count = count.saturating_sub(1);
+        if self.holders[at].1.modes().next().is_none() {
+            self.holders.remove(at);
+        }
+    }
 }
 
 /// What is known of one session.
@@ -152,6 +204,8 @@ pub(crate) struct Table {
     /// The key that a request waits for.
     waiting: HashMap<u64, Key>,
     numbers: u64,
+    /// Locks of rows among all.
+    rows: usize,
 }
 
 impl Table {
@@ -166,7 +220,7 @@ impl Table {
         let keys: Vec<Key> = keys.into_iter().chain(known.of_transaction.iter().map(|(key, _)| *key)).collect();
         for key in &keys {
             if let Some(lock) = self.locks.get_mut(key) {
-                lock.holders.remove(&session);
+                lock.holders.retain(|(holder, _)| *holder != session);
             }
         }
         keys.into_iter().flat_map(|key| self.grant(key)).collect()
@@ -175,6 +229,52 @@ impl Table {
     /// Sessions that hold or wait, about: keys that anybody holds or waits for.
     pub(crate) fn sessions_busy(&self) -> usize {
         self.locks.len()
+    }
+
+    /// Rows that anybody has locked or waits for.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Locks rows for a session's transaction, in this order, up to the first that is not free: gives how many. What the transaction
+    /// has locked so, or more strictly, it has.
+    pub(crate) fn try_rows(&mut self, session: u64, table: TableId, codes: &[u128], mode: Mode) -> Result<usize, ()> {
+        for (at, &code) in codes.iter().enumerate() {
+            let key = Key::Row { table, code };
+            if self.covers(session, key, mode) {
+                continue;
+            }
+            if self.try_lock(session, key, mode, Scope::Transaction)? != Tried::Granted {
+                return Ok(at);
+            }
+        }
+        Ok(codes.len())
+    }
+
+    /// Whether a session holds a key in this mode, or a stricter one.
+    fn covers(&self, session: u64, key: Key, mode: Mode) -> bool {
+        let held = self.locks.get(&key).and_then(|lock| lock.held_by(session)).unwrap_or_default();
+        held.exclusive > 0 || (mode == Mode::Shared && held.shared > 0)
+    }
+
+    /// The first of these rows that another session has locked, in whatever mode, and that session.
+    pub(crate) fn first_taken(
+        &self,
+        session: u64,
+        table: TableId,
+        codes: impl Iterator<Item = u128>,
+    ) -> Option<(usize, u64)> {
+        codes.enumerate().find_map(|(at, code)| {
+            let lock = self.locks.get(&Key::Row { table, code })?;
+            let other = lock.holders.iter().find(|(holder, _)| *holder != session)?;
+            Some((at, other.0))
+        })
+    }
+
+    /// Who holds a key beside a session.
+    pub(crate) fn holders_beside(&self, session: u64, key: Key) -> Vec<u64> {
+        let holders = self.locks.get(&key).into_iter().flat_map(|lock| &lock.holders);
+        holders.map(|(holder, _)| *holder).filter(|holder| *holder != session).collect()
     }
 
     /// `Err` of a session that is over.
@@ -201,7 +301,8 @@ impl Table {
         }
         self.numbers += 1;
         self.waiting.insert(self.numbers, key);
-        self.locks.entry(key).or_default().line.push((self.numbers, request));
+        let number = self.numbers;
+        self.lock_of(key).line.push((number, request));
         Ok(Tried::Queued(self.numbers))
     }
 
@@ -278,10 +379,9 @@ impl Table {
     /// Those that a request has to wait for: who holds what does not go with it, and who waits before it for such.
     fn before<'a>(&'a self, request: &'a Request, ends_at: Option<u64>) -> impl Iterator<Item = u64> + 'a {
         let lock = self.locks.get(&request.key);
-        let others =
-            lock.into_iter().flat_map(|lock| &lock.holders).filter(|(session, _)| **session != request.session);
+        let others = lock.into_iter().flat_map(|lock| &lock.holders).filter(|(session, _)| *session != request.session);
         let holders = others.filter(|(_, held)| held.modes().any(|mode| mode.conflicts(request.mode)));
-        let is_held = lock.is_some_and(|lock| lock.holders.contains_key(&request.session));
+        let is_held = lock.is_some_and(|lock| lock.held_by(request.session).is_some());
         let line = lock.into_iter().flat_map(|lock| &lock.line).take_while(move |(number, _)| Some(*number) != ends_at);
         let earlier = line.filter(move |(_, other)| {
             !is_held && other.session != request.session && other.mode.conflicts(request.mode)
@@ -306,7 +406,8 @@ impl Table {
                 continue;
             }
             seen.push(last);
-            let lines = self.locks.values().flat_map(|lock| &lock.line);
+            // Those that wait are few, beside all that is held.
+            let lines = self.waiting.values().filter_map(|key| self.locks.get(key)).flat_map(|lock| &lock.line);
             for (number, waits) in lines.filter(|(_, waits)| waits.session == last) {
                 ways.extend(self.before(waits, Some(*number)).map(|next| way.iter().copied().chain([next]).collect()));
             }
@@ -316,7 +417,7 @@ impl Table {
 
     fn hold(&mut self, request: Request) {
         let Request { session, key, mode, scope } = request;
-        *self.locks.entry(key).or_default().holders.entry(session).or_default().of(mode) += 1;
+        self.lock_of(key).hold(session, mode);
         let known = self.sessions.entry(session).or_default();
         match scope {
             Scope::Session => *known.own.entry((key, mode)).or_default() += 1,
@@ -325,14 +426,8 @@ impl Table {
     }
 
     fn let_go(&mut self, session: u64, key: Key, mode: Mode) -> Vec<u64> {
-        if let Some(lock) = self.locks.get_mut(&key)
-            && let Some(held) = lock.holders.get_mut(&session)
-        {
-            let count = held.of(mode);
-            *count = count.saturating_sub(1);
-            if held.modes().next().is_none() {
-                lock.holders.remove(&session);
-            }
+        if let Some(lock) = self.locks.get_mut(&key) {
+            lock.let_go(session, mode);
         }
         self.grant(key)
     }
@@ -359,8 +454,17 @@ impl Table {
         }
         if self.locks.get(&key).is_some_and(|lock| lock.holders.is_empty() && lock.line.is_empty()) {
             self.locks.remove(&key);
+            self.rows -= usize::from(key.is_row());
         }
         granted
+    }
+
+    fn lock_of(&mut self, key: Key) -> &mut Lock {
+        let rows = &mut self.rows;
+        self.locks.entry(key).or_insert_with(|| {
+            *rows += usize::from(key.is_row());
+            Lock::default()
+        })
     }
 }
 
@@ -402,10 +506,33 @@ mod tests {
     #[test]
     fn keys_of_one_and_of_two_numbers_are_different() {
         assert_ne!(Key::of_number(1), Key::of_pair(0, 1));
-        assert_eq!(Key::of_number(-2).to_string(), "-2");
-        assert_eq!(Key::of_pair(-1, 7).to_string(), "(-1, 7)");
-        let Key { class, object, sub } = Key::of_number(77_433_833_903_597);
+        assert_eq!(Key::of_number(-2).to_string(), "advisory lock -2");
+        assert_eq!(Key::of_pair(-1, 7).to_string(), "advisory lock (-1, 7)");
+        let Key::Advisory(Advisory { class, object, sub }) = Key::of_number(77_433_833_903_597) else {
+            panic!("a number is an advisory lock")
+        };
         assert_eq!((class, object, sub), (18_028, 4_163_491_309, 1));
+    }
+
+    #[test]
+    fn rows_are_locked_up_to_the_first_that_is_taken() {
+        use Mode::{Exclusive, Shared};
+        let (mut table, of) = (table(), TableId(7));
+        assert_eq!(table.try_rows(1, of, &[1, 2, 3], Exclusive), Ok(3));
+        assert_eq!(table.try_rows(1, of, &[3, 2], Exclusive), Ok(2), "it has them");
+        assert_eq!((table.in_transaction(1), table.rows()), (3, 3));
+        assert_eq!(table.try_rows(2, of, &[9, 2, 8], Shared), Ok(1));
+        assert_eq!(table.first_taken(2, of, [9, 8, 3].into_iter()), Some((2, 1)));
+        assert_eq!(table.first_taken(1, of, [1, 2, 3].into_iter()), None);
+        assert_eq!(table.first_taken(1, TableId(8), [9].into_iter()), None, "of another table");
+        table.release_after(1, 1);
+        assert_eq!(table.try_rows(2, of, &[2, 8], Shared), Ok(2));
+        assert_eq!(table.try_rows(3, of, &[2, 8], Shared), Ok(2), "it is shared");
+        assert_eq!(table.first_taken(1, of, [2].into_iter()), Some((0, 2)));
+        for session in 1..=3 {
+            table.end_session(session);
+        }
+        assert_eq!((table.rows(), table.grants().len()), (0, 0));
     }
 
     #[test]

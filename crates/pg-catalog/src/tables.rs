@@ -3,10 +3,11 @@
 use crate::context::{CatalogContext, SettingRow};
 use crate::definitions::{self, Definition};
 use crate::information;
-use crate::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_users, schemas};
+use crate::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_users, schemas, table_oid};
 use crate::{comments, defaults, keys, procedures, rights, time_zones, types, views};
 use alluvia_catalog::INFORMATION_SCHEMA;
 use alluvia_catalog::rights::RoleId;
+use alluvia_locks::{Advisory, Key};
 use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::array::{
@@ -138,12 +139,18 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
         // The process of a lock is the number of its session.
         "pg_locks" => |context| {
             let row = |grant: alluvia_locks::Grant| {
-                row! {
-                    locktype: "advisory", database: DATABASE_OID, classid: i64::from(grant.key.class),
-                    objid: i64::from(grant.key.object), objsubid: i64::from(grant.key.sub),
-                    virtualtransaction: format!("{}/0", grant.session), pid: grant.session as i64,
-                    mode: grant.mode.name(), granted: grant.is_held,
-                }
+                let mut row = row! {
+                    database: DATABASE_OID, virtualtransaction: format!("{}/0", grant.session),
+                    pid: grant.session as i64, mode: grant.mode.name(), granted: grant.is_held,
+                };
+                row.extend(match grant.key {
+                    Key::Advisory(Advisory { class, object, sub }) => row! {
+                        locktype: "advisory", classid: i64::from(class), objid: i64::from(object),
+                        objsubid: i64::from(sub),
+                    },
+                    Key::Row { table, .. } => row! { locktype: "tuple", relation: table_oid(table.0) },
+                });
+                row
             };
             context.locks.grants().into_iter().map(row).collect()
         },

@@ -34,6 +34,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         Kind::Role(_) | Kind::Schema(_) | Kind::CreateTable(_) | Kind::CreateView(_) => Ok(()),
         // By the tables that they name, where these are resolved.
         Kind::Query(_)
+        | Kind::Locking(_)
         | Kind::Explain { .. }
         | Kind::Insert(_)
         | Kind::Update(_)

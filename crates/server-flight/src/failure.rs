@@ -59,9 +59,9 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject | UniqueViolation => {
             Code::AlreadyExists
         }
-        Conflict | Deadlock => Code::Aborted,
-        Producer | Transaction | FailedTransaction | ReadOnlyTransaction | UndefinedSavepoint | DependentObjects
-        | Inaccurate | SequenceUnused | ObjectState => Code::FailedPrecondition,
+        Conflict | Deadlock | LockNotAvailable => Code::Aborted,
+        Producer | Transaction | FailedTransaction | ReadOnlyTransaction | ActiveTransaction | UndefinedSavepoint
+        | DependentObjects | Inaccurate | SequenceUnused | ObjectState => Code::FailedPrecondition,
         Cancelled => Code::Cancelled,
         Timeout => Code::DeadlineExceeded,
         NotSupported => Code::Unimplemented,

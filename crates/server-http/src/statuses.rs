@@ -35,6 +35,7 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         | Transaction
         | FailedTransaction
         | ReadOnlyTransaction
+        | ActiveTransaction
         | UndefinedSavepoint
         | UndefinedParameter
         | Protocol
@@ -57,9 +58,8 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement
         | UndefinedCursor => StatusCode::NOT_FOUND,
         DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject
-        | DependentObjects | Conflict | Deadlock | UniqueViolation | Producer | SequenceUnused | ObjectState => {
-            StatusCode::CONFLICT
-        }
+        | DependentObjects | Conflict | Deadlock | LockNotAvailable | UniqueViolation | Producer | SequenceUnused
+        | ObjectState => StatusCode::CONFLICT,
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Inaccurate => StatusCode::UNPROCESSABLE_ENTITY,
         // What nginx says of a client that does not wait for its answer.

@@ -68,6 +68,7 @@ pub fn query_of(kind: &mut Kind) -> Option<&mut Query> {
 pub fn queries_of(kind: &mut Kind) -> Vec<&mut Query> {
     match kind {
         Kind::Query(query) | Kind::Explain { query, .. } => vec![query],
+        Kind::Locking(locking) => vec![&mut locking.query],
         Kind::Insert(Insert { source, conflict, returning, .. }) => {
             let source = match source {
                 InsertSource::Query(query) => Some(query.as_mut()),

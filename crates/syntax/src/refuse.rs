@@ -272,10 +272,9 @@ impl Visitor for Ignored {
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
         or_break(self.bounds.enter_query(query))?;
         if let Some(lock) = query.locks.first() {
-            return ControlFlow::Break(
-                not_supported(format!("SELECT ... {lock}"))
-                    .with_hint("a statement reads a snapshot: there is nothing to lock"),
-            );
+            return ControlFlow::Break(not_supported(format!("{lock} within a query")).with_hint(
+                "it stands behind the query of a statement: lock the rows first, and go on with their keys",
+            ));
         }
         refuse_if(query.for_clause.is_some(), "FOR XML, FOR JSON or FOR BROWSE")?;
         refuse_if(query.settings.is_some(), "SETTINGS in a query")?;

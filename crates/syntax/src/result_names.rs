@@ -45,6 +45,7 @@ impl ResultNames {
     pub(crate) fn of_kind(kind: &Kind) -> Option<ResultNames> {
         match kind {
             Kind::Query(query) => ResultNames::of(query),
+            Kind::Locking(locking) => ResultNames::of(&locking.query),
             Kind::Declare(declare) => ResultNames::of(&declare.query),
             Kind::CreateTable(create) => create.query.as_deref().and_then(ResultNames::of),
             Kind::Copy(copy) => match copy.as_ref() {

@@ -7,6 +7,7 @@ use crate::result_names::ResultNames;
 use crate::statements::changes::{Conflict, Delete, Update};
 use crate::statements::cuboid_name::CuboidName;
 use crate::statements::definitions::{AlterTable, CreateTable};
+use crate::statements::locking::Locking;
 use crate::statements::merge::Merge;
 use crate::statements::parse::query_of_table;
 use crate::statements::plain_insert::LiteralRows;
@@ -93,7 +94,7 @@ impl Statement {
     /// What sort of statement it is, for whoever must know before it runs.
     pub fn command(&self) -> Command {
         match &self.kind {
-            Kind::Query(_) | Kind::Fetch { .. } => Command::Query,
+            Kind::Query(_) | Kind::Locking(_) | Kind::Fetch { .. } => Command::Query,
             Kind::Explain { .. }
             | Kind::Describe(_)
             | Kind::ShowTables
@@ -208,6 +209,8 @@ pub enum Command {
 pub enum Kind {
     /// SELECT, VALUES, WITH.
     Query(Box<Query>),
+    /// SELECT ... FOR UPDATE, FOR SHARE.
+    Locking(Box<Locking>),
     /// EXPLAIN of a query.
     Explain {
         /// The query whose plan is shown.
@@ -263,8 +266,8 @@ pub enum Kind {
     Role(Box<RoleStatement>),
     /// Schemas.
     Schema(Box<SchemaStatement>),
-    /// BEGIN, with what it says of whether the transaction writes.
-    Begin(Option<Access>),
+    /// BEGIN, with what it says of the transaction.
+    Begin(Modes),
     /// COMMIT.
     Commit,
     /// ROLLBACK.
@@ -385,6 +388,7 @@ impl Kind {
     /// not the database's: COPY TO reads. Sorting and merging, and building what is kept of answers, change no answer.
     pub fn writes(&self) -> Option<&'static str> {
         match self {
+            Kind::Locking(locking) => Some(locking.name()),
             Kind::Insert(_) => Some("INSERT"),
             Kind::Update(_) => Some("UPDATE"),
             Kind::Delete(_) => Some("DELETE"),
@@ -505,14 +509,55 @@ pub enum SettingCommand {
     Reset(String),
     /// RESET ALL.
     ResetAll,
-    /// SET TRANSACTION or, of all that follow, SET SESSION CHARACTERISTICS. Beside the access it says what every transaction here is
-    /// anyway.
+    /// SET TRANSACTION or, of all that follow, SET SESSION CHARACTERISTICS.
     Modes {
-        /// READ ONLY or READ WRITE; `None` if neither is written.
-        access: Option<Access>,
+        /// What is said.
+        modes: Modes,
         /// Whether all transactions that follow are meant, and not the current one.
         of_session: bool,
     },
+}
+
+/// What is said of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Modes {
+    /// READ ONLY or READ WRITE; `None` if neither is written.
+    pub access: Option<Access>,
+    /// ISOLATION LEVEL; `None` if none is written.
+    pub isolation: Option<Isolation>,
+}
+
+/// What a transaction sees of others.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Isolation {
+    /// Each statement sees what was committed when it began. READ UNCOMMITTED is this, too.
+    #[default]
+    ReadCommitted,
+    /// All statements see one version, and rows that others have changed since are not changed.
+    RepeatableRead,
+    /// As if there were no others: what it has read is as it was at COMMIT.
+    Serializable,
+}
+
+impl Isolation {
+    /// As SHOW has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::ReadCommitted => "read committed",
+            Isolation::RepeatableRead => "repeatable read",
+            Isolation::Serializable => "serializable",
+        }
+    }
+
+    /// As SET takes it.
+    pub fn of_name(name: &str) -> Option<Isolation> {
+        match name.to_ascii_lowercase().as_str() {
+            "read uncommitted" | "read committed" => Some(Isolation::ReadCommitted),
+            "repeatable read" => Some(Isolation::RepeatableRead),
+            "serializable" => Some(Isolation::Serializable),
+            _ => None,
+        }
+    }
 }
 
 /// Whether a transaction writes.

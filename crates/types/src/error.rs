@@ -99,6 +99,8 @@ pub enum ErrorKind {
     FailedTransaction,
     /// A transaction in which nothing came for longer than its session lets it wait.
     IdleTransaction,
+    /// What a transaction is can be said only before its first query.
+    ActiveTransaction,
     /// A statement that writes in a transaction that only reads.
     ReadOnlyTransaction,
     /// No savepoint of that name in the transaction.
@@ -119,6 +121,8 @@ pub enum ErrorKind {
     DependentObjects,
     /// Sessions wait for one another's locks.
     Deadlock,
+    /// A lock that another session holds, and that was not to be waited for, or not for so long.
+    LockNotAvailable,
     /// A batch was refused because what it was checked against has changed; try again.
     Conflict,
     /// The producer's epoch is over, or its sequence skips a number.
@@ -167,7 +171,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 76] = [
+    pub const ALL: [ErrorKind; 78] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -212,6 +216,7 @@ impl ErrorKind {
         ErrorKind::Transaction,
         ErrorKind::FailedTransaction,
         ErrorKind::IdleTransaction,
+        ErrorKind::ActiveTransaction,
         ErrorKind::ReadOnlyTransaction,
         ErrorKind::UndefinedSavepoint,
         ErrorKind::UndefinedParameter,
@@ -222,6 +227,7 @@ impl ErrorKind {
         ErrorKind::DuplicateObject,
         ErrorKind::DependentObjects,
         ErrorKind::Deadlock,
+        ErrorKind::LockNotAvailable,
         ErrorKind::Conflict,
         ErrorKind::Producer,
         ErrorKind::SequenceUnused,
@@ -295,6 +301,7 @@ impl ErrorKind {
             Transaction => "25000",
             FailedTransaction => "25P02",
             IdleTransaction => "25P03",
+            ActiveTransaction => "25001",
             ReadOnlyTransaction => "25006",
             UndefinedSavepoint => "3B001",
             UndefinedParameter => "42P02",
@@ -305,6 +312,7 @@ impl ErrorKind {
             DuplicateObject => "42710",
             DependentObjects => "2BP01",
             Deadlock => "40P01",
+            LockNotAvailable => "55P03",
             Conflict => "40001",
             Producer => "55000",
             Cancelled | Timeout => "57014",

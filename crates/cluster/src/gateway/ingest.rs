@@ -65,7 +65,7 @@ struct Ready {
 impl Gateway {
     /// Splits a batch by what the image says.
     fn ready(&self, image: &Image, (id, floor): (BatchId, u64), batch: NewBatch) -> Result<Ready> {
-        let NewBatch { changes, mut rows, loads, producer, key, unwritten } = batch;
+        let NewBatch { changes, mut rows, loads, producer, key, unwritten, heeds: _ } = batch;
         for load in &loads {
             let batches = load.staging.id().and_then(|id| self.loads.lock().remove(&id)).unwrap_or_default();
             rows.push(NewRows { change: load.change, ..NewRows::insert(load.table, load.checked_at, batches) });

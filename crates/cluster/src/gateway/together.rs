@@ -60,7 +60,7 @@ impl std::fmt::Debug for Together {
 impl Gateway {
     /// The table whose rows a batch has, if it may go together with others.
     pub(super) fn goes_together(&self, batch: &NewBatch) -> Option<(TableId, Version)> {
-        let NewBatch { changes, rows, loads, producer, key, unwritten } = batch;
+        let NewBatch { changes, rows, loads, producer, key, unwritten, heeds: _ } = batch;
         let is_plain = changes.is_empty() && loads.is_empty() && unwritten.is_empty();
         let first = rows.first()?;
         let (table, checked_at) = (first.table, first.checked_at);

@@ -212,6 +212,7 @@ impl Bench {
             on_commit: Arc::new(move |committed: Committed| told.lock().push(committed.version)),
             mark: None,
             key: None,
+            heeds: None,
             inline_bytes_max: self.inline_bytes_max,
             change: RowChange::of_table(&self.table),
             mixed: None,

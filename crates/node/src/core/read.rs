@@ -40,6 +40,10 @@ impl Read for Core {
         self.views.killed(table, above, through)
     }
 
+    fn last_written(&self, table: TableId, codes: &[KeyCode], above: Version) -> Option<Version> {
+        self.views.last_written(table, codes, above)
+    }
+
     fn find_keys(
         &self,
         version: Version,

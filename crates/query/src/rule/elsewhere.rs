@@ -2,8 +2,8 @@
 
 use super::node::readable;
 use super::source::{Source, source_of};
-use crate::table::waiting::is_waiting;
 use crate::table::{AlluviaTable, StatementContext, goes_by_clocks};
+use alluvia_rows::is_waiting;
 use alluvia_snapshot::TableRead;
 use alluvia_spread::aggregate::AskedAggregate;
 use alluvia_spread::{Source as Asked, elsewhere};

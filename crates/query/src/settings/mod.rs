@@ -12,7 +12,7 @@ use crate::answer::{Accuracy, Missed};
 use alluvia_catalog::SearchPath;
 use alluvia_pg_catalog::{SettingRow, SettingsView};
 use alluvia_snapshot::Durability;
-use alluvia_syntax::statement::SettingValue;
+use alluvia_syntax::statement::{Isolation, SettingValue};
 use alluvia_syntax::units::{
     parse_bytes, parse_duration, parse_fraction, parse_freshness, parse_switch, show_bytes, show_duration,
     show_freshness, show_switch,
@@ -46,6 +46,12 @@ pub(crate) struct Settings {
     /// Whether the open transaction only reads; `None` outside of one. No name stands for it: BEGIN and SET TRANSACTION set it, and it
     /// ends with the transaction.
     pub(crate) read_only: Option<bool>,
+    /// What transactions see of others that do not say.
+    pub(crate) default_isolation: Isolation,
+    /// What the open transaction sees of others; as `read_only`.
+    pub(crate) isolation: Option<Isolation>,
+    /// How long a lock is waited for; zero is no limit.
+    pub(crate) lock_timeout: Duration,
     /// Whether cuboids may answer.
     pub(crate) cuboids: bool,
     /// Whether aggregates inside a plan are answered by the index where it can.
@@ -86,10 +92,14 @@ pub(crate) struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 27] = [
+const SETTINGS: [(&str, &str); 29] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("confidence", "How often the interval of an estimated value holds the exact one, over the choice of the sample."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
+    (
+        DEFAULT_ISOLATION,
+        "What transactions see of others that do not say: read committed, repeatable read or serializable.",
+    ),
     (
         DEFAULT_READ_ONLY,
         "Whether transactions, and statements outside of one, only read unless they are told otherwise: on or off.",
@@ -102,6 +112,7 @@ const SETTINGS: [(&str, &str); 27] = [
         "How long a connection of PostgreSQL's protocol may be idle in a transaction before it is ended; 0 for no limit.",
     ),
     ("index_rule", "Whether aggregates inside larger statements are answered by the index where it can: on or off."),
+    ("lock_timeout", "How long a statement waits for a lock; 0 for no limit."),
     ("max_error", "The largest error of a value relative to the exact one, from 0 (exact) to below 1."),
     ("memory_limit", "Memory that one query may hold before it spills."),
     (
@@ -140,6 +151,9 @@ const SETTINGS: [(&str, &str); 27] = [
     ),
 ];
 
+/// What a level of isolation can be set to.
+pub(crate) const ISOLATION_LEVELS: &str = "read committed, repeatable read or serializable";
+
 fn parse_order(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "serial" => Some(true),
@@ -151,6 +165,10 @@ fn parse_order(text: &str) -> Option<bool> {
 /// Whether transactions only read that do not say; and whether the open one does, which is shown.
 pub(crate) const DEFAULT_READ_ONLY: &str = "default_transaction_read_only";
 pub(crate) const READ_ONLY: &str = "transaction_read_only";
+
+/// What transactions see of others that do not say; and what the open one does, which is shown.
+pub(crate) const DEFAULT_ISOLATION: &str = "default_transaction_isolation";
+pub(crate) const ISOLATION: &str = "transaction_isolation";
 
 /// Where names without a schema are looked up.
 pub(crate) const SEARCH_PATH: &str = "search_path";
@@ -191,6 +209,9 @@ impl Settings {
             threads: threads.max(1),
             default_read_only: false,
             read_only: None,
+            default_isolation: Isolation::default(),
+            isolation: None,
+            lock_timeout: Duration::ZERO,
             cuboids: true,
             index_rule: true,
             is_serial: true,
@@ -304,6 +325,10 @@ impl Settings {
             "producer_epoch" => self.producer_epoch = number(0, u64::MAX)?,
             "producer_sequence" => self.producer_sequence = number(1, u64::MAX)?,
             DEFAULT_READ_ONLY => self.default_read_only = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
+            DEFAULT_ISOLATION => {
+                self.default_isolation = Isolation::of_name(text).ok_or_else(|| wrong(ISOLATION_LEVELS))?;
+            }
+            "lock_timeout" => self.lock_timeout = limit()?,
             "cuboids" => self.cuboids = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "index_rule" => self.index_rule = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "session_order" => self.is_serial = parse_order(text).ok_or_else(|| wrong("serial or none"))?,
@@ -380,6 +405,9 @@ impl Settings {
             "producer_sequence" => self.producer_sequence.to_string(),
             DEFAULT_READ_ONLY => show_switch(self.default_read_only),
             READ_ONLY => show_switch(self.is_read_only()),
+            DEFAULT_ISOLATION => self.default_isolation.name().to_owned(),
+            ISOLATION => self.isolation.unwrap_or(self.default_isolation).name().to_owned(),
+            "lock_timeout" => show_duration(self.lock_timeout),
             "cuboids" => show_switch(self.cuboids),
             "index_rule" => show_switch(self.index_rule),
             "session_order" => if self.is_serial { "serial" } else { "none" }.to_owned(),
@@ -426,6 +454,8 @@ impl Settings {
             "producer_epoch" => self.producer_epoch = other.producer_epoch,
             "producer_sequence" => self.producer_sequence = other.producer_sequence,
             DEFAULT_READ_ONLY => self.default_read_only = other.default_read_only,
+            DEFAULT_ISOLATION => self.default_isolation = other.default_isolation,
+            "lock_timeout" => self.lock_timeout = other.lock_timeout,
             "cuboids" => self.cuboids = other.cuboids,
             "index_rule" => self.index_rule = other.index_rule,
             "session_order" => self.is_serial = other.is_serial,
@@ -549,12 +579,14 @@ mod tests {
             ("batch_size", "1000"),
             ("confidence", "0.99"),
             ("cuboids", "off"),
+            ("default_transaction_isolation", "serializable"),
             ("default_transaction_read_only", "on"),
             ("durability", "relaxed"),
             ("error_action", "mark"),
             ("freshness", "250ms"),
             ("idle_in_transaction_session_timeout", "90s"),
             ("index_rule", "off"),
+            ("lock_timeout", "90s"),
             ("max_error", "0.01"),
             ("memory_limit", "512MB"),
             ("predicate_cache", "off"),
@@ -626,6 +658,8 @@ mod tests {
             ("max_error", "1%"),
             ("confidence", "1"),
             ("confidence", "0.5"),
+            ("default_transaction_isolation", "chaos"),
+            ("lock_timeout", "soon"),
             ("default_transaction_read_only", "maybe"),
             ("error_action", "guess"),
             ("memory_limit", "lots"),

@@ -2,7 +2,7 @@
 
 use super::build::{Cell, Kind};
 use crate::system::SystemContext;
-use crate::table::waiting::is_waiting;
+use alluvia_rows::is_waiting;
 use alluvia_space::{Curve, KeyRange, LevelSource, TableDef, ZoneRules};
 use alluvia_types::{ColumnId, Stage, TableId};
 use std::collections::HashMap;

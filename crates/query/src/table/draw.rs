@@ -26,9 +26,6 @@ use std::sync::Arc;
 /// The column of a scan that tells rows' weights under the table's own seed; longer where a column is called so.
 pub(crate) const WEIGHT_COLUMN: &str = "_weight";
 
-/// The version that rows stand under which have none yet; their ordinals count the rows that a statement reads of them.
-pub(crate) const PENDING_VERSION: Version = Version(u64::MAX);
-
 /// What a sample is drawn of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Unit {
@@ -149,7 +146,7 @@ pub(crate) fn identified<'a>(runs: impl Iterator<Item = &'a RecordBatch>) -> Res
         fields.push(Arc::new(Field::new(VERSION_COLUMN, DataType::UInt64, true)));
         fields.push(Arc::new(Field::new(ORDINAL_COLUMN, DataType::UInt64, false)));
         let mut columns: Vec<ArrayRef> = run.columns().to_vec();
-        columns.push(Arc::new(UInt64Array::from_value(PENDING_VERSION.0, run.num_rows())));
+        columns.push(Arc::new(UInt64Array::from_value(alluvia_rows::PENDING_VERSION.0, run.num_rows())));
         columns.push(Arc::new(UInt64Array::from_iter_values(first..first + rows)));
         first += rows;
         Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)

@@ -3,8 +3,6 @@
 //! A statement is planned against [`SnapshotCatalog`](crate::namespace::tables::SnapshotCatalog); each of its tables is scanned through [`StatementContext`], which
 //! pins one snapshot for all of them, and counts what is read in [`UsedCounters`](crate::used::UsedCounters).
 
-pub(crate) mod waiting;
-
 mod by_key;
 mod columns;
 mod context;
@@ -32,7 +30,7 @@ pub(crate) use context::IndexUse;
 pub use context::StatementContext;
 pub(crate) use elsewhere::{goes_by_clocks, is_utc};
 
-pub(crate) use draw::{Behind, Draw, PENDING_VERSION, Part, Sample, Unit, least, share};
+pub(crate) use draw::{Behind, Draw, Part, Sample, Unit, least, share};
 
 pub(crate) use metrics::{describe_snapshot, tell};
 pub(crate) use parts::part_rows;

@@ -16,7 +16,7 @@ use alluvia_keys::RowPlace;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_tree::BLOCK_ROWS;
-use alluvia_types::{Result, SegmentId, Version, planted};
+use alluvia_types::{Result, SegmentId, TableId, Version, planted};
 use arrow::array::{AsArray, RecordBatch, UInt64Array};
 use arrow::datatypes::UInt64Type;
 use std::collections::HashMap;
@@ -97,6 +97,26 @@ impl Views {
             }
         }
         Ok(found)
+    }
+
+    /// The newest version above one that wrote any of these keys of a table, whether or not it is visible yet; where that is not
+    /// known back to there, the version from which on it is. It may wait for the lock of the table's keys.
+    ///
+    /// The version must be pinned by whoever asks, and the rows be locked: so whoever has the table's lock after this sees that.
+    pub fn last_written(&self, table: TableId, codes: &[KeyCode], above: Version) -> Option<Version> {
+        let locks = self.keys().locks(&[table]);
+        let mut guards = locks.lock();
+        let (_, keys) = guards.first_mut()?;
+        let is_current = keys.of(self.keys().generation()).is_some();
+        let visible = self.visible();
+        // Without any, nobody has written a key since the database was opened.
+        let recent = &keys.any()?.recent;
+        if above < recent.floor() {
+            return Some(recent.floor());
+        }
+        // What lies above the newest visible version in one that must be made anew was taken back.
+        let counts = |version: &Version| *version > above && (is_current || *version <= visible);
+        codes.iter().filter_map(|&code| recent.last_written(code)).filter(counts).max()
     }
 
     /// What the index says of keys; `None` if there is none, and none is worth making.

@@ -4,11 +4,14 @@
 //! - A batch is applied whole or not at all, and a number of a producer or a key of a client once (C3).
 //! - Rows are refused with `Conflict` when their table has another definition than the one they were checked against
 //!   (C4).
+//! - A row that a session has locked no other one changes: that is looked at under the lock of the table's keys, where whoever
+//!   locks a row looks whether it was written ([`crate::Read::last_written`]), so one of the two sees the other.
 //! - What was staged for a batch belongs to whoever staged it until the batch is submitted: then [`Ingest::submit`]
 //!   removes what a refused batch had staged. A batch that is not submitted is given to [`Ingest::discard`].
 
 use crate::keys::{BatchKey, KeyRecord};
 use alluvia_catalog::{Change, DictionaryMark};
+use alluvia_locks::Locks;
 use alluvia_space::{KeyRange, OnConflict, TableDef};
 use alluvia_tree::SegmentMeta;
 use alluvia_types::{ProducerMark, Result, TableId, Version};
@@ -115,6 +118,17 @@ pub struct NewBatch {
     /// Tables of which no row may have been written since a version: else the batch is refused. A transaction has read
     /// them at that version, and takes them away.
     pub unwritten: Vec<(TableId, Version)>,
+    /// Whose locks of rows refuse it: those of all others, with `LockNotAvailable`. `None` of what heeds none.
+    pub heeds: Option<Heeds>,
+}
+
+/// The session that a batch is of, among those that lock rows.
+#[derive(Clone, Debug)]
+pub struct Heeds {
+    /// All that is locked.
+    pub locks: Arc<Locks>,
+    /// Whose locks do not refuse it.
+    pub session: u64,
 }
 
 /// What became of a batch.

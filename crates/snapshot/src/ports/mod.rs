@@ -22,7 +22,7 @@ mod read;
 
 pub use admin::{Admin, BatchInfo, Memo, PublishedTotals, PurgeWait, Purged, StageInfo, StoreInfo};
 pub use admin::{ClusterInfo, NodeInfo, NodeStatus, ReplicaInfo, ReplicaStatus, ShardInfo};
-pub use ingest::{Committed, Done, Durability, Ingest, Load, NewBatch, NewRows, RowChange, StagedLoad, Staging};
+pub use ingest::{Committed, Done, Durability, Heeds, Ingest, Load, NewBatch, NewRows, RowChange, StagedLoad, Staging};
 pub use read::{AskedPart, Each, Read, Uses, Want};
 
 use std::sync::Arc;

@@ -94,6 +94,11 @@ pub trait Read: Send + Sync + Debug {
     ) -> Result<Vec<Option<SnapshotRow>>> {
         read.find_by_scan(coder, codes)
     }
+    /// The newest version above this one that wrote any of these keys of a table, whether or not it is visible yet; of a version from
+    /// which on that is not known any more, one that may have. For whoever has locked the rows: from then on nobody else writes them.
+    fn last_written(&self, _table: TableId, _codes: &[KeyCode], _above: Version) -> Option<Version> {
+        None
+    }
     /// As [`Read::snapshot`], of tables whose rows may be asked for later, where they lie: of these [`TableRead::is_elsewhere`] holds, and no
     /// rows are there.
     fn snapshot_later(&self, want: &Want) -> Result<Snapshot> {

@@ -3,7 +3,9 @@
 //! Invariant: every clause of them is either taken over or refused by name.
 
 use crate::names::{SYSTEM, name_of, parts_of, relation_name};
-use crate::statement::{Access, Declare, FetchCount, Kind, Procedure, SettingCommand, SettingValue, literal_text};
+use crate::statement::{
+    Access, Declare, FetchCount, Isolation, Kind, Modes, Procedure, SettingCommand, SettingValue, literal_text,
+};
 use crate::statements::cuboid_name::{CuboidName, table_argument};
 use alluvia_catalog::SearchPath;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -42,31 +44,27 @@ pub(crate) fn show_variable(variable: &[ast::Ident]) -> Result<Kind> {
     Ok(Kind::Setting(command))
 }
 
-/// What a transaction is asked to be: whether it writes, if that is said. The rest is what all are, or refused.
-pub(crate) fn transaction_access(modes: &[TransactionMode]) -> Result<Option<Access>> {
-    let mut access = None;
+/// What a transaction is asked to be; of what is said twice, the last.
+pub(crate) fn transaction_modes(modes: &[TransactionMode]) -> Result<Modes> {
+    let mut all = Modes::default();
     for mode in modes {
-        access = transaction_mode(mode)?.or(access);
-    }
-    Ok(access)
-}
-
-fn transaction_mode(mode: &TransactionMode) -> Result<Option<Access>> {
-    match mode {
-        TransactionMode::AccessMode(TransactionAccessMode::ReadWrite) => Ok(Some(Access::ReadWrite)),
-        TransactionMode::AccessMode(TransactionAccessMode::ReadOnly) => Ok(Some(Access::ReadOnly)),
-        // A transaction reads one snapshot, and its inserts conflict with nothing: that is as strong as any of these ask.
-        TransactionMode::IsolationLevel(
-            TransactionIsolationLevel::RepeatableRead
-            | TransactionIsolationLevel::Snapshot
-            | TransactionIsolationLevel::ReadCommitted
-            | TransactionIsolationLevel::ReadUncommitted,
-        ) => Ok(None),
-        TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
-            Err(not_supported("ISOLATION LEVEL SERIALIZABLE")
-                .with_hint("transactions read one snapshot: REPEATABLE READ"))
+        match mode {
+            TransactionMode::AccessMode(TransactionAccessMode::ReadWrite) => all.access = Some(Access::ReadWrite),
+            TransactionMode::AccessMode(TransactionAccessMode::ReadOnly) => all.access = Some(Access::ReadOnly),
+            TransactionMode::IsolationLevel(level) => {
+                all.isolation = Some(match level {
+                    TransactionIsolationLevel::ReadCommitted | TransactionIsolationLevel::ReadUncommitted => {
+                        Isolation::ReadCommitted
+                    }
+                    TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot => {
+                        Isolation::RepeatableRead
+                    }
+                    TransactionIsolationLevel::Serializable => Isolation::Serializable,
+                });
+            }
         }
     }
+    Ok(all)
 }
 
 /// A setting's name as SET writes it.
@@ -101,7 +99,7 @@ pub(crate) fn set_of(set: Set) -> Result<SettingCommand> {
             Ok(SettingCommand::Set { value: setting_value("timezone", &value)?, name: "timezone".to_owned(), local })
         }
         Set::SetTransaction { modes, snapshot: None, session: of_session } => {
-            Ok(SettingCommand::Modes { access: transaction_access(&modes)?, of_session })
+            Ok(SettingCommand::Modes { modes: transaction_modes(&modes)?, of_session })
         }
         Set::SetTransaction { .. } => Err(not_supported("SET TRANSACTION SNAPSHOT")),
         Set::SetRole { context_modifier, role_name } => {

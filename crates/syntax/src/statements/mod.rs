@@ -7,6 +7,7 @@ pub(crate) mod comments;
 pub(crate) mod cuboid_name;
 pub mod definitions;
 pub mod keys;
+pub mod locking;
 pub(crate) mod maintenance;
 pub mod merge;
 pub mod moment_defaults;

@@ -13,10 +13,11 @@ use crate::statement::{Discard, FetchCount, Insert, InsertSource, Kind, SettingC
 use crate::statements::changes::{conflict_of, delete_of, inserted_returning, truncate_of, update_of};
 use crate::statements::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
-    transaction_access,
+    transaction_modes,
 };
 use crate::statements::comments::parse_comment;
 use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
+use crate::statements::locking::locking_of;
 use crate::statements::maintenance::{is_maintenance, parse_maintenance};
 use crate::statements::merge::{is_merge, parse_merge};
 use crate::statements::roles::{is_role_statement, parse_role_statement};
@@ -281,6 +282,7 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             ast::SetExpr::Insert(_) => Ok(Kind::Insert(insert_of(with_within(*query)?)?)),
             ast::SetExpr::Update(Tree::Update(update)) => Ok(Kind::Update(Box::new(update_of(update, query.with)?))),
             ast::SetExpr::Delete(Tree::Delete(delete)) => Ok(Kind::Delete(Box::new(delete_of(delete, query.with)?))),
+            _ if !query.locks.is_empty() => locking_of(query),
             _ => Ok(Kind::Query(prepare(query)?)),
         },
         Tree::Insert(insert) => Ok(Kind::Insert(insert_of(insert)?)),
@@ -330,7 +332,7 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             if modifier.is_some() || !statements.is_empty() || exception.is_some() || has_end_keyword {
                 return Err(not_supported("BEGIN with statements or modifiers"));
             }
-            Ok(Kind::Begin(transaction_access(&modes)?))
+            Ok(Kind::Begin(transaction_modes(&modes)?))
         }
         Tree::Commit { chain, modifier, .. } => {
             if chain || modifier.is_some() {

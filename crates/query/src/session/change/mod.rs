@@ -3,13 +3,16 @@
 //! Invariants:
 //! - What a statement changes is computed from one snapshot: the newest visible version, whatever freshness the session
 //!   asks for, and all rows of it, whatever its sample. In a transaction it is the transaction's.
-//! - The store refuses what was computed from rows that others have changed since. Outside of a transaction the statement
-//!   is then run again, on a newer snapshot: nothing of it has happened.
+//! - What was computed from rows that others have changed since is refused, by whoever locks the rows or by the store. Outside of a
+//!   transaction, and in one at READ COMMITTED, the statement is then run again, on a newer snapshot: nothing of it has happened.
+//!   There PostgreSQL evaluates the condition again for the changed row alone (EvalPlanQual); here rows that have come to meet it
+//!   since are changed, too.
 //! - Everything that may refuse a statement, RETURNING included, comes before its batch is handed over.
 //! - Within a transaction a statement reads what those before it have changed, and its own changes wait with theirs.
 
 mod beside;
 mod existing;
+pub(crate) mod locking;
 mod merge;
 mod reading;
 mod returning;
@@ -25,6 +28,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::sample_fraction_of;
 use crate::session::state::temporary::is_temporary;
+use crate::session::state::transaction::Transaction;
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{RelationName, TableEntry};
@@ -40,6 +44,8 @@ use tokio::sync::MutexGuard;
 
 /// How often a statement is run while others are in its way.
 const TRIES_MAX: u32 = 10;
+/// The same of one that holds the locks of the rows it found, and meets others each time.
+const TRIES_LOCKED_MAX: u32 = 100;
 /// What is waited before the second try; before each further one it is twice as long. What was in the way is durable then.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 
@@ -99,7 +105,12 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
         run.scope.table_for(Need::Definition, table)
     });
     let entries = entries.collect::<Result<Vec<_>>>()?;
-    let is_alone = !run.state().is_open()? && !entries.iter().any(|entry| is_temporary(entry.def.id));
+    let is_temporary = entries.iter().any(|entry| is_temporary(entry.def.id));
+    let sees_commits = matches!(&run.state().transaction, Transaction::Open(open) if open.sees_commits());
+    if sees_commits && !is_temporary {
+        return change_locked(run, &statement, hints).await;
+    }
+    let is_alone = !run.state().is_open()? && !is_temporary;
     let mut turn = None;
     let mut wait = FIRST_WAIT;
     for _ in 1..TRIES_MAX {
@@ -108,8 +119,9 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
             done => return done,
         }
         run.unpin();
-        // Of several that are in each other's way, one goes on.
+        // Of several that are in each other's way, one goes on. Who waits for a turn holds no row: who has it may wait for that.
         if turn.is_none() {
+            run.engine().sessions().locks().release_after(run.scope.id, 0);
             turn = Some(turns(run, &entries).await);
         }
         tokio::time::sleep(wait).await;
@@ -125,6 +137,22 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
         }
         _ => error,
     })
+}
+
+/// Runs a statement in a transaction that sees what others commit. What it finds stays locked when it is run again, so it comes to its
+/// end as soon as no more rows come to meet its condition.
+async fn change_locked(run: &Arc<Run>, statement: &Change, hints: &Hints) -> Result<Outcome> {
+    for _ in 1..TRIES_LOCKED_MAX {
+        match statement.run(run, hints).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            done => return done,
+        }
+        run.unpin();
+        run.token.check()?;
+        // What was locked is visible. A definition that another session has changed is a conflict each time.
+        tokio::task::yield_now().await;
+    }
+    statement.run(run, hints).await
 }
 
 /// Waits for the turns of tables: for each once, and for all in one order, so that no two wait for each other.

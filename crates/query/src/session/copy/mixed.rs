@@ -15,17 +15,18 @@ use crate::session::insert::rows::hold;
 use crate::session::rules::{Rules, rules_of};
 use crate::session::run::Run;
 use crate::session::state::failed_transaction;
-use crate::session::state::own_rows::fitted::fitted;
 use crate::session::state::scope::Scope;
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::own_changes::add;
+use crate::session::transaction::row_locks::heeds;
 use crate::session::transaction::submit::submit;
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
 use alluvia_change::{MixedRows, OldRows, RunKind, fold, patched_keys};
 use alluvia_copy::{CommitMixed, Incoming};
+use alluvia_rows::fitted;
 use alluvia_snapshot::{Committed, Durability, NewBatch, NewRows, RowChange, Want};
 use alluvia_space::{KeyCode, KeyCoder, OnConflict, RowOp, RowPolicy, TableDef};
 use alluvia_types::{Error, ErrorKind, Freshness, Result, Version};
@@ -165,9 +166,10 @@ impl MixedWriter {
             let mut own = open.pending(resolver.catalog(), |read| *read == table)?;
             let is_untouched = |code: &KeyCode| open.has_key(table, *code).is_none();
             let untouched: Vec<KeyCode> = keys.iter().copied().filter(is_untouched).collect();
-            (open.version, own.remove(&table).unwrap_or_default(), untouched)
+            (open.version(), own.remove(&table).unwrap_or_default(), untouched)
         };
-        let found = self.found(version, Some(version), coder, &untouched)?;
+        let at_least = version.unwrap_or_else(|| self.scope.state().seen);
+        let found = self.found(at_least, version, coder, &untouched)?;
         if own.is_empty() {
             return Ok(found);
         }
@@ -240,7 +242,8 @@ impl MixedWriter {
 
     fn submit(&self, rows: &[RecordBatch], batch: &NewBatch) -> Result<Committed> {
         let rows = self.runs(rows)?;
-        let batch = NewBatch { rows, producer: batch.producer.clone(), key: batch.key, ..NewBatch::default() };
+        let (producer, heeds) = (batch.producer.clone(), heeds(&self.scope));
+        let batch = NewBatch { rows, producer, key: batch.key, heeds, ..NewBatch::default() };
         self.scope.engine.ingest().submit(batch, self.durability)
     }
 }

@@ -27,6 +27,7 @@ use crate::session::select::shown_names::named_rows;
 use crate::session::state::scope::Scope;
 use crate::session::state::temporary::is_temporary;
 use crate::session::transaction::check_transaction;
+use crate::session::transaction::row_locks::heeds;
 use crate::session::transaction::submit::submit_empty;
 use crate::session::transaction::temporary::TemporaryWriter;
 use alluvia_catalog::authoriser::{INSERT, Need};
@@ -185,6 +186,7 @@ pub(crate) fn store_of(
         on_commit: Arc::new(move |committed: Committed| state.lock().wrote(committed.version, durability)),
         mark: run.settings.producer_mark(),
         key,
+        heeds: heeds(&run.scope),
         inline_bytes_max: INLINE_BYTES_MAX,
         change: change_of(&entry.def, policy),
         mixed: Some(Mixed {

@@ -107,6 +107,7 @@ async fn describe_here(
             let origins = plan.as_ref().map(origins).unwrap_or_default();
             return Ok((Described { parameters, columns: Some(schema), origins }, plan));
         }
+        Kind::Locking(locking) => Some(columns_of(run, *locking.query, &bound.hints).await?.schema),
         Kind::Explain { .. } => text(&["plan_type", "plan"]),
         Kind::Fetch { name, .. } => Some(scope.cursors.schema(&name)?),
         Kind::Setting(command @ (SettingCommand::Show(_) | SettingCommand::ShowAll)) => {

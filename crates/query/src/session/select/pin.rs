@@ -16,7 +16,6 @@
 
 use crate::execution::blocking::{Rows, blocking, snapshot_of};
 use crate::session::run::Run;
-use crate::session::state::own_rows::view::leave_out;
 use crate::session::state::transaction::Transaction;
 use crate::settings::Settings;
 use alluvia_catalog::authoriser::{Authoriser, Need};
@@ -25,6 +24,7 @@ use alluvia_catalog::{
     Catalog, INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,
     TEMPORARY_SCHEMA_SHOWN, TableEntry,
 };
+use alluvia_rows::leave_out;
 use alluvia_snapshot::{Snapshot, TableRead, Want};
 use alluvia_syntax::Hints;
 use alluvia_syntax::units::{parse_fraction, parse_freshness};
@@ -93,8 +93,11 @@ async fn pin_as_fresh(
         let (at_least, exactly) = {
             let state = run.state();
             match &state.transaction {
-                Transaction::Open(_) if hints.freshness.is_some() => return Err(hint_in_transaction()),
-                Transaction::Open(open) => (open.version, Some(open.version)),
+                Transaction::Open(open) => match open.version() {
+                    Some(_) if hints.freshness.is_some() => return Err(hint_in_transaction()),
+                    Some(pinned) => (pinned, Some(pinned)),
+                    None => (state.must_see(), version),
+                },
                 _ => (state.must_see(), version),
             }
         };
@@ -118,7 +121,7 @@ async fn pin_as_fresh(
             let mut state = run.state();
             state.has_read(snapshot.version);
             if let Transaction::Open(open) = &mut state.transaction {
-                open.has_read(&tables);
+                open.has_read(&tables, snapshot.version);
             }
             return Ok(snapshot);
         }
@@ -244,10 +247,13 @@ pub(crate) fn own_freshness(entry: &TableEntry) -> Result<Freshness> {
     }
 }
 
-/// A transaction reads one version, so a hint could only be left out.
+/// All statements read one version, so a hint could only be left out.
 fn hint_in_transaction() -> Error {
-    Error::new(ErrorKind::NotSupported, "the hint freshness inside a transaction is not supported")
-        .with_hint("reads of a transaction are at its BEGIN: SET freshness before it, or read outside of it")
+    Error::new(
+        ErrorKind::NotSupported,
+        "the hint freshness inside a transaction that reads one version is not supported",
+    )
+    .with_hint("SET freshness before BEGIN, read outside of it, or BEGIN ISOLATION LEVEL READ COMMITTED")
 }
 
 fn fresher(a: Freshness, b: Freshness) -> Freshness {

@@ -11,21 +11,25 @@ use crate::session::run::outcome::Outcome;
 use crate::session::state::State;
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::Transaction;
-use crate::session::transaction::set_access;
-use crate::settings::{DEFAULT_READ_ONLY, READ_ONLY, Settings};
+use crate::session::transaction::set_modes;
+use crate::settings::{DEFAULT_ISOLATION, DEFAULT_READ_ONLY, ISOLATION, ISOLATION_LEVELS, READ_ONLY, Settings};
 use alluvia_catalog::authoriser::Authoriser;
-use alluvia_syntax::statement::{Access, Discard, SettingCommand, SettingValue};
+use alluvia_syntax::statement::{Access, Discard, Isolation, Modes, SettingCommand, SettingValue};
 use alluvia_syntax::units::parse_switch;
 use alluvia_types::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
-use std::sync::Arc;
 
-/// What `freshness` is to an open transaction.
+/// What `freshness` is to an open transaction whose statements read one version.
 const PINNED: &str = "reads of a transaction are at its BEGIN; freshness takes effect after it";
 
-fn not_reset() -> Error {
-    Error::new(ErrorKind::InvalidSetting, format!("{READ_ONLY} cannot be reset"))
-        .with_hint("SET TRANSACTION READ ONLY sets it, and READ WRITE before the first query")
+fn not_reset(name: &str) -> Error {
+    Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be reset"))
+        .with_hint("SET TRANSACTION sets it, before the first query")
+}
+
+/// Whether what the open transaction reads is settled.
+fn is_pinned(state: &State) -> bool {
+    matches!(&state.transaction, Transaction::Open(open) if open.version().is_some())
 }
 
 /// SET, SHOW, RESET.
@@ -49,25 +53,28 @@ pub(crate) fn setting(scope: &Scope, command: SettingCommand) -> Result<Outcome>
                 None => outcome,
             })
         }
-        SettingCommand::Reset(name) if name == READ_ONLY => Err(not_reset()),
+        SettingCommand::Reset(name) if [READ_ONLY, ISOLATION].contains(&name.as_str()) => Err(not_reset(&name)),
         SettingCommand::Reset(name) => {
             let mut state = scope.state.lock();
             let defaults = state.defaults.clone();
             let name = Settings::canonical(&name)?;
             state.settings.copy(name, &defaults);
-            let is_pinned = name == "freshness" && matches!(state.transaction, Transaction::Open(_));
+            let is_pinned = name == "freshness" && is_pinned(&state);
             let outcome = Outcome::done("RESET");
             Ok(if is_pinned { outcome.with_notice(PINNED) } else { outcome })
         }
-        SettingCommand::Modes { access: None, .. } => Ok(Outcome::done("SET")),
-        SettingCommand::Modes { access: Some(access), of_session: true } => {
-            let value = if access == Access::ReadOnly { "on" } else { "off" };
-            let (name, value) = (DEFAULT_READ_ONLY.to_owned(), SettingValue::Text(value.to_owned()));
-            setting(scope, SettingCommand::Set { name, value, local: false })
+        SettingCommand::Modes { modes: Modes { access, isolation }, of_session: true } => {
+            let access =
+                access.map(|access| (DEFAULT_READ_ONLY, if access == Access::ReadOnly { "on" } else { "off" }));
+            let isolation = isolation.map(|isolation| (DEFAULT_ISOLATION, isolation.name()));
+            for (name, value) in access.into_iter().chain(isolation) {
+                assign(&scope.engine, &scope.state, name, &SettingValue::Text(value.to_owned()), false)?;
+            }
+            Ok(Outcome::done("SET"))
         }
-        SettingCommand::Modes { access: Some(access), of_session: false } => {
+        SettingCommand::Modes { modes, of_session: false } => {
             let outcome = Outcome::done("SET");
-            Ok(match set_access(&mut scope.state.lock(), access)? {
+            Ok(match set_modes(&scope.engine, &mut scope.state.lock(), modes)? {
                 Some(notice) => outcome.with_notice(notice),
                 None => outcome,
             })
@@ -75,9 +82,8 @@ pub(crate) fn setting(scope: &Scope, command: SettingCommand) -> Result<Outcome>
         SettingCommand::ResetAll => {
             let mut state = scope.state.lock();
             // As in PostgreSQL, the role stays, and what the open transaction is.
-            let (role, read_only) = (Arc::clone(&state.settings.role), state.settings.read_only);
-            state.settings = state.defaults.clone();
-            (state.settings.role, state.settings.read_only) = (role, read_only);
+            let Settings { role, read_only, isolation, .. } = state.settings.clone();
+            state.settings = Settings { role, read_only, isolation, ..state.defaults.clone() };
             Ok(Outcome::done("RESET"))
         }
     }
@@ -91,6 +97,27 @@ pub(crate) struct Assigned {
     notice: Option<&'static str>,
 }
 
+/// What a setting says of the open transaction, if it is one that does.
+fn modes_of(name: &str, value: &SettingValue) -> Result<Option<Modes>> {
+    let takes = match name {
+        READ_ONLY => "on or off",
+        ISOLATION => ISOLATION_LEVELS,
+        _ => return Ok(None),
+    };
+    let SettingValue::Text(text) = value else { return Err(not_reset(name)) };
+    let modes = match name {
+        READ_ONLY => parse_switch(text.trim()).map(|is_read_only| {
+            let access = if is_read_only { Access::ReadOnly } else { Access::ReadWrite };
+            Modes { access: Some(access), ..Modes::default() }
+        }),
+        _ => Isolation::of_name(text.trim()).map(|isolation| Modes { isolation: Some(isolation), ..Modes::default() }),
+    };
+    modes.map(Some).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be {text:?}"))
+            .with_hint(format!("it takes {takes}"))
+    })
+}
+
 /// SET, and SET LOCAL.
 pub(crate) fn assign(
     engine: &Engine,
@@ -99,24 +126,15 @@ pub(crate) fn assign(
     value: &SettingValue,
     local: bool,
 ) -> Result<Assigned> {
-    if name == READ_ONLY {
-        let SettingValue::Text(text) = value else { return Err(not_reset()) };
-        let access = match parse_switch(text.trim()) {
-            Some(true) => Access::ReadOnly,
-            Some(false) => Access::ReadWrite,
-            None => {
-                return Err(Error::new(ErrorKind::InvalidSetting, format!("{name} cannot be {text:?}"))
-                    .with_hint("it takes on or off"));
-            }
-        };
+    if let Some(modes) = modes_of(name, value)? {
         let mut state = state.lock();
-        let notice = set_access(&mut state, access)?;
+        let notice = set_modes(engine, &mut state, modes)?;
         return Ok(Assigned { shown: state.settings.show(name)?, notice });
     }
     check_role(engine, state, name, value)?;
     let mut state = state.lock();
     let name = Settings::canonical(name)?;
-    let is_pinned = name == "freshness" && matches!(state.transaction, Transaction::Open(_));
+    let is_pinned = name == "freshness" && is_pinned(&state);
     if is_pinned && local {
         return Err(Error::new(ErrorKind::NotSupported, "SET LOCAL freshness inside a transaction is not supported")
             .with_hint(PINNED));
@@ -171,7 +189,7 @@ pub(crate) fn start_with(scope: &Scope, name: &str, value: &str) -> Result<()> {
     let mut changed = state.settings.clone();
     changed.set(&name.to_ascii_lowercase(), &SettingValue::Text(value.to_owned()), &state.defaults)?;
     // Whether an open transaction only reads is no default.
-    state.defaults = Settings { read_only: None, ..changed.clone() };
+    state.defaults = Settings { read_only: None, isolation: None, ..changed.clone() };
     state.settings = changed;
     Ok(())
 }

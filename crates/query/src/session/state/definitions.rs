@@ -9,10 +9,10 @@
 //! - If another session has changed what a change was made from, whatever looks at definitions next is refused with
 //!   `Conflict`, and so is COMMIT.
 
-use crate::table::waiting::is_waiting;
 use alluvia_catalog::authoriser::{Authoriser, Need};
 use alluvia_catalog::rights::{Object, Privilege, RightsChange};
 use alluvia_catalog::{Catalog, Change, CommentOn};
+use alluvia_rows::in_log;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
@@ -26,11 +26,6 @@ pub(crate) struct Definer {
     pub(crate) text: Arc<str>,
     /// Of SET ROLE, when the statement ran; empty for none.
     pub(crate) acting: Arc<str>,
-}
-
-/// As the log has it: what waits is made by the batch itself, which has no version yet.
-pub(crate) fn in_log(version: Version) -> Version {
-    if is_waiting(version) { Version(0) } else { version }
 }
 
 /// What another session has made impossible. That a name is taken is, too: it was free when the transaction took it.
@@ -224,8 +219,8 @@ fn check_own_schema(authoriser: &Authoriser, id: TableId) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::waiting::waiting;
     use alluvia_catalog::alter;
+    use alluvia_rows::{is_waiting, waiting};
     use alluvia_space::{DataType, TableDef};
     use alluvia_syntax::statements::definitions::{WithOptions, define};
 

@@ -8,7 +8,6 @@
 
 pub(crate) mod cursors;
 pub(crate) mod definitions;
-pub(crate) mod own_rows;
 pub(crate) mod scope;
 pub(crate) mod sibling;
 pub(crate) mod temporary;
@@ -273,7 +272,7 @@ impl Standing for Mutex<State> {
     fn reads(&self) -> Option<Version> {
         match &self.lock().transaction {
             Transaction::None => None,
-            Transaction::Open(open) | Transaction::Failed(open) => Some(open.version),
+            Transaction::Open(open) | Transaction::Failed(open) => open.version(),
         }
     }
 

@@ -1,28 +1,28 @@
-//! A session's transaction: one snapshot to read, one batch to write.
+//! A session's transaction: what it reads, and one batch to write.
 //!
 //! Invariants:
-//! - Everything between BEGIN and COMMIT reads the version that BEGIN pinned, and the transaction's own rows above it,
-//!   by its own definitions.
+//! - At READ COMMITTED each statement reads the newest visible version that it asks for. At the other levels everything between
+//!   BEGIN and COMMIT reads the version that BEGIN pinned. Above that it reads the transaction's own rows, by its own definitions.
 //! - COMMIT submits one batch; until then nobody else sees anything of it, and ROLLBACK leaves nothing.
 //! - After an error the transaction only ends, or goes back to a savepoint: what it read or wrote since no longer means
 //!   what its client thinks.
 //! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, definitions, settings, savepoints before it, and itself.
-//! - A statement sees what those before it have changed ([`super::own_rows`]), and nothing that COMMIT would not make.
+//! - A statement sees what those before it have changed ([`alluvia_rows`]), and nothing that COMMIT would not make.
 //! - A table that it has read and drops has no row that it has not read, or its COMMIT is refused.
 //! - What waits is bounded: rows, what is known of their keys, the columns that they get when they are read, and
 //!   definitions.
 
 use crate::session::state::definitions::{Definer, PendingDefinitions};
-use crate::session::state::own_rows::PendingRows;
-use crate::session::state::own_rows::view::Killed;
 use crate::settings::Settings;
 use alluvia_catalog::authoriser::Authoriser;
 use alluvia_catalog::{Catalog, Change, TableEntry};
+use alluvia_rows::{Killed, PendingRows};
 use alluvia_snapshot::{NewBatch, NewRows, Pin};
 use alluvia_space::key_code::KeyCode;
+use alluvia_syntax::statement::Isolation;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
 use arrow::record_batch::RecordBatch;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where a session stands.
@@ -41,17 +41,17 @@ pub(crate) enum Transaction {
 /// An open transaction.
 #[derive(Debug)]
 pub(crate) struct OpenTransaction {
-    /// What it reads.
-    pub(crate) version: Version,
-    /// Keeps that version readable.
-    pin: Arc<Pin>,
+    /// What it sees of others.
+    isolation: Isolation,
+    /// Keeps the version readable that all its statements read; `None` where each has its own, or none has run.
+    pin: Option<Arc<Pin>>,
     /// The session's settings at BEGIN: SET is undone by ROLLBACK.
     pub(crate) settings_before: Settings,
     /// Settings that SET LOCAL changed, with what they were.
     pub(crate) locals: Vec<(&'static str, Settings)>,
     tables: BTreeMap<TableId, PendingRows>,
-    /// The tables of which its statements have read rows.
-    read: BTreeSet<TableId>,
+    /// The tables of which its statements have read rows, and the version at which the first of them did.
+    read: BTreeMap<TableId, Version>,
     definitions: PendingDefinitions,
     /// What is taken of the sequences of tables that it makes.
     sequences: BTreeMap<(TableId, ColumnId), Change>,
@@ -110,15 +110,15 @@ const SAVEPOINTS_MAX: usize = 1 << 16;
 const COLUMN_BYTES: u64 = 256;
 
 impl OpenTransaction {
-    /// A transaction that reads the version that is pinned.
-    pub(crate) fn new(pin: Arc<Pin>, settings_before: Settings) -> OpenTransaction {
+    /// A transaction that has read nothing.
+    pub(crate) fn new(isolation: Isolation, settings_before: Settings) -> OpenTransaction {
         OpenTransaction {
-            version: pin.version(),
-            pin,
+            isolation,
+            pin: None,
             settings_before,
             locals: Vec::new(),
             tables: BTreeMap::new(),
-            read: BTreeSet::new(),
+            read: BTreeMap::new(),
             definitions: PendingDefinitions::default(),
             sequences: BTreeMap::new(),
             bytes: 0,
@@ -130,7 +130,37 @@ impl OpenTransaction {
 
     /// What is left of a transaction that nobody went on with: the way back to the settings before it.
     pub(crate) fn abandoned(self) -> OpenTransaction {
-        OpenTransaction { is_abandoned: true, ..OpenTransaction::new(self.pin, self.settings_before) }
+        OpenTransaction { is_abandoned: true, ..OpenTransaction::new(self.isolation, self.settings_before) }
+    }
+
+    /// What it sees of others.
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// It is to see so much of others; nothing of it has run.
+    pub(crate) fn isolate(&mut self, isolation: Isolation) {
+        (self.isolation, self.pin) = (isolation, None);
+    }
+
+    /// The version that all its statements read; `None` where each has its own.
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.pin.as_ref().map(|pin| pin.version())
+    }
+
+    /// Whether each of its statements sees what others have committed before it.
+    pub(crate) fn sees_commits(&self) -> bool {
+        self.isolation == Isolation::ReadCommitted
+    }
+
+    /// Whether a version is to be pinned for all its statements.
+    pub(crate) fn wants_pin(&self) -> bool {
+        self.isolation > Isolation::ReadCommitted && self.pin.is_none()
+    }
+
+    /// All its statements read this version.
+    pub(crate) fn pin(&mut self, pin: Arc<Pin>) {
+        self.pin = Some(pin);
     }
 
     /// Adds what a statement changes of one table, for which it is settled which of its rows come. `bytes_max` bounds the
@@ -210,9 +240,11 @@ impl OpenTransaction {
         self.tables.iter().filter(|(table, _)| !self.definitions.has_dropped(**table))
     }
 
-    /// A statement of it reads these tables.
-    pub(crate) fn has_read(&mut self, tables: &[TableId]) {
-        self.read.extend(tables);
+    /// A statement of it reads these tables at a version.
+    pub(crate) fn has_read(&mut self, tables: &[TableId], version: Version) {
+        for table in tables {
+            self.read.entry(*table).or_insert(version);
+        }
     }
 
     /// The definitions that the transaction sees; `newest` are the newest visible ones.
@@ -361,9 +393,11 @@ impl OpenTransaction {
     pub(crate) fn into_batch(self) -> Result<(NewBatch, Vec<Definer>)> {
         let new_rows = |(table, pending): (&TableId, &PendingRows)| pending.new_rows(*table);
         let rows = self.kept().map(new_rows).collect::<Result<Vec<_>>>()?.concat();
-        // What it has read of a table that it drops is all that is left of it.
-        let dropped = self.read.iter().filter(|table| self.definitions.has_dropped(**table));
-        let unwritten = dropped.map(|table| (*table, self.version)).collect();
+        // What it has read of a table that it drops is all that is left of it. And what a serializable one has read is as it was:
+        // so it could have run whole at the moment of its COMMIT (backward validation; Haerder 1984).
+        let is_serial = self.isolation == Isolation::Serializable;
+        let kept = self.read.iter().filter(|(table, _)| is_serial || self.definitions.has_dropped(**table));
+        let unwritten = kept.map(|(table, version)| (*table, *version)).collect();
         let (mut changes, definers) = self.definitions.into_parts();
         let made = changes.iter().filter_map(|change| match change {
             Change::CreateTable { def } => Some(def.id),

@@ -4,6 +4,7 @@
 
 use crate::execution::blocking::blocking;
 use crate::rights::of_statement;
+use crate::session::change::locking::locking;
 use crate::session::change::{Change, change};
 use crate::session::copy::copy;
 use crate::session::define::comments::{comment, idle};
@@ -21,7 +22,7 @@ use crate::session::select::shown_names::{answer, explain, named};
 use crate::session::settings::{discard, setting};
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::savepoints::{release, rollback_to, savepoint};
-use crate::session::transaction::{begin, check_transaction, commit, rollback};
+use crate::session::transaction::{begin, check_transaction, commit, pin_transaction, rollback};
 use alluvia_catalog::Catalog;
 use alluvia_syntax::parameters::missing;
 use alluvia_syntax::{Hints, Kind, Statement};
@@ -37,6 +38,9 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
     }
     let scope = &run.scope;
     check_transaction(scope, &kind)?;
+    if !kind.is_about_session() {
+        pin_transaction(scope).await?;
+    }
     if goes_by_definitions(&kind) && run.engine().read().is_remote() {
         learn_definitions(run, &run.engine().read().catalog()).await?;
     }
@@ -47,8 +51,10 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
     if parameters > 0 {
         return Err(missing(1));
     }
-    let is_shown =
-        matches!(kind, Kind::Query(_) | Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Merge(_));
+    let is_shown = matches!(
+        kind,
+        Kind::Query(_) | Kind::Locking(_) | Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Merge(_)
+    );
     let known = run.engine().read().catalog();
     let again = (run.engine().read().is_remote() && writes_rows(&kind)).then(|| kind.clone());
     let outcome = match (done(run, kind, hints.clone()).await, again) {
@@ -106,6 +112,7 @@ async fn done(run: &Arc<Run>, kind: Kind, hints: Hints) -> Result<Outcome> {
     let scope = &run.scope;
     match kind {
         Kind::Query(query) => answer(run, query, &hints).await,
+        Kind::Locking(statement) => locking(run, *statement, &hints).await,
         Kind::Explain { query, options } => explain(run, query, options, &hints).await,
         Kind::Insert(statement) if statement.conflict.is_none() && statement.returning.is_none() => {
             insert(run, statement, &hints).await
@@ -137,7 +144,7 @@ async fn done(run: &Arc<Run>, kind: Kind, hints: Hints) -> Result<Outcome> {
         Kind::Setting(command) => setting(scope, command),
         Kind::Role(statement) => role_statement(run, *statement).await,
         Kind::Schema(statement) => schema_statement(run, *statement).await,
-        Kind::Begin(access) => begin(scope, access).await,
+        Kind::Begin(modes) => begin(scope, modes).await,
         Kind::Commit => commit(run).await,
         Kind::Rollback => rollback(scope),
         Kind::Savepoint(name) => savepoint(scope, name),

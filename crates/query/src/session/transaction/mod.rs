@@ -1,15 +1,18 @@
 //! Transactions: BEGIN, COMMIT, ROLLBACK, what a transaction may hold, and batches on their way to the store.
 //!
 //! Invariants:
-//! - BEGIN pins the version that the transaction reads; COMMIT submits one batch, and ROLLBACK leaves nothing.
+//! - COMMIT submits one batch, and ROLLBACK leaves nothing.
+//! - Who changes rows by their keys has locked them until the transaction is over ([`row_locks`]).
 //! - COMMIT takes the transaction out of the session's state before it submits: nothing commits beside a transaction.
 //! - SET is undone by ROLLBACK, and SET LOCAL by the end of the transaction.
 
 pub(crate) mod own_changes;
+pub(crate) mod row_locks;
 pub(crate) mod savepoints;
 pub(crate) mod submit;
 pub(crate) mod temporary;
 
+use crate::engine::Engine;
 use crate::execution::blocking::{Rows, snapshot_of};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -22,7 +25,7 @@ use alluvia_snapshot::Want;
 use alluvia_syntax::Kind;
 use alluvia_syntax::copy::statement::CopyStatement;
 use alluvia_syntax::names::user_table;
-use alluvia_syntax::statement::{Access, Discard};
+use alluvia_syntax::statement::{Access, Discard, Isolation, Modes};
 use alluvia_syntax::statements::definitions::TableChange;
 use alluvia_syntax::statements::schemas::SchemaStatement;
 use alluvia_syntax::statements::views::ViewChange;
@@ -30,32 +33,62 @@ use alluvia_types::{Error, ErrorKind, Freshness, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// BEGIN: pins the version that the transaction reads.
-pub(crate) async fn begin(scope: &Scope, access: Option<Access>) -> Result<Outcome> {
+/// BEGIN. A transaction whose statements all read one version pins it here.
+pub(crate) async fn begin(scope: &Scope, modes: Modes) -> Result<Outcome> {
     if scope.in_transaction() {
-        return begin_again(scope, access);
+        return begin_again(scope, modes);
     }
     scope.await_own_writes().await?;
-    let (freshness, at_least) = {
-        let state = scope.state.lock();
-        (state.settings.freshness.unwrap_or(Freshness::Within(Duration::ZERO)), state.must_see())
-    };
-    let tables = Vec::new();
-    let snapshot =
-        snapshot_of(scope.engine.read(), Want { freshness, at_least, exactly: None, tables }, Rows::Later).await?;
-    let mut state = scope.state.lock();
-    state.seen = state.seen.max(snapshot.version);
-    let open = OpenTransaction::new(snapshot.pin, state.settings.clone());
-    state.transaction = Transaction::Open(Box::new(open));
-    let is_read_only = access.map_or(state.settings.default_read_only, |access| access == Access::ReadOnly);
-    state.settings.read_only = Some(is_read_only);
+    {
+        let mut state = scope.state.lock();
+        let isolation = match (modes.isolation, modes.access) {
+            (Some(isolation), _) => isolation,
+            // Who only reads, and says no more, is to see one state of things.
+            (None, Some(Access::ReadOnly)) => state.settings.default_isolation.max(Isolation::RepeatableRead),
+            (None, _) => state.settings.default_isolation,
+        };
+        let isolation = possible(&scope.engine, isolation);
+        let open = OpenTransaction::new(isolation, state.settings.clone());
+        state.transaction = Transaction::Open(Box::new(open));
+        let is_read_only = modes.access.map_or(state.settings.default_read_only, |access| access == Access::ReadOnly);
+        (state.settings.read_only, state.settings.isolation) = (Some(is_read_only), Some(isolation));
+    }
+    if let Err(error) = pin_transaction(scope).await {
+        drop(rollback(scope));
+        return Err(error);
+    }
     Ok(Outcome::done("BEGIN"))
 }
 
+/// Where rows lie on other machines there is nobody yet who locks them: a transaction reads one version there.
+fn possible(engine: &Engine, isolation: Isolation) -> Isolation {
+    if engine.read().is_remote() { isolation.max(Isolation::RepeatableRead) } else { isolation }
+}
+
+/// Pins the version that all statements of the open transaction read, where that is still to be done.
+pub(crate) async fn pin_transaction(scope: &Scope) -> Result<()> {
+    let (freshness, at_least) = {
+        let state = scope.state.lock();
+        match &state.transaction {
+            Transaction::Open(open) if open.wants_pin() => {}
+            _ => return Ok(()),
+        }
+        (state.settings.freshness.unwrap_or(Freshness::Within(Duration::ZERO)), state.must_see())
+    };
+    let want = Want { freshness, at_least, exactly: None, tables: Vec::new() };
+    let snapshot = snapshot_of(scope.engine.read(), want, Rows::Later).await?;
+    let mut state = scope.state.lock();
+    state.has_read(snapshot.version);
+    if let Transaction::Open(open) = &mut state.transaction {
+        open.pin(snapshot.pin);
+    }
+    Ok(())
+}
+
 /// BEGIN within a transaction, as some drivers say it before each of their own steps: it is told, and nothing begins.
-fn begin_again(scope: &Scope, access: Option<Access>) -> Result<Outcome> {
+fn begin_again(scope: &Scope, modes: Modes) -> Result<Outcome> {
     scope.check_usable()?;
-    if access == Some(Access::ReadOnly) {
+    if modes.access == Some(Access::ReadOnly) {
         scope.state.lock().settings.read_only = Some(true);
     }
     Ok(Outcome::done("BEGIN").with_notice("there is already a transaction in progress: transactions do not nest"))
@@ -65,7 +98,7 @@ fn begin_again(scope: &Scope, access: Option<Access>) -> Result<Outcome> {
 pub(crate) async fn commit(run: &Arc<Run>) -> Result<Outcome> {
     let transaction = {
         let mut state = run.state();
-        state.settings.read_only = None;
+        (state.settings.read_only, state.settings.isolation) = (None, None);
         std::mem::take(&mut state.transaction)
     };
     run.scope.cursors.end_transaction();
@@ -155,17 +188,30 @@ pub(crate) fn abandon(scope: &Scope) {
     scope.engine.sessions().locks().release_after(scope.id, 0);
 }
 
-/// SET TRANSACTION READ ONLY, READ WRITE: of the open transaction; gives what the client is told.
-pub(crate) fn set_access(state: &mut State, access: Access) -> Result<Option<&'static str>> {
-    let Transaction::Open(open) = &state.transaction else {
+/// SET TRANSACTION: of the open transaction; gives what the client is told.
+pub(crate) fn set_modes(engine: &Engine, state: &mut State, modes: Modes) -> Result<Option<&'static str>> {
+    let Transaction::Open(open) = &mut state.transaction else {
         return Ok(Some("SET TRANSACTION has no effect outside of a transaction"));
     };
     // What it has read so far was asked for by who wanted nothing written.
-    if access == Access::ReadWrite && open.has_run && state.settings.is_read_only() {
-        return Err(Error::new(ErrorKind::Transaction, "READ WRITE must be set before the first query")
+    if modes.access == Some(Access::ReadWrite) && open.has_run && state.settings.is_read_only() {
+        return Err(Error::new(ErrorKind::ActiveTransaction, "READ WRITE must be set before the first query")
             .with_hint("COMMIT or ROLLBACK, and BEGIN READ WRITE"));
     }
-    state.settings.read_only = Some(access == Access::ReadOnly);
+    if let Some(isolation) = modes.isolation.map(|asked| possible(engine, asked))
+        && isolation != open.isolation()
+    {
+        if open.has_run {
+            let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
+            return Err(Error::new(ErrorKind::ActiveTransaction, message)
+                .with_hint(format!("BEGIN ISOLATION LEVEL {}", isolation.name().to_uppercase())));
+        }
+        open.isolate(isolation);
+        state.settings.isolation = Some(isolation);
+    }
+    if let Some(access) = modes.access {
+        state.settings.read_only = Some(access == Access::ReadOnly);
+    }
     Ok(None)
 }
 

@@ -5,6 +5,7 @@
 //!   changed, is refused or passed over, and counted, by the statement itself, as in PostgreSQL.
 //! - Whether it is so when the transaction commits, the store decides: a key that came meanwhile is 23505 at COMMIT, and
 //!   40001 where what the statement did depends on that it was not there.
+//! - What a key's statement has settled stays so: its row is locked first ([`super::row_locks`]).
 //! - Nothing is added before all of a statement's changes are settled.
 
 use crate::execution::blocking::blocking;
@@ -12,6 +13,7 @@ use crate::session::run::Run;
 use crate::session::state::failed_transaction;
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
+use crate::session::transaction::row_locks::lock_changes;
 use crate::session::transaction::temporary::TemporaryWriter;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{NewRows, RowChange, Want};
@@ -30,8 +32,9 @@ pub(crate) async fn add(run: &Run, entry: &Arc<TableEntry>, changes: Vec<NewRows
         let writer = TemporaryWriter::new(run, entry);
         return blocking(move || writer.add(changes)).await;
     }
+    lock_changes(run, entry, &changes).await?;
     let version = match &run.state().transaction {
-        Transaction::Open(open) => open.version,
+        Transaction::Open(open) => open.version(),
         _ => return Err(failed_transaction()),
     };
     let Settled { changes, passed_over } = settle(run, entry, version, changes).await?;
@@ -51,7 +54,7 @@ pub(crate) async fn new_ones(
     rows: Vec<RecordBatch>,
 ) -> Result<Vec<RecordBatch>> {
     let rows = NewRows::insert(entry.def.id, entry.changed_at, rows);
-    let settled = settle(run, entry, version, vec![NewRows { change: RowChange::InsertNew, ..rows }]).await?;
+    let settled = settle(run, entry, Some(version), vec![NewRows { change: RowChange::InsertNew, ..rows }]).await?;
     Ok(settled.changes.into_iter().flat_map(|rows| rows.batches).collect())
 }
 
@@ -61,14 +64,19 @@ pub(super) struct Settled {
     pub(super) passed_over: u64,
 }
 
-/// Settles which rows of a statement come, as it sees the table at a version.
-async fn settle(run: &Run, entry: &Arc<TableEntry>, version: Version, changes: Vec<NewRows>) -> Result<Settled> {
+/// Settles which rows of a statement come, as it sees the table at a version: the newest, where none is given.
+async fn settle(
+    run: &Run,
+    entry: &Arc<TableEntry>,
+    version: Option<Version>,
+    changes: Vec<NewRows>,
+) -> Result<Settled> {
     let coder = KeyCoder::new(&entry.def).filter(|_| changes.iter().any(asks));
     let Some(coder) = coder else { return Ok(Settled { changes, passed_over: 0 }) };
     let codes = codes_of(&coder, &changes)?;
     let asked = changes.iter().zip(&codes).filter(|(rows, _)| asks(rows)).flat_map(|(_, codes)| codes.concat());
-    let is_there = are_there(run, entry.def.id, version, &coder, asked.collect()).await?;
-    settled((entry, &coder), changes, codes, is_there, Some(version))
+    let (is_there, version) = are_there(run, entry.def.id, version, &coder, asked.collect()).await?;
+    settled((entry, &coder), changes, codes, is_there, version)
 }
 
 /// Whether it matters for a change which keys are there.
@@ -133,14 +141,15 @@ pub(super) fn settled(
     Ok(Settled { changes: settled, passed_over })
 }
 
-/// Whether rows have these keys, at a version and by what the open transaction has changed.
+/// Whether rows have these keys, at a version and by what the open transaction has changed. Also the version at which that was looked
+/// up, if any was.
 async fn are_there(
     run: &Run,
     table: TableId,
-    version: Version,
+    version: Option<Version>,
     coder: &KeyCoder,
     codes: Vec<KeyCode>,
-) -> Result<HashMap<KeyCode, bool>> {
+) -> Result<(HashMap<KeyCode, bool>, Option<Version>)> {
     let (mut is_there, mut unknown) = (HashMap::with_capacity(codes.len()), Vec::new());
     {
         let state = run.state();
@@ -159,20 +168,23 @@ async fn are_there(
         }
     }
     if unknown.is_empty() {
-        return Ok(is_there);
+        return Ok((is_there, version));
     }
+    let at_least = version.unwrap_or_else(|| run.state().must_see());
     let (store, coder) = (Arc::clone(run.engine().read()), coder.clone());
     let found = blocking(move || {
         let freshness = Freshness::Within(Duration::ZERO);
-        let want = Want { freshness, at_least: version, exactly: Some(version), tables: vec![table] };
+        let want = Want { freshness, at_least, exactly: version, tables: vec![table] };
         let snapshot = store.snapshot(&want)?;
         // A table that only the transaction knows has no rows but the transaction's.
-        let Some(read) = snapshot.tables.get(&table) else { return Ok(Vec::new()) };
-        let found = store.find_keys(version, read, &coder, &unknown)?;
-        Ok(unknown.into_iter().zip(found).map(|(code, row)| (code, row.is_some())).collect::<Vec<_>>())
+        let Some(read) = snapshot.tables.get(&table) else { return Ok((Vec::new(), snapshot.version)) };
+        let found = store.find_keys(snapshot.version, read, &coder, &unknown)?;
+        let found = unknown.into_iter().zip(found).map(|(code, row)| (code, row.is_some())).collect::<Vec<_>>();
+        Ok((found, snapshot.version))
     });
-    is_there.extend(found.await?);
-    Ok(is_there)
+    let (found, version) = found.await?;
+    is_there.extend(found);
+    Ok((is_there, Some(version)))
 }
 
 /// As the store refuses it.

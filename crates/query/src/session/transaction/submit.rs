@@ -16,10 +16,11 @@ use crate::session::state::definitions::Definer;
 use crate::session::state::failed_transaction;
 use crate::session::state::temporary::of_temporary;
 use crate::session::state::transaction::Transaction;
+use crate::session::transaction::row_locks::{heeds, lock_batch};
 use alluvia_catalog::Change;
 use alluvia_copy::progress::Phase;
 use alluvia_snapshot::{Committed, Durability, Ingest, NewBatch};
-use alluvia_types::{Error, Result};
+use alluvia_types::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use tracing::{Instrument, info_span};
 
@@ -73,8 +74,9 @@ pub(crate) async fn submit_of(run: &Run, mut batch: NewBatch, definers: &[Define
     };
     let own_mark = batch.producer.is_none().then(|| run.settings.producer_mark()).flatten();
     batch.producer = batch.producer.or_else(|| own_mark.clone());
+    batch.heeds = heeds(&run.scope);
     let durability = run.settings.durability;
-    let committed = hand_over(ingest, batch, durability).instrument(info_span!("commit")).await;
+    let committed = hand_over_unlocked(run, ingest, batch, durability).instrument(info_span!("commit")).await;
     run.progress.set_phase(Phase::Idle);
     audit_ends(audits, &committed).await;
     let committed = committed?;
@@ -99,6 +101,7 @@ pub(crate) async fn submit_empty(run: &Run) -> Result<Option<Committed>> {
 /// What may still refuse a batch of which nothing was told to the store.
 async fn before_commit(run: &Run, batch: &NewBatch, definers: &[Definer]) -> Result<Vec<Audit>> {
     check_alone(run)?;
+    lock_batch(run, &batch.rows, &run.engine().read().catalog()).await?;
     run.token.check()?;
     run.progress.set_phase(Phase::Committing);
     audit_changes(&run.scope, definers, batch).await
@@ -110,6 +113,33 @@ fn check_alone(run: &Run) -> Result<()> {
         Transaction::None => Ok(()),
         Transaction::Open(_) | Transaction::Failed(_) => Err(failed_transaction()),
     }
+}
+
+/// Hands a batch to the store, again where others have locked rows of it meanwhile, as soon as they have not.
+async fn hand_over_unlocked(
+    run: &Run,
+    ingest: Arc<dyn Ingest>,
+    mut batch: NewBatch,
+    durability: Durability,
+) -> Result<Committed> {
+    // What is staged is removed with a batch that is refused.
+    while batch.loads.is_empty() && !batch.rows.is_empty() {
+        let NewBatch { changes, rows, producer, key, unwritten, heeds, loads: _ } = &batch;
+        let (changes, rows, unwritten) = (changes.clone(), rows.clone(), unwritten.clone());
+        let (producer, key, heeds) = (producer.clone(), *key, heeds.clone());
+        let again = NewBatch { changes, rows, producer, key, unwritten, heeds, ..NewBatch::default() };
+        match hand_over(Arc::clone(&ingest), batch, durability).await {
+            Err(error) if error.kind() == ErrorKind::LockNotAvailable => {}
+            done => return done,
+        }
+        // Who waits can be stopped.
+        run.progress.set_phase(Phase::Running);
+        lock_batch(run, &again.rows, &run.engine().read().catalog()).await?;
+        run.token.check()?;
+        run.progress.set_phase(Phase::Committing);
+        batch = again;
+    }
+    hand_over(ingest, batch, durability).await
 }
 
 /// Hands a batch to the store, if it may be without holding a thread.

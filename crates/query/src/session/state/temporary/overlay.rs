@@ -1,8 +1,8 @@
 //! Definitions of temporary tables over those of the database.
 
-use crate::table::waiting::waiting;
 use alluvia_catalog::rights::RoleId;
 use alluvia_catalog::{Catalog, CommentOn, TableEntry, ViewEntry};
+use alluvia_rows::waiting;
 use std::sync::Arc;
 
 /// Versions of what a session sees stand apart from those of definitions that wait.

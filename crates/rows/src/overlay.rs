@@ -14,11 +14,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// What it takes in memory for a key, about.
-pub(super) const KEY_BYTES: u64 = 64;
+pub(crate) const KEY_BYTES: u64 = 64;
 
 /// What the changes of a table come to.
 #[derive(Debug, Default)]
-pub(super) struct Overlay {
+pub(crate) struct Overlay {
     /// Of each own row, whether it is left.
     is_left: Vec<bool>,
     /// The keys that were changed, of a table that has one.
@@ -36,17 +36,17 @@ struct Changed {
 
 impl Overlay {
     /// Rows come, of a table without a key.
-    pub(super) fn come(&mut self, rows: usize) {
+    pub(crate) fn come(&mut self, rows: usize) {
         self.is_left.resize(self.is_left.len() + rows, true);
     }
 
     /// A row comes whose key is free.
-    pub(super) fn insert(&mut self, code: KeyCode) {
+    pub(crate) fn insert(&mut self, code: KeyCode) {
         self.put(code, false);
     }
 
     /// A row comes in the place of the one that has its key, if one has.
-    pub(super) fn replace(&mut self, code: KeyCode) {
+    pub(crate) fn replace(&mut self, code: KeyCode) {
         self.put(code, true);
     }
 
@@ -57,7 +57,7 @@ impl Overlay {
     }
 
     /// The row with a key goes, if one has it.
-    pub(super) fn delete(&mut self, code: KeyCode) {
+    pub(crate) fn delete(&mut self, code: KeyCode) {
         self.change(code, None, true);
     }
 
@@ -75,7 +75,7 @@ impl Overlay {
     }
 
     /// Own rows go, by their numbers, as [`Overlay::numbers`] has given them.
-    pub(super) fn delete_own(&mut self, rows: &[usize]) {
+    pub(crate) fn delete_own(&mut self, rows: &[usize]) {
         rows.iter().for_each(|&row| self.is_left[row] = false);
     }
 
@@ -83,25 +83,25 @@ impl Overlay {
     ///
     /// # Errors
     /// `Internal` if there are not so many.
-    pub(super) fn numbers(&self, places: &[u64]) -> Result<Vec<usize>> {
+    pub(crate) fn numbers(&self, places: &[u64]) -> Result<Vec<usize>> {
         let left: Vec<usize> = (0..self.is_left.len()).filter(|&row| self.is_left[row]).collect();
         let number = |place: &u64| left.get(usize::try_from(*place).ok()?).copied();
         places.iter().map(|place| number(place).ok_or_else(no_such_row)).collect()
     }
 
     /// Of a range of own rows, whether each is left; `None` if all are.
-    pub(super) fn left_of(&self, rows: Range<usize>) -> Option<&[bool]> {
+    pub(crate) fn left_of(&self, rows: Range<usize>) -> Option<&[bool]> {
         let of_rows = self.is_left.get(rows)?;
         of_rows.contains(&false).then_some(of_rows)
     }
 
     /// Whether a row has a key by the changes; `None` if nothing was changed under it.
-    pub(super) fn has_key(&self, code: KeyCode) -> Option<bool> {
+    pub(crate) fn has_key(&self, code: KeyCode) -> Option<bool> {
         self.keys.get(&code).map(|changed| changed.row.is_some())
     }
 
     /// Keys whose rows in the snapshot are gone.
-    pub(super) fn killed(&self) -> Vec<KeyCode> {
+    pub(crate) fn killed(&self) -> Vec<KeyCode> {
         self.keys.iter().filter(|(_, changed)| changed.kills).map(|(code, _)| *code).collect()
     }
 }

@@ -4,22 +4,17 @@
 //! - Changes are only ever added, and taken back from the end: how many there were says which a savepoint has found.
 //! - What a statement reads is what COMMIT makes of the same changes on the transaction's snapshot: own rows that are
 //!   left come beside the snapshot's ([`PendingRows::readable`]), and rows of the snapshot that are gone are left out of
-//!   it ([`view`]).
+//!   it ([`crate::leave_out`]).
 //! - Changes of a table with a key wait as they were asked for, by key: COMMIT makes them in their order. In a table
 //!   without one, rows of the snapshot go by their identities; own rows, which have none yet, go by their numbers, and
 //!   are not submitted.
 //! - Rows wait as they came. ALTER TABLE after them leaves them so, and they are read and committed by the definition
 //!   that it makes.
 
-pub(crate) mod fitted;
-mod overlay;
-pub(crate) mod view;
-
-use crate::session::state::definitions::in_log;
-use crate::session::state::own_rows::fitted::{filtered, fitted, width};
-use crate::session::state::own_rows::overlay::{KEY_BYTES, Overlay};
-use crate::session::state::own_rows::view::Killed;
-use crate::table::PENDING_VERSION;
+use crate::fitted::{filtered, fitted, width};
+use crate::overlay::{KEY_BYTES, Overlay};
+use crate::view::Killed;
+use crate::waiting::in_log;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{NewRows, RowChange, identities_of};
 use alluvia_space::key_code::{KeyCode, KeyCoder};
@@ -28,12 +23,15 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use std::sync::Arc;
 
+/// The version that rows stand under which have none yet; their ordinals count the rows that a statement reads of them.
+pub const PENDING_VERSION: Version = Version(u64::MAX);
+
 /// What waits of one table.
 #[derive(Debug)]
-pub(super) struct PendingRows {
+pub struct PendingRows {
     /// The definition that rows are read by: the one that they were checked against, or what the transaction has made of
     /// it since.
-    pub(super) entry: Arc<TableEntry>,
+    pub entry: Arc<TableEntry>,
     changes: Vec<Waiting>,
     overlay: Overlay,
 }
@@ -68,24 +66,25 @@ impl WaitingRows {
 }
 
 /// Changes on their way to what waits.
-pub(super) struct Added {
+pub struct Added {
     changes: Vec<Waiting>,
     /// What they take in memory.
-    pub(super) bytes: u64,
+    pub bytes: u64,
 }
 
 impl PendingRows {
-    pub(super) fn new(entry: Arc<TableEntry>) -> PendingRows {
+    /// Nothing, of a table.
+    pub fn new(entry: Arc<TableEntry>) -> PendingRows {
         PendingRows { entry, changes: Vec::new(), overlay: Overlay::default() }
     }
 
     /// How many changes wait.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.changes.len()
     }
 
     /// Whether nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
@@ -95,7 +94,7 @@ impl PendingRows {
     /// # Errors
     /// Those of [`KeyCoder::codes`]; `Internal` for rows that are told by what no row has, and for those of which it is not
     /// settled yet which come.
-    pub(super) fn added(&self, changes: Vec<NewRows>) -> Result<Added> {
+    pub fn added(&self, changes: Vec<NewRows>) -> Result<Added> {
         let coder = KeyCoder::new(&self.entry.def);
         let mut added = Added { changes: Vec::new(), bytes: 0 };
         for NewRows { batches, change, computed_at, .. } in changes {
@@ -136,13 +135,13 @@ impl PendingRows {
     }
 
     /// Adds changes to what waits.
-    pub(super) fn push(&mut self, added: Added) {
+    pub fn push(&mut self, added: Added) {
         added.changes.iter().for_each(|change| apply(&mut self.overlay, change));
         self.changes.extend(added.changes);
     }
 
     /// Takes back what came after so many changes.
-    pub(super) fn truncate(&mut self, changes: usize) {
+    pub fn truncate(&mut self, changes: usize) {
         if changes < self.changes.len() {
             self.changes.truncate(changes);
             self.overlay = Overlay::default();
@@ -151,12 +150,12 @@ impl PendingRows {
     }
 
     /// Whether a row has a key by what waits; `None` if nothing was changed under it.
-    pub(super) fn has_key(&self, code: KeyCode) -> Option<bool> {
+    pub fn has_key(&self, code: KeyCode) -> Option<bool> {
         self.overlay.has_key(code)
     }
 
     /// The rows of the snapshot that are gone; `None` if there are none.
-    pub(super) fn killed(&self) -> Result<Option<Killed>> {
+    pub fn killed(&self) -> Result<Option<Killed>> {
         if self.entry.def.key.is_some() {
             let keys = self.overlay.killed();
             return Ok((!keys.is_empty()).then_some(Killed::Keys(keys)));
@@ -177,7 +176,7 @@ impl PendingRows {
 
     /// What the columns that these rows do not have yet come to, all of them NULL, in the batches that a statement
     /// reads.
-    pub(super) fn bytes_added(&self, schema: &Schema) -> u64 {
+    pub fn bytes_added(&self, schema: &Schema) -> u64 {
         let known = self.entry.storage_schema();
         let added = schema.fields().iter().filter(|field| known.column_with_name(field.name()).is_none());
         let width: u64 = added.map(|field| width(field.data_type())).sum();
@@ -187,7 +186,7 @@ impl PendingRows {
 
     /// The own rows that are left, in the order in which they came, in the storage schema of the definition that they are
     /// read by.
-    pub(super) fn readable(&self) -> Result<Vec<RecordBatch>> {
+    pub fn readable(&self) -> Result<Vec<RecordBatch>> {
         let (mut all, mut first) = (Vec::new(), 0);
         for waiting in self.rows().filter(|waiting| waiting.brought() > 0) {
             let left = self.left(waiting, first)?;
@@ -208,7 +207,7 @@ impl PendingRows {
     }
 
     /// What COMMIT submits of the table: rows that do the same together, in the order in which they came.
-    pub(super) fn new_rows(&self, table: TableId) -> Result<Vec<NewRows>> {
+    pub fn new_rows(&self, table: TableId) -> Result<Vec<NewRows>> {
         let checked_at = in_log(self.entry.changed_at);
         let has_key = self.entry.def.key.is_some();
         let mut all: Vec<NewRows> = Vec::new();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Rows of one table's snapshot that the transaction has killed.
 #[derive(Debug)]
-pub(crate) enum Killed {
+pub enum Killed {
     /// Those with these keys, as far as there are such.
     Keys(Vec<KeyCode>),
     /// Those with these identities, of a table without a key.
@@ -19,7 +19,7 @@ pub(crate) enum Killed {
 ///
 /// # Errors
 /// `Corrupt` if a segment is damaged.
-pub(crate) fn leave_out(store: &dyn Read, snapshot: &mut Snapshot, killed: BTreeMap<TableId, Killed>) -> Result<()> {
+pub fn leave_out(store: &dyn Read, snapshot: &mut Snapshot, killed: BTreeMap<TableId, Killed>) -> Result<()> {
     let version = snapshot.version;
     for (table, killed) in killed {
         let Some(read) = snapshot.tables.get_mut(&table) else { continue };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Rows with the columns of `schema`: those that were added since they came are NULL, and those that were dropped are
 /// gone. A storage name stands for one column for ever.
-pub(crate) fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+pub fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let (known, wanted) = (batch.schema_ref().fields(), schema.fields());
     if known.len() == wanted.len() && known.iter().zip(wanted).all(|(known, wanted)| known.name() == wanted.name()) {
         return Ok(batch.clone());
@@ -24,12 +24,12 @@ pub(crate) fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBa
 }
 
 /// The rows of a batch of which that is said.
-pub(super) fn filtered(batch: &RecordBatch, kept: &[bool]) -> Result<RecordBatch> {
+pub(crate) fn filtered(batch: &RecordBatch, kept: &[bool]) -> Result<RecordBatch> {
     filter_record_batch(batch, &BooleanArray::from(kept.to_vec())).map_err(misfit)
 }
 
 /// Bytes of a NULL in a column: a value's, or a view's, and what says that it is none.
-pub(super) fn width(data_type: &DataType) -> u64 {
+pub(crate) fn width(data_type: &DataType) -> u64 {
     match data_type {
         DataType::Boolean => 1,
         other => 1 + other.primitive_width().unwrap_or(size_of::<u128>()) as u64,

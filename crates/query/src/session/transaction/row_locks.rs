@@ -1,0 +1,185 @@
+//! Locks of rows: who changes rows by their keys holds these until the transaction is over, and so does who asks FOR UPDATE.
+//!
+//! The order is: lock, then look whether the rows were written since the version that was read. A writer that holds no locks looks
+//! whether rows are locked after it has the table's keys ([`alluvia_snapshot::Heeds`]), where the look for writes is, too: one of the
+//! two sees the other.
+//!
+//! Invariants:
+//! - A row that is locked was not written after the version that was read, or the statement is a `Conflict`: it is run again on a
+//!   newer version at READ COMMITTED, with its locks held, and refused at the other levels.
+//! - Codes of one statement are locked in their order, so statements that change the same rows do not wait for one another in a
+//!   circle. A circle of several statements is found when it closes.
+//! - A statement outside of a transaction looks for locks only where there are any. The store tells it of those that came meanwhile.
+//! - So many rows that locking them would cost more than it is worth ([`ROWS_MAX`]) are not locked: what others do to them meanwhile
+//!   is found at COMMIT, as everywhere on several machines.
+
+use crate::execution::blocking::blocking;
+use crate::session::run::Run;
+use crate::session::state::scope::Scope;
+use crate::session::state::temporary::is_temporary;
+use alluvia_catalog::{Catalog, TableEntry};
+use alluvia_locks::{Key, Mode, Scope as LockScope};
+use alluvia_snapshot::{Heeds, NewRows};
+use alluvia_space::key_code::{KeyCode, KeyCoder};
+use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId, Version};
+use arrow::array::RecordBatch;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Rows of one statement that are locked at most.
+const ROWS_MAX: usize = 1 << 17;
+
+/// Whether a row that another session has locked is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Patience {
+    /// For as long as `lock_timeout` says.
+    Waits,
+    /// Not at all: NOWAIT.
+    None,
+}
+
+/// Rows of one table by their keys.
+pub(crate) struct KeyedRows<'a> {
+    pub(crate) table: TableId,
+    pub(crate) name: &'a str,
+    pub(crate) coder: &'a KeyCoder,
+    /// With the columns of the key, by storage name.
+    pub(crate) keys: Vec<&'a RecordBatch>,
+    /// Of `keys`.
+    pub(crate) codes: Vec<Vec<KeyCode>>,
+}
+
+impl<'a> KeyedRows<'a> {
+    /// # Errors
+    /// Those of [`KeyCoder::codes`].
+    pub(crate) fn new(entry: &'a TableEntry, coder: &'a KeyCoder, keys: Vec<&'a RecordBatch>) -> Result<KeyedRows<'a>> {
+        let codes = keys.iter().map(|keys| coder.codes(keys)).collect::<Result<Vec<_>>>()?;
+        Ok(KeyedRows { table: entry.def.id, name: &entry.def.name, coder, keys, codes })
+    }
+
+    fn sorted(&self) -> Vec<KeyCode> {
+        let mut codes = self.codes.concat();
+        codes.sort_unstable();
+        codes.dedup();
+        codes
+    }
+
+    /// The key of a code, as it is told.
+    fn shown(&self, code: KeyCode) -> String {
+        let found = self.keys.iter().zip(&self.codes).find_map(|(keys, codes)| {
+            let row = codes.iter().position(|known| *known == code)?;
+            Some(self.coder.show(keys, row))
+        });
+        found.unwrap_or_else(|| "of a row".to_owned())
+    }
+}
+
+/// Whether rows of a table are locked at all.
+fn are_locked(run: &Run, table: TableId) -> bool {
+    !run.engine().read().is_remote() && !is_temporary(table)
+}
+
+/// The session, for a batch that is to heed what others have locked.
+pub(crate) fn heeds(scope: &Scope) -> Option<Heeds> {
+    let locks = Arc::clone(scope.engine.sessions().locks());
+    (!scope.engine.read().is_remote()).then(|| Heeds { locks, session: scope.id })
+}
+
+/// Locks rows for the session's transaction, or until its statement is over.
+///
+/// # Errors
+/// `Deadlock`; `LockNotAvailable` of a lock that is not waited for, or not for so long.
+pub(crate) async fn lock_rows(run: &Run, rows: &KeyedRows<'_>, mode: Mode, patience: Patience) -> Result<()> {
+    let (locks, session, table) = (run.engine().sessions().locks(), run.scope.id, rows.table);
+    let codes = rows.sorted();
+    let mut left = codes.as_slice();
+    while !left.is_empty() {
+        let locked = locks.try_rows(session, table, left, mode)?;
+        let Some((&code, rest)) = left[locked..].split_first() else { break };
+        let key = Key::Row { table, code };
+        let held = || {
+            let holders: Vec<String> = locks.holders_beside(session, key).iter().map(u64::to_string).collect();
+            format!(
+                "row with key {} of table {}, which session {} holds",
+                rows.shown(code),
+                rows.name,
+                holders.join(", ")
+            )
+        };
+        if patience == Patience::None {
+            let message = format!("could not obtain lock on row in relation \"{}\"", rows.name);
+            return Err(Error::new(ErrorKind::LockNotAvailable, message)
+                .with_hint(format!("NOWAIT does not wait for the {}", held())));
+        }
+        let told = held();
+        let waiting = locks.lock(session, key, mode, LockScope::Transaction);
+        let done = match run.settings.lock_timeout {
+            Duration::ZERO => waiting.await,
+            limit => tokio::time::timeout(limit, waiting).await.unwrap_or_else(|_| {
+                Err(Error::new(ErrorKind::LockNotAvailable, "canceling statement due to lock timeout")
+                    .with_hint(format!("lock_timeout was waited for the {told}")))
+            }),
+        };
+        done.map_err(|error| match error.kind() {
+            ErrorKind::Deadlock => error.with_detail(format!("It waits for the {told}.")),
+            _ => error,
+        })?;
+        left = rest;
+    }
+    Ok(())
+}
+
+/// Waits until what has written any of these rows above a version is visible; gives whether anything has. The rows are locked.
+pub(crate) async fn was_written(run: &Run, table: TableId, codes: Vec<KeyCode>, above: Version) -> Result<bool> {
+    let store = Arc::clone(run.engine().read());
+    blocking(move || match store.last_written(table, &codes, above) {
+        Some(version) => store.wait_visible(version).map(|()| true),
+        None => Ok(false),
+    })
+    .await
+}
+
+/// Locks the rows that changes of one table are about, which are to be made in the session's transaction, or now.
+///
+/// # Errors
+/// Those of [`lock_rows`]; `Conflict` where rows were written since the version that their change was computed from.
+pub(crate) async fn lock_changes(run: &Run, entry: &TableEntry, changes: &[NewRows]) -> Result<()> {
+    let Some(coder) = KeyCoder::new(&entry.def).filter(|_| are_locked(run, entry.def.id)) else { return Ok(()) };
+    let count: usize = changes.iter().flat_map(|rows| &rows.batches).map(RecordBatch::num_rows).sum();
+    if count == 0 || count > ROWS_MAX {
+        return Ok(());
+    }
+    // Of the newest visible version, before anything is waited for: what writes a key that is not there yet is looked for from here on.
+    let seen = run.engine().read().required(Freshness::Within(Duration::ZERO), Version(0));
+    let all = KeyedRows::new(entry, &coder, changes.iter().flat_map(|rows| &rows.batches).collect())?;
+    lock_rows(run, &all, Mode::Exclusive, Patience::Waits).await?;
+    let mut codes = all.codes.iter();
+    for rows in changes {
+        let codes: Vec<KeyCode> = codes.by_ref().take(rows.batches.len()).flatten().copied().collect();
+        let was_written = was_written(run, entry.def.id, codes, rows.computed_at.unwrap_or(seen)).await?;
+        if was_written && rows.computed_at.is_some() {
+            return Err(written_since(&entry.def.name));
+        }
+    }
+    Ok(())
+}
+
+/// The same of all changes of a batch, where any rows are locked: outside of a transaction locks are looked for, and none is left.
+pub(crate) async fn lock_batch(run: &Run, rows: &[NewRows], catalog: &Catalog) -> Result<()> {
+    if !run.engine().sessions().locks().has_rows() {
+        return Ok(());
+    }
+    for changed in rows.chunk_by(|a, b| a.table == b.table) {
+        let Some(entry) = changed.first().and_then(|rows| catalog.by_id(rows.table)) else { continue };
+        lock_changes(run, entry, changed).await?;
+    }
+    Ok(())
+}
+
+/// The error of a statement that others have changed rows before.
+pub(crate) fn written_since(table: &str) -> Error {
+    let message =
+        format!("could not serialize access due to concurrent update: a row of table {table} was written since");
+    Error::new(ErrorKind::Conflict, message)
+        .with_hint("run the transaction again: it computed rows from a version that is not the newest any more")
+}
