@@ -14,21 +14,82 @@ use datafusion::logical_expr::{Expr, Operator};
 /// Keys that one statement may name: more are found by a scan.
 pub(super) const KEYS_MAX: usize = 1_024;
 
-/// The values that the filters leave each column of the primary key, in the order of the key; `None` where they do not fix
-/// all of them, or leave too many keys.
-pub(super) fn fixed_values(filters: &[Expr], def: &TableDef) -> Option<Vec<Vec<ScalarValue>>> {
+/// The keys that rows which pass the filters may have, whose values are in the order of the key; `None` where the filters do not fix all of
+/// its columns, or leave too many keys.
+pub(super) fn fixed_keys(filters: &[Expr], def: &TableDef) -> Option<Vec<Vec<ScalarValue>>> {
     let key = def.key_columns()?;
-    let mut fixed: Vec<Option<Vec<ScalarValue>>> = vec![None; key.len()];
-    for part in filters.iter().flat_map(split_conjunction) {
-        let Some((column, values)) = asked_of(part, def) else { continue };
-        let Some(place) = key.iter().position(|&at| def.columns[at].id == column.id) else { continue };
-        // Both hold, so either will do.
-        let fewest = fixed[place].take().filter(|known| known.len() <= values.len()).unwrap_or(values);
-        fixed[place] = Some(fewest);
+    let columns: Vec<&Column> = key.iter().map(|&at| &def.columns[at]).collect();
+    let fixed = filters.iter().flat_map(split_conjunction).filter_map(|part| Fixed::by(part, def, &columns));
+    let fixed = fixed.fold(None, Fixed::and)?;
+    // In the order of the key, and all of it.
+    (fixed.places.iter().copied().eq(0..columns.len())).then_some(fixed.keys)
+}
+
+/// What a condition leaves some columns of the key.
+struct Fixed {
+    /// The places of these columns in the key, ascending.
+    places: Vec<usize>,
+    /// Their values; a row that passes has those of one of these.
+    keys: Vec<Vec<ScalarValue>>,
+}
+
+impl Fixed {
+    /// What a condition says of the key; `None` where it says nothing, or too much.
+    fn by(condition: &Expr, def: &TableDef, columns: &[&Column]) -> Option<Fixed> {
+        if let Expr::BinaryExpr(binary) = condition {
+            let side = |side: &Expr| Fixed::by(side, def, columns);
+            match binary.op {
+                Operator::And => return Fixed::and(side(&binary.left), side(&binary.right)?),
+                // What the optimizer makes of short lists, and of rows that are compared.
+                Operator::Or => return side(&binary.left)?.or(side(&binary.right)?),
+                _ => {}
+            }
+        }
+        let (column, values) = asked_of(condition, def)?;
+        let place = columns.iter().position(|of_key| of_key.id == column.id)?;
+        Some(Fixed { places: vec![place], keys: values.into_iter().map(|value| vec![value]).collect() })
     }
-    let fixed = fixed.into_iter().collect::<Option<Vec<_>>>()?;
-    let keys = fixed.iter().try_fold(1usize, |keys, values| keys.checked_mul(values.len()))?;
-    (keys <= KEYS_MAX).then_some(fixed)
+
+    /// Both are so.
+    fn and(known: Option<Fixed>, other: Fixed) -> Option<Fixed> {
+        let Some(known) = known else { return Some(other) };
+        let says_no_more = |a: &Fixed, b: &Fixed| a.places.iter().all(|place| b.places.contains(place));
+        // Of the same columns either will do, for filters look at what is found: the fewest.
+        match (says_no_more(&other, &known), says_no_more(&known, &other)) {
+            (true, true) => return Some(if other.keys.len() < known.keys.len() { other } else { known }),
+            (true, false) => return Some(known),
+            (false, true) => return Some(other),
+            (false, false) => {}
+        }
+        if known.keys.len().checked_mul(other.keys.len())? > KEYS_MAX {
+            return None;
+        }
+        let mut places = [known.places.as_slice(), other.places.as_slice()].concat();
+        places.sort_unstable();
+        places.dedup();
+        let value = |place: &usize, a: &[ScalarValue], b: &[ScalarValue]| match known.places.binary_search(place) {
+            Ok(at) => Some(a[at].clone()),
+            Err(_) => other.places.binary_search(place).ok().map(|at| b[at].clone()),
+        };
+        let pairs = known.keys.iter().flat_map(|a| other.keys.iter().map(move |b| (a, b)));
+        let joined = pairs.map(|(a, b)| places.iter().map(|place| value(place, a, b)).collect::<Option<Vec<_>>>());
+        let keys = joined.collect::<Option<Vec<_>>>()?;
+        Some(Fixed { places, keys })
+    }
+
+    /// One of the two is so: it says of a column what both say of it.
+    fn or(self, other: Fixed) -> Option<Fixed> {
+        let places: Vec<usize> = self.places.iter().copied().filter(|place| other.places.contains(place)).collect();
+        if places.is_empty() || self.keys.len() + other.keys.len() > KEYS_MAX {
+            return None;
+        }
+        let of_places = |fixed: Fixed| {
+            let at: Vec<usize> = places.iter().filter_map(|place| fixed.places.binary_search(place).ok()).collect();
+            fixed.keys.into_iter().map(|key| at.iter().map(|&at| key[at].clone()).collect()).collect::<Vec<_>>()
+        };
+        let keys = [of_places(self), of_places(other)].concat();
+        Some(Fixed { places, keys })
+    }
 }
 
 /// The one column that a condition is about, and the values for which alone it is TRUE.
@@ -43,21 +104,13 @@ fn asked_of<'d>(condition: &Expr, def: &'d TableDef) -> Option<(&'d Column, Vec<
             let values = list.list.iter().map(|literal| values_of(literal, column));
             Some((column, values.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect()))
         }
-        Expr::BinaryExpr(binary) => match binary.op {
-            Operator::Eq => match (column_of(&binary.left, def), column_of(&binary.right, def)) {
+        Expr::BinaryExpr(binary) if binary.op == Operator::Eq => {
+            match (column_of(&binary.left, def), column_of(&binary.right, def)) {
                 (Some(column), None) => Some((column, values_of(&binary.right, column)?)),
                 (None, Some(column)) => Some((column, values_of(&binary.left, column)?)),
                 _ => None,
-            },
-            // What the optimizer makes of short lists.
-            Operator::Or => {
-                let ((left, mut values), (right, others)) =
-                    (asked_of(&binary.left, def)?, asked_of(&binary.right, def)?);
-                values.extend(others);
-                (left.id == right.id && values.len() <= KEYS_MAX).then_some((left, values))
             }
-            _ => None,
-        },
+        }
         _ => None,
     }
 }
@@ -133,7 +186,7 @@ mod tests {
     #[test]
     fn equalities_and_lists_fix_a_key_and_nothing_else_does() {
         let def = keyed(&[("id", DataType::Int64), ("n", DataType::Int64)], &[0]);
-        let fixed = |filters: &[Expr]| Some(texts(&fixed_values(filters, &def)?[0]));
+        let fixed = |filters: &[Expr]| Some(texts(&fixed_keys(filters, &def)?.concat()));
         let one = |values: &[&str]| Some(values.iter().map(|&value| value.to_owned()).collect::<Vec<_>>());
         assert_eq!(fixed(&[col("id").eq(lit(5i64))]), one(&["5"]));
         assert_eq!(fixed(&[lit(5i64).eq(col("id"))]), one(&["5"]));
@@ -160,23 +213,47 @@ mod tests {
         }
         let many = (0..=KEYS_MAX as i64).map(lit).collect();
         assert_eq!(fixed(&[col("id").in_list(many, false)]), None);
-        assert_eq!(fixed_values(&[col("id").eq(lit(5i64))], &table("t", &[("id", DataType::Int64)])), None);
+        assert_eq!(fixed_keys(&[col("id").eq(lit(5i64))], &table("t", &[("id", DataType::Int64)])), None);
     }
 
     #[test]
     fn all_columns_of_a_key_are_fixed_in_its_order() {
         let def = keyed(&[("a", DataType::Int32), ("b", DataType::Boolean), ("c", DataType::Text)], &[2, 1]);
         let fixed = |filters: &[Expr]| {
-            fixed_values(filters, &def).map(|values| values.iter().map(|values| texts(values)).collect::<Vec<_>>())
+            fixed_keys(filters, &def).map(|keys| keys.iter().map(|key| texts(key)).collect::<Vec<_>>())
         };
         let c = || col("c").in_list(vec![lit("x"), lit("y")], false);
-        assert_eq!(fixed(&[col("b"), c()]), Some(vec![vec!["x".into(), "y".into()], vec!["true".into()]]));
-        assert_eq!(fixed(&[Expr::Not(Box::new(col("b"))), c()]).unwrap()[1], ["false"]);
+        assert_eq!(
+            fixed(&[col("b"), c()]),
+            Some(vec![vec!["x".into(), "true".into()], vec!["y".into(), "true".into()]])
+        );
+        assert_eq!(fixed(&[Expr::Not(Box::new(col("b"))), c()]).unwrap()[1], ["y", "false"]);
         assert_eq!(fixed(&[c()]), None);
         let long = || col("c").in_list((0..600).map(|n| lit(n.to_string())).collect(), false);
         assert!(fixed(&[col("b"), long()]).is_some());
         let both = col("b").in_list(vec![lit(true), lit(false)], false);
         assert_eq!(fixed(&[both, long()]), None, "1,200 keys");
+    }
+
+    #[test]
+    fn rows_that_are_compared_fix_keys_together() {
+        let def = keyed(&[("a", DataType::Int64), ("b", DataType::Int64), ("c", DataType::Int64)], &[0, 1]);
+        let fixed = |filter: Expr| {
+            fixed_keys(&[filter], &def).map(|keys| keys.iter().map(|key| texts(key)).collect::<Vec<_>>())
+        };
+        let row = |a: i64, b: i64| col("a").eq(lit(a)).and(col("b").eq(lit(b)));
+        let two = || Some(vec![vec!["1".to_owned(), "2".to_owned()], vec!["3".to_owned(), "4".to_owned()]]);
+        assert_eq!(fixed(row(1, 2).or(row(3, 4))), two());
+        assert_eq!(fixed(row(1, 2).and(col("c").eq(lit(9i64))).or(row(3, 4))), two(), "what one side says alone");
+        let factored = col("a").eq(lit(1i64)).and(col("b").eq(lit(2i64)).or(col("b").eq(lit(4i64))));
+        assert_eq!(fixed(factored).unwrap().len(), 2);
+        for scanned in [
+            row(1, 2).or(col("a").eq(lit(3i64))),
+            row(1, 2).or(col("c").eq(lit(3i64))),
+            col("a").eq(lit(1i64)).or(col("b").eq(lit(2i64))),
+        ] {
+            assert_eq!(fixed(scanned.clone()), None, "{scanned}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Keys that are named, and the rows that have them.
 
-use super::conditions::{fixed_values, value_for};
+use super::conditions::{fixed_keys, value_for};
 use crate::used::UsedCounters;
 use alluvia_snapshot::{Read, SnapshotRow, TableRead};
 use alluvia_space::TableDef;
@@ -31,16 +31,7 @@ impl NamedKeys {
 
     /// The keys that rows which pass these filters may have; `None` where the filters do not say.
     pub(crate) fn of_filters(filters: &[Expr], def: &TableDef) -> Option<NamedKeys> {
-        let fixed = fixed_values(filters, def)?;
-        let keys = fixed.iter().fold(vec![Vec::new()], |keys: Vec<Vec<ScalarValue>>, values| {
-            let longer = |key: &Vec<ScalarValue>, value: &ScalarValue| {
-                let mut key = key.clone();
-                key.push(value.clone());
-                key
-            };
-            keys.iter().flat_map(|key| values.iter().map(move |value| longer(key, value))).collect()
-        });
-        NamedKeys::of_values(&keys, def)
+        NamedKeys::of_values(&fixed_keys(filters, def)?, def)
     }
 
     /// The key that has these values, in the order of the key; `None` where one is not of its column's type, or is NULL.

@@ -52,6 +52,9 @@ fn misplaced(token: &TokenWithSpan) -> Error {
 /// The hints that there are.
 const NAMES: [&str; 2] = ["freshness", "sample_fraction"];
 
+/// How hints begin that are another database's.
+const OF_TIDB: &str = "tidb_";
+
 fn read_one(text: &str, hints: &mut Hints) -> Result<()> {
     let wrong = || {
         Error::new(ErrorKind::Syntax, format!("the hint {:?} cannot be read", text.trim()))
@@ -61,6 +64,12 @@ fn read_one(text: &str, hints: &mut Hints) -> Result<()> {
     let tokens = tokens.iter().map(|token| &token.token);
     let tokens: Vec<&Token> = tokens.filter(|token| !matches!(token, Token::Whitespace(_))).collect();
     let mut rest = tokens.as_slice();
+    // What go-tpc says to TiDB, whichever server it is at: as a comment is to PostgreSQL.
+    if let [Token::Word(name), ..] = rest
+        && name.value.to_ascii_lowercase().starts_with(OF_TIDB)
+    {
+        return Ok(());
+    }
     if rest.is_empty() {
         return Err(wrong());
     }
@@ -119,6 +128,7 @@ mod tests {
         let both = hints("SELECT /*+ sample_fraction(0.25) freshness('1s') */ 1").unwrap();
         assert_eq!((both.sample_fraction.as_deref(), both.freshness.as_deref()), (Some("0.25"), Some("1s")));
         assert_eq!(hints("SELECT /* + no hint */ 1 /* nor this */").unwrap(), Hints::default());
+        assert_eq!(hints("SELECT /*+ TIDB_INLJ(t, u) */ 1").unwrap(), Hints::default());
         for refused in [
             "SELECT /*+ freshnes('5s') */ 1",
             "SELECT /*+ parallel(4, 2) */ 1",

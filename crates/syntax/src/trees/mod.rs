@@ -10,6 +10,7 @@ pub(crate) mod cast_keys;
 pub(crate) mod column_labels;
 pub(crate) mod constants_right;
 pub(crate) mod decimal_literals;
+pub mod dependent_columns;
 pub(crate) mod display_names;
 pub(crate) mod estimate_bounds;
 pub(crate) mod frame_bounds;

@@ -54,6 +54,12 @@ impl<T: Send + Sync> Evict for Slot<T> {
 }
 
 impl<T: Send + Sync + 'static> Slot<T> {
+    /// The value, if it is held.
+    pub(crate) fn held(slot: &Arc<Slot<T>>) -> Option<Arc<T>> {
+        slot.used.store(true, Ordering::Relaxed);
+        slot.value.lock().clone()
+    }
+
     /// The value, loaded if it is not held. `load` returns it with its size in bytes; two readers never load at once.
     pub(crate) fn get(slot: &Arc<Slot<T>>, pool: &Pool, load: impl FnOnce() -> Result<(T, u64)>) -> Result<Arc<T>> {
         let (loaded, bytes) = {
@@ -76,6 +82,11 @@ impl<T: Send + Sync + 'static> Slot<T> {
 impl Pool {
     pub(crate) fn new(bytes_max: u64) -> Pool {
         Pool { bytes_max, state: Mutex::default() }
+    }
+
+    /// The bound.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 
     /// Bytes held now, counting values of dropped segments until the hand meets them.

@@ -114,6 +114,11 @@ impl Segment {
             }
             places.push(read - 1);
         }
+        if rows.len() <= POINT_ROWS_MAX as usize
+            && let Some(found) = self.resident_rows(columns, rows)?
+        {
+            return Ok(found);
+        }
         let found = self.read_few(columns, &ranges, read)?;
         let found = match found {
             Some(found) => found,
@@ -143,7 +148,7 @@ impl Segment {
     }
 
     /// Where the columns come from.
-    fn sources(&self, columns: &[(&str, DataType)]) -> Result<Vec<Source>> {
+    pub(super) fn sources(&self, columns: &[(&str, DataType)]) -> Result<Vec<Source>> {
         let metadata = self.parquet_metadata()?;
         let in_file = metadata.file_metadata().schema().get_fields();
         let source = |(name, data_type): &(&str, DataType)| match self.meta.fixed_version {
@@ -165,7 +170,7 @@ impl Segment {
     }
 }
 
-fn schema_of(columns: &[(&str, DataType)]) -> SchemaRef {
+pub(super) fn schema_of(columns: &[(&str, DataType)]) -> SchemaRef {
     let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }

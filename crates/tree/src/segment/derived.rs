@@ -28,6 +28,11 @@ impl Derived {
 }
 
 impl Segment {
+    /// The value of this type and number, if it is held.
+    pub(super) fn held<T: Send + Sync + 'static>(&self, number: usize) -> Option<Arc<T>> {
+        Slot::held(&self.derived.slot(number))
+    }
+
     /// The value of this type and number; if it is not held, `load` makes it and says how many bytes it takes.
     pub(crate) fn derived<T: Send + Sync + 'static>(
         &self,

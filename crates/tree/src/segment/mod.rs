@@ -10,6 +10,7 @@ mod cursor;
 mod derived;
 mod packed;
 mod points;
+mod resident;
 mod rows;
 
 pub use cursor::{OrderedChunk, SegmentCursor};
@@ -32,7 +33,7 @@ use parking_lot::Mutex;
 use parquet::file::metadata::ParquetMetaData;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// An immutable run of rows in key order, by block or by row. Shared by `Arc`; its files are deleted when it was
@@ -54,6 +55,8 @@ pub struct Segment {
     first_rows: Arc<Slot<Vec<u32>>>,
     bands: Arc<Slot<Option<Bands>>>,
     derived: Derived,
+    /// Rows that point reads have decoded, in all columns, and that no whole column was decoded for.
+    credit: AtomicU64,
     rungs: Vec<Rung>,
     retired: AtomicBool,
 }
@@ -111,6 +114,7 @@ impl Segment {
             first_rows: Arc::default(),
             bands: Arc::default(),
             derived: Derived::default(),
+            credit: AtomicU64::new(0),
             rungs,
             retired: AtomicBool::new(false),
         }))

@@ -116,7 +116,7 @@ async fn planned(run: &Run, query: &Query, snapshot: &Arc<Snapshot>) -> Result<P
     match plan_given(run, Box::new(query.clone()), snapshot, GivenTables::default()).await {
         Ok(planned) => Ok(planned),
         Err(error) => {
-            let (distinct, error) = instead(query, error)?;
+            let (distinct, error) = instead(run, query, error)?;
             let again = plan_given(run, Box::new(distinct), snapshot, GivenTables::default()).await;
             again.map_err(|again| either(error, again))
         }

@@ -45,7 +45,7 @@ impl Returned {
         refuse_columns_of_rows(run, query, "RETURNING")?;
         let read = match reading.read(run, made(query)?, given()?).await {
             Err(error) => {
-                let (distinct, error) = instead(query, error)?;
+                let (distinct, error) = instead(run, query, error)?;
                 let again = reading.read(run, made(&distinct)?, given()?).await;
                 again.map_err(|again| either(error, again))?
             }

@@ -175,7 +175,7 @@ async fn plan_of(run: &Run, query: Query, catalog: &Arc<Catalog>) -> Result<Logi
     match planned(run, *query.clone(), &snapshot).await {
         Ok(plan) => Ok(plan),
         Err(error) => {
-            let (distinct, error) = instead(&query, error)?;
+            let (distinct, error) = instead(run, &query, error)?;
             planned(run, distinct, &snapshot).await.map_err(|again| either(error, again))
         }
     }

@@ -15,7 +15,9 @@ use crate::session::run::outcome::Outcome;
 use crate::session::select::explain::explain_as_named;
 use crate::session::select::planning::logical_plan;
 use crate::session::select::query_as_named;
+use alluvia_catalog::RelationName;
 use alluvia_plan::described_types::described_schema;
+use alluvia_syntax::trees::dependent_columns::{self, Keyed};
 use alluvia_syntax::{Hints, MARK, told_apart};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::SchemaRef;
@@ -33,7 +35,7 @@ pub(crate) async fn answer(run: &Run, query: Box<Query>, hints: &Hints) -> Resul
         Err(error) => error,
         outcome => return outcome,
     };
-    let (distinct, error) = instead(&query, error)?;
+    let (distinct, error) = instead(run, &query, error)?;
     // What was described has the names that were written.
     *run.described.lock() = None;
     let outcome = query_as_named(run, &distinct, hints).await.map_err(|again| either(error, again))?;
@@ -71,7 +73,7 @@ pub(crate) async fn explain(
         Err(error) => error,
         outcome => return outcome,
     };
-    let (distinct, error) = instead(&query, error)?;
+    let (distinct, error) = instead(run, &query, error)?;
     explain_as_named(run, &distinct, options, hints).await.map_err(|again| either(error, again))
 }
 
@@ -101,19 +103,36 @@ pub(crate) async fn plan_by_distinct_names(run: &Run, query: Query, hints: &Hint
         Err(error) => error,
         Ok(plan) => return Ok((plan, true)),
     };
-    let (distinct, error) = instead(&query, error)?;
+    let (distinct, error) = instead(run, &query, error)?;
     let plan = logical_plan(run, distinct, hints).await.map_err(|again| either(error, again))?;
     Ok((plan, false))
 }
 
-/// The query that is planned instead of one that was refused for its columns' names, beside the refusal.
-pub(crate) fn instead(query: &Query, error: Error) -> Result<(Query, Error)> {
-    use ErrorKind::{AmbiguousColumn, DuplicateColumn, UndefinedColumn};
+/// The query that is planned instead of one that was refused for its columns' names, or for columns that depend on what it groups by, beside
+/// the refusal.
+pub(crate) fn instead(run: &Run, query: &Query, error: Error) -> Result<(Query, Error)> {
+    use ErrorKind::{AmbiguousColumn, DuplicateColumn, NotGrouped, UndefinedColumn};
+    if error.kind() == NotGrouped {
+        let mut grouped = query.clone();
+        return if group_dependent(run, &mut grouped)? { Ok((grouped, error)) } else { Err(error) };
+    }
     let is_of_names = matches!(error.kind(), DuplicateColumn | UndefinedColumn | AmbiguousColumn);
     match is_of_names.then(|| told_apart(query)).flatten() {
         Some(distinct) => Ok((distinct, error)),
         None => Err(error),
     }
+}
+
+/// Adds columns to the groups of a query that depend on these; whether there were any.
+fn group_dependent(run: &Run, query: &mut Query) -> Result<bool> {
+    let resolver = run.scope.resolver()?;
+    let keyed = |name: &RelationName| {
+        let def = &resolver.catalog().found(name, resolver.path())?.def;
+        let name = |at: usize| def.columns[at].name.clone();
+        let key = def.key_columns()?.into_iter().map(name).collect();
+        Some(Keyed { key, columns: def.columns.iter().map(|column| column.name.clone()).collect() })
+    };
+    Ok(dependent_columns::group(query, &keyed))
 }
 
 /// What is told of a query that was refused twice: nothing of names that nobody wrote.

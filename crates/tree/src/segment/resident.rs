@@ -1,0 +1,97 @@
+//! Whole columns in memory, of segments of which single rows are read again and again.
+//!
+//! Reading one row decodes a page of each column. After as many as decoding all pages would cost, all are decoded, once: so the
+//! two together cost at most twice what the cheaper one would have (the rent-or-buy rule; Karlin et al., "Competitive snoopy caching",
+//! 1988). What is decoded lies in the pool of what segments keep loaded, and is given up for what is of more use; then it is paid for
+//! anew.
+//!
+//! Invariant: what is read here is what [`Segment::rows_at`] reads of the file.
+
+use super::Segment;
+use super::columns::{Source, schema_of};
+use alluvia_types::{Error, Result};
+use arrow::array::{
+    Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array,
+};
+use arrow::compute::{concat, take};
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Rows of a page, of which a point read decodes one for each column.
+const PAGE_ROWS: u64 = 1_024;
+
+/// The share of the pool that one column may take.
+const POOL_SHARE: u64 = 16;
+
+/// A column of all rows of a segment.
+#[derive(Debug)]
+struct WholeColumn(ArrayRef);
+
+impl Segment {
+    /// The values of columns in some rows, if the columns are in memory, or enough was read of them to bring them there.
+    pub(super) fn resident_rows(
+        self: &Arc<Segment>,
+        columns: &[(&str, DataType)],
+        rows: &[u32],
+    ) -> Result<Option<RecordBatch>> {
+        let sources = self.sources(columns)?;
+        self.credit.fetch_add(PAGE_ROWS * rows.len() as u64 * columns.len() as u64, Ordering::Relaxed);
+        let places = UInt32Array::from(rows.to_vec());
+        let mut values: Vec<ArrayRef> = Vec::with_capacity(columns.len());
+        for ((name, data_type), source) in columns.iter().zip(&sources) {
+            values.push(match source {
+                Source::Version(version) => Arc::new(UInt64Array::from_value(*version, rows.len())),
+                Source::Absent(data_type) => new_null_array(data_type, rows.len()),
+                Source::Parquet(_) => {
+                    let Some(column) = self.whole_column(name, data_type)? else { return Ok(None) };
+                    tight(take(&column.0, &places, None).map_err(|error| self.misfit(&error))?)
+                }
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let batch = RecordBatch::try_new_with_options(schema_of(columns), values, &options);
+        batch.map(Some).map_err(|error| self.misfit(&error))
+    }
+
+    /// A whole column, if it is in memory or has been paid for.
+    fn whole_column(self: &Arc<Segment>, name: &str, data_type: &DataType) -> Result<Option<Arc<WholeColumn>>> {
+        let metadata = self.parquet_metadata()?;
+        let leaves = metadata.file_metadata().schema_descr().columns();
+        let Some(leaf) = leaves.iter().position(|column| column.name() == name) else { return Ok(None) };
+        if let Some(held) = self.held::<WholeColumn>(leaf) {
+            return Ok(Some(held));
+        }
+        let bytes: i64 = metadata.row_groups().iter().map(|group| group.column(leaf).uncompressed_size()).sum();
+        let cost = self.meta.rows;
+        let pay = |credit: u64| credit.checked_sub(cost);
+        if bytes as u64 > self.context.pool.bytes_max() / POOL_SHARE
+            || self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_err()
+        {
+            return Ok(None);
+        }
+        let load = || {
+            let batches = self.column_batches(&[(name, data_type.clone())])?;
+            let parts = batches.map(|batch| Ok(Arc::clone(batch?.column(0)))).collect::<Result<Vec<ArrayRef>>>()?;
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+            let whole = concat(&parts).map_err(|error| self.misfit(&error))?;
+            let bytes = whole.get_array_memory_size() as u64;
+            Ok((WholeColumn(whole), bytes))
+        };
+        self.derived(leaf, load).map(Some)
+    }
+
+    fn misfit(&self, error: &ArrowError) -> Error {
+        Error::internal(format!("rows of segment {}: {error}", self.meta.id))
+    }
+}
+
+/// The same values, without the buffers of those that were not taken.
+fn tight(values: ArrayRef) -> ArrayRef {
+    match values.data_type() {
+        DataType::Utf8View => Arc::new(values.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(values.as_binary_view().gc()),
+        _ => values,
+    }
+}
