@@ -100,6 +100,11 @@ impl Overlay {
         self.keys.get(&code).map(|changed| changed.row.is_some())
     }
 
+    /// The number of the own row that has a key; inside, `None` if none has. `None` if nothing was changed under it.
+    pub(crate) fn row(&self, code: KeyCode) -> Option<Option<usize>> {
+        self.keys.get(&code).map(|changed| changed.row)
+    }
+
     /// Keys whose rows in the snapshot are gone.
     pub(crate) fn killed(&self) -> Vec<KeyCode> {
         self.keys.iter().filter(|(_, changed)| changed.kills).map(|(code, _)| *code).collect()

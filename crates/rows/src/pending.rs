@@ -154,6 +154,25 @@ impl PendingRows {
         self.overlay.has_key(code)
     }
 
+    /// The own row that has a key, in the storage schema of the definition that it is read by; inside, `None` if none has. `None` if
+    /// nothing was changed under it.
+    ///
+    /// # Errors
+    /// `Internal` if rows that wait do not fit their definition.
+    pub fn row(&self, code: KeyCode) -> Result<Option<Option<RecordBatch>>> {
+        let Some(number) = self.overlay.row(code) else { return Ok(None) };
+        let Some(number) = number else { return Ok(Some(None)) };
+        let mut first = 0;
+        for waiting in self.rows().filter(|waiting| waiting.brought() > 0) {
+            if number < first + waiting.brought() {
+                let row = waiting.rows.slice(number - first, 1);
+                return fitted(&row, self.entry.storage_schema()).map(|row| Some(Some(row)));
+            }
+            first += waiting.brought();
+        }
+        Err(Error::internal("a key's row is not among those that wait"))
+    }
+
     /// The rows of the snapshot that are gone; `None` if there are none.
     pub fn killed(&self) -> Result<Option<Killed>> {
         if self.entry.def.key.is_some() {

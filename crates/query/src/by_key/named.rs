@@ -128,7 +128,14 @@ impl FoundRows {
 
     /// What reading them takes.
     pub(crate) fn cost(&self, read: &TableRead) -> LookupCost {
-        let in_segments = self.rows.iter().filter_map(|row| match *row {
+        LookupCost::of(&self.rows, read)
+    }
+}
+
+impl LookupCost {
+    /// Of rows of a table.
+    pub(crate) fn of(rows: &[SnapshotRow], read: &TableRead) -> LookupCost {
+        let in_segments = rows.iter().filter_map(|row| match *row {
             SnapshotRow::Segment { segment, row } => Some((segment, row)),
             SnapshotRow::Tail { .. } => None,
         });
@@ -136,14 +143,14 @@ impl FoundRows {
         let blocks: BTreeSet<(usize, usize)> =
             in_segments.clone().map(|(segment, row)| (segment, row as usize / BLOCK_ROWS)).collect();
         let all: usize = read.segments.iter().map(|rows| rows.segment.blocks()).sum();
-        let rows = in_segments.count() as u64;
+        let (all_rows, rows) = (rows.len() as u64, in_segments.count() as u64);
         LookupCost {
             segments: segments.len() as u64,
             segments_skipped: (read.segments.len() - segments.len()) as u64,
             blocks: blocks.len() as u64,
             blocks_skipped: (all - blocks.len()) as u64,
             rows,
-            tail_rows: self.rows.len() as u64 - rows,
+            tail_rows: all_rows - rows,
         }
     }
 }

@@ -407,6 +407,7 @@ impl Settings {
             READ_ONLY => show_switch(self.is_read_only()),
             DEFAULT_ISOLATION => self.default_isolation.name().to_owned(),
             ISOLATION => self.isolation.unwrap_or(self.default_isolation).name().to_owned(),
+            "lock_timeout" if self.lock_timeout.is_zero() => "0".to_owned(),
             "lock_timeout" => show_duration(self.lock_timeout),
             "cuboids" => show_switch(self.cuboids),
             "index_rule" => show_switch(self.index_rule),

@@ -14,6 +14,7 @@ mod beside;
 mod existing;
 pub(crate) mod locking;
 mod merge;
+pub(crate) mod points;
 mod reading;
 mod returning;
 mod truncate;

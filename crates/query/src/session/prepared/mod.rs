@@ -11,6 +11,7 @@ pub(crate) mod refined;
 pub(crate) mod verify;
 
 use crate::answer::{CachedStatement, Literal, Statement as Recognised, recognise};
+use crate::session::change::points::{compiled, run_point};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::run::runner::Runner;
@@ -19,12 +20,14 @@ use crate::session::state::scope::Scope;
 use crate::session::statement::at_once::answer_at_once;
 use crate::session::statement::dispatch::dispatch;
 use crate::session::statement::{execute, parse_one};
+use alluvia_points::PointStatement;
 use alluvia_syntax::{Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::DataType as ArrowType;
 use datafusion::common::ScalarValue;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A statement that was parsed by [`Session::prepare`](crate::Session::prepare). Cheap to clone; any session of the
 /// database may run it.
@@ -39,9 +42,36 @@ struct Inner {
     /// With parameters, if it has any and the index may answer it.
     template: Option<Recognised>,
     cached: Mutex<Option<Arc<CachedStatement>>>,
+    /// What it was compiled to by a definition of its table, if it was tried.
+    point: Mutex<Option<Arc<PointStatement>>>,
+    /// How often compiling it was in vain: it is tried again, for definitions change, and not for ever.
+    in_vain: AtomicU32,
 }
 
+/// How often compiling a statement is tried.
+const COMPILED_MAX: u32 = 8;
+
 impl Prepared {
+    /// What it is compiled to, if it is about rows that it names.
+    fn point(&self, scope: &Scope) -> Option<Arc<PointStatement>> {
+        let Inner { statement, point, in_vain, .. } = self.inner.as_ref();
+        if statement.parameters() == 0 || in_vain.load(Ordering::Relaxed) >= COMPILED_MAX {
+            return None;
+        }
+        let mut known = point.lock();
+        let is_current = |point: &Arc<PointStatement>| {
+            let entry = point.entry();
+            scope.engine.read().catalog().by_id(entry.def.id).is_some_and(|now| now.changed_at == entry.changed_at)
+        };
+        if known.as_ref().is_none_or(|known| !is_current(known)) {
+            *known = compiled(scope, statement).map(Arc::new);
+            if known.is_none() {
+                in_vain.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        known.clone()
+    }
+
     /// The statement as it was written.
     pub fn sql(&self) -> &str {
         self.inner.statement.sql()
@@ -83,12 +113,14 @@ pub(crate) fn prepare(scope: &Scope, sql: &str) -> Result<Prepared> {
         Kind::Query(query) if statement.parameters() > 0 => recognise(query).ok(),
         _ => None,
     };
-    Ok(Prepared { inner: Arc::new(Inner { statement, template, cached: Mutex::default() }) })
+    let inner =
+        Inner { statement, template, cached: Mutex::default(), point: Mutex::default(), in_vain: AtomicU32::new(0) };
+    Ok(Prepared { inner: Arc::new(inner) })
 }
 
 /// Runs a prepared statement with a value for each of its parameters.
 pub(crate) async fn execute_prepared(runner: &Runner, prepared: &Prepared, values: &[ScalarValue]) -> Result<Outcome> {
-    let Inner { statement, template, cached } = prepared.inner.as_ref();
+    let Inner { statement, template, cached, .. } = prepared.inner.as_ref();
     let parameters = statement.parameters();
     prepared.check_count(values)?;
     let known = cached.lock().clone();
@@ -103,6 +135,15 @@ pub(crate) async fn execute_prepared(runner: &Runner, prepared: &Prepared, value
     if let Some(point) = PointRead::of_text(&runner.scope, statement.sql(), values) {
         let work = |run: Arc<Run>| async move {
             match point.answer(&run).await? {
+                Some(outcome) => Ok(outcome),
+                None => dispatch(&run, statement.bind(values)?).await,
+            }
+        };
+        return runner.run(statement.sql(), work).await;
+    }
+    if let Some(point) = prepared.point(&runner.scope) {
+        let work = |run: Arc<Run>| async move {
+            match run_point(&run, statement, &point, values).await? {
                 Some(outcome) => Ok(outcome),
                 None => dispatch(&run, statement.bind(values)?).await,
             }

@@ -64,6 +64,16 @@ pub(crate) async fn pin_newest(run: &Run, references: &[TableReference]) -> Resu
     Ok(snapshot)
 }
 
+/// The same for a statement that reads rows of one table by their keys, and looks itself at what the open transaction has changed; as new
+/// as can be for what `is_newest`.
+pub(crate) async fn pin_point(run: &Run, table: &RelationName, is_newest: bool) -> Result<Snapshot> {
+    let asked = |tables: &[TableId], catalog: &Catalog| match is_newest {
+        true => Ok(Freshness::Within(Duration::ZERO)),
+        false => freshness_of(tables, catalog, &run.settings, &Hints::default()),
+    };
+    pin_as_fresh(run, &[reference_of(table)], &Hints::default(), None, Rows::There, asked).await
+}
+
 /// Pins a snapshot of these tables, at this version if one is given.
 async fn pin_new(
     run: &Run,

@@ -218,6 +218,11 @@ impl OpenTransaction {
         self.tables.get(&table)?.has_key(code)
     }
 
+    /// The own row that has a key; as [`PendingRows::row`].
+    pub(crate) fn own_row(&self, table: TableId, code: KeyCode) -> Result<Option<Option<RecordBatch>>> {
+        self.tables.get(&table).map_or(Ok(None), |pending| pending.row(code))
+    }
+
     /// Whether changes of the table's rows wait.
     pub(crate) fn has_changes(&self, catalog: &Catalog, table: TableId) -> Result<bool> {
         self.check_current(catalog)?;

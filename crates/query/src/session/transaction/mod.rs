@@ -201,7 +201,7 @@ pub(crate) fn set_modes(engine: &Engine, state: &mut State, modes: Modes) -> Res
     if let Some(isolation) = modes.isolation.map(|asked| possible(engine, asked))
         && isolation != open.isolation()
     {
-        if open.has_run {
+        if open.has_run || open.savepoints() > 0 {
             let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
             return Err(Error::new(ErrorKind::ActiveTransaction, message)
                 .with_hint(format!("BEGIN ISOLATION LEVEL {}", isolation.name().to_uppercase())));

@@ -17,6 +17,7 @@ use crate::execution::blocking::blocking;
 use crate::session::run::Run;
 use crate::session::state::scope::Scope;
 use crate::session::state::temporary::is_temporary;
+use crate::session::state::transaction::Transaction;
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_locks::{Key, Mode, Scope as LockScope};
 use alluvia_snapshot::{Heeds, NewRows};
@@ -153,11 +154,17 @@ pub(crate) async fn lock_changes(run: &Run, entry: &TableEntry, changes: &[NewRo
     let seen = run.engine().read().required(Freshness::Within(Duration::ZERO), Version(0));
     let all = KeyedRows::new(entry, &coder, changes.iter().flat_map(|rows| &rows.batches).collect())?;
     lock_rows(run, &all, Mode::Exclusive, Patience::Waits).await?;
+    // Who reads one version may not write over what has come since.
+    let pinned = match &run.state().transaction {
+        Transaction::Open(open) => open.version(),
+        _ => None,
+    };
     let mut codes = all.codes.iter();
     for rows in changes {
         let codes: Vec<KeyCode> = codes.by_ref().take(rows.batches.len()).flatten().copied().collect();
-        let was_written = was_written(run, entry.def.id, codes, rows.computed_at.unwrap_or(seen)).await?;
-        if was_written && rows.computed_at.is_some() {
+        let read = rows.computed_at.or(pinned);
+        let was_written = was_written(run, entry.def.id, codes, read.unwrap_or(seen)).await?;
+        if was_written && read.is_some() {
             return Err(written_since(&entry.def.name));
         }
     }

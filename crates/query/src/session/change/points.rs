@@ -1,0 +1,266 @@
+//! Statements about rows that they name by their keys, which were compiled ([`alluvia_points`]): without a plan.
+//!
+//! Invariants:
+//! - Such a statement differs from no other: rights, rules, locks and the open transaction's own rows are asked as ever, and what it reads
+//!   is counted.
+//! - Every doubt is the general way's: `None` has changed nothing but locks of rows that the statement names.
+
+use crate::by_key::LookupCost;
+use crate::execution::blocking::blocking;
+use crate::session::rules::rules_of;
+use crate::session::run::Run;
+use crate::session::run::outcome::Outcome;
+use crate::session::select::pin::{pin_point, read_of};
+use crate::session::state::scope::Scope;
+use crate::session::state::temporary::is_temporary;
+use crate::session::state::transaction::Transaction;
+use crate::session::transaction::own_changes::add;
+use crate::session::transaction::pin_transaction;
+use crate::session::transaction::row_locks::{KeyedRows, Patience, lock_rows, was_written, written_since};
+use crate::session::transaction::submit::submit;
+use crate::table::sql_schema;
+use crate::used::UsedCounters;
+use alluvia_catalog::TableEntry;
+use alluvia_catalog::authoriser::Need;
+use alluvia_catalog::rights::Privilege;
+use alluvia_locks::Mode;
+use alluvia_points::{PointKind, PointLock, PointStatement, point_table};
+use alluvia_snapshot::{NewBatch, NewRows, RowChange, Snapshot, SnapshotRow};
+use alluvia_space::key_code::KeyCode;
+use alluvia_syntax::{Hints, Statement};
+use alluvia_types::{Error, ErrorKind, Result};
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::datatypes::{Field, Schema};
+use arrow::error::ArrowError;
+use datafusion::common::ScalarValue;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use std::sync::Arc;
+
+/// How often rows are looked for anew that others have changed, before the general way goes on.
+const TRIES_MAX: u32 = 4;
+
+/// Compiles a statement with parameters, if it is one about rows that it names.
+pub(crate) fn compiled(scope: &Scope, statement: &Statement) -> Option<PointStatement> {
+    if statement.hints != Hints::default() {
+        return None;
+    }
+    let table = point_table(&statement.kind)?;
+    let entry = scope.table_for(Need::Definition, &table).ok()?;
+    let is_everybodys = !is_temporary(entry.def.id) && !alluvia_rows::is_waiting(entry.changed_at);
+    PointStatement::recognise(&statement.kind, &entry).filter(|_| is_everybodys)
+}
+
+/// Runs a compiled statement; `None` where the general way must.
+pub(crate) async fn run_point(
+    run: &Arc<Run>,
+    statement: &Statement,
+    point: &PointStatement,
+    values: &[ScalarValue],
+) -> Result<Option<Outcome>> {
+    let Some((keys, codes)) = point.codes(values).filter(|_| may_run(run, statement, point)) else { return Ok(None) };
+    pin_transaction(&run.scope).await?;
+    run.scope.await_own_writes().await?;
+    let repeats = match &mut run.state().transaction {
+        Transaction::Open(open) => {
+            open.has_run = true;
+            open.sees_commits()
+        }
+        _ => true,
+    };
+    for _ in 0..TRIES_MAX {
+        match try_once(run, statement, point, (&keys, &codes), values).await {
+            Err(error) if error.kind() == ErrorKind::Conflict && repeats => run.unpin(),
+            done => return done,
+        }
+        run.token.check()?;
+    }
+    Ok(None)
+}
+
+/// Whether the session, as it is, may run it so.
+fn may_run(run: &Run, statement: &Statement, point: &PointStatement) -> bool {
+    let privileges: &[Privilege] = match point.kind() {
+        PointKind::Update | PointKind::Select(_, Some(_)) => &[Privilege::Update, Privilege::Select],
+        PointKind::Delete => &[Privilege::Delete, Privilege::Select],
+        PointKind::Select(_, None) => &[Privilege::Select],
+    };
+    let Some(table) = point_table(&statement.kind) else { return false };
+    let may = |privilege: &Privilege| {
+        let entry = run.scope.table_for(Need::Privilege(*privilege), &table);
+        entry.is_ok_and(|entry| is_same(&entry, point.entry()))
+    };
+    let is_exact = *point.kind() != PointKind::Update || run.settings.sample_fraction >= 1.0;
+    let may_write = statement.kind.writes().is_none_or(|command| run.scope.check_writable(command).is_ok());
+    let state = run.state();
+    let is_plain = run.settings.short_path
+        && run.settings.sample_fraction >= 1.0
+        && run.accuracy.is_none()
+        && run.refining.get().is_none()
+        && !state.has_own_definitions()
+        && state.temporary.is_empty()
+        && !matches!(state.transaction, Transaction::Failed(_));
+    drop(state);
+    is_plain && is_exact && may_write && !run.engine().read().is_remote() && privileges.iter().all(may)
+}
+
+fn is_same(entry: &TableEntry, other: &TableEntry) -> bool {
+    entry.def.id == other.def.id && entry.changed_at == other.changed_at
+}
+
+/// Rows that were found.
+struct Found {
+    rows: RecordBatch,
+    /// Of the keys that were named, which have a row.
+    are_there: Vec<bool>,
+    cost: LookupCost,
+}
+
+async fn try_once(
+    run: &Arc<Run>,
+    statement: &Statement,
+    point: &PointStatement,
+    (keys, codes): (&RecordBatch, &[KeyCode]),
+    values: &[ScalarValue],
+) -> Result<Option<Outcome>> {
+    let Some(table) = point_table(&statement.kind) else { return Ok(None) };
+    let reads_alone = matches!(point.kind(), PointKind::Select(_, None));
+    let snapshot = Arc::new(pin_point(run, &table, !reads_alone).await?);
+    match read_of(&snapshot, &table, &run.scope.path()) {
+        Some(read) if is_same(&read.entry, point.entry()) && !read.is_elsewhere => {}
+        _ => return Ok(None),
+    }
+    let version = snapshot.version;
+    let used = UsedCounters::new(&snapshot);
+    run.engine().queries().reads(run.query_id, &used);
+    let columns: Vec<usize> = match point.kind() {
+        PointKind::Select(shown, _) => shown.iter().map(|(at, _)| *at).collect(),
+        PointKind::Update => (0..point.entry().def.columns.len()).collect(),
+        PointKind::Delete => Vec::new(),
+    };
+    let Found { rows, are_there, cost } = find(run, point, snapshot, codes, columns).await?;
+    cost.count_planned(&used);
+    cost.count_read(&used);
+    let there = filter_record_batch(keys, &BooleanArray::from(are_there)).map_err(|error| misfit(&error))?;
+    let entry = point.entry();
+    let (tag, changed) = match point.kind() {
+        PointKind::Select(shown, lock) => {
+            if let Some(lock) = lock {
+                lock_found(run, point, &there, *lock, version).await?;
+            }
+            return Ok(Some(answer(point, shown, rows)?.with_used(used)));
+        }
+        PointKind::Update => {
+            let Some(rows) = point.updated(&rows, values) else { return Ok(None) };
+            if let Some(rules) = rules_of(run, entry).await? {
+                rules.check([&rows])?;
+            }
+            ("UPDATE", (RowChange::Upsert, rows))
+        }
+        PointKind::Delete => ("DELETE", (RowChange::Delete, there)),
+    };
+    let (change, rows) = changed;
+    let count = rows.num_rows();
+    if count == 0 {
+        // The general way numbers the batch of a producer that changes nothing.
+        return Ok(run.settings.producer_mark().is_none().then(|| Outcome::done(format!("{tag} 0")).with_used(used)));
+    }
+    let rows = NewRows::insert(entry.def.id, entry.changed_at, vec![rows]);
+    let rows = NewRows { change, computed_at: Some(version), ..rows };
+    let is_open = run.state().is_open()?;
+    match is_open {
+        true => drop(add(run, entry, vec![rows]).await?),
+        false => drop(submit(run, NewBatch { rows: vec![rows], ..NewBatch::default() }).await?),
+    }
+    run.progress.add_rows(count as u64);
+    Ok(Some(Outcome::done(format!("{tag} {count}")).with_used(used)))
+}
+
+/// The rows that have the keys: the open transaction's own, and those of a snapshot whose keys it has left alone.
+async fn find(
+    run: &Run,
+    point: &PointStatement,
+    snapshot: Arc<Snapshot>,
+    codes: &[KeyCode],
+    columns: Vec<usize>,
+) -> Result<Found> {
+    let table = point.entry().def.id;
+    let mut own: Vec<Option<RecordBatch>> = vec![None; codes.len()];
+    let mut untouched: Vec<usize> = Vec::with_capacity(codes.len());
+    {
+        let state = run.state();
+        for (at, code) in codes.iter().enumerate() {
+            let changed = match &state.transaction {
+                Transaction::Open(open) => open.own_row(table, *code)?,
+                _ => None,
+            };
+            match changed {
+                Some(row) => own[at] = row,
+                None => untouched.push(at),
+            }
+        }
+    }
+    let mut are_there: Vec<bool> = own.iter().map(Option::is_some).collect();
+    let asked: Vec<KeyCode> = untouched.iter().map(|&at| codes[at]).collect();
+    let (store, coder) = (Arc::clone(run.engine().read()), point.coder().clone());
+    let read_columns = columns.clone();
+    // It may wait for files, and for writers of the table.
+    let found = blocking(move || {
+        let read = snapshot.tables.get(&table);
+        let read = read.ok_or_else(|| Error::internal("a table has left its snapshot"))?;
+        let found = store.find_keys(snapshot.version, read, &coder, &asked)?;
+        let rows: Vec<SnapshotRow> = found.iter().copied().flatten().collect();
+        let cost = LookupCost::of(&rows, read);
+        Ok((read.rows_at(&rows, &read_columns)?, found, cost))
+    });
+    let (rows, found, cost) = found.await?;
+    for (at, found) in untouched.into_iter().zip(found) {
+        are_there[at] = found.is_some();
+    }
+    let own: Vec<RecordBatch> = own.into_iter().flatten().collect();
+    let rows = match own.is_empty() {
+        true => rows,
+        false => {
+            let own = own.iter().map(|row| row.project(&columns));
+            let own = own.collect::<Result<Vec<_>, _>>().map_err(|error| misfit(&error))?;
+            let schema = own[0].schema();
+            let read = RecordBatch::try_new(Arc::clone(&schema), rows.columns().to_vec());
+            let read = if rows.num_columns() == 0 { Ok(rows) } else { read };
+            let all: Vec<RecordBatch> = std::iter::once(read.map_err(|error| misfit(&error))?).chain(own).collect();
+            concat_batches(&schema, &all).map_err(|error| misfit(&error))?
+        }
+    };
+    Ok(Found { rows, are_there, cost })
+}
+
+/// Locks rows that were read at a version.
+async fn lock_found(
+    run: &Run,
+    point: &PointStatement,
+    there: &RecordBatch,
+    lock: PointLock,
+    version: alluvia_types::Version,
+) -> Result<()> {
+    let entry = point.entry();
+    let rows = KeyedRows::new(entry, point.coder(), vec![there])?;
+    let mode = if lock.is_shared { Mode::Shared } else { Mode::Exclusive };
+    let patience = if lock.refuses { Patience::None } else { Patience::Waits };
+    lock_rows(run, &rows, mode, patience).await?;
+    match was_written(run, entry.def.id, rows.codes.concat(), version).await? {
+        true => Err(written_since(&entry.def.name)),
+        false => Ok(()),
+    }
+}
+
+fn answer(point: &PointStatement, shown: &[(usize, String)], rows: RecordBatch) -> Result<Outcome> {
+    let sql = sql_schema(&point.entry().def);
+    let field = |(at, name): &(usize, String)| sql.field(*at).clone().with_name(name);
+    let schema = Arc::new(Schema::new(shown.iter().map(field).collect::<Vec<Field>>()));
+    let rows = RecordBatch::try_new(Arc::clone(&schema), rows.columns().to_vec()).map_err(|error| misfit(&error))?;
+    let rows = futures::stream::iter((rows.num_rows() > 0).then_some(Ok(rows)));
+    Ok(Outcome::rows("SELECT", Box::pin(RecordBatchStreamAdapter::new(schema, rows))))
+}
+
+fn misfit(error: &ArrowError) -> Error {
+    Error::internal(format!("rows of a point statement do not fit together: {error}"))
+}
