@@ -89,6 +89,7 @@ impl Expr {
 /// The place of the column that an expression is.
 pub(crate) fn column_of(expr: &ast::Expr, def: &TableDef, alias: &Ident) -> Option<usize> {
     let name = match expr {
+        ast::Expr::Nested(inner) => return column_of(inner, def, alias),
         ast::Expr::Identifier(name) => name,
         ast::Expr::CompoundIdentifier(names) => match names.as_slice() {
             [table, name] if name_of(table) == name_of(alias) => name,

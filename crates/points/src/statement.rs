@@ -280,3 +280,107 @@ fn item_expr(item: &SelectItem) -> Option<&ast::Expr> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvia_catalog::TableEntry;
+    use alluvia_syntax::parse;
+    use alluvia_syntax::statements::definitions::define;
+    use alluvia_syntax::statements::keys::with_key;
+    use alluvia_types::{TableId, Version};
+    use arrow::array::{AsArray, Int32Array};
+    use arrow::datatypes::{Decimal128Type, Int32Type};
+
+    fn entry() -> Arc<TableEntry> {
+        let sql = "CREATE TABLE stock (w INT NOT NULL, i INT NOT NULL, n SMALLINT, ytd DECIMAL(8, 2), note VARCHAR(5), \
+                   PRIMARY KEY (w, i))";
+        let Kind::CreateTable(create) = parse(sql).unwrap().remove(0).kind else { panic!("a CREATE TABLE") };
+        let columns: Vec<_> = create
+            .columns
+            .into_iter()
+            .map(|column| (column.name, column.column_type.expect("a type"), column.nullable))
+            .collect();
+        let def = define(TableId(1), ("public", &create.name.name), &columns, &create.with, 0).unwrap();
+        let def = with_key(def, &create.key, create.with.on_conflict.as_deref(), [1, 2]).unwrap();
+        Arc::new(TableEntry::new(Arc::new(def), Version(1)))
+    }
+
+    fn recognised(sql: &str) -> Option<PointStatement> {
+        let kind = parse(sql).unwrap().remove(0).kind;
+        point_table(&kind)?;
+        PointStatement::recognise(&kind, &entry())
+    }
+
+    #[test]
+    fn statements_that_name_whole_keys_are_recognised() {
+        for sql in [
+            "UPDATE stock SET n = $1, ytd = ytd + $2 WHERE i = $3 AND w = $4",
+            "UPDATE stock s SET n = n - 1 WHERE (s.w = 1) AND $1 = i",
+            "DELETE FROM stock WHERE (w, i) IN (($1, $2), ($3, $4))",
+            "SELECT n, note AS x FROM stock WHERE (w, i) IN (($1, $2), ($3, $4)) FOR UPDATE",
+            "SELECT n FROM stock WHERE w = $1 AND i = $2",
+            "SELECT n FROM stock WHERE w = $1 AND i = $2 FOR SHARE NOWAIT",
+        ] {
+            assert!(recognised(sql).is_some(), "{sql}");
+        }
+        for sql in [
+            "UPDATE stock SET n = $1 WHERE i = $2",
+            "UPDATE stock SET w = $1 WHERE i = $2 AND w = 1",
+            "UPDATE stock SET n = abs(n) WHERE i = $2 AND w = 1",
+            "UPDATE stock SET n = 1 WHERE i = $2 AND w = 1 AND n > 0",
+            "UPDATE stock SET n = 1 FROM t WHERE i = $2 AND w = 1",
+            "UPDATE stock SET n = 1 WHERE i = $1 AND w = 1 RETURNING n",
+            "SELECT count(*) FROM stock WHERE w = $1 AND i = $2",
+            "SELECT n FROM stock WHERE w = $1 AND i = $2 ORDER BY n LIMIT 1",
+            "SELECT n FROM stock WHERE w = $1 AND i = $2 FOR UPDATE SKIP LOCKED",
+            "SELECT n FROM stock WHERE w = $1 OR i = $2",
+            "SELECT n FROM stock WHERE w = $1 AND i > $2",
+        ] {
+            assert!(recognised(sql).is_none(), "{sql}");
+        }
+    }
+
+    #[test]
+    fn new_rows_are_computed_of_old_ones_and_parameters() {
+        let point =
+            recognised("UPDATE stock SET n = n - $1, ytd = ytd + $2, note = $5 WHERE i = $3 AND w = $4").unwrap();
+        let (text, int) = (|text: &str| ScalarValue::from(text), |number: i32| ScalarValue::Int32(Some(number)));
+        let amount = |unscaled, scale| ScalarValue::Decimal128(Some(unscaled), 10, scale);
+        let row = |n: i64, cents: i128| {
+            let entry = entry();
+            let values = [
+                Value::of_integer(1),
+                Value::of_integer(2),
+                Value::of_integer(n),
+                Value::Decimal(cents, 2),
+                Value::Null,
+            ];
+            let columns = entry
+                .def
+                .columns
+                .iter()
+                .zip(&values)
+                .map(|(column, value)| stored(column, std::slice::from_ref(value)).unwrap());
+            RecordBatch::try_new(Arc::clone(entry.storage_schema()), columns.collect()).unwrap()
+        };
+        let values = |n, by: ScalarValue, note: &str| [int(n), by, int(2), int(1), text(note)];
+        let made = point.updated(&row(10, 1_050), &values(3, amount(2_345, 3), "abcde")).unwrap();
+        assert_eq!(
+            made.column(3).as_primitive::<Decimal128Type>().value(0),
+            1_285,
+            "10.50 + 2.345, half away from zero"
+        );
+        assert_eq!(made.column(4).as_string_view().value(0), "abcde");
+        assert!(point.updated(&row(10, 1_050), &values(3, amount(1, 0), "abcdef")).is_none(), "it is too long");
+        assert!(point.updated(&row(-32_768, 0), &values(1, amount(1, 0), "a")).is_none(), "it does not fit");
+        assert!(point.updated(&row(1, 99_999_999), &values(1, amount(1, 0), "a")).is_none(), "it does not fit");
+        let (keys, codes) = point.codes(&values(0, amount(0, 0), "")).unwrap();
+        assert_eq!((keys.num_rows(), codes.len()), (1, 1));
+        assert_eq!(keys.column(0).as_primitive::<Int32Type>(), &Int32Array::from(vec![1]));
+        assert!(
+            point.codes(&[int(0), int(0), ScalarValue::Int32(None), int(1), text("")]).is_none(),
+            "NULL names no key"
+        );
+    }
+}

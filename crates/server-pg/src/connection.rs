@@ -7,7 +7,7 @@
 use crate::bounded_map::BoundedMap;
 use crate::cancel::Registered;
 use crate::io::{Io, gone, stalled};
-use crate::portal::{PORTALS, PREPARED, Portal, Prepared};
+use crate::portal::{PORTALS, PREPARED, Portal, Prepared, ToRun};
 use crate::report::Reporter;
 use crate::shared::Shared;
 use alluvia_query::{Outcome, Session, TransactionStatus};
@@ -66,8 +66,8 @@ impl Connection {
     }
 
     /// Runs a statement while the socket is watched. What the session prepared is forgotten where the statement says so.
-    pub(crate) async fn run(&mut self, statement: Statement) -> Result<Outcome> {
-        self.run_of(statement, None).await
+    pub(crate) async fn run(&mut self, to_run: ToRun) -> Result<Outcome> {
+        self.run_of(to_run, None).await
     }
 
     /// Runs a text that [`Session::knows`] while the socket is watched.
@@ -84,8 +84,8 @@ impl Connection {
     }
 
     /// As [`Connection::run`], of a statement that is the only one of a text.
-    pub(crate) async fn run_of(&mut self, statement: Statement, alone: Option<&str>) -> Result<Outcome> {
-        let command = statement.command();
+    pub(crate) async fn run_of(&mut self, to_run: ToRun, alone: Option<&str>) -> Result<Outcome> {
+        let command = to_run.statement().command();
         let outside = self.session.transaction_status() == TransactionStatus::Idle;
         match &command {
             // As in PostgreSQL, which warns and goes on; some drivers end transactions without looking.
@@ -104,15 +104,16 @@ impl Connection {
             _ => {}
         }
         if command == Command::Query {
-            self.reporter.begins(statement.sql());
+            self.reporter.begins(to_run.statement().sql());
         }
         self.begin_time();
         let session = Arc::clone(&self.session);
         let alone = alone.filter(|_| matches!(command, Command::Query)).map(str::to_owned);
         let outcome = self.watched(async move {
-            match alone {
-                Some(text) => session.execute_alone(&text, statement).await,
-                None => session.execute(statement).await,
+            match (to_run, alone) {
+                (ToRun::Whole(statement), Some(text)) => session.execute_alone(&text, *statement).await,
+                (ToRun::Whole(statement), None) => session.execute(*statement).await,
+                (ToRun::Kept(prepared, values), _) => session.execute_prepared(&prepared, &values).await,
             }
         });
         let outcome = outcome.await?;

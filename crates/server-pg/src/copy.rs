@@ -6,6 +6,7 @@
 //! - In PostgreSQL's own formats and in CSV each row goes out as a message of its own; some drivers take a message for a row.
 
 use crate::connection::Connection;
+use crate::portal::ToRun;
 use crate::types::{BinaryAsText, RowForm, Rows};
 use crate::wire::Message;
 use alluvia_copy::ResultWriter;
@@ -193,7 +194,7 @@ impl Connection {
     pub(crate) async fn copy_out(&mut self, statement: Statement) -> Result<String> {
         let (statement, mut options) = statement.client_copy()?;
         options.time_zone = self.session.time_zone();
-        let mut outcome = self.run(statement.copied_query()?).await?;
+        let mut outcome = self.run(ToRun::Whole(Box::new(statement.copied_query()?))).await?;
         let mut rows = outcome.rows.take().ok_or_else(|| Error::internal("a query without rows"))?;
         let schema = rows.schema();
         let mut writer = Writer::new(&options, &schema)?;

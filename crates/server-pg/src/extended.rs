@@ -5,11 +5,11 @@
 //! itself, as it would anyway.
 
 use crate::connection::Connection;
-use crate::portal::{Answer, Portal, Prepared, Sent, fields};
+use crate::portal::{Answer, Portal, Prepared, Sent, ToRun, fields};
 use crate::types::{of_parameter, oid, parameter, parameter_type};
 use crate::wire::{Bind, Describe, Message, Target};
 use alluvia_query::{Described, TransactionStatus};
-use alluvia_syntax::Command;
+use alluvia_syntax::{Command, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::Field;
 use parking_lot::Mutex;
@@ -71,11 +71,16 @@ impl Connection {
         {
             statement.leave_out_void(&void().collect::<Vec<usize>>());
         }
-        let bytes = of_types + statement.as_ref().map_or(0, |statement| statement.bytes());
+        // What is kept of it is as much again.
+        let bytes = of_types + statement.as_ref().map_or(0, |statement| 2 * statement.bytes());
         let with_name = name.len() + bytes;
         self.prepared.check(&name, with_name)?;
-        let prepared =
-            Prepared { statement, types, bytes, described: Mutex::new(None), is_told: AtomicBool::new(false) };
+        let is_kept = |statement: &&Statement| {
+            statement.parameters() > 0 && matches!(statement.command(), Command::Query | Command::Change)
+        };
+        let kept = statement.as_ref().filter(is_kept).map(|statement| alluvia_query::Prepared::of(statement.clone()));
+        let (described, is_told) = (Mutex::new(None), AtomicBool::new(false));
+        let prepared = Prepared { statement, kept, types, bytes, described, is_told };
         self.prepared.insert(name, with_name, Arc::new(prepared));
         self.io.out.plain(b'1');
         Ok(())
@@ -159,7 +164,11 @@ impl Connection {
             };
             scalars.push(parameter(at + 1, type_oid, is_binary(at), value, &zone)?);
         }
-        let statement = prepared.statement.as_ref().map(|statement| statement.bind(&scalars)).transpose()?;
+        let statement = match (&prepared.statement, &prepared.kept) {
+            (_, Some(kept)) => Some(ToRun::Kept(kept.clone(), scalars)),
+            (Some(statement), None) => Some(ToRun::Whole(Box::new(statement.bind(&scalars)?))),
+            (None, None) => None,
+        };
         let portal_of = Portal {
             is_empty: statement.is_none(),
             statement,
@@ -223,7 +232,7 @@ impl Connection {
             return self.describe_cursor(name).await;
         }
         let mut portal = self.take_portal(name)?;
-        let command = portal.statement.as_ref().map(|statement| statement.command());
+        let command = portal.statement.as_ref().map(|to_run| to_run.statement().command());
         // What changes nothing begins here: it is planned once, and its own columns are the answer.
         if matches!(command, Some(Command::Query | Command::Show)) {
             self.begin(&mut portal).await?;
@@ -231,9 +240,9 @@ impl Connection {
         // What changes rows begins when it is executed; its RETURNING has columns before.
         if command == Some(Command::Change)
             && portal.columns.is_none()
-            && let Some(statement) = &portal.statement
+            && let Some(to_run) = &portal.statement
         {
-            let session = Arc::clone(&self.session);
+            let (session, statement) = (Arc::clone(&self.session), to_run.statement());
             portal.columns = self.watched(async move { session.describe(statement, &[]).await }).await?.columns;
         }
         let fields = match &portal.begun {
@@ -250,8 +259,8 @@ impl Connection {
 
     /// Runs the portal's statement up to its first rows.
     async fn begin(&mut self, portal: &mut Portal) -> Result<()> {
-        if let Some(statement) = portal.statement.take() {
-            let outcome = self.run(statement).await?;
+        if let Some(to_run) = portal.statement.take() {
+            let outcome = self.run(to_run).await?;
             portal.begun = Some(Answer::new(outcome, portal.columns.clone(), &portal.formats, self.until)?);
         }
         Ok(())
@@ -265,7 +274,8 @@ impl Connection {
             return Ok(());
         }
         let mut is_kept = true;
-        if let Some(statement) = &portal.statement {
+        if let Some(to_run) = &portal.statement {
+            let statement = to_run.statement();
             let command = statement.command();
             self.bracket(&command).await?;
             // It was made since the savepoint, too.

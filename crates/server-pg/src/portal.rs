@@ -4,7 +4,7 @@
 use crate::bounded_map::Bounds;
 use crate::types::{Rows, changed, of_field};
 use crate::wire::Field;
-use alluvia_query::{Described, Origin, Outcome};
+use alluvia_query::{Described, Origin, Outcome, ScalarValue};
 use alluvia_syntax::Statement;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::SchemaRef;
@@ -31,6 +31,8 @@ pub(crate) const PORTALS: Bounds = Bounds {
 pub(crate) struct Prepared {
     /// `None` for a text without a statement.
     pub(crate) statement: Option<Statement>,
+    /// The statement as the session keeps it, with what it has learnt of it, if it has parameters and reads or changes rows.
+    pub(crate) kept: Option<alluvia_query::Prepared>,
     /// The types of its parameters as the client stated them; 0 where it did not.
     pub(crate) types: Vec<u32>,
     /// Of its text and these types.
@@ -41,10 +43,28 @@ pub(crate) struct Prepared {
     pub(crate) is_told: AtomicBool,
 }
 
+/// What is run.
+pub(crate) enum ToRun {
+    /// A statement in which its values are written.
+    Whole(Box<Statement>),
+    /// A statement that the session keeps, and its values.
+    Kept(alluvia_query::Prepared, Vec<ScalarValue>),
+}
+
+impl ToRun {
+    /// The statement, perhaps without its values.
+    pub(crate) fn statement(&self) -> &Statement {
+        match self {
+            ToRun::Whole(statement) => statement,
+            ToRun::Kept(prepared, _) => prepared.statement(),
+        }
+    }
+}
+
 /// A statement with its values.
 pub(crate) struct Portal {
     /// Taken when it begins; `None` from the start for a text without a statement.
-    pub(crate) statement: Option<Statement>,
+    pub(crate) statement: Option<ToRun>,
     pub(crate) is_empty: bool,
     /// As the client asked: none, one for all, or one for each column.
     pub(crate) formats: Vec<i16>,

@@ -5,7 +5,7 @@
 
 use crate::connection::Connection;
 use crate::io::is_gone;
-use crate::portal::{Answer, Sent};
+use crate::portal::{Answer, Sent, ToRun};
 use crate::wire::Severity;
 use alluvia_query::{Outcome, TransactionStatus};
 use alluvia_syntax::{Command, Statement};
@@ -56,7 +56,7 @@ impl Connection {
                 // Committed before the last statement is said to be done.
                 self.implicit = false;
                 let commit = self.brackets[1].clone();
-                self.run(commit).await?;
+                self.run(ToRun::Whole(Box::new(commit))).await?;
             }
             self.io.out.complete(&tag);
             self.io.flush_if_long().await?;
@@ -71,7 +71,7 @@ impl Connection {
             Command::CopyOut => return self.copy_out(statement).await,
             _ => {}
         }
-        let outcome = self.run_of(statement, alone).await?;
+        let outcome = self.run_of(ToRun::Whole(Box::new(statement)), alone).await?;
         self.answer(outcome).await
     }
 

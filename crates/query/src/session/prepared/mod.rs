@@ -72,6 +72,16 @@ impl Prepared {
         known.clone()
     }
 
+    /// A statement that is parsed.
+    pub fn of(statement: Statement) -> Prepared {
+        let template = match &statement.kind {
+            Kind::Query(query) if statement.parameters() > 0 => recognise(query).ok(),
+            _ => None,
+        };
+        let (cached, point, in_vain) = (Mutex::default(), Mutex::default(), AtomicU32::new(0));
+        Prepared { inner: Arc::new(Inner { statement, template, cached, point, in_vain }) }
+    }
+
     /// The statement as it was written.
     pub fn sql(&self) -> &str {
         self.inner.statement.sql()
@@ -108,14 +118,7 @@ impl Prepared {
 
 /// Parses one statement, which may have parameters.
 pub(crate) fn prepare(scope: &Scope, sql: &str) -> Result<Prepared> {
-    let statement = parse_one(scope, sql)?;
-    let template = match &statement.kind {
-        Kind::Query(query) if statement.parameters() > 0 => recognise(query).ok(),
-        _ => None,
-    };
-    let inner =
-        Inner { statement, template, cached: Mutex::default(), point: Mutex::default(), in_vain: AtomicU32::new(0) };
-    Ok(Prepared { inner: Arc::new(inner) })
+    parse_one(scope, sql).map(Prepared::of)
 }
 
 /// Runs a prepared statement with a value for each of its parameters.
