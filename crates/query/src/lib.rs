@@ -15,7 +15,6 @@ mod clients;
 mod errors;
 mod execution;
 mod namespace;
-mod settings;
 
 mod by_key;
 mod engine;

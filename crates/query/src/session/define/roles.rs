@@ -9,13 +9,13 @@ use crate::execution::blocking::blocking;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::transaction::submit::change;
-use crate::settings::Settings;
 use alluvia_access::Verifier;
 use alluvia_catalog::authoriser::{Authoriser, Need, role_named};
 use alluvia_catalog::rights::{
     BOOTSTRAP, BUILT_IN, NewPassword, Object, PUBLIC, Privilege, Privileges, RightsChange, RoleId, Secret,
 };
 use alluvia_catalog::{Change, PUBLIC_SCHEMA_ID, TableEntry, ViewEntry};
+use alluvia_settings::Settings;
 use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_syntax::statement::SettingValue;
 use alluvia_syntax::statements::roles::{Grant, GrantOn, RoleName, RoleOptions, RoleStatement};

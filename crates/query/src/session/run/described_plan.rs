@@ -7,9 +7,9 @@
 //!   A transaction that has changed definitions keeps none, and executes none.
 //! - It holds no snapshot, so that it may be kept: it scans tables as they are defined, and nothing else.
 
-use crate::settings::Settings;
 use crate::table::AlluviaTable;
 use alluvia_catalog::Catalog;
+use alluvia_settings::Settings;
 use alluvia_syntax::Statement;
 use alluvia_types::Version;
 use datafusion::catalog::default_table_source::source_as_provider;

@@ -17,7 +17,6 @@
 use crate::execution::blocking::{Rows, blocking, snapshot_of};
 use crate::session::run::Run;
 use crate::session::state::transaction::Transaction;
-use crate::settings::Settings;
 use alluvia_catalog::authoriser::{Authoriser, Need};
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{
@@ -25,6 +24,7 @@ use alluvia_catalog::{
     TEMPORARY_SCHEMA_SHOWN, TableEntry,
 };
 use alluvia_rows::leave_out;
+use alluvia_settings::Settings;
 use alluvia_snapshot::{Snapshot, TableRead, Want};
 use alluvia_syntax::Hints;
 use alluvia_syntax::units::{parse_fraction, parse_freshness};

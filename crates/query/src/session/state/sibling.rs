@@ -8,7 +8,7 @@
 //! - A producer's batches are numbered by one session: a session that has a producer has no siblings.
 
 use crate::session::state::scope::Scope;
-use crate::settings::Settings;
+use alluvia_settings::Settings;
 use alluvia_types::{Error, ErrorKind, Result};
 
 /// Makes a new session another one's sibling: with its settings, for whom it is for, and with what it has read and

@@ -13,10 +13,10 @@
 //!   definitions.
 
 use crate::session::state::definitions::{Definer, PendingDefinitions};
-use crate::settings::Settings;
 use alluvia_catalog::authoriser::Authoriser;
 use alluvia_catalog::{Catalog, Change, TableEntry};
 use alluvia_rows::{Killed, PendingRows};
+use alluvia_settings::Settings;
 use alluvia_snapshot::{NewBatch, NewRows, Pin};
 use alluvia_space::key_code::KeyCode;
 use alluvia_syntax::statement::Isolation;

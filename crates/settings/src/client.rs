@@ -79,25 +79,25 @@ const KNOWN: &[(&str, &str, Takes)] = &[
 ];
 
 /// The PostgreSQL version whose protocol and catalog this is like; clients choose features by its number.
-pub(crate) const SERVER_VERSION: &str = concat!("16.0 (Alluvia ", env!("CARGO_PKG_VERSION"), ")");
+pub const SERVER_VERSION: &str = concat!("16.0 (Alluvia ", env!("CARGO_PKG_VERSION"), ")");
 
 /// The canonical name, if it is listed.
-pub(crate) fn canonical(name: &str) -> Option<&'static str> {
+pub fn canonical(name: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name)).map(|(known, ..)| *known)
 }
 
 /// Names and values at the start.
-pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     KNOWN.iter().map(|(name, value, _)| (*name, *value))
 }
 
 /// The value at the start.
-pub(crate) fn at_start(name: &str) -> Option<&'static str> {
+pub fn at_start(name: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| *value)
 }
 
 /// The value as it will be shown, if the setting may be that.
-pub(crate) fn check(name: &str, text: &str) -> Result<String> {
+pub fn check(name: &str, text: &str) -> Result<String> {
     let Some((name, at_start, takes)) = KNOWN.iter().find(|(known, ..)| *known == name) else {
         return Err(Error::internal(format!("the setting {name} is not listed")));
     };

@@ -6,9 +6,9 @@
 //!
 //! One table names the settings; `set`, `show` and `reset` go through it, so that none can be forgotten in one of them.
 
-pub(crate) mod client;
+pub mod client;
 
-use crate::answer::{Accuracy, Missed};
+use alluvia_answer::{Accuracy, Missed};
 use alluvia_catalog::SearchPath;
 use alluvia_pg_catalog::{SettingRow, SettingsView};
 use alluvia_snapshot::Durability;
@@ -25,70 +25,74 @@ use std::time::Duration;
 
 /// What a session can set.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// `None` until set: then tables' own defaults hold.
-    pub(crate) freshness: Option<Freshness>,
-    pub(crate) durability: Durability,
+    pub freshness: Option<Freshness>,
+    /// When a batch is acknowledged.
+    pub durability: Durability,
     /// Zero is no limit.
-    pub(crate) statement_timeout: Duration,
+    pub statement_timeout: Duration,
     /// How long a connection of PostgreSQL's protocol may be idle in a transaction; zero is no limit.
-    pub(crate) idle_transaction_timeout: Duration,
+    pub idle_transaction_timeout: Duration,
     /// Of one query.
-    pub(crate) memory_limit_bytes: u64,
+    pub memory_limit_bytes: u64,
     /// What all queries of the database together may hold, so the most that one can be given. No session changes it.
-    pub(crate) memory_limit_max_bytes: u64,
+    pub memory_limit_max_bytes: u64,
     /// Of the session's temporary tables.
-    pub(crate) temporary_memory_bytes: u64,
-    pub(crate) batch_size: usize,
-    pub(crate) threads: usize,
+    pub temporary_memory_bytes: u64,
+    /// Rows in the batches that operators pass on.
+    pub batch_size: usize,
+    /// That one query runs on.
+    pub threads: usize,
     /// Whether transactions only read, and statements outside of one, unless they are told otherwise.
-    pub(crate) default_read_only: bool,
+    pub default_read_only: bool,
     /// Whether the open transaction only reads; `None` outside of one. No name stands for it: BEGIN and SET TRANSACTION set it, and it
     /// ends with the transaction.
-    pub(crate) read_only: Option<bool>,
+    pub read_only: Option<bool>,
     /// What transactions see of others that do not say.
-    pub(crate) default_isolation: Isolation,
+    pub default_isolation: Isolation,
     /// What the open transaction sees of others; as `read_only`.
-    pub(crate) isolation: Option<Isolation>,
+    pub isolation: Option<Isolation>,
     /// How long a lock is waited for; zero is no limit.
-    pub(crate) lock_timeout: Duration,
+    pub lock_timeout: Duration,
     /// Whether cuboids may answer.
-    pub(crate) cuboids: bool,
+    pub cuboids: bool,
     /// Whether aggregates inside a plan are answered by the index where it can.
-    pub(crate) index_rule: bool,
+    pub index_rule: bool,
     /// Whether statements see what the session has written and read before, whatever their freshness is.
-    pub(crate) is_serial: bool,
+    pub is_serial: bool,
     /// Whether scans use and feed the predicate cache.
-    pub(crate) predicate_cache: bool,
+    pub predicate_cache: bool,
     /// Whether statements that the index can answer are answered by it.
-    pub(crate) short_path: bool,
+    pub short_path: bool,
     /// The share of every table's rows that queries read; 1 is all.
-    pub(crate) sample_fraction: f64,
+    pub sample_fraction: f64,
     /// The largest relative error of a value; 0 is exact.
-    pub(crate) max_error: f64,
+    pub max_error: f64,
     /// How often an interval holds the exact value.
-    pub(crate) confidence: f64,
+    pub confidence: f64,
     /// What becomes of statements whose sample does not suffice.
-    pub(crate) error_action: Missed,
+    pub error_action: Missed,
     /// How often clients of PostgreSQL's protocol are told how far a long statement is; zero is never.
-    pub(crate) progress: Duration,
+    pub progress: Duration,
     /// Whether clients of PostgreSQL's protocol are told what each query used; `None` until set: then psql is.
-    pub(crate) report: Option<bool>,
+    pub report: Option<bool>,
     /// Whether who shows answers shows estimates on the way to them.
-    pub(crate) progressive: bool,
+    pub progressive: bool,
     /// Empty is none.
-    pub(crate) producer: String,
-    pub(crate) producer_epoch: u64,
+    pub producer: String,
+    /// Of the producer.
+    pub producer_epoch: u64,
     /// Of the next batch.
-    pub(crate) producer_sequence: u64,
+    pub producer_sequence: u64,
     /// What clocks of the session show.
-    pub(crate) time_zone: Zone,
+    pub time_zone: Zone,
     /// The role whose rights hold; empty for that which logged in.
-    pub(crate) role: Arc<str>,
+    pub role: Arc<str>,
     /// Where names without a schema are looked up.
-    pub(crate) search_path: Arc<SearchPath>,
+    pub search_path: Arc<SearchPath>,
     /// What clients set that changes nothing, where it differs from the start.
-    pub(crate) client: Arc<BTreeMap<&'static str, String>>,
+    pub client: Arc<BTreeMap<&'static str, String>>,
 }
 
 /// Name, and what it does.
@@ -152,7 +156,7 @@ const SETTINGS: [(&str, &str); 29] = [
 ];
 
 /// What a level of isolation can be set to.
-pub(crate) const ISOLATION_LEVELS: &str = "read committed, repeatable read or serializable";
+pub const ISOLATION_LEVELS: &str = "read committed, repeatable read or serializable";
 
 fn parse_order(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
@@ -163,15 +167,17 @@ fn parse_order(text: &str) -> Option<bool> {
 }
 
 /// Whether transactions only read that do not say; and whether the open one does, which is shown.
-pub(crate) const DEFAULT_READ_ONLY: &str = "default_transaction_read_only";
-pub(crate) const READ_ONLY: &str = "transaction_read_only";
+pub const DEFAULT_READ_ONLY: &str = "default_transaction_read_only";
+/// Whether the open transaction only reads.
+pub const READ_ONLY: &str = "transaction_read_only";
 
 /// What transactions see of others that do not say; and what the open one does, which is shown.
-pub(crate) const DEFAULT_ISOLATION: &str = "default_transaction_isolation";
-pub(crate) const ISOLATION: &str = "transaction_isolation";
+pub const DEFAULT_ISOLATION: &str = "default_transaction_isolation";
+/// What the open transaction sees of others.
+pub const ISOLATION: &str = "transaction_isolation";
 
 /// Where names without a schema are looked up.
-pub(crate) const SEARCH_PATH: &str = "search_path";
+pub const SEARCH_PATH: &str = "search_path";
 
 /// What `freshness` shows and takes while it is unset: then the tables' own options hold, which no time would leave alone.
 const FRESHNESS_UNSET: &str = "default";
@@ -196,7 +202,7 @@ const SYNONYMS: [(&str, &str); 3] =
 
 impl Settings {
     /// What a new session has, in a database that gives `memory_limit_max_bytes` to all queries together.
-    pub(crate) fn new(memory_limit_bytes: u64, memory_limit_max_bytes: u64, threads: usize) -> Settings {
+    pub fn new(memory_limit_bytes: u64, memory_limit_max_bytes: u64, threads: usize) -> Settings {
         Settings {
             freshness: None,
             durability: Durability::Sync,
@@ -235,7 +241,7 @@ impl Settings {
     }
 
     /// The canonical name of a setting, or an error with near names.
-    pub(crate) fn canonical(name: &str) -> Result<&'static str> {
+    pub fn canonical(name: &str) -> Result<&'static str> {
         let synonym = SYNONYMS.iter().find(|(other, _)| *other == name).map_or(name, |(_, canonical)| canonical);
         if let Some((known, _)) = SETTINGS.iter().find(|(known, _)| *known == synonym) {
             return Ok(known);
@@ -252,7 +258,7 @@ impl Settings {
     }
 
     /// SET name = value. `defaults` are the session's at its start.
-    pub(crate) fn set(&mut self, name: &str, value: &SettingValue, defaults: &Settings) -> Result<()> {
+    pub fn set(&mut self, name: &str, value: &SettingValue, defaults: &Settings) -> Result<()> {
         let name = Settings::canonical(name)?;
         let SettingValue::Text(text) = value else {
             self.copy(name, defaults);
@@ -389,7 +395,7 @@ impl Settings {
     }
 
     /// What SHOW prints.
-    pub(crate) fn show(&self, name: &str) -> Result<String> {
+    pub fn show(&self, name: &str) -> Result<String> {
         let name = Settings::canonical(name)?;
         Ok(match name {
             "batch_size" => self.batch_size.to_string(),
@@ -444,7 +450,7 @@ impl Settings {
     }
 
     /// Takes one setting over from `other`.
-    pub(crate) fn copy(&mut self, name: &str, other: &Settings) {
+    pub fn copy(&mut self, name: &str, other: &Settings) {
         match name {
             "batch_size" => self.batch_size = other.batch_size,
             "durability" => self.durability = other.durability,
@@ -484,12 +490,12 @@ impl Settings {
     }
 
     /// Whether a statement may only read.
-    pub(crate) fn is_read_only(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         self.read_only.unwrap_or(self.default_read_only)
     }
 
     /// Whether clients of PostgreSQL's protocol are told what queries used.
-    pub(crate) fn reports(&self) -> bool {
+    pub fn reports(&self) -> bool {
         let is_read_by_a_person = || {
             let names = |name| self.client.get("application_name").is_some_and(|told| told == name);
             names(TOLD_UNASKED) && self.client.contains_key("client_encoding")
@@ -498,13 +504,13 @@ impl Settings {
     }
 
     /// How exact answers must be; `None` is exact.
-    pub(crate) fn accuracy(&self) -> Option<Accuracy> {
+    pub fn accuracy(&self) -> Option<Accuracy> {
         let Settings { max_error, confidence, error_action: missed, .. } = *self;
         (max_error > 0.0).then_some(Accuracy { max_error, confidence, missed })
     }
 
     /// The number of the session's next batch, if it has a producer.
-    pub(crate) fn producer_mark(&self) -> Option<ProducerMark> {
+    pub fn producer_mark(&self) -> Option<ProducerMark> {
         (!self.producer.is_empty()).then(|| ProducerMark {
             name: self.producer.clone(),
             epoch: self.producer_epoch,
@@ -513,18 +519,20 @@ impl Settings {
     }
 
     /// All names but those that only clients know.
-    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    pub fn names() -> impl Iterator<Item = &'static str> {
         SETTINGS.iter().map(|(name, _)| *name)
     }
 }
 
 /// The settings that a statement runs with, for `alluvia.settings`.
 #[derive(Clone, Debug)]
-pub(crate) struct SettingsNow {
-    pub(crate) now: Settings,
-    pub(crate) defaults: Settings,
+pub struct SettingsNow {
+    /// The session's.
+    pub now: Settings,
+    /// What it began with.
+    pub defaults: Settings,
     /// Those of the database, which a session cannot change.
-    pub(crate) database: Vec<SettingRow>,
+    pub database: Vec<SettingRow>,
 }
 
 impl SettingsView for SettingsNow {
@@ -565,7 +573,7 @@ mod tests {
     /// The table of docs/SQL.md has every setting, and no other.
     #[test]
     fn the_documented_settings_are_the_ones_there() {
-        let docs = include_str!("../../../../docs/SQL.md");
+        let docs = include_str!("../../../docs/SQL.md");
         let section = docs.split("\n### Settings\n").nth(1).and_then(|rest| rest.split("\n### ").next());
         let rows = section.expect("a section").lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
         let mut documented: Vec<&str> = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
