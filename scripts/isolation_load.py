@@ -13,10 +13,10 @@ REFUSED = ("40001", "40P01")
 
 
 class Load:
-    """A server, and what was not as expected of it."""
+    """A server, whether it locks rows within a statement, and what was not as expected of it."""
 
-    def __init__(self, url):
-        self.url, self.held, self.failures = url, 0, []
+    def __init__(self, url, locks_within):
+        self.url, self.locks_within, self.held, self.failures = url, locks_within, 0, []
 
     def connect(self):
         return psycopg.connect(self.url, autocommit=True)
@@ -163,7 +163,8 @@ def jobs(load):
             mine += [row[0] for row in connection.execute(remove).fetchall()]
         return mine
 
-    for name, work in (("taken in transactions", taken), ("removed in one statement", removed)):
+    works = [("taken in transactions", taken)] + [("removed in one statement", removed)] * load.locks_within
+    for name, work in works:
         what = f"jobs of a queue, {name}"
         load.make("CREATE TABLE test (id INT PRIMARY KEY, state TEXT)", "INSERT INTO test SELECT i, 'new' FROM generate_series(1, 200) AS s(i)")
         gave = load.in_threads(what, 4, work)

@@ -108,6 +108,7 @@ fn interop() {
     let clients = clients.to_str().expect("paths here are UTF-8");
     python(&venv, &["scripts/clients.py", binary, clients]).run();
     python(&venv, &["scripts/client_rows.py", binary, clients]).run();
+    python(&venv, &["scripts/isolation.py", binary]).run();
     python(&venv, &["scripts/web.py", binary]).run();
     python(&venv, &["scripts/terminal.py", binary]).run();
     python(&venv, &["scripts/flight.py", binary]).run();
@@ -170,15 +171,37 @@ fn functions() {
 fn bench(rest: &[&str]) {
     let Some((&name, args)) = rest.split_first() else {
         die(
-            "bench NAME: one of load, insert, freshness, tpch, box, star, curves, sample, skip, thin, mixed, wire, upsert, point, cluster",
+            "bench NAME: one of load, insert, freshness, tpch, box, star, curves, sample, skip, thin, mixed, wire, upsert, point, cluster, tpcc-wire",
         );
     };
     let venv = data::venv();
     let venv = venv.to_str().expect("paths here are UTF-8");
+    if name == "tpcc-wire" {
+        return tpcc_wire(args);
+    }
     let cache = data::folder();
     let cache = cache.to_str().expect("paths here are UTF-8");
     let fixed = [name, "--venv", venv, "--data", cache];
     Step::new(built("alluvia-bench", &[]), &[&fixed, args].concat()).run();
+}
+
+/// TPC-C by go-tpc, unmodified, in turns with a PostgreSQL: eight connections for half a minute, unless it is said otherwise.
+fn tpcc_wire(args: &[&str]) {
+    let program = built("alluvia", &[]);
+    let cache = run::cache();
+    let fixed = [
+        "scripts/tpcc.py",
+        text_of(&program),
+        text_of(&cache),
+        "--peer",
+        "--turns",
+        "3",
+        "--threads",
+        "8",
+        "--seconds",
+        "10",
+    ];
+    python(&data::venv(), &[&fixed, args].concat()).run();
 }
 
 /// Statements that a soak asks of the index and of the general plan.

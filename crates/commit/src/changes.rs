@@ -182,8 +182,7 @@ impl Changes {
                             return Err(written_since(changes, &shown_key(coder, shown, row)));
                         }
                         if let Some(heeds) = &self.heeds
-                            && let Some((row, holder)) =
-                                heeds.locks.first_taken(heeds.session, changes.table, codes.iter().copied())
+                            && let Some((row, holder)) = heeds.locks.first_taken(heeds.session, changes.table, codes)
                             && !planted("locked row written")
                         {
                             return Err(locked(changes, &shown_key(coder, shown, row), holder));

@@ -136,15 +136,17 @@ impl Order {
     }
 
     fn check_unwritten(&self, table: TableId, at: Version) -> Result<()> {
-        if self.written.get(&table).is_none_or(|written| *written <= at) {
+        // What another has dropped since was written, too.
+        let is_there = self.catalog.by_id(table).is_some();
+        if is_there && self.written.get(&table).is_none_or(|written| *written <= at) {
             return Ok(());
         }
         let name = self.catalog.by_id(table).map_or_else(String::new, |entry| entry.def.name.clone());
         Err(Error::new(
             ErrorKind::Conflict,
             format!(
-                "could not serialize access due to concurrent update: rows of table '{name}', which is dropped, were \
-                 written since the transaction has read it"
+                "could not serialize access due to concurrent update: rows of table '{name}' were written since the \
+                 transaction has read it"
             ),
         )
         .with_hint("run the transaction again: it then reads those rows, too"))

@@ -82,7 +82,7 @@ impl Locks {
     }
 
     /// The first of these rows that another session has locked, in whatever mode, and that session.
-    pub fn first_taken(&self, session: u64, table: TableId, codes: impl Iterator<Item = u128>) -> Option<(usize, u64)> {
+    pub fn first_taken(&self, session: u64, table: TableId, codes: &[u128]) -> Option<(usize, u64)> {
         match self.has_rows() {
             true => self.state.lock().table.first_taken(session, table, codes),
             false => None,

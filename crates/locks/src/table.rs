@@ -5,7 +5,7 @@
 //! - Those that wait for a key wait in the order in which they came; each change gives them what has become free, in that order.
 
 use alluvia_types::TableId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 /// What is locked.
@@ -258,17 +258,24 @@ impl Table {
     }
 
     /// The first of these rows that another session has locked, in whatever mode, and that session.
-    pub(crate) fn first_taken(
-        &self,
-        session: u64,
-        table: TableId,
-        codes: impl Iterator<Item = u128>,
-    ) -> Option<(usize, u64)> {
-        codes.enumerate().find_map(|(at, code)| {
-            let lock = self.locks.get(&Key::Row { table, code })?;
-            let other = lock.holders.iter().find(|(holder, _)| *holder != session)?;
-            Some((at, other.0))
-        })
+    pub(crate) fn first_taken(&self, session: u64, table: TableId, codes: &[u128]) -> Option<(usize, u64)> {
+        let others = |lock: &Lock| lock.holders.iter().map(|(holder, _)| *holder).find(|holder| *holder != session);
+        let of_table = Key::Row { table, code: 0 }..=Key::Row { table, code: u128::MAX };
+        let mut taken: HashMap<u128, u64> = HashMap::new();
+        for (key, lock) in self.locks.range(of_table) {
+            // The fewer of the two are gone through.
+            if taken.len() > codes.len() {
+                let holder = |code: &u128| others(self.locks.get(&Key::Row { table, code: *code })?);
+                return codes.iter().enumerate().find_map(|(at, code)| Some((at, holder(code)?)));
+            }
+            if let (Key::Row { code, .. }, Some(holder)) = (key, others(lock)) {
+                taken.insert(*code, holder);
+            }
+        }
+        if taken.is_empty() {
+            return None;
+        }
+        codes.iter().enumerate().find_map(|(at, code)| Some((at, *taken.get(code)?)))
     }
 
     /// Who holds a key beside a session.
@@ -395,21 +402,32 @@ impl Table {
 
     /// Sessions from the one that a request would wait for to one that waits for its session.
     fn circle(&self, request: &Request) -> Option<Vec<u64>> {
-        let mut seen: Vec<u64> = Vec::new();
-        let mut ways: Vec<Vec<u64>> = self.before(request, None).map(|session| vec![session]).collect();
-        while let Some(way) = ways.pop() {
-            let Some(last) = way.last().copied() else { continue };
-            if last == request.session {
+        // Who waits for whom, by who waits: those that wait are few, beside all that is held.
+        let mut waits: HashMap<u64, Vec<(u64, &Request)>> = HashMap::new();
+        for key in self.waiting.values().collect::<BTreeSet<&Key>>() {
+            for (number, waiting) in self.locks.get(key).into_iter().flat_map(|lock| &lock.line) {
+                waits.entry(waiting.session).or_default().push((*number, waiting));
+            }
+        }
+        // Each session that was found, and who waits for it.
+        let mut before: HashMap<u64, Option<u64>> = self.before(request, None).map(|session| (session, None)).collect();
+        let mut left: Vec<u64> = before.keys().copied().collect();
+        while let Some(session) = left.pop() {
+            if session == request.session {
+                let mut way = vec![session];
+                while let Some(Some(waiting)) = before.get(way.last()?) {
+                    way.push(*waiting);
+                }
+                way.reverse();
                 return Some(way);
             }
-            if seen.contains(&last) {
-                continue;
-            }
-            seen.push(last);
-            // Those that wait are few, beside all that is held.
-            let lines = self.waiting.values().filter_map(|key| self.locks.get(key)).flat_map(|lock| &lock.line);
-            for (number, waits) in lines.filter(|(_, waits)| waits.session == last) {
-                ways.extend(self.before(waits, Some(*number)).map(|next| way.iter().copied().chain([next]).collect()));
+            for (number, waiting) in waits.get(&session).into_iter().flatten() {
+                for next in self.before(waiting, Some(*number)) {
+                    before.entry(next).or_insert_with(|| {
+                        left.push(next);
+                        Some(session)
+                    });
+                }
             }
         }
         None
@@ -522,13 +540,13 @@ mod tests {
         assert_eq!(table.try_rows(1, of, &[3, 2], Exclusive), Ok(2), "it has them");
         assert_eq!((table.in_transaction(1), table.rows()), (3, 3));
         assert_eq!(table.try_rows(2, of, &[9, 2, 8], Shared), Ok(1));
-        assert_eq!(table.first_taken(2, of, [9, 8, 3].into_iter()), Some((2, 1)));
-        assert_eq!(table.first_taken(1, of, [1, 2, 3].into_iter()), None);
-        assert_eq!(table.first_taken(1, TableId(8), [9].into_iter()), None, "of another table");
+        assert_eq!(table.first_taken(2, of, &[9, 8, 3]), Some((2, 1)));
+        assert_eq!(table.first_taken(1, of, &[1, 2, 3]), None);
+        assert_eq!(table.first_taken(1, TableId(8), &[9]), None, "of another table");
         table.release_after(1, 1);
         assert_eq!(table.try_rows(2, of, &[2, 8], Shared), Ok(2));
         assert_eq!(table.try_rows(3, of, &[2, 8], Shared), Ok(2), "it is shared");
-        assert_eq!(table.first_taken(1, of, [2].into_iter()), Some((0, 2)));
+        assert_eq!(table.first_taken(1, of, &[2]), Some((0, 2)));
         for session in 1..=3 {
             table.end_session(session);
         }

@@ -1,10 +1,10 @@
 //! Which statements are about rows that they name, and what they do.
 
 use crate::expr::{Expr, column_of};
-use crate::value::{Value, stored};
+use crate::value::{Value, stored, stored_as_it_is};
 use alluvia_catalog::{RelationName, TableEntry};
-use alluvia_space::TableDef;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
+use alluvia_space::{IdentityKind, TableDef};
 use alluvia_syntax::names::{name_of, relation_name};
 use alluvia_syntax::statements::locking::LockWait;
 use alluvia_syntax::{Kind, MARK};
@@ -90,7 +90,14 @@ impl PointStatement {
                 };
                 let sets = update.columns.iter().zip(&select.projection).map(set).collect::<Option<Vec<_>>>()?;
                 let key = def.key_columns()?;
-                if sets.iter().any(|(at, _)| key.contains(at)) {
+                let is_once = |at: &usize| sets.iter().filter(|(other, _)| other == at).count() == 1;
+                let may_be_set = |at: &usize| {
+                    let always = def
+                        .identity_of(def.columns[*at].id)
+                        .is_some_and(|identity| identity.kind == IdentityKind::Always);
+                    !key.contains(at) && !always && is_once(at)
+                };
+                if !sets.iter().all(|(at, _)| may_be_set(at)) {
                     return None;
                 }
                 (PointKind::Update, sets, keys)
@@ -141,7 +148,7 @@ impl PointStatement {
             let at = *def.key_columns()?.get(place)?;
             let value = |key: &Vec<Expr>| key[place].value(parameters, None).filter(|value| *value != Value::Null);
             let values = self.keys.iter().map(value).collect::<Option<Vec<Value>>>()?;
-            columns.push(stored(&def.columns[at], &values)?);
+            columns.push(stored_as_it_is(&def.columns[at], &values)?);
             fields.push(Field::new(name, data_type, true));
         }
         let keys = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).ok()?;
@@ -153,9 +160,13 @@ impl PointStatement {
         (known.len() == codes.len()).then_some((keys, codes))
     }
 
-    /// Rows, which have all columns in the order of the definition, as an UPDATE makes them; `None` where that is for planning.
+    /// Rows, which have all columns in the order of the definition, as an UPDATE makes them; `None` where that is for planning, as where there
+    /// are none: a value that does not fit is an error all the same.
     pub fn updated(&self, rows: &RecordBatch, parameters: &[ScalarValue]) -> Option<RecordBatch> {
         let def = &self.entry.def;
+        if rows.num_rows() == 0 {
+            return None;
+        }
         let mut columns = rows.columns().to_vec();
         for (at, expr) in &self.sets {
             let value = |row| expr.value(parameters, Some((def, rows, row)));
@@ -174,7 +185,11 @@ impl PointStatement {
 fn parts<'a>(query: &'a Query, def: &TableDef, alias: &Ident) -> Option<(&'a Select, Vec<Vec<Expr>>)> {
     let SetExpr::Select(select) = query.body.as_ref() else { return None };
     let [from] = select.from.as_slice() else { return None };
-    let TableFactor::Table { args: None, .. } = &from.relation else { return None };
+    let TableFactor::Table { args: None, sample: None, alias: called, .. } = &from.relation else { return None };
+    // What it calls the columns is not what its definition does.
+    if called.as_ref().is_some_and(|called| !called.columns.is_empty()) {
+        return None;
+    }
     let condition = select.selection.as_ref()?;
     let items: Vec<String> = select.projection.iter().map(ToString::to_string).collect();
     // Whatever else it has shows in its text.

@@ -59,7 +59,9 @@ impl Value {
     /// A parameter's value: what the number or text means that stands for it in the general way.
     pub(crate) fn of_parameter(value: &ScalarValue) -> Option<Value> {
         Some(match value {
-            _ if value.is_null() => Value::Null,
+            ScalarValue::Null | ScalarValue::Utf8(None) | ScalarValue::Utf8View(None) => Value::Null,
+            // What it may be assigned to is planning's to say.
+            _ if value.is_null() => return None,
             ScalarValue::Boolean(Some(truth)) => Value::Boolean(*truth),
             ScalarValue::Int16(Some(number)) => Value::of_integer((*number).into()),
             ScalarValue::Int32(Some(number)) => Value::of_integer((*number).into()),
@@ -201,6 +203,17 @@ fn rounded(unscaled: i128, digits: u8) -> Option<i128> {
     let unit = 10i128.checked_pow(digits.into())?;
     let (whole, rest) = (unscaled / unit, unscaled % unit);
     Some(if rest.abs() * 2 >= unit { whole + unscaled.signum() } else { whole })
+}
+
+/// Values as a column stores them, that are the same then; `None` where one is for the general way.
+pub(crate) fn stored_as_it_is(column: &Column, values: &[Value]) -> Option<ArrayRef> {
+    let is_rounded = |value: &Value| match (value, column.data_type) {
+        (Value::Decimal(unscaled, digits), DataType::Decimal { scale, .. }) if *digits > scale => {
+            10i128.checked_pow((digits - scale).into()).is_none_or(|unit| unscaled % unit != 0)
+        }
+        _ => false,
+    };
+    if values.iter().any(is_rounded) { None } else { stored(column, values) }
 }
 
 /// Values as a column stores them; `None` where one is for the general way.

@@ -242,7 +242,12 @@ impl Connection {
             && portal.columns.is_none()
             && let Some(to_run) = &portal.statement
         {
-            let (session, statement) = (Arc::clone(&self.session), to_run.statement());
+            let session = Arc::clone(&self.session);
+            // With its values, whose types the client has stated.
+            let statement = &match to_run {
+                ToRun::Whole(statement) => statement.as_ref().clone(),
+                ToRun::Kept(prepared, values) => prepared.statement().bind(values)?,
+            };
             portal.columns = self.watched(async move { session.describe(statement, &[]).await }).await?.columns;
         }
         let fields = match &portal.begun {

@@ -39,7 +39,12 @@ impl Fixed {
         if let Expr::BinaryExpr(binary) = condition {
             let side = |side: &Expr| Fixed::by(side, def, columns);
             match binary.op {
-                Operator::And => return Fixed::and(side(&binary.left), side(&binary.right)?),
+                Operator::And => {
+                    return match (side(&binary.left), side(&binary.right)) {
+                        (left, Some(right)) => Fixed::and(left, right),
+                        (left, None) => left,
+                    };
+                }
                 // What the optimizer makes of short lists, and of rows that are compared.
                 Operator::Or => return side(&binary.left)?.or(side(&binary.right)?),
                 _ => {}

@@ -116,7 +116,7 @@ pub struct NewBatch {
     /// The client's key for this batch: another one with the same key is not applied for seven days.
     pub key: Option<BatchKey>,
     /// Tables of which no row may have been written since a version: else the batch is refused. A transaction has read
-    /// them at that version, and takes them away.
+    /// them at that version, and takes them away, or is serializable.
     pub unwritten: Vec<(TableId, Version)>,
     /// Whose locks of rows refuse it: those of all others, with `LockNotAvailable`. `None` of what heeds none.
     pub heeds: Option<Heeds>,

@@ -24,7 +24,13 @@ pub struct Keyed {
 
 /// Adds columns that depend on the groups of their SELECT to these groups; whether there were any. `keyed` knows tables with keys.
 pub fn group(query: &mut Query, keyed: &dyn Fn(&RelationName) -> Option<Keyed>) -> bool {
-    let mut groups = Groups { keyed, has_added: false };
+    // A table is not meant where the query has given its name to something else.
+    let within: Vec<String> = named_within(query);
+    let known = |name: &RelationName| {
+        let is_within = name.schema().is_none() && within.contains(&name.name);
+        if is_within { None } else { keyed(name) }
+    };
+    let mut groups = Groups { keyed: &known, has_added: false };
     let ControlFlow::Continue(()) = visit_mut(query, &mut groups);
     groups.has_added
 }
@@ -68,14 +74,34 @@ impl VisitorMut for Groups<'_> {
 /// What FROM calls its tables.
 fn tables_of(from: &TableWithJoins) -> Vec<(Ident, &ObjectName)> {
     let factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation));
-    let table = |factor| match factor {
-        &TableFactor::Table { ref name, ref alias, args: None, .. } => {
-            let own = || name.0.last().and_then(|part| part.as_ident()).cloned();
-            Some((alias.as_ref().map(|alias| alias.name.clone()).or_else(own)?, name))
+    fn table(factor: &TableFactor) -> Option<(Ident, &ObjectName)> {
+        let TableFactor::Table { name, alias, args: None, .. } = factor else { return None };
+        // Its columns may be called otherwise.
+        if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
+            return None;
         }
-        _ => None,
-    };
+        let own = || name.0.last().and_then(|part| part.as_ident()).cloned();
+        Some((alias.as_ref().map(|alias| alias.name.clone()).or_else(own)?, name))
+    }
     factors.filter_map(table).collect()
+}
+
+/// What WITH names, anywhere in a query.
+fn named_within(query: &Query) -> Vec<String> {
+    #[derive(Default)]
+    struct Within(Vec<String>);
+    impl Visitor for Within {
+        type Break = Infallible;
+
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Infallible> {
+            let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+            self.0.extend(tables.map(|table| name_of(&table.alias.name)));
+            ControlFlow::Continue(())
+        }
+    }
+    let mut within = Within::default();
+    let ControlFlow::Continue(()) = visit(query, &mut within);
+    within.0
 }
 
 fn is_column(expr: &Expr, table: &Ident, column: &str) -> bool {
@@ -134,5 +160,11 @@ mod tests {
         assert_eq!(grouped("SELECT a, c FROM t GROUP BY a"), None, "a part of a key");
         assert_eq!(grouped("SELECT a, c FROM u GROUP BY a, b"), None, "no key is known");
         assert_eq!(grouped("SELECT a, b FROM t GROUP BY a, b"), None);
+        assert_eq!(grouped("WITH t AS (SELECT 1) SELECT a, b, c FROM t GROUP BY a, b"), None, "another t");
+        assert_eq!(
+            grouped("SELECT a, b, c FROM t AS t(b, a, c) GROUP BY a, b"),
+            None,
+            "its columns are called otherwise"
+        );
     }
 }

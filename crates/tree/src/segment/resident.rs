@@ -37,7 +37,6 @@ impl Segment {
         rows: &[u32],
     ) -> Result<Option<RecordBatch>> {
         let sources = self.sources(columns)?;
-        self.credit.fetch_add(PAGE_ROWS * rows.len() as u64 * columns.len() as u64, Ordering::Relaxed);
         let places = UInt32Array::from(rows.to_vec());
         let mut values: Vec<ArrayRef> = Vec::with_capacity(columns.len());
         for ((name, data_type), source) in columns.iter().zip(&sources) {
@@ -45,7 +44,7 @@ impl Segment {
                 Source::Version(version) => Arc::new(UInt64Array::from_value(*version, rows.len())),
                 Source::Absent(data_type) => new_null_array(data_type, rows.len()),
                 Source::Parquet(_) => {
-                    let Some(column) = self.whole_column(name, data_type)? else { return Ok(None) };
+                    let Some(column) = self.whole_column(name, data_type, rows.len())? else { return Ok(None) };
                     tight(take(&column.0, &places, None).map_err(|error| self.misfit(&error))?)
                 }
             });
@@ -55,18 +54,28 @@ impl Segment {
         batch.map(Some).map_err(|error| self.misfit(&error))
     }
 
-    /// A whole column, if it is in memory or has been paid for.
-    fn whole_column(self: &Arc<Segment>, name: &str, data_type: &DataType) -> Result<Option<Arc<WholeColumn>>> {
+    /// A whole column, of which so many rows are wanted, if it is in memory or has been paid for.
+    fn whole_column(
+        self: &Arc<Segment>,
+        name: &str,
+        data_type: &DataType,
+        rows: usize,
+    ) -> Result<Option<Arc<WholeColumn>>> {
         let metadata = self.parquet_metadata()?;
         let leaves = metadata.file_metadata().schema_descr().columns();
         let Some(leaf) = leaves.iter().position(|column| column.name() == name) else { return Ok(None) };
         if let Some(held) = self.held::<WholeColumn>(leaf) {
             return Ok(Some(held));
         }
-        let bytes: i64 = metadata.row_groups().iter().map(|group| group.column(leaf).uncompressed_size()).sum();
+        // In the file names may be told once; in memory each row has at least a view.
+        let encoded: i64 = metadata.row_groups().iter().map(|group| group.column(leaf).uncompressed_size()).sum();
+        let width = data_type.primitive_width().unwrap_or(size_of::<u128>()) as u64;
+        let bytes = (encoded.max(0) as u64).max(self.meta.rows * width);
+        // What would be decoded now counts.
+        self.credit.fetch_add(PAGE_ROWS * rows as u64, Ordering::Relaxed);
         let cost = self.meta.rows;
         let pay = |credit: u64| credit.checked_sub(cost);
-        if bytes as u64 > self.context.pool.bytes_max() / POOL_SHARE
+        if bytes > self.context.pool.bytes_max() / POOL_SHARE
             || self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_err()
         {
             return Ok(None);

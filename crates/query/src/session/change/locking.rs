@@ -16,7 +16,7 @@ use crate::session::select::planning::{Planned, plan_given};
 use crate::session::select::shown_names::{either, instead};
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
-use crate::session::transaction::row_locks::{KeyedRows, Patience, lock_rows, was_written, written_since};
+use crate::session::transaction::row_locks::{KeyedRows, Patience, ROWS_MAX, lock_rows, was_written, written_since};
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
@@ -207,6 +207,13 @@ async fn read_locked(run: &Run, asked: &LockingQuery, tables: &[Locked<'_>], pla
     }
     for (locked, keys) in tables.iter().zip(&all.keys).filter(|(locked, _)| locked.is_everybodys()) {
         let keyed = KeyedRows::new(&locked.entry, &locked.coder, keys.iter().collect())?;
+        let count: usize = keyed.codes.iter().map(Vec::len).sum();
+        if count > ROWS_MAX {
+            let message =
+                format!("{count} rows of table {} were to be locked, and {ROWS_MAX} are the most", keyed.name);
+            return Err(Error::new(ErrorKind::OutOfMemory, message)
+                .with_hint("lock fewer rows in one statement: LIMIT, or a condition"));
+        }
         let patience = if locked.lock.wait == LockWait::Refuse { Patience::None } else { Patience::Waits };
         lock_rows(run, &keyed, locked.mode(), patience).await?;
     }
@@ -235,10 +242,14 @@ fn free_of(run: &Run, tables: &[Locked<'_>], batch: &RecordBatch, width: usize, 
     let (mut free, mut count) = (Vec::with_capacity(batch.num_rows()), 0);
     for row in 0..batch.num_rows() {
         let mut is_free = count < most;
+        let held = locks.in_transaction(run.scope.id);
         for (locked, codes) in tables.iter().zip(&codes) {
             if is_free && locked.lock.wait == LockWait::Skip && locked.is_everybodys() {
                 is_free = locks.try_rows(run.scope.id, locked.entry.def.id, &[codes[row]], locked.mode())? == 1;
             }
+        }
+        if !is_free {
+            locks.release_after(run.scope.id, held);
         }
         count += usize::from(is_free);
         free.push(is_free);

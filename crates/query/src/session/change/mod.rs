@@ -112,6 +112,8 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
         return change_locked(run, &statement, hints).await;
     }
     let is_alone = !run.state().is_open()? && !is_temporary;
+    let locks = run.engine().sessions().locks();
+    let held = locks.in_transaction(run.scope.id);
     let mut turn = None;
     let mut wait = FIRST_WAIT;
     for _ in 1..TRIES_MAX {
@@ -122,7 +124,7 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
         run.unpin();
         // Of several that are in each other's way, one goes on. Who waits for a turn holds no row: who has it may wait for that.
         if turn.is_none() {
-            run.engine().sessions().locks().release_after(run.scope.id, 0);
+            locks.release_after(run.scope.id, held);
             turn = Some(turns(run, &entries).await);
         }
         tokio::time::sleep(wait).await;

@@ -10,6 +10,7 @@ use crate::execution::blocking::blocking;
 use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use crate::session::select::origins::origin;
 use crate::session::select::pin::{pin_point, read_of};
 use crate::session::state::scope::Scope;
 use crate::session::state::temporary::is_temporary;
@@ -90,7 +91,6 @@ fn may_run(run: &Run, statement: &Statement, point: &PointStatement) -> bool {
         let entry = run.scope.table_for(Need::Privilege(*privilege), &table);
         entry.is_ok_and(|entry| is_same(&entry, point.entry()))
     };
-    let is_exact = *point.kind() != PointKind::Update || run.settings.sample_fraction >= 1.0;
     let may_write = statement.kind.writes().is_none_or(|command| run.scope.check_writable(command).is_ok());
     let state = run.state();
     let is_plain = run.settings.short_path
@@ -101,7 +101,7 @@ fn may_run(run: &Run, statement: &Statement, point: &PointStatement) -> bool {
         && state.temporary.is_empty()
         && !matches!(state.transaction, Transaction::Failed(_));
     drop(state);
-    is_plain && is_exact && may_write && !run.engine().read().is_remote() && privileges.iter().all(may)
+    is_plain && may_write && !run.engine().read().is_remote() && privileges.iter().all(may)
 }
 
 fn is_same(entry: &TableEntry, other: &TableEntry) -> bool {
@@ -189,6 +189,10 @@ async fn find(
     let mut untouched: Vec<usize> = Vec::with_capacity(codes.len());
     {
         let state = run.state();
+        if let Transaction::Open(open) = &state.transaction {
+            // Refuses where another session has changed the definition of what waits.
+            open.has_changes(&snapshot.catalog, table)?;
+        }
         for (at, code) in codes.iter().enumerate() {
             let changed = match &state.transaction {
                 Transaction::Open(open) => open.own_row(table, *code)?,
@@ -258,7 +262,9 @@ fn answer(point: &PointStatement, shown: &[(usize, String)], rows: RecordBatch) 
     let schema = Arc::new(Schema::new(shown.iter().map(field).collect::<Vec<Field>>()));
     let rows = RecordBatch::try_new(Arc::clone(&schema), rows.columns().to_vec()).map_err(|error| misfit(&error))?;
     let rows = futures::stream::iter((rows.num_rows() > 0).then_some(Ok(rows)));
-    Ok(Outcome::rows("SELECT", Box::pin(RecordBatchStreamAdapter::new(schema, rows))))
+    let table = point.entry().def.id.0;
+    let origins = shown.iter().map(|(at, _)| origin(table, *at)).collect();
+    Ok(Outcome::rows("SELECT", Box::pin(RecordBatchStreamAdapter::new(schema, rows))).with_origins(origins))
 }
 
 fn misfit(error: &ArrowError) -> Error {

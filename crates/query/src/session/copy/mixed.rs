@@ -26,7 +26,7 @@ use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
 use alluvia_change::{MixedRows, OldRows, RunKind, fold, patched_keys};
 use alluvia_copy::{CommitMixed, Incoming};
-use alluvia_rows::fitted;
+use alluvia_rows::{fitted, is_waiting};
 use alluvia_snapshot::{Committed, Durability, NewBatch, NewRows, RowChange, Want};
 use alluvia_space::{KeyCode, KeyCoder, OnConflict, RowOp, RowPolicy, TableDef};
 use alluvia_types::{Error, ErrorKind, Freshness, Result, Version};
@@ -211,10 +211,10 @@ impl MixedWriter {
         let table = match snapshot.tables.get(&def.id) {
             Some(table) if table.entry.changed_at == self.entry.changed_at => table,
             // The transaction has made it.
-            None if exactly.is_some() => {
+            None if is_waiting(self.entry.changed_at) => {
                 return Ok(Old { version: exactly, rows: self.no_rows(), places: HashMap::new() });
             }
-            Some(_) if exactly.is_some() => {
+            Some(_) if is_waiting(self.entry.changed_at) => {
                 return Err(not_supported("op = 'patch' of a table that the transaction has altered")
                     .with_hint("COMMIT first, or send the rows before the table is altered"));
             }

@@ -66,6 +66,17 @@ pub(crate) struct Record {
     kind: usize,
     start: Duration,
     span: Span,
+    is_over: bool,
+}
+
+/// Whoever ran it did not wait for its end: it keeps no lock.
+impl Drop for Record {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.session.ended(self.id);
+            self.engine.sessions().statement_ended(&self.session);
+        }
+    }
 }
 
 impl Record {
@@ -86,7 +97,7 @@ impl Record {
         );
         *session.running.lock() = Some(RunningNow { query_id: id, sql, start_micros, start });
         let (engine, session, kind) = (Arc::clone(engine), Arc::clone(session), kind_of(text));
-        Record { id, kind, start, session, engine, span }
+        Record { id, kind, start, session, engine, span, is_over: false }
     }
 
     /// Its id in the ring.
@@ -100,7 +111,8 @@ impl Record {
     }
 
     /// It is over.
-    pub(crate) fn end(self, rows: u64, result: Result<(), &Error>) {
+    pub(crate) fn end(mut self, rows: u64, result: Result<(), &Error>) {
+        self.is_over = true;
         self.span.record("rows", rows);
         if let Err(error) = result {
             self.span.record("error", error.message());

@@ -16,6 +16,7 @@ use crate::session::select::origins::origin;
 use crate::session::select::pin::{named, pin, read_of, reference_of};
 use crate::session::state::scope::Scope;
 use crate::session::state::transaction::Transaction;
+use crate::session::transaction::pin_transaction;
 use crate::used::UsedCounters;
 use alluvia_snapshot::Snapshot;
 use alluvia_syntax::Hints;
@@ -51,6 +52,7 @@ impl PointRead {
         }
         let PointRead { plan, key } = self;
         // Along this session's path, and by the definitions of now, its name may mean another table.
+        pin_transaction(&run.scope).await?;
         run.scope.await_own_writes().await?;
         let snapshot = pin(run, &[reference_of(plan.name())], &Hints::default()).await?;
         let path = run.scope.path();

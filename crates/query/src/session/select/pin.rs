@@ -106,7 +106,7 @@ async fn pin_as_fresh(
                 Transaction::Open(open) => match open.version() {
                     Some(_) if hints.freshness.is_some() => return Err(hint_in_transaction()),
                     Some(pinned) => (pinned, Some(pinned)),
-                    None => (state.must_see(), version),
+                    None => (state.must_see().max(open.least()), version),
                 },
                 _ => (state.must_see(), version),
             }

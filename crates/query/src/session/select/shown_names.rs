@@ -127,7 +127,11 @@ pub(crate) fn instead(run: &Run, query: &Query, error: Error) -> Result<(Query, 
 fn group_dependent(run: &Run, query: &mut Query) -> Result<bool> {
     let resolver = run.scope.resolver()?;
     let keyed = |name: &RelationName| {
-        let def = &resolver.catalog().found(name, resolver.path())?.def;
+        let catalog = resolver.catalog();
+        if catalog.view(name, resolver.path()).is_some() {
+            return None;
+        }
+        let def = &catalog.found(name, resolver.path())?.def;
         let name = |at: usize| def.columns[at].name.clone();
         let key = def.key_columns()?.into_iter().map(name).collect();
         Some(Keyed { key, columns: def.columns.iter().map(|column| column.name.clone()).collect() })

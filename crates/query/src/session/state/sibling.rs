@@ -19,7 +19,7 @@ pub(crate) fn inherit(sibling: &Scope, own: &Scope) -> Result<()> {
     let (settings, defaults, seen, unseen, who, is_served, (temporary, inherited)) = {
         let own = own.state();
         // Whether the own transaction only reads is its own.
-        let settings = Settings { read_only: None, ..own.settings.clone() };
+        let settings = Settings { read_only: None, isolation: None, ..own.settings.clone() };
         let temporary = own.temporary.fork();
         (settings, own.defaults.clone(), own.seen, own.unseen, own.who.clone(), own.is_served, temporary)
     };

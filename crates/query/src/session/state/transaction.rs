@@ -45,6 +45,8 @@ pub(crate) struct OpenTransaction {
     isolation: Isolation,
     /// Keeps the version readable that all its statements read; `None` where each has its own, or none has run.
     pin: Option<Arc<Pin>>,
+    /// No statement reads below: what it has changed was settled by what was there then.
+    least: Version,
     /// The session's settings at BEGIN: SET is undone by ROLLBACK.
     pub(crate) settings_before: Settings,
     /// Settings that SET LOCAL changed, with what they were.
@@ -115,6 +117,7 @@ impl OpenTransaction {
         OpenTransaction {
             isolation,
             pin: None,
+            least: Version(0),
             settings_before,
             locals: Vec::new(),
             tables: BTreeMap::new(),
@@ -146,6 +149,16 @@ impl OpenTransaction {
     /// The version that all its statements read; `None` where each has its own.
     pub(crate) fn version(&self) -> Option<Version> {
         self.pin.as_ref().map(|pin| pin.version())
+    }
+
+    /// From now on its statements read at least this version.
+    pub(crate) fn reads_from(&mut self, version: Version) {
+        self.least = self.least.max(version);
+    }
+
+    /// What its statements read at least.
+    pub(crate) fn least(&self) -> Version {
+        self.least
     }
 
     /// Whether each of its statements sees what others have committed before it.

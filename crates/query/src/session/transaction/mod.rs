@@ -88,9 +88,9 @@ pub(crate) async fn pin_transaction(scope: &Scope) -> Result<()> {
 /// BEGIN within a transaction, as some drivers say it before each of their own steps: it is told, and nothing begins.
 fn begin_again(scope: &Scope, modes: Modes) -> Result<Outcome> {
     scope.check_usable()?;
-    if modes.access == Some(Access::ReadOnly) {
-        scope.state.lock().settings.read_only = Some(true);
-    }
+    // What is said of access now and then, as by drivers before each of their own steps, does not widen what was said.
+    let access = modes.access.filter(|access| *access == Access::ReadOnly);
+    set_modes(&scope.engine, &mut scope.state.lock(), Modes { access, ..modes })?;
     Ok(Outcome::done("BEGIN").with_notice("there is already a transaction in progress: transactions do not nest"))
 }
 

@@ -32,15 +32,24 @@ pub(crate) async fn add(run: &Run, entry: &Arc<TableEntry>, changes: Vec<NewRows
         let writer = TemporaryWriter::new(run, entry);
         return blocking(move || writer.add(changes)).await;
     }
-    lock_changes(run, entry, &changes).await?;
+    let are_locked = lock_changes(run, entry, &changes).await?;
+    // Nothing that changes what is locked, or settled here, is newer.
+    let newest = run.engine().read().required(Freshness::Within(Duration::ZERO), Version(0));
     let version = match &run.state().transaction {
         Transaction::Open(open) => open.version(),
         _ => return Err(failed_transaction()),
     };
-    let Settled { changes, passed_over } = settle(run, entry, version, changes).await?;
+    let Settled { mut changes, passed_over } = settle(run, entry, version, changes).await?;
+    if are_locked && version.is_none() {
+        // What they were computed from nobody changes until COMMIT, and nobody keeps the version readable.
+        changes.iter_mut().for_each(|rows| rows.computed_at = None);
+    }
     let bytes_max = run.scope.pending_bytes_max();
     match &mut run.state().transaction {
-        Transaction::Open(open) => open.push(entry, changes, bytes_max)?,
+        Transaction::Open(open) => {
+            open.push(entry, changes, bytes_max)?;
+            open.reads_from(newest);
+        }
         _ => return Err(failed_transaction()),
     }
     Ok(passed_over)

@@ -5,8 +5,9 @@
 //! two sees the other.
 //!
 //! Invariants:
-//! - A row that is locked was not written after the version that was read, or the statement is a `Conflict`: it is run again on a
-//!   newer version at READ COMMITTED, with its locks held, and refused at the other levels.
+//! - A row that a statement has locked was not written after the version that it read, or the statement is a `Conflict`: it is run
+//!   again on a newer version at READ COMMITTED, with its locks held, and refused at the other levels. From then on nobody else writes
+//!   it, so at READ COMMITTED its change says no more what it was computed from.
 //! - Codes of one statement are locked in their order, so statements that change the same rows do not wait for one another in a
 //!   circle. A circle of several statements is found when it closes.
 //! - A statement outside of a transaction looks for locks only where there are any. The store tells it of those that came meanwhile.
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Rows of one statement that are locked at most.
-const ROWS_MAX: usize = 1 << 17;
+pub(crate) const ROWS_MAX: usize = 1 << 17;
 
 /// Whether a row that another session has locked is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,17 +141,18 @@ pub(crate) async fn was_written(run: &Run, table: TableId, codes: Vec<KeyCode>, 
     .await
 }
 
-/// Locks the rows that changes of one table are about, which are to be made in the session's transaction, or now.
+/// Locks the rows that changes of one table are about, which are to be made in the session's transaction, or now. Gives whether they are
+/// locked.
 ///
 /// # Errors
 /// Those of [`lock_rows`]; `Conflict` where rows were written since the version that their change was computed from.
-pub(crate) async fn lock_changes(run: &Run, entry: &TableEntry, changes: &[NewRows]) -> Result<()> {
-    let Some(coder) = KeyCoder::new(&entry.def).filter(|_| are_locked(run, entry.def.id)) else { return Ok(()) };
+pub(crate) async fn lock_changes(run: &Run, entry: &TableEntry, changes: &[NewRows]) -> Result<bool> {
+    let Some(coder) = KeyCoder::new(&entry.def).filter(|_| are_locked(run, entry.def.id)) else { return Ok(false) };
     let count: usize = changes.iter().flat_map(|rows| &rows.batches).map(RecordBatch::num_rows).sum();
     if count == 0 || count > ROWS_MAX {
-        return Ok(());
+        return Ok(false);
     }
-    // Of the newest visible version, before anything is waited for: what writes a key that is not there yet is looked for from here on.
+    // The newest version of now, which need not stay readable: what has written these keys since is waited for, and no more.
     let seen = run.engine().read().required(Freshness::Within(Duration::ZERO), Version(0));
     let all = KeyedRows::new(entry, &coder, changes.iter().flat_map(|rows| &rows.batches).collect())?;
     lock_rows(run, &all, Mode::Exclusive, Patience::Waits).await?;
@@ -168,7 +170,7 @@ pub(crate) async fn lock_changes(run: &Run, entry: &TableEntry, changes: &[NewRo
             return Err(written_since(&entry.def.name));
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The same of all changes of a batch, where any rows are locked: outside of a transaction locks are looked for, and none is left.
@@ -179,6 +181,25 @@ pub(crate) async fn lock_batch(run: &Run, rows: &[NewRows], catalog: &Catalog) -
     for changed in rows.chunk_by(|a, b| a.table == b.table) {
         let Some(entry) = changed.first().and_then(|rows| catalog.by_id(rows.table)) else { continue };
         lock_changes(run, entry, changed).await?;
+    }
+    Ok(())
+}
+
+/// Waits for the first row of a batch that another session has locked, of which the store has told: it is locked then.
+pub(crate) async fn wait_for_taken(run: &Run, rows: &[NewRows], catalog: &Catalog) -> Result<()> {
+    for changed in rows {
+        let Some(entry) = catalog.by_id(changed.table) else { continue };
+        let Some(coder) = KeyCoder::new(&entry.def).filter(|_| are_locked(run, changed.table)) else { continue };
+        for keys in &changed.batches {
+            let codes = coder.codes(keys)?;
+            let taken = run.engine().sessions().locks().first_taken(run.scope.id, changed.table, &codes);
+            if let Some((row, _)) = taken {
+                let (name, key) = (&entry.def.name, keys.slice(row, 1));
+                let codes = vec![vec![codes[row]]];
+                let one = KeyedRows { table: changed.table, name, coder: &coder, keys: vec![&key], codes };
+                return lock_rows(run, &one, Mode::Exclusive, Patience::Waits).await;
+            }
+        }
     }
     Ok(())
 }

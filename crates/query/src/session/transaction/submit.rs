@@ -16,7 +16,7 @@ use crate::session::state::definitions::Definer;
 use crate::session::state::failed_transaction;
 use crate::session::state::temporary::of_temporary;
 use crate::session::state::transaction::Transaction;
-use crate::session::transaction::row_locks::{heeds, lock_batch};
+use crate::session::transaction::row_locks::{heeds, lock_batch, wait_for_taken};
 use alluvia_catalog::Change;
 use alluvia_copy::progress::Phase;
 use alluvia_snapshot::{Committed, Durability, Ingest, NewBatch};
@@ -134,7 +134,7 @@ async fn hand_over_unlocked(
         }
         // Who waits can be stopped.
         run.progress.set_phase(Phase::Running);
-        lock_batch(run, &again.rows, &run.engine().read().catalog()).await?;
+        wait_for_taken(run, &again.rows, &run.engine().read().catalog()).await?;
         run.token.check()?;
         run.progress.set_phase(Phase::Committing);
         batch = again;
