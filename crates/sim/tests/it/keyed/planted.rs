@@ -22,6 +22,7 @@
 //! | `index trusted above its version` | `Views::find_keys` | a key that was written since is where the index has it |
 //! | `dead row found by key` | `Views::find_keys` | rows that the reader's transaction has killed are found |
 //! | `moved row not found` | `Views::find_keys` | what the index has in a segment that the snapshot lacks is not there |
+//! | `locked row written` | `commit::changes` | a batch that heeds locks does not look for them |
 //!
 //! To plant one: `if planted("horizon too far") { ... }` with `alluvia_types::planted`, at that place.
 #![cfg(feature = "planted")]
@@ -32,10 +33,11 @@ use std::process::Command;
 const HISTORIES: &str = "keyed::history::every_version_is_the_models_with_keys_that_are_numbers";
 const HANDOVER: &str = "keyed::handover::what_comes_between_a_stage_and_its_end_is_kept_in_any_order";
 const FULL: &str = "keyed::full::what_a_full_disk_takes_back_leaves_no_trace_in_the_index";
+const LOCKED: &str = "keyed::locked::rows_that_another_session_has_locked_are_not_written";
 const CRASH: &str = "keyed::crash::power_loss_at_every_call_and_again_during_recovery";
 
 /// Every bug, and the test that finds it.
-const BUGS: [(&str, &str); 19] = [
+const BUGS: [(&str, &str); 20] = [
     ("kill lost at install", HANDOVER),
     ("kill at the wrong row", HISTORIES),
     ("kill at the wrong segment", HISTORIES),
@@ -55,6 +57,7 @@ const BUGS: [(&str, &str); 19] = [
     ("index trusted above its version", HISTORIES),
     ("dead row found by key", HISTORIES),
     ("moved row not found", HISTORIES),
+    ("locked row written", LOCKED),
 ];
 
 /// Runs a test with a bug, in a process of its own. Returns whether it found it.
