@@ -18,6 +18,7 @@ const NOT_YET: &[(&str, &str)] = &[
     ("own_changes", "a transaction that changes a definition and rows by key"),
     ("predicates", SEGMENTS),
     ("purge", "a purge is not built"),
+    ("row_locks", "transactions read one version, and nobody locks rows"),
     ("samples", SEGMENTS),
     ("settings", "freshness 'merged' gives what is newer"),
     ("transactions_definitions", "what another gateway has defined is told by COMMIT, and up to 20 ms later by others"),
