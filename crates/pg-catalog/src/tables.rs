@@ -354,8 +354,11 @@ impl TableProvider for CatalogTable {
     }
 }
 
-/// Numbers of a lock that it does not have if it is on something else.
-const OF_OTHER_LOCKS: [&str; 4] = ["relation", "page", "tuple", "transactionid"];
+/// Numbers of a lock that no lock here has.
+const OF_OTHER_LOCKS: [&str; 3] = ["page", "tuple", "transactionid"];
+
+/// Numbers that a lock has or not, by what it is on.
+const OF_SOME_LOCKS: [&str; 4] = ["relation", "classid", "objid", "objsubid"];
 
 fn column(name: &str, data_type: &DataType, rows: &[Row]) -> ArrayRef {
     if OF_OTHER_LOCKS.contains(&name) {
@@ -369,6 +372,15 @@ fn column(name: &str, data_type: &DataType, rows: &[Row]) -> ArrayRef {
         DataType::Boolean => Arc::new(BooleanArray::from_iter(
             rows.iter().map(|row| Some(matches!(row.get(name), Some(Value::Bool(true))))),
         )),
+        DataType::Int16 | DataType::Int64 if OF_SOME_LOCKS.contains(&name) => {
+            let known = rows.iter().map(|row| row.contains_key(name).then(|| int(row)));
+            match data_type {
+                DataType::Int16 => {
+                    Arc::new(Int16Array::from_iter(known.map(|known| known.map(|number| number as i16))))
+                }
+                _ => Arc::new(Int64Array::from_iter(known)),
+            }
+        }
         DataType::Int16 => Arc::new(Int16Array::from_iter_values(rows.iter().map(|row| int(row) as i16))),
         DataType::Int32 => Arc::new(Int32Array::from_iter(rows.iter().map(|row| match row.get(name) {
             Some(Value::Int(value)) => Some(*value as i32),

@@ -416,7 +416,7 @@ fn prepared_statements_take_parameters_wherever_they_are_answered() {
         let first = rows(&session, question).await;
         run(&session, "CALL alluvia.build_cuboids()").await;
         assert_eq!(rows(&session, question).await, first);
-        run(&session, "BEGIN").await;
+        run(&session, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
         run(&db.session(), "INSERT INTO sales VALUES ('2026-11-01', 'country 1', 'c', 'i', 1, 1)").await;
         assert_eq!(rows(&session, question).await, first);
         run(&session, "COMMIT").await;

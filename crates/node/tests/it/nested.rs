@@ -271,7 +271,7 @@ async fn the_rule_fires_where_it_can_and_only_there() {
     assert!(!plan(&session, "EXPLAIN", FIRES[0].0).await.contains("IndexAnswer"));
     session.sql("RESET index_rule").await.expect("resets");
     // Rows that only the transaction sees are in no index.
-    session.sql("BEGIN").await.expect("begins");
+    session.sql("BEGIN ISOLATION LEVEL REPEATABLE READ").await.expect("begins");
     assert!(plan(&session, "EXPLAIN", FIRES[0].0).await.contains("IndexAnswer"));
     let count = "SELECT count(*) + 0 FROM sales";
     let before = answer(&session, count).await.1[0].column(0).as_primitive::<Int64Type>().value(0);

@@ -123,7 +123,7 @@ fn cached_predicates_never_change_an_answer() {
                 // A reader of an older version beside it: what it has learnt holds for all.
                 let older = next < ROWS_MAX && random.below(6) == 0;
                 if older {
-                    rows(&reader, "BEGIN").await;
+                    rows(&reader, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
                     let before = rows(&reader, &sql).await;
                     rows(&session, &insert(next, 900)).await;
                     next += 900;

@@ -112,7 +112,7 @@ fn a_purge_waits_for_a_transaction_and_says_so() {
     block_on(async {
         let (session, reader) = (db.session(), db.session());
         fill(&session).await;
-        all(&reader, &["BEGIN", COUNTS]).await;
+        all(&reader, &["BEGIN ISOLATION LEVEL REPEATABLE READ", COUNTS]).await;
         let seen = rows(&reader, COUNTS).await;
         run(&session, &format!("DELETE FROM v WHERE who = '{WHO}'")).await.unwrap();
         run(&session, "SET statement_timeout = '1500ms'").await.unwrap();

@@ -437,7 +437,7 @@ async fn a_transaction_joins_its_own_rows() {
     let general = db.session();
     set(&general, &["short_path", "index_rule"]).await;
     for session in [&session, &general] {
-        session.sql("BEGIN").await.expect("begins");
+        session.sql("BEGIN ISOLATION LEVEL REPEATABLE READ").await.expect("begins");
         session.sql("INSERT INTO stores VALUES ('Lamu', 'coast', 1, NULL)").await.expect("inserts");
     }
     assert!(both(&session, &general, WHOLE[0]).await);

@@ -137,8 +137,8 @@ fn an_error_of_a_statement_or_of_a_commit_takes_back_what_it_did_to_temporary_ta
         tag(&session, "INSERT INTO x VALUES (1)").await;
         tag(&session, "INSERT INTO t VALUES (1)").await;
         tag(&session, "CREATE TEMP TABLE y AS SELECT * FROM x").await;
-        tag(&other, "INSERT INTO t VALUES (1)").await;
-        assert_eq!(outcome(&session, "COMMIT").await, Err(ErrorKind::UniqueViolation));
+        tag(&other, "ALTER TABLE t ADD COLUMN n INT").await;
+        assert_eq!(outcome(&session, "COMMIT").await, Err(ErrorKind::Conflict));
         assert_eq!(rows(&session, "SELECT id FROM x").await, ["3000"]);
         assert_eq!(outcome(&session, "SELECT * FROM y").await, Err(ErrorKind::UndefinedTable));
         // A transaction that has failed is rolled back by its COMMIT.

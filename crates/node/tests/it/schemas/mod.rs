@@ -190,7 +190,7 @@ impl Sessions {
     /// Each of them at one version of its own, several times.
     async fn ask_pinned(&self, world: &World, random: &mut Random, seen: &mut Seen) {
         for (session, _) in &self.0 {
-            rows(session, "BEGIN").await;
+            rows(session, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
         }
         let mut versions: [Option<Version>; 3] = [None; 3];
         for _ in 0..2 + random.below(4) {

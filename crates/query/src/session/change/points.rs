@@ -139,6 +139,7 @@ async fn try_once(
         PointKind::Delete => Vec::new(),
     };
     let Found { rows, are_there, cost } = find(run, point, snapshot, codes, columns).await?;
+    run.engine().point_plans().count();
     cost.count_planned(&used);
     cost.count_read(&used);
     let there = filter_record_batch(keys, &BooleanArray::from(are_there)).map_err(|error| misfit(&error))?;

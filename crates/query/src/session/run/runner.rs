@@ -180,12 +180,13 @@ impl Runner {
                 Ok(outcome)
             }
             Err(error) => {
-                record.end(progress.rows(), Err(&error));
+                // Before it is over: a transaction that has failed keeps no locks.
                 {
                     let mut state = scope.state();
                     state.fail_transaction();
                     state.end_statement(false);
                 }
+                record.end(progress.rows(), Err(&error));
                 audit_refusal(scope, text, &error).await;
                 Err(error)
             }

@@ -263,7 +263,9 @@ fn hint_in_transaction() -> Error {
         ErrorKind::NotSupported,
         "the hint freshness inside a transaction that reads one version is not supported",
     )
-    .with_hint("SET freshness before BEGIN, read outside of it, or BEGIN ISOLATION LEVEL READ COMMITTED")
+    .with_hint(
+        "reads of it are at its BEGIN: SET freshness before, read outside of it, or BEGIN ISOLATION LEVEL READ COMMITTED",
+    )
 }
 
 fn fresher(a: Freshness, b: Freshness) -> Freshness {
