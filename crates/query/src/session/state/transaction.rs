@@ -415,13 +415,15 @@ impl OpenTransaction {
         // so it could have run whole at the moment of its COMMIT (backward validation; Haerder 1984).
         let is_serial = self.isolation == Isolation::Serializable;
         let kept = self.read.iter().filter(|(table, _)| is_serial || self.definitions.has_dropped(**table));
-        let unwritten = kept.map(|(table, version)| (*table, *version)).collect();
+        let mut unwritten: Vec<(TableId, Version)> = kept.map(|(table, version)| (*table, *version)).collect();
         let (mut changes, definers) = self.definitions.into_parts();
         let made = changes.iter().filter_map(|change| match change {
             Change::CreateTable { def } => Some(def.id),
             _ => None,
         });
         let made: Vec<TableId> = made.collect();
+        // Of those that it has made itself nobody knows.
+        unwritten.retain(|(table, _)| !made.contains(table));
         changes.extend(
             self.sequences.into_iter().filter(|((table, _), _)| made.contains(table)).map(|(_, change)| change),
         );
