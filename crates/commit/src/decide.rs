@@ -136,9 +136,7 @@ impl Order {
     }
 
     fn check_unwritten(&self, table: TableId, at: Version) -> Result<()> {
-        // What another has dropped since was written, too.
-        let is_there = self.catalog.by_id(table).is_some();
-        if is_there && self.written.get(&table).is_none_or(|written| *written <= at) {
+        if self.written.get(&table).is_none_or(|written| *written <= at) {
             return Ok(());
         }
         let name = self.catalog.by_id(table).map_or_else(String::new, |entry| entry.def.name.clone());
