@@ -71,13 +71,14 @@ impl Connection {
         {
             statement.leave_out_void(&void().collect::<Vec<usize>>());
         }
-        // What is kept of it is as much again.
-        let bytes = of_types + statement.as_ref().map_or(0, |statement| 2 * statement.bytes());
-        let with_name = name.len() + bytes;
-        self.prepared.check(&name, with_name)?;
         let is_kept = |statement: &&Statement| {
             statement.parameters() > 0 && matches!(statement.command(), Command::Query | Command::Change)
         };
+        // What is kept of it is as much again.
+        let times = |statement| if is_kept(&statement) { 2 } else { 1 };
+        let bytes = of_types + statement.as_ref().map_or(0, |statement| times(statement) * statement.bytes());
+        let with_name = name.len() + bytes;
+        self.prepared.check(&name, with_name)?;
         let kept = statement.as_ref().filter(is_kept).map(|statement| alluvia_query::Prepared::of(statement.clone()));
         let (described, is_told) = (Mutex::new(None), AtomicBool::new(false));
         let prepared = Prepared { statement, kept, types, bytes, described, is_told };
