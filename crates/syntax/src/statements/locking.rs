@@ -224,7 +224,7 @@ mod tests {
             ("SELECT DISTINCT a FROM t FOR SHARE", "FOR SHARE with DISTINCT is not supported"),
             ("SELECT a FROM t GROUP BY a FOR UPDATE", "FOR UPDATE with GROUP BY is not supported"),
             (
-                "SELECT a FROM t UNION SELECT 1 FOR UPDATE",
+                "SELECT a FROM t UNION SELECT a FROM u FOR UPDATE",
                 "FOR UPDATE with UNION, INTERSECT, EXCEPT or VALUES is not supported",
             ),
             ("SELECT a FROM t FOR UPDATE OF u", "relation \"u\" in FOR UPDATE clause not found in FROM clause"),

@@ -36,6 +36,10 @@ impl Segment {
         columns: &[(&str, DataType)],
         rows: &[u32],
     ) -> Result<Option<RecordBatch>> {
+        // What is behind the end is the general reader's to refuse.
+        if rows.iter().any(|row| u64::from(*row) >= self.meta.rows) {
+            return Ok(None);
+        }
         let sources = self.sources(columns)?;
         let places = UInt32Array::from(rows.to_vec());
         let mut values: Vec<ArrayRef> = Vec::with_capacity(columns.len());
