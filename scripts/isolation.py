@@ -41,7 +41,7 @@ OURS = {
     ("a row that came meanwhile is of the next statement", "T2:"):
         ("UPDATE 3 or 40001", "the same"),
     ("a row that is gone", "T3:"):
-        ("waits", "a lock that was waited for is held to the end of the transaction, also where the row was gone"),
+        ("waits or 40001", "a lock that was waited for is held to the end of the transaction, also where the row was gone"),
     ("rows that another has not changed", "T1: COMMIT"):
         ("COMMIT or 40001", "SERIALIZABLE compares whole tables"),
     ("writes of different rows", "T2: COMMIT"):
