@@ -14,8 +14,8 @@ use std::ops::Range;
 pub struct LockingQuery {
     /// The query.
     pub query: Box<Query>,
-    /// Its hidden columns, which are its last ones: so many for each of the tables that are locked.
-    pub keys: Vec<usize>,
+    /// How many hidden columns it has, which are its last ones: the keys in each of the tables that are locked.
+    pub hidden: usize,
     /// The rows of it that are given, of those that could be locked; `None` for all. The query itself has no bound then.
     pub window: Option<Range<usize>>,
 }
@@ -31,7 +31,7 @@ pub fn locking_query(statement: &Locking, tables: &[&TableDef]) -> Result<Lockin
     let SetExpr::Select(select) = query.body.as_mut() else {
         return Err(Error::internal("rows are locked by what is no SELECT"));
     };
-    let mut keys = Vec::with_capacity(tables.len());
+    let mut hidden = 0;
     for (lock, def) in statement.locks.iter().zip(tables) {
         let columns = def.key_columns().ok_or_else(|| {
             not_supported(format!("{} of table {}, which has no primary key,", statement.name(), def.name))
@@ -42,9 +42,9 @@ pub fn locking_query(statement: &Locking, tables: &[&TableDef]) -> Result<Lockin
             let expr = of(&lock.alias, &def.columns[at].name);
             select.projection.push(SelectItem::ExprWithAlias { expr, alias });
         }
-        keys.push(columns.len());
+        hidden += columns.len();
     }
-    Ok(LockingQuery { query, keys, window })
+    Ok(LockingQuery { query, hidden, window })
 }
 
 /// The rows that a LIMIT and an OFFSET leave.
@@ -92,7 +92,7 @@ mod tests {
         let locking = asked("SELECT v FROM t x ORDER BY v LIMIT 2 FOR UPDATE").unwrap();
         let text = locking.query.to_string().replace(MARK, "#");
         assert_eq!(text, r#"SELECT v, x."b" AS "key#1", x."a" AS "key#2" FROM t x ORDER BY v LIMIT 2"#);
-        assert_eq!((locking.keys, locking.window), (vec![2], None));
+        assert_eq!((locking.hidden, locking.window), (2, None));
     }
 
     #[test]

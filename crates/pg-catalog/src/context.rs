@@ -52,7 +52,7 @@ pub struct CatalogContext {
     pub catalog: Arc<Catalog>,
     /// Tells how many rows and bytes tables have.
     pub admin: Arc<dyn Admin>,
-    /// The advisory locks of all sessions.
+    /// The locks of all sessions.
     pub locks: Arc<Locks>,
     /// The session's settings.
     pub settings: Arc<dyn SettingsView>,

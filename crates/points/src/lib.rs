@@ -7,8 +7,8 @@
 //! Invariants:
 //! - It refuses rather than errs. What is not in the closed list of expressions ([`expr`]) is not recognised; a value that does not fit, or
 //!   of which the general way might make something else, gives `None`, and the statement is planned.
-//! - What it makes is what the general way makes of the statement with the values written in the place of its parameters: `scripts` and
-//!   tests compare the two on generated statements.
+//! - What it makes is what the general way makes of the same statement and values: a test compares the two on generated statements
+//!   (`crates/node/tests/it/point_statements.rs`).
 //! - A compiled statement is of one definition of its table, and holds nothing of a session.
 
 mod expr;

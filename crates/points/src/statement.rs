@@ -20,6 +20,7 @@ const KEYS_MAX: usize = 64;
 /// A compiled statement.
 #[derive(Clone, Debug)]
 pub struct PointStatement {
+    table: RelationName,
     entry: Arc<TableEntry>,
     coder: KeyCoder,
     kind: PointKind,
@@ -76,7 +77,7 @@ impl PointStatement {
     /// Compiles a statement about a table, which [`point_table`] names; `None` of one that is planned.
     pub fn recognise(kind: &Kind, entry: &Arc<TableEntry>) -> Option<PointStatement> {
         let def = &entry.def;
-        let coder = KeyCoder::new(def)?;
+        let (table, coder) = (point_table(kind)?, KeyCoder::new(def)?);
         let (kind, sets, keys) = match kind {
             Kind::Update(update) if update.returning.is_none() && update.beside.is_empty() => {
                 let (select, keys) = parts(&update.query, def, &update.alias)?;
@@ -121,12 +122,17 @@ impl PointStatement {
             }
             _ => return None,
         };
-        Some(PointStatement { entry: Arc::clone(entry), coder, kind, sets, keys })
+        Some(PointStatement { table, entry: Arc::clone(entry), coder, kind, sets, keys })
     }
 
     /// What it does.
     pub fn kind(&self) -> &PointKind {
         &self.kind
+    }
+
+    /// What it calls the table.
+    pub fn table(&self) -> &RelationName {
+        &self.table
     }
 
     /// The table, by the definition that it was compiled for.

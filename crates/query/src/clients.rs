@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A session is listed from its making until it is dropped.
-//! - A session may hold advisory locks for as long.
+//! - A session may hold locks for as long.
 //! - A statement is shown as running from its start until its last row is taken or its stream dropped.
 
 use alluvia_catalog::authoriser::Who;
@@ -58,7 +58,7 @@ pub(crate) trait Standing: fmt::Debug + Send + Sync {
     /// The version that its transaction reads, if one is open.
     fn reads(&self) -> Option<Version>;
 
-    /// How many advisory locks of its transaction the session keeps now that a statement is over; `None` is all.
+    /// How many locks of its transaction the session keeps now that a statement is over; `None` is all.
     fn keeps_locks(&self) -> Option<usize>;
 }
 
@@ -81,7 +81,7 @@ impl Entry {
         self.standing.reads()
     }
 
-    /// How many advisory locks of its transaction the session keeps now that a statement is over; `None` is all.
+    /// How many locks of its transaction the session keeps now that a statement is over; `None` is all.
     pub(crate) fn keeps_locks(&self) -> Option<usize> {
         self.standing.keeps_locks()
     }
@@ -126,7 +126,7 @@ impl Sessions {
         Registration { sessions: Arc::clone(self), entry }
     }
 
-    /// Their advisory locks.
+    /// Their locks.
     pub(crate) fn locks(&self) -> &Arc<Locks> {
         &self.locks
     }

@@ -9,7 +9,7 @@ use crate::portal::{Answer, Portal, Prepared, Sent, ToRun, fields};
 use crate::types::{of_parameter, oid, parameter, parameter_type};
 use crate::wire::{Bind, Describe, Message, Target};
 use alluvia_query::{Described, TransactionStatus};
-use alluvia_syntax::{Command, Statement};
+use alluvia_syntax::Command;
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::Field;
 use parking_lot::Mutex;
@@ -71,17 +71,12 @@ impl Connection {
         {
             statement.leave_out_void(&void().collect::<Vec<usize>>());
         }
-        let is_kept = |statement: &&Statement| {
-            statement.parameters() > 0 && matches!(statement.command(), Command::Query | Command::Change)
-        };
-        // What is kept of it is as much again.
-        let times = |statement| if is_kept(&statement) { 2 } else { 1 };
-        let bytes = of_types + statement.as_ref().map_or(0, |statement| times(statement) * statement.bytes());
+        let bytes = of_types + statement.as_ref().map_or(0, |statement| statement.bytes());
         let with_name = name.len() + bytes;
         self.prepared.check(&name, with_name)?;
-        let kept = statement.as_ref().filter(is_kept).map(|statement| alluvia_query::Prepared::of(statement.clone()));
+        let statement = statement.map(alluvia_query::Prepared::of);
         let (described, is_told) = (Mutex::new(None), AtomicBool::new(false));
-        let prepared = Prepared { statement, kept, types, bytes, described, is_told };
+        let prepared = Prepared { statement, types, bytes, described, is_told };
         self.prepared.insert(name, with_name, Arc::new(prepared));
         self.io.out.plain(b'1');
         Ok(())
@@ -95,7 +90,7 @@ impl Connection {
 
     /// What a statement takes and gives; planned once, if there is room to keep it.
     async fn described(&mut self, name: &str, prepared: &Prepared) -> Result<Option<Arc<Described>>> {
-        let Some(statement) = &prepared.statement else { return Ok(None) };
+        let Some(statement) = prepared.statement() else { return Ok(None) };
         if let Some(known) = prepared.described.lock().as_ref() {
             return Ok(Some(Arc::clone(known)));
         }
@@ -127,7 +122,7 @@ impl Connection {
         let of_values: usize = values.iter().flatten().map(|value| value.len()).sum();
         let bytes = portal.len() + prepared.bytes + of_values + size_of_val(result_formats.as_slice());
         self.portals.check(&portal, bytes)?;
-        let wanted = prepared.statement.as_ref().map_or(0, |statement| statement.parameters());
+        let wanted = prepared.statement().map_or(0, |statement| statement.parameters());
         if values.len() != wanted {
             return Err(Error::new(
                 ErrorKind::Protocol,
@@ -165,11 +160,7 @@ impl Connection {
             };
             scalars.push(parameter(at + 1, type_oid, is_binary(at), value, &zone)?);
         }
-        let statement = match (&prepared.statement, &prepared.kept) {
-            (_, Some(kept)) => Some(ToRun::Kept(kept.clone(), scalars)),
-            (Some(statement), None) => Some(ToRun::Whole(Box::new(statement.bind(&scalars)?))),
-            (None, None) => None,
-        };
+        let statement = prepared.to_run(scalars)?;
         let portal_of = Portal {
             is_empty: statement.is_none(),
             statement,

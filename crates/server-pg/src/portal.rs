@@ -5,7 +5,7 @@ use crate::bounded_map::Bounds;
 use crate::types::{Rows, changed, of_field};
 use crate::wire::Field;
 use alluvia_query::{Described, Origin, Outcome, ScalarValue};
-use alluvia_syntax::Statement;
+use alluvia_syntax::{Command, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
@@ -29,10 +29,8 @@ pub(crate) const PORTALS: Bounds = Bounds {
 };
 /// A statement that was parsed, and may be run many times.
 pub(crate) struct Prepared {
-    /// `None` for a text without a statement.
-    pub(crate) statement: Option<Statement>,
-    /// The statement as the session keeps it, with what it has learnt of it, if it has parameters and reads or changes rows.
-    pub(crate) kept: Option<alluvia_query::Prepared>,
+    /// The statement, with what the session has learnt of it. `None` for a text without a statement.
+    pub(crate) statement: Option<alluvia_query::Prepared>,
     /// The types of its parameters as the client stated them; 0 where it did not.
     pub(crate) types: Vec<u32>,
     /// Of its text and these types.
@@ -41,6 +39,27 @@ pub(crate) struct Prepared {
     pub(crate) described: Mutex<Option<Arc<Described>>>,
     /// Whether the client was told.
     pub(crate) is_told: AtomicBool,
+}
+
+impl Prepared {
+    /// The statement, without values for its parameters.
+    pub(crate) fn statement(&self) -> Option<&Statement> {
+        self.statement.as_ref().map(|prepared| prepared.statement())
+    }
+
+    /// What a portal runs with these values: what reads or changes rows by what the session has learnt of it.
+    ///
+    /// # Errors
+    /// Those of [`Statement::bind`].
+    pub(crate) fn to_run(&self, values: Vec<ScalarValue>) -> Result<Option<ToRun>> {
+        let Some(prepared) = &self.statement else { return Ok(None) };
+        let statement = prepared.statement();
+        let is_of_rows = matches!(statement.command(), Command::Query | Command::Change);
+        Ok(Some(match statement.parameters() > 0 && is_of_rows {
+            true => ToRun::Kept(prepared.clone(), values),
+            false => ToRun::Whole(Box::new(statement.bind(&values)?)),
+        }))
+    }
 }
 
 /// What is run.

@@ -176,8 +176,7 @@ impl LockedRows {
 
 /// Runs a planned query, and locks what its rows are made of.
 async fn read_locked(run: &Run, asked: &LockingQuery, tables: &[Locked<'_>], planned: &Planned) -> Result<LockedRows> {
-    let hidden: usize = asked.keys.iter().sum();
-    let width = planned.schema().fields().len().checked_sub(hidden);
+    let width = planned.schema().fields().len().checked_sub(asked.hidden);
     let width = width.ok_or_else(|| Error::internal("a query does not give the keys of its rows"))?;
     let skips = tables.iter().any(|locked| locked.lock.wait == LockWait::Skip);
     let window = asked.window.clone().unwrap_or(0..usize::MAX);

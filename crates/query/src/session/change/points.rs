@@ -70,7 +70,7 @@ pub(crate) async fn run_point(
         _ => true,
     };
     for _ in 0..TRIES_MAX {
-        match try_once(run, statement, point, (&keys, &codes), values).await {
+        match try_once(run, point, (&keys, &codes), values).await {
             Err(error) if error.kind() == ErrorKind::Conflict && repeats => run.unpin(),
             done => return done,
         }
@@ -86,9 +86,8 @@ fn may_run(run: &Run, statement: &Statement, point: &PointStatement) -> bool {
         PointKind::Delete => &[Privilege::Delete, Privilege::Select],
         PointKind::Select(_, None) => &[Privilege::Select],
     };
-    let Some(table) = point_table(&statement.kind) else { return false };
     let may = |privilege: &Privilege| {
-        let entry = run.scope.table_for(Need::Privilege(*privilege), &table);
+        let entry = run.scope.table_for(Need::Privilege(*privilege), point.table());
         entry.is_ok_and(|entry| is_same(&entry, point.entry()))
     };
     let may_write = statement.kind.writes().is_none_or(|command| run.scope.check_writable(command).is_ok());
@@ -118,15 +117,13 @@ struct Found {
 
 async fn try_once(
     run: &Arc<Run>,
-    statement: &Statement,
     point: &PointStatement,
     (keys, codes): (&RecordBatch, &[KeyCode]),
     values: &[ScalarValue],
 ) -> Result<Option<Outcome>> {
-    let Some(table) = point_table(&statement.kind) else { return Ok(None) };
     let reads_alone = matches!(point.kind(), PointKind::Select(_, None));
-    let snapshot = Arc::new(pin_point(run, &table, !reads_alone).await?);
-    match read_of(&snapshot, &table, &run.scope.path()) {
+    let snapshot = Arc::new(pin_point(run, point.table(), !reads_alone).await?);
+    match read_of(&snapshot, point.table(), &run.scope.path()) {
         Some(read) if is_same(&read.entry, point.entry()) && !read.is_elsewhere => {}
         _ => return Ok(None),
     }

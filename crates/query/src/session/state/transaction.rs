@@ -100,7 +100,7 @@ pub(crate) struct Outside {
     pub(crate) cursors: u64,
     /// How many changes of temporary tables there were.
     pub(crate) temporary: usize,
-    /// How many advisory locks the transaction held.
+    /// How many locks the transaction held.
     pub(crate) locks: usize,
 }
 
@@ -333,7 +333,7 @@ impl OpenTransaction {
         self.savepoints.len()
     }
 
-    /// How many advisory locks it held at its last savepoint.
+    /// How many locks it held at its last savepoint.
     pub(crate) fn locks_saved(&self) -> usize {
         self.savepoints.last().map_or(0, |savepoint| savepoint.outside.locks)
     }

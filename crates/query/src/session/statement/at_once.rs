@@ -1,7 +1,8 @@
 //! Answers that need no more than a cuboid, given without waiting.
 //!
 //! Invariant: such an answer differs from no other: it is given in turn, recorded in `alluvia.queries`, never below
-//! what the session has read or written, and not inside a transaction, which reads one version.
+//! what the session has read or written, and not inside a transaction, which may have changed what it
+//! reads.
 
 use crate::answer::{CachedStatement, Literal};
 use crate::execution::guard::guarded;
