@@ -52,6 +52,13 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         | SequenceLimit
         | ReservedName
         | RecursiveDefinition
+        | Raised
+        | NoDataFound
+        | SeveralRows
+        | AssertFailed
+        | CaseNotFound
+        | NullNotAllowed
+        | TooDeep
         | WrongObject => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,

@@ -110,7 +110,7 @@ impl Audit {
         line.at = shown(self.clock.wall_micros());
         line.outcome = outcome.to_owned();
         line.version = version.map(|version| version.0);
-        line.sqlstate = error.map(|error| error.kind().sqlstate().to_owned());
+        line.sqlstate = error.map(|error| error.sqlstate().to_owned());
         // Of whatever length the text is that the error quotes: a line is bounded.
         line.message = error.map(|error| cut(error.message()).to_owned()).or(line.message.take());
         let mut text =
