@@ -49,6 +49,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Comment(_)
         | Kind::AlterTable(_)
         | Kind::Declare(_) => Ok(()),
+        // Not built: nothing is done.
+        Kind::Routine(_) | Kind::CallProcedure(_) | Kind::Do(_) => Ok(()),
         // Definitions are everybody's.
         Kind::Describe(_) | Kind::ShowTables | Kind::ShowCreate(_) => Ok(()),
         // The session's own; SET ROLE is decided where it is set.

@@ -7,6 +7,7 @@
 use crate::bounds::Bounds;
 use crate::statements::maintenance::{is_maintenance, unique_index};
 use crate::statements::roles::is_role_statement;
+use crate::statements::routines::{is_create_procedure, is_drop_procedure};
 use crate::statements::schemas::is_schema_statement;
 use crate::statements::views::is_create_view;
 use crate::tokens::unknown_clauses;
@@ -36,7 +37,6 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("CACHE", ""),
     ("DENY", ""),
     ("DETACH", ""),
-    ("DO", ""),
     ("EXEC", ""),
     ("EXECUTE", "a client's driver runs what it has prepared"),
     ("EXPORT", ""),
@@ -119,6 +119,9 @@ pub fn statement(words: &[String]) -> Result<()> {
         return Err(unique_index());
     }
     if is_maintenance(words) || words.starts_with(&["CREATE", "UNLOGGED", "TABLE"].map(str::to_owned)) {
+        return Ok(());
+    }
+    if is_create_procedure(words) || is_drop_procedure(words) {
         return Ok(());
     }
     if drops_none(words) || is_schema_statement(words) {

@@ -12,6 +12,7 @@ use crate::statements::merge::Merge;
 use crate::statements::parse::query_of_table;
 use crate::statements::plain_insert::LiteralRows;
 use crate::statements::roles::RoleStatement;
+use crate::statements::routines::{CallProcedure, DoBlock, RoutineStatement};
 use crate::statements::rules::Overriding;
 use crate::statements::schemas::SchemaStatement;
 use crate::statements::views::{AlterView, CreateView};
@@ -282,6 +283,12 @@ pub enum Kind {
     Copy(Box<CopyStatement>),
     /// CALL of one of our procedures.
     Call(Procedure),
+    /// CREATE and DROP PROCEDURE.
+    Routine(Box<RoutineStatement>),
+    /// CALL of a procedure that a user made.
+    CallProcedure(Box<CallProcedure>),
+    /// DO.
+    Do(Box<DoBlock>),
     /// DROP ... IF EXISTS of what is not built, so that there is none of that name.
     DropNone {
         /// The command tag, such as `DROP VIEW`.
@@ -406,6 +413,7 @@ impl Kind {
             Kind::AlterView(_) => Some("ALTER VIEW"),
             Kind::Role(statement) => Some(statement.command()),
             Kind::Schema(statement) => Some(statement.command()),
+            Kind::Routine(statement) => Some(statement.command()),
             Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),
             Kind::Call(procedure) => match procedure {
                 Procedure::PinCuboid(_)
@@ -416,6 +424,9 @@ impl Kind {
             },
             Kind::Query(_)
             | Kind::Explain { .. }
+            // What they run says it by itself.
+            | Kind::CallProcedure(_)
+            | Kind::Do(_)
             | Kind::Describe(_)
             | Kind::ShowTables
             | Kind::ShowCreate(_)

@@ -15,6 +15,7 @@ pub mod parse;
 pub mod plain_insert;
 pub mod planned_types;
 pub mod roles;
+pub mod routines;
 pub mod rules;
 pub mod schemas;
 pub mod views;

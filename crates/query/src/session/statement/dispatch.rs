@@ -25,8 +25,9 @@ use crate::session::transaction::savepoints::{release, rollback_to, savepoint};
 use crate::session::transaction::{begin, check_transaction, commit, pin_transaction, rollback};
 use alluvia_catalog::Catalog;
 use alluvia_syntax::parameters::missing;
-use alluvia_syntax::{Hints, Kind, Statement};
+use alluvia_syntax::{Hints, Kind, Statement, no_procedure};
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::errors::not_supported;
 use std::sync::Arc;
 
 /// Does what a statement asks for.
@@ -152,6 +153,9 @@ async fn done(run: &Arc<Run>, kind: Kind, hints: Hints) -> Result<Outcome> {
         Kind::Release(name) => release(scope, &name),
         Kind::Copy(statement) => copy(run, *statement, &hints).await,
         Kind::Call(procedure) => call(run, procedure).await,
+        Kind::Routine(statement) => Err(not_supported(statement.command())),
+        Kind::CallProcedure(call) => Err(no_procedure(call.name)),
+        Kind::Do(_) => Err(not_supported("DO")),
         Kind::Declare(statement) => declare(run, statement, &hints).await,
         Kind::Fetch { name, count } => fetch(run, &name, count).await,
         Kind::CloseCursor(name) => close_cursor(&scope.cursors, name.as_deref()),
