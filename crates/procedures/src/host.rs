@@ -34,7 +34,8 @@ pub trait Host: Send + Sync {
 pub struct Answer {
     /// Rows that it gave, or changed where it gives none.
     pub row_count: u64,
-    /// The rows that it gave, with or without RETURNING; of a CALL the one of its outputs.
+    /// The rows that it gave, by a query or by RETURNING; of a CALL the one of its outputs. Of no rows one empty batch, where they have
+    /// columns: a record has its fields from it.
     pub rows: Vec<RecordBatch>,
     /// Of a CALL: for each column, which of the arguments in their written order it belongs to ([`Outputs`](crate::Outputs)).
     pub outputs: Vec<Option<usize>>,

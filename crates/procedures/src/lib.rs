@@ -30,7 +30,7 @@
 //! # Invariants
 //!
 //! - What compiles is run as it is written or fails with PostgreSQL's SQLSTATE; nothing is left out.
-//! - An expression that the interpreter evaluates itself (constants, variables, whole numbers, comparisons, logic, `||` of texts) is what the
+//! - An expression that the interpreter evaluates itself (constants, variables, whole numbers, decimals, comparisons, logic, `||` of texts) is what the
 //!   statement `SELECT expression` gives: whatever it is not sure of goes to the host. Overflow is an error.
 //! - A variable has a value of its declared type or NULL, assigned as PostgreSQL assigns; a length is kept.
 //! - Every turn of a loop asks [`Host::check_stop`], and gives its thread to others now and then. Calls nest [`CALLS_MAX`] deep at most.

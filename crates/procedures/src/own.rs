@@ -1,11 +1,13 @@
-//! Expressions that the interpreter evaluates itself: constants, variables, whole numbers, comparisons, logic, `||` of texts.
+//! Expressions that the interpreter evaluates itself: constants, variables, whole numbers and decimals, comparisons, logic, `||` of texts.
 //!
 //! Invariants:
 //! - What is given is what `SELECT expression` gives: NULL by SQL's three values, whole numbers of 4 or 8 bytes, an error where they overflow or
-//!   are divided by zero, texts by their bytes.
+//!   are divided by zero, texts by their bytes. Sums, differences and products of decimals are exact, with the digits behind the point that
+//!   planning gives them; quotients, and numbers of many digits, are planning's.
 //! - It refuses rather than errs. An expression with anything else in it is not compiled; with values of other types, or types that do
 //!   not fit together, [`Own::evaluate`] gives `None`, and the host evaluates all of it. Evaluating has no effects, so that nothing is done twice.
 
+use alluvia_space::data_type::{NUMERIC_PRECISION, NUMERIC_SCALE};
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion_common::ScalarValue;
 use sqlparser::ast::{BinaryOperator, Expr, Query, SelectItem, SetExpr, UnaryOperator, Value};
@@ -14,6 +16,10 @@ use std::cmp::Ordering;
 
 /// The deepest expression that is evaluated here: evaluating is recursive.
 const DEPTH_MAX: usize = 64;
+/// Digits that a decimal may have here: past these planning may go over to other types.
+const DIGITS_MAX: u32 = 28;
+/// Digits behind its point: past these products are rounded.
+const SCALE_MAX: u32 = NUMERIC_SCALE as u32;
 /// The most bytes of a text that is made here.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 << 20;
 
@@ -92,7 +98,7 @@ fn of(expr: &Expr, depth: usize) -> Option<Own> {
     let is = |test, positive, expr: &Expr| Some(Own::Is(test, positive, part(expr)?));
     match expr {
         Expr::Value(value) => match &value.value {
-            Value::Number(digits, false) => integer(digits).map(Own::Constant),
+            Value::Number(digits, false) => number(digits).map(Own::Constant),
             Value::SingleQuotedString(text) => Some(Own::Constant(ScalarValue::Utf8(Some(text.clone())))),
             Value::Boolean(value) => Some(Own::Constant(ScalarValue::Boolean(Some(*value)))),
             Value::Null => Some(Own::Constant(ScalarValue::Null)),
@@ -139,6 +145,21 @@ fn of(expr: &Expr, depth: usize) -> Option<Own> {
             }
         }
         _ => None,
+    }
+}
+
+/// A number as it is written: a whole one, or a decimal.
+fn number(digits: &str) -> Option<ScalarValue> {
+    match digits.split_once('.') {
+        None => integer(digits),
+        Some((whole, fraction)) => {
+            let is_plain = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            if !is_plain(whole) || !is_plain(fraction) {
+                return None;
+            }
+            let unscaled = format!("{whole}{fraction}").parse().ok()?;
+            decimal(unscaled, u32::try_from(fraction.len()).ok()?)
+        }
     }
 }
 
@@ -297,7 +318,56 @@ fn wholes(left: &ScalarValue, right: &ScalarValue) -> Option<Wholes> {
     }
 }
 
+/// A number without its point, and digits behind the point.
+type Parts = (Option<i128>, u32);
+
+fn parts(value: &ScalarValue) -> Option<Parts> {
+    match value {
+        ScalarValue::Decimal128(unscaled, _, scale) => {
+            let scale = u32::try_from(*scale).ok().filter(|scale| *scale <= SCALE_MAX)?;
+            Some((*unscaled, scale))
+        }
+        value => whole(value).map(|(number, _)| (number, 0)),
+    }
+}
+
+/// Two numbers of which at least one is a decimal, neither of them an untyped NULL.
+fn decimals(left: &ScalarValue, right: &ScalarValue) -> Option<(Parts, Parts)> {
+    let is_decimal = |value: &ScalarValue| matches!(value, ScalarValue::Decimal128(..));
+    if is_decimal(left) || is_decimal(right) { parts(left).zip(parts(right)) } else { None }
+}
+
+/// The same numbers with as many digits behind the point as the one that has more.
+fn aligned((left, a): (i128, u32), (right, b): (i128, u32)) -> Option<(i128, i128, u32)> {
+    let scale = a.max(b);
+    let with = |number: i128, has: u32| number.checked_mul(10i128.checked_pow(scale - has)?);
+    Some((with(left, a)?, with(right, b)?, scale))
+}
+
+/// A decimal, unless it has more digits than are known here.
+fn decimal(unscaled: i128, scale: u32) -> Option<ScalarValue> {
+    let fits = scale <= SCALE_MAX && unscaled.unsigned_abs() < 10u128.pow(DIGITS_MAX);
+    fits.then_some(ScalarValue::Decimal128(Some(unscaled), NUMERIC_PRECISION, scale as i8))
+}
+
+/// Sums, differences and products of decimals; `None` for all else.
+fn computed_exactly(op: Arithmetic, left: &ScalarValue, right: &ScalarValue) -> Option<ScalarValue> {
+    let ((Some(left), a), (Some(right), b)) = decimals(left, right)? else { return None };
+    match op {
+        Arithmetic::Times => decimal(left.checked_mul(right)?, a + b),
+        Arithmetic::Plus | Arithmetic::Minus => {
+            let (left, right, scale) = aligned((left, a), (right, b))?;
+            let result = if op == Arithmetic::Plus { left.checked_add(right) } else { left.checked_sub(right) };
+            decimal(result?, scale)
+        }
+        Arithmetic::Divide | Arithmetic::Modulo => None,
+    }
+}
+
 fn computed(op: Arithmetic, left: &ScalarValue, right: &ScalarValue) -> Result<Option<ScalarValue>> {
+    if let Some(result) = computed_exactly(op, left, right) {
+        return Ok(Some(result));
+    }
     let Some((left, right, width)) = wholes(left, right) else { return Ok(None) };
     let (Some(left), Some(right)) = (left, right) else { return width.scalar(None).map(Some) };
     if right == 0 && matches!(op, Arithmetic::Divide | Arithmetic::Modulo) {
@@ -318,6 +388,10 @@ fn computed(op: Arithmetic, left: &ScalarValue, right: &ScalarValue) -> Result<O
 fn compared(left: &ScalarValue, right: &ScalarValue) -> Option<Option<Ordering>> {
     if let Some((left, right, _)) = wholes(left, right) {
         return Some(left.zip(right).map(|(left, right)| left.cmp(&right)));
+    }
+    if let Some(((left, a), (right, b))) = decimals(left, right) {
+        let (Some(left), Some(right)) = (left, right) else { return Some(None) };
+        return aligned((left, a), (right, b)).map(|(left, right, _)| Some(left.cmp(&right)));
     }
     match (left, right) {
         (ScalarValue::Utf8(left), ScalarValue::Utf8(right)) => {
@@ -389,6 +463,9 @@ mod tests {
             ScalarValue::Boolean(None),
             ScalarValue::Int16(Some(30_000)),
             ScalarValue::Utf8(None),
+            ScalarValue::Decimal128(Some(1050), 12, 2),
+            ScalarValue::Decimal128(None, 12, 2),
+            ScalarValue::Decimal128(Some(10i128.pow(27)), 38, 16),
         ];
         match value(expression, &values) {
             Ok(Some(value)) => format!("{value:?}"),
@@ -435,6 +512,18 @@ mod tests {
             ("$1 IN (1, NULL)", "Boolean(NULL)"),
             ("$1 NOT IN (1, 2)", "Boolean(true)"),
             ("$2 IN (1)", "Boolean(NULL)"),
+            ("$8 * 3", "Decimal128(31.50,38,2)"),
+            ("$8 + 1.125", "Decimal128(11.625,38,3)"),
+            ("1 - $8", "Decimal128(-9.50,38,2)"),
+            ("$8 * $8", "Decimal128(110.2500,38,4)"),
+            ("$8 > 10", "Boolean(true)"),
+            ("$8 = 10.5", "Boolean(true)"),
+            ("$9 < 1", "Boolean(NULL)"),
+            ("$8 IN (1, 10.5)", "Boolean(true)"),
+            ("$9 + 1", "host"),
+            ("$8 / 2", "host"),
+            ("$10 * 100", "host"),
+            ("$10 * 1.5", "host"),
             // A literal of another type, and what is not of one sort.
             ("$1 = '7'", "host"),
             ("$4 || 1", "host"),
@@ -449,7 +538,6 @@ mod tests {
     #[test]
     fn what_is_not_in_the_list_is_not_compiled() {
         for expression in [
-            "1.5",
             "a",
             "f(1)",
             "$1::bigint",

@@ -11,7 +11,16 @@ use datafusion_common::ScalarValue;
 
 /// Whether values of a type are what expressions that are evaluated here know of it. A CHAR is not compared as a text is.
 fn is_known(data_type: DataType) -> bool {
-    matches!(data_type, DataType::Boolean | DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Text)
+    matches!(
+        data_type,
+        DataType::Boolean
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::Text
+            | DataType::Decimal { .. }
+            | DataType::Numeric
+    )
 }
 
 impl Row {

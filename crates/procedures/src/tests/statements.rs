@@ -103,10 +103,10 @@ fn what_the_interpreter_does_not_know_the_host_evaluates() {
     let eight: ArrayRef = Arc::new(Int64Array::from(vec![8]));
     let mock = Mock::answering(&[
         ("SELECT abs($1) + 1", row(eight)),
-        ("SELECT $1 > 1.5", row(Arc::new(arrow::array::BooleanArray::from(vec![true])))),
+        ("SELECT $1 > 1e0", row(Arc::new(arrow::array::BooleanArray::from(vec![true])))),
     ]);
     let body =
-        "DECLARE a INT; BEGIN a := abs(v) + 1; RAISE NOTICE '%', a; IF v > 1.5 THEN RAISE NOTICE 'more'; END IF; END";
+        "DECLARE a INT; BEGIN a := abs(v) + 1; RAISE NOTICE '%', a; IF v > 1e0 THEN RAISE NOTICE 'more'; END IF; END";
     call(&mock, "v INT", body, &[ScalarValue::Int32(Some(-7))]).unwrap();
     assert_eq!(mock.told(), ["8", "more"]);
     assert_eq!(mock.asked()[0], "SELECT abs($1) + 1 <- Int32(-7)");
