@@ -175,6 +175,9 @@ async fn try_once(run: &Arc<Run>, point: &PointStatement, asked: &Asked<'_>) -> 
     };
     let Some(Found { rows, keys: there, answer: answered, cost }) = found else { return Ok(None) };
     run.engine().point_plans().count();
+    if heaps.is_some() {
+        run.engine().point_plans().count_heap();
+    }
     cost.count_planned(&used);
     cost.count_read(&used);
     let entry = point.entry();
