@@ -41,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skipping", &["types", "space", "values", "tree", "snapshot"]),
     ("spread", &["types", "snapshot", "values", "functions"]),
     ("change", &["types", "space", "values", "syntax"]),
+    ("constraints", &["types", "space", "values"]),
     ("pg-catalog", &["types", "space", "catalog", "locks", "snapshot", "values", "syntax", "functions", "change"]),
     ("copy", &["types", "space", "storage", "catalog", "snapshot", "values", "syntax"]),
     (
@@ -64,6 +65,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "settings",
             "points",
             "change",
+            "constraints",
             "pg-catalog",
             "copy",
             "locks",
@@ -346,6 +348,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "rules",
             "insert",
             "change",
+            "constraints",
             "define",
             "copy",
             "statement",
