@@ -42,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skipping", &["types", "space", "values", "tree", "snapshot"]),
     ("spread", &["types", "snapshot", "values", "functions"]),
     ("change", &["types", "space", "values", "syntax"]),
+    ("constraints", &["types", "space", "values"]),
     ("pg-catalog", &["types", "space", "catalog", "locks", "snapshot", "values", "syntax", "functions", "change"]),
     ("copy", &["types", "space", "storage", "catalog", "snapshot", "values", "syntax"]),
     (
@@ -66,6 +67,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "points",
             "heap",
             "change",
+            "constraints",
             "pg-catalog",
             "copy",
             "locks",
@@ -348,6 +350,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "rules",
             "insert",
             "change",
+            "constraints",
             "define",
             "copy",
             "statement",

@@ -12,7 +12,7 @@ use crate::rows::Rows;
 use alluvia_catalog::TableEntry;
 use alluvia_space::TableDef;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
-use alluvia_types::{Result, Version};
+use alluvia_types::{ColumnId, Result, Version};
 use arrow::array::{ArrayRef, RecordBatch};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
@@ -168,7 +168,10 @@ pub fn bytes_about(def: &TableDef) -> usize {
 /// The columns of the indexes of a table's heap, by their places in the definition: first those of the primary key, then those that the
 /// definition names. Of a table without a key there are none.
 pub fn indexes_of(def: &TableDef) -> Vec<Vec<usize>> {
-    Vec::from_iter(def.key_columns())
+    let Some(key) = def.key_columns() else { return Vec::new() };
+    let place = |id: &ColumnId| def.columns.iter().position(|column| column.id == *id);
+    let named = def.indexes.iter().filter_map(|index| index.columns.iter().map(place).collect());
+    std::iter::once(key).chain(named).collect()
 }
 
 /// A heap that nobody changes as long as this lives.

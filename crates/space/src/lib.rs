@@ -9,6 +9,7 @@
 
 pub mod keywords;
 
+mod constraint;
 mod definition;
 mod ladder;
 mod mend;
@@ -32,6 +33,7 @@ pub mod learn;
 pub mod weight;
 
 pub use codes::LevelCodes;
+pub use constraint::{Action, ForeignKey, Index};
 pub use data_type::CHARS_MAX;
 pub use key::KeyLayout;
 pub use key_code::{KeyCode, KeyCoder};

@@ -4,6 +4,7 @@
 //! column, also of the time that a zone's clocks show, or a binary-halving step of a number. A level's member is identified by its whole path, so a child name under two
 //! parents is two members; NULL is a member.
 
+use crate::constraint::{ForeignKey, Index};
 use crate::ladder::Ladder;
 use crate::placement::Placement;
 use crate::rules::TableRules;
@@ -287,6 +288,12 @@ pub struct TableDef {
     /// What it says of values beside their types.
     #[serde(default, skip_serializing_if = "TableRules::is_empty")]
     pub rules: TableRules,
+    /// Its indexes beside that of the key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<Index>,
+    /// What its rows refer to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign_keys: Vec<ForeignKey>,
     /// The dimensions; empty for a plain table.
     pub dimensions: Vec<Dimension>,
     /// Aggregated columns.
