@@ -41,7 +41,13 @@ class Checks:
             print(f"FAILED  {what}: {wrong}", flush=True)
 
     def equal(self, what, found, expected):
-        self.say(what, None if found == expected else f"{found!r}, and {expected!r} is expected")
+        if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected) > 3:
+            # Where they begin to differ.
+            at = next((place for place, pair in enumerate(zip(found, expected)) if pair[0] != pair[1]), 0)
+            differ = f"of {len(found)} the {at + 1}th is {found[at]!r}, and {expected[at]!r} is expected" if found != expected else None
+        else:
+            differ = f"{repr(found)[:500]}, and {repr(expected)[:500]} is expected" if found != expected else None
+        self.say(what, differ)
 
     @contextmanager
     def part(self, what):
