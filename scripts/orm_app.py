@@ -262,6 +262,35 @@ def upserts(engine, checks):
         checks.equal("upsert on a key of two", line.quantity, before + 5)
 
 
+def upserts_at_once(engine, checks):
+    """Of four threads, each in its own order: no row comes twice, no count is lost, and nobody fails for the others but by 40P01."""
+    wrong = []
+
+    def count(seed):
+        rng = random.Random(seed)
+        for _ in range(10):
+            codes = rng.sample(range(20), 5)
+            while True:
+                try:
+                    with Session(engine) as session, session.begin():
+                        statement = insert(Item).values([{"code": f"at-once-{code}", "kind": "n", "price": 1} for code in codes])
+                        session.execute(statement.on_conflict_do_update(index_elements=[Item.code], set_={"price": Item.price + 1}))
+                    break
+                except DBAPIError as error:
+                    if error.orig.sqlstate != "40P01":
+                        wrong.append(one_line(error))
+                        return
+
+    threads = [threading.Thread(target=count, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    with Session(engine) as session:
+        found = session.execute(sa.select(sa.func.sum(Item.price), sa.func.count(), sa.func.count(sa.distinct(Item.code))).where(Item.kind == "n")).one()
+        checks.equal("upserts of four threads: none is lost", (found[0], found[1] == found[2], wrong), (Decimal(200), True, []))
+
+
 def bulk(engine, checks):
     with Session(engine) as session, session.begin():
         found = session.scalars(sa.insert(Job).returning(Job.id, sort_by_parameter_order=True), [{"state": f"s{n}"} for n in range(2500)]).all()
@@ -398,7 +427,7 @@ def main():
     checks = Checks()
     with target(options.program, options.peer) as (port, database):
         engine = sa.create_engine(f"postgresql+psycopg://alluvia@127.0.0.1:{port}/{database}", pool_size=8)
-        for part in (made, graph, queries, changes, refused, stale, upserts, bulk, jobs, reflected, altered, dropped):
+        for part in (made, graph, queries, changes, refused, stale, upserts, upserts_at_once, bulk, jobs, reflected, altered, dropped):
             with checks.part(part.__name__):
                 part(engine, checks)
         engine.dispose()

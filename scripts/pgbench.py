@@ -5,7 +5,7 @@ Usage: pgbench.py PATH_TO_ALLUVIA [--peer] [--seconds S] [--clients N] [--scale 
 `pgbench -i` as it is, then each of its scripts in each protocol: tpcb-like, simple-update (-N), select-only (-S). Where `-i` is refused that is a failure,
 its tables are made with their keys by CREATE TABLE, and the rest is tried. At the end the sums of balances are those of the history. The last line is JSON:
 by script and protocol `tps` (the median of the turns), `to_postgresql` (how many times PostgreSQL's, the median of the turns), `p99_ms` (the worst turn) and
-`cpu_ms` (what the server took for a transaction); `errors` (transactions that failed), `check` (the sums, "passed" or what differs), `init`.
+`cpu_ms` (what the server took for a transaction); `errors` (transactions that failed), `check` (the sums, "passed" or what differs), `init` (of `-i`, and of `-i --foreign-keys` with rows that the server makes).
 PATH_TO_ALLUVIA may be `postgresql`, which tries the script itself.
 """
 
@@ -67,13 +67,23 @@ class Server:
             cursor = connection.execute(sql)
             return cursor.fetchone() if cursor.description else None
 
+    def init(self, *options):
+        """How `pgbench -i` ends."""
+        done = self.run("-i", "-s", str(self.options.scale), *options)
+        if done.returncode == 0:
+            return "passed"
+        refused = " ".join([line for line in done.stderr.splitlines() if "ERROR" in line or "HINT" in line or "error:" in line][:3])
+        self.fails(f"pgbench {' '.join(['-i', *options])}: {refused}")
+        return refused
+
     def prepare(self):
         began = time.monotonic()
-        done = self.run("-i", "-s", str(self.options.scale))
-        self.init = "passed"
-        if done.returncode != 0:
-            self.init = " ".join([line for line in done.stderr.splitlines() if "ERROR" in line or "HINT" in line or "error:" in line][:3])
-            self.fails(f"pgbench -i: {self.init}")
+        # Before the plain one, which begins with DROP TABLE; and rows that the server makes.
+        self.inits = {"foreign_keys": self.init("--foreign-keys", "-I", "dtGvpf")}
+        if self.inits["foreign_keys"] == "passed":
+            self.short("with foreign keys")
+        self.inits["plain"] = self.init()
+        if self.inits["plain"] != "passed":
             for statement in ["DROP TABLE IF EXISTS pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers", *BY_HAND.split(";\n")]:
                 self.ask(statement)
             # G: by INSERT ... SELECT at the server.
@@ -85,11 +95,14 @@ class Server:
             else:
                 sys.exit(f"pgbench: {self.name}: the rows are not loaded")
         self.tell(f"{self.options.scale}00000 accounts after {time.monotonic() - began:.1f} s")
-        # As it is, with its VACUUM and TRUNCATE before, and another count of transactions than the clients'.
+        self.short("as it is")
+        self.consistency()
+
+    def short(self, what):
+        """A run as it is, with VACUUM and TRUNCATE before."""
         done = self.run("-t", "10", "-c", "2")
         if done.returncode != 0 or "processed: 20/20" not in done.stdout:
-            self.fails(f"10 transactions of two clients: {done.stdout[-300:]}{done.stderr[-600:]}")
-        self.consistency()
+            self.fails(f"{what}: 10 transactions of two clients: {done.stdout[-300:]}{done.stderr[-600:]}")
 
     def turn(self, script, protocol):
         with tempfile.TemporaryDirectory() as folder:
@@ -162,7 +175,7 @@ def main():
     for one in wrong:
         print(f"differs: {one}")
     sums = [one for one in ours.wrong if "sums differ" in one]
-    found |= {"errors": ours.errors, "init": ours.init, "check": sums[0] if sums else "passed"}
+    found |= {"errors": ours.errors, "init": ours.inits, "check": sums[0] if sums else "passed"}
     found |= {"scale": options.scale, "clients": options.clients, "seconds": options.seconds, "turns": options.turns}
     print(json.dumps(found))
     sys.exit(bool(wrong))

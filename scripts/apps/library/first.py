@@ -4,6 +4,7 @@ import json
 import os
 import random
 import sys
+import threading
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -15,7 +16,7 @@ django.setup()
 from catalog.models import Author, Book, Review
 from checks import Checks
 from django.contrib.auth.models import User
-from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db import IntegrityError, connection, connections, transaction
 from django.test import Client
 
 checks = Checks()
@@ -250,6 +251,60 @@ def refused(users):
         Author.objects.filter(name__startswith="Bulk").delete()
 
 
+def together(action, threads=4):
+    """What threads answered, each with a client and a connection of its own; an exception is told as it is."""
+    found = []
+
+    def run(number):
+        try:
+            found.append(action(number))
+        except Exception as error:
+            found.append(" ".join(f"{type(error).__name__}: {error}".split())[:300])
+        finally:
+            connections.close_all()
+    started = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
+    for one in started:
+        one.start()
+    for one in started:
+        one.join(120)
+    return found
+
+
+def at_once():
+    """Requests of several threads: copies are lent once each, one row comes of a name, and no book is left without its author."""
+    key = sorted(books)[2]
+    Book.objects.filter(pk=key).update(copies=25)
+    books[key]["copies"] = 0
+    found = together(lambda _: [json.loads(Client().post(f"/books/{key}/lend/").content)["copies"] for _ in range(8)])
+    lent = [one for of in found for one in of] if all(isinstance(of, list) for of in found) else found
+    checks.equal("four threads lend 25 copies", sorted((one for one in lent if one is not None), reverse=True), list(range(24, -1, -1)))
+    before = Author.objects.count()
+    made = together(lambda _: [Author.objects.get_or_create(name=f"At once {number}")[1] for number in range(10)])
+    checks.equal("get_or_create of four threads makes each name once", (sum(sum(of) for of in made if isinstance(of, list)), Author.objects.count() - before), (10, 10))
+    checks.equal("and none of them fails", [one for one in made if not isinstance(one, list)], [])
+    wrong = []
+    for attempt in range(12):
+        author = Author.objects.create(name=f"At once goes {attempt}")
+
+        def either(number):
+            try:
+                with transaction.atomic():
+                    if number:
+                        Book.objects.create(author_id=author.pk, title="t", isbn=f"once{attempt}", year=1, price=1)
+                    else:
+                        with connection.cursor() as cursor:
+                            cursor.execute("DELETE FROM catalog_author WHERE id = %s", [author.pk])
+                return True
+            except IntegrityError as error:
+                return error.__cause__.sqlstate
+        answers = together(either, threads=2)
+        there = (Author.objects.filter(pk=author.pk).exists(), Book.objects.filter(isbn=f"once{attempt}").exists())
+        if there not in ((True, True), (False, False)) or sorted(map(str, answers)) != ["23503", "True"]:
+            wrong.append((answers, there))
+    checks.equal("an author goes while a book comes: one of the two is refused", wrong, [])
+    Author.objects.filter(name__startswith="At once").delete()
+
+
 def deletes():
     key = sorted(books)[20]
     counted = {"catalog.Book": 1}
@@ -350,6 +405,7 @@ for action in (lists, figures, changes, figures, lists):
     guarded(action.__name__, action)
 if readers:
     guarded("what is refused", refused, readers)
+    guarded("at once", at_once)
 guarded("what is taken away", deletes)
 if readers:
     guarded("admin", administer, readers)
