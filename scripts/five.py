@@ -13,10 +13,6 @@ import collections
 import pathlib
 import random
 import re
-import signal
-import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -26,10 +22,11 @@ from decimal import Decimal
 import psycopg
 
 from checks import Checks, one_line
+from five_places import STARTED, Gateway, One, Peer
 from postgres import postgres
 
-STARTED = 60
 PLACES = {"CH": ["Bern", "Basel", "Zug"], "DE": ["Köln", "Bonn"], "FR": ["Lyon", "Nice", "Lille", "Brest"], "IT": ["Rome"]}
+CITIES = [("Bern", "Köln", "Lyon", "Rome"), ("Basel", "Bonn", "Nice"), ("Zug", "Lille", "Brest")]
 KINDS, DEVICES = ["view", "buy", "return"], ["phone", "desk", "tv", "car"]
 DIMENSIONS = "dimensions = 'place(country, city); kind; device; time(seen_at: year, month, day)', measures = 'amount, points'"
 # What a cluster does not do yet, by name: the SQLSTATE, or what it does instead. docs/KNOWN.md has each.
@@ -40,92 +37,6 @@ REFUSED = {
 # What a gateway does otherwise, and says so: a transaction is REPEATABLE READ there, no cuboid answers, and an estimate is exact.
 # In one process samples of a table with dead rows are not drawn yet.
 OTHERWISE = {("one", "changed: the estimate is of a sample"), ("gateway", "READ COMMITTED"), ("gateway", "a cuboid answers"), ("gateway", "loaded: the estimate is of a sample"), ("gateway", "changed: the estimate is of a sample")}
-
-
-class Process:
-    """One of Alluvia's processes: started, killed, started again in its folder."""
-
-    def __init__(self, command, log):
-        self.command, self.log, self.process = command, log, None
-
-    def start(self):
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=subprocess.STDOUT)
-        began = time.monotonic()
-        while not re.search(r"^(  psql |ready$)", self.log.read_text(), re.MULTILINE):
-            if self.process.poll() is not None or time.monotonic() - began > STARTED:
-                sys.exit(f"{' '.join(map(str, self.command))} does not start: {self.log.read_text()[-3000:]}")
-            time.sleep(0.02)
-        return self
-
-    def port(self):
-        return int(re.search(r"^  psql .* -p (\d+)", self.log.read_text(), re.MULTILINE)[1])
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self):
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                return self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.kill()
-        return None
-
-
-class One:
-    """One process, of one database."""
-
-    kind = "one"
-
-    def __init__(self, program, folder):
-        self.data = folder / "db"
-        self.server = Process([program, "serve", self.data, "--listen", "127.0.0.1:0", "--http-listen", "off", "--flight-listen", "off"], folder / "log").start()
-        self.killed = [("the server", self.server)]
-
-    def url(self):
-        return f"postgresql://alluvia@127.0.0.1:{self.server.port()}/alluvia"
-
-    def stop(self):
-        return self.server.stop()
-
-
-class Gateway:
-    """A keeper, two workers and a gateway."""
-
-    kind = "gateway"
-
-    def __init__(self, program, folder):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            keeper = f"127.0.0.1:{free.getsockname()[1]}"
-        self.data, self.nodes = folder, {}
-        for name, role in (("keeper", "keeper"), ("first", "worker"), ("second", "worker"), ("gateway", "gateway")):
-            links = ["--node-listen", keeper] if role == "keeper" else ["--join", keeper, "--secret-file", folder / "keeper" / "secret"]
-            ports = ["--listen", "127.0.0.1:0", "--http-listen", "off", "--flight-listen", "off", "--set", "authentication=trust"] if role == "gateway" else []
-            command = [program, "node", folder / name, "--roles", role, "--set", "memory_limit=1GB", *links, *ports]
-            self.nodes[name] = Process(command, folder / f"{name}.log").start()
-        self.killed = [(name, self.nodes[name]) for name in ("second", "keeper", "gateway")]
-
-    def url(self):
-        return f"postgresql://alluvia@127.0.0.1:{self.nodes['gateway'].port()}/alluvia"
-
-    def stop(self):
-        return max((node.stop() or 0 for node in reversed(self.nodes.values())), default=0)
-
-
-class Peer:
-    kind, data, killed = "peer", None, []
-
-    def __init__(self, port):
-        self.port = port
-
-    def url(self):
-        return f"postgresql://alluvia@127.0.0.1:{self.port}/postgres"
-
-    def stop(self):
-        return 0
 
 
 class Story:
@@ -346,23 +257,31 @@ class Story:
     def estimates(self, when="loaded"):
         if self.is_peer:
             return
-        condition = "device IN ('tv', 'car') AND city IN ('Bern', 'Nice', 'Bonn', 'Brest')"
-        cells = self.totals(lambda row: (), lambda row: row[4] in ("tv", "car") and row[2] in ("Bern", "Nice", "Bonn", "Brest"))
-        count, amount, _ = cells[0]
         with self.connect(cuboids="off") as connection:
             connection.execute("CALL alluvia.merge()")
             connection.execute("SET max_error = 0.2")
-            sql = f"SELECT count(*), sum(amount), lower_bound(sum(amount)), upper_bound(sum(amount)), lower_bound(count(*)), upper_bound(count(*)) FROM visit WHERE {condition}"
-            found = self.tried(f"{when}: an estimate", lambda: connection.execute(sql).fetchone())
-            if found:
-                found = [float(value) for value in found]
-                self.say(f"{when}: bounds hold what is true", None if found[2] <= float(amount) + 0.01 and float(amount) - 0.01 <= found[3] and found[4] <= count <= found[5] else f"{found}, and {count}, {amount} are true")
-                self.equal(f"{when}: the estimate is near enough", abs(found[1] - float(amount)) <= 0.2 * found[1], True)
+            held, near, sampled, exact = [], [], [], []
+            # Boxes that share no row, so that an unlucky sample of one is none of another.
+            boxes = [(cities, devices) for cities in CITIES for devices in (("phone", "tv"), ("desk", "car"))]
+            for cities, devices in boxes:
+                count, amount, _ = self.totals(lambda row: (), lambda row: row[2] in cities and row[4] in devices)[0]
+                condition = f"city IN {cities} AND device IN {devices}"
+                sql = f"""SELECT count(*), sum(amount), lower_bound(count(*)), upper_bound(count(*)), lower_bound(sum(amount)), upper_bound(sum(amount))
+                    FROM visit WHERE {condition}"""
+                found = [float(value) for value in connection.execute(sql).fetchone()]
+                held.append(found[2] <= count <= found[3] and found[4] - 0.01 <= float(amount) <= found[5] + 0.01)
+                near.append(all(upper - value <= 0.2 * upper + 0.01 for value, upper in ((found[0], found[3]), (found[1], found[5]))))
                 told = "\n".join(str(row[-1]) for row in connection.execute(f"EXPLAIN ANALYZE {sql}").fetchall())
-                self.equal(f"{when}: the estimate is of a sample", "Exact:" not in told, True)
-                print(f"note    {self.named(when)}: {re.findall('(?m)^(?:Exact|Estimate|Sample)[^\\n]*', told)}")
-            connection.execute("SET max_error = 0")
-            self.equal(f"{when}: exact again", connection.execute(f"SELECT count(*), sum(amount) FROM visit WHERE {condition}").fetchone(), (count, amount))
+                sampled.append("Exact:" not in told)
+                connection.execute("SET max_error = 0")
+                exact.append(connection.execute(f"SELECT count(*), sum(amount) FROM visit WHERE {condition}").fetchone() == (count, amount))
+                connection.execute("SET max_error = 0.2")
+            # At confidence 0.95: that more than two of six miss comes twice in a thousand times.
+            self.say(f"{when}: bounds hold what is true", f"of {len(held)} only {sum(held)}" if sum(held) < 4 else None)
+            self.equal(f"{when}: the estimate is near enough", all(near), True)
+            self.equal(f"{when}: the estimate is of a sample", any(sampled), True)
+            self.equal(f"{when}: exact again", all(exact), True)
+            print(f"note    {self.named(when)}: of {len(held)} boxes {sum(sampled)} are estimated, of {sum(held)} the bounds hold what is true")
 
     def estimates_again(self):
         self.estimates("changed")
