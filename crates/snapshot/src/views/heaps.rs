@@ -147,7 +147,7 @@ impl Views {
         let now = self.clock.monotonic();
         let state = self.state.read();
         let entry: &Arc<TableEntry> = state.catalog.by_id(table)?;
-        if self.heaps.of(entry).is_some() {
+        if self.heaps.of(entry).is_some() || !entry.def.keeps_rows() {
             return None;
         }
         let want = Want {

@@ -30,7 +30,7 @@ use alluvia_change::conflict::key_name;
 use alluvia_snapshot::{NewBatch, RowChange};
 use alluvia_space::data_type::chars_of;
 use alluvia_space::keywords::quoted;
-use alluvia_space::{Check, Column, ColumnType, DataType, Ladder, TableDef};
+use alluvia_space::{Check, Column, ColumnType, DataType, Ladder, RowStore, TableDef};
 use alluvia_syntax::statements::definitions::{
     AlterTable, CreateTable, OnCommit, TableChange, WithOptions, checked_freshness, define,
 };
@@ -583,6 +583,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             shards: None,
             replicas: None,
             write_quorum: None,
+            rows,
         }) => {
             let mut options = def.options.clone();
             if let Some(freshness) = freshness {
@@ -590,6 +591,9 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             }
             if let Some(ladder) = ladder {
                 options.ladder = Ladder::parse(&ladder)?;
+            }
+            if let Some(rows) = rows {
+                options.rows = RowStore::parse(&rows)?;
             }
             let def = alter::set_options(def, options)?;
             match on_conflict {
