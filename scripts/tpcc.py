@@ -59,14 +59,15 @@ class Server:
     def __init__(self, name, port, database, process, options):
         self.name, self.process, self.options = name, process, options
         self.fixed = ["-d", "postgres", "-H", "127.0.0.1", "-P", str(port), "-U", "alluvia", "-D", database, "--conn-params", "sslmode=disable"]
-        self.fixed += ["--warehouses", str(options.warehouses), "-T", str(options.threads)]
+        self.fixed += ["--warehouses", str(options.warehouses)]
         self.turns, self.errors, self.check = [], collections.Counter(), None
 
-    def go_tpc(self, *arguments, seconds=PREPARE_SECONDS):
+    def go_tpc(self, *arguments, seconds=PREPARE_SECONDS, workload="tpcc", threads=None):
         """What it printed."""
-        print(f"tpcc: {self.name}: {' '.join(arguments)}", flush=True)
+        print(f"{workload}: {self.name}: {' '.join(arguments)}", flush=True)
+        threads = self.options.threads if threads is None else threads
         try:
-            done = subprocess.run([self.options.program, "tpcc", *arguments, *self.fixed], text=True, capture_output=True, timeout=seconds)
+            done = subprocess.run([self.options.program, workload, *arguments, "-T", str(threads), *self.fixed], text=True, capture_output=True, timeout=seconds)
         except subprocess.TimeoutExpired:
             fail(f"{self.name}: {' '.join(arguments)} does not end in {seconds} s")
         if done.returncode != 0 or "failed to ping" in done.stdout:

@@ -11,7 +11,7 @@
 
 use alluvia_space::dimensions::level_name;
 use alluvia_space::keywords::quoted;
-use alluvia_space::{Check, Column, ColumnDefault, ColumnType, TableDef, TableOptions};
+use alluvia_space::{Check, Column, ColumnDefault, ColumnType, ForeignKey, Index, TableDef, TableOptions};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, near_names};
 
 /// ALTER TABLE ADD COLUMN. Rows that exist have NULL in it, so it must be `nullable`.
@@ -103,6 +103,12 @@ pub fn drop_column(table: &TableDef, name: &str) -> Result<TableDef> {
     table.measures.retain(|measure| *measure != id);
     table.rules.defaults.retain(|default| default.column != id);
     table.rules.identities.retain(|identity| identity.column != id);
+    // An index goes with any of its columns, and so does what these refer to.
+    table.indexes.retain(|index| !index.columns.contains(&id));
+    let of_itself = table.id;
+    let is_of =
+        |key: &ForeignKey| key.columns.contains(&id) || key.parent == of_itself && key.parent_columns.contains(&id);
+    table.foreign_keys.retain(|key| !is_of(key));
     Ok(table)
 }
 
@@ -160,16 +166,45 @@ pub fn add_check(table: &TableDef, check: Check) -> Result<TableDef> {
     Ok(table)
 }
 
-/// ALTER TABLE DROP CONSTRAINT.
-pub fn drop_check(table: &TableDef, name: &str) -> Result<TableDef> {
+/// CREATE INDEX, or ALTER TABLE ADD CONSTRAINT UNIQUE. Whether its name is free, and whether rows that are there are unique, is for the
+/// caller to know.
+pub fn add_index(table: &TableDef, index: Index) -> Result<TableDef> {
     let mut table = table.clone();
-    let before = table.rules.checks.len();
+    table.indexes.push(index);
+    table.validate()?;
+    Ok(table)
+}
+
+/// DROP INDEX.
+pub fn drop_index(table: &TableDef, name: &str) -> TableDef {
+    let mut table = table.clone();
+    table.indexes.retain(|index| index.name != name);
+    table
+}
+
+/// ALTER TABLE ADD CONSTRAINT FOREIGN KEY. Whether its parent has such a key, and whether it holds, is for the caller to know.
+pub fn add_foreign_key(table: &TableDef, key: ForeignKey) -> Result<TableDef> {
+    let mut table = table.clone();
+    table.foreign_keys.push(key);
+    table.validate()?;
+    Ok(table)
+}
+
+/// ALTER TABLE DROP CONSTRAINT: a condition, UNIQUE or a foreign key.
+pub fn drop_constraint(table: &TableDef, name: &str) -> Result<TableDef> {
+    let mut table = table.clone();
+    let count = |table: &TableDef| table.rules.checks.len() + table.indexes.len() + table.foreign_keys.len();
+    let before = count(&table);
     table.rules.checks.retain(|check| check.name != name);
-    if table.rules.checks.len() < before {
+    table.indexes.retain(|index| !index.is_constraint || index.name != name);
+    table.foreign_keys.retain(|key| key.name != name);
+    if count(&table) < before {
         return Ok(table);
     }
     let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
-    let near = near_names(name, table.rules.checks.iter().map(|check| check.name.as_str()));
+    let indexes = table.indexes.iter().filter(|index| index.is_constraint).map(|index| index.name.as_str());
+    let names = table.rules.checks.iter().map(|check| check.name.as_str()).chain(indexes);
+    let near = near_names(name, names.chain(table.foreign_keys.iter().map(|key| key.name.as_str())));
     Err(Error::new(ErrorKind::UndefinedObject, message).with_hint(match near.as_slice() {
         [] => format!("SHOW CREATE TABLE {} tells its constraints", quoted(&table.name)),
         near => format!("did you mean {}?", near.join(" or ")),

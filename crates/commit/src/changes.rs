@@ -8,6 +8,7 @@
 
 use crate::index::{key_columns, locate};
 use alluvia_catalog::{Catalog, Change};
+use alluvia_heap::FedKey;
 use alluvia_keys::{KeyIndex, RowPlace};
 use alluvia_snapshot::{Heeds, KeyGuard, NewBatch, RowChange, Views, WholeTable, identities_of};
 use alluvia_space::key_code::{KeyCode, KeyCoder};
@@ -212,6 +213,20 @@ impl Effects {
             (effects.table, kills.into_iter().map(|place| with_version(place, version)).collect())
         };
         self.tables.iter_mut().map(of_table).collect()
+    }
+
+    /// What becomes of the keys that it writes, for heaps; of keys that were staged nothing is said.
+    pub(crate) fn fed_keys(&self) -> Vec<(TableId, Vec<FedKey>)> {
+        let of_table = |effects: &TableEffects| {
+            let key = |(&code, place): (&KeyCode, &Option<RowPlace>)| match place {
+                None => Some(FedKey { code, ordinal: None }),
+                Some(RowPlace::Tail { ordinal, .. }) => Some(FedKey { code, ordinal: Some(*ordinal) }),
+                Some(RowPlace::Segment { .. }) => None,
+            };
+            let keys: Option<Vec<FedKey>> = effects.index.iter().map(key).collect();
+            Some((effects.table, keys?)).filter(|(_, keys)| !keys.is_empty())
+        };
+        self.tables.iter().filter_map(of_table).collect()
     }
 
     /// Brings indexes up to date. This cannot fail. The locks of the tables are held from when the changes were resolved;

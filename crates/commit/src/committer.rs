@@ -309,7 +309,8 @@ impl Committer {
         // After the definitions: by another one the keys would be others.
         let mut effects = effects?;
         let (version, passed_over) = (place.version, effects.passed_over);
-        let published = prepared.published(&place, sequencer.order.catalog(), passed_over)?;
+        let mut published = prepared.published(&place, sequencer.order.catalog(), passed_over)?;
+        published.keys = effects.fed_keys();
         let ticket = self.log.append_owned(version, place.commit_micros, body)?;
 
         // From here on the batch is in the log's buffer: nothing may fail.

@@ -66,7 +66,7 @@ impl Prepared {
             run.versioned(version, entry)
         };
         let rows = runs.into_iter().map(versioned).collect::<Result<_>>()?;
-        Ok(Published { info, catalog: changed, rows, loads, room })
+        Ok(Published { info, catalog: changed, rows, keys: Vec::new(), loads, room })
     }
 }
 

@@ -54,6 +54,8 @@ fn table(id: u32, name: &str, types: &[(&str, DataType)], declared: &str) -> Tab
         dimensions: dimensions::parse(declared, &columns).expect("a good declaration"),
         next_column_id: columns.len() as u32,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         key: None,
         columns,
         measures: Vec::new(),

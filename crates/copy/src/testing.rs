@@ -43,6 +43,8 @@ pub fn table(columns: &str) -> Arc<TableDef> {
         name: "t".into(),
         next_column_id: columns.len() as u32,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         key: None,
         columns,
         dimensions: Vec::new(),

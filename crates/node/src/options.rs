@@ -120,6 +120,11 @@ impl DatabaseOptions {
         self.memory_limit_bytes / 5
     }
 
+    /// Rows that are kept one by one for statements about few of them: an eighth of memory.
+    pub fn row_bytes_max(&self) -> u64 {
+        self.memory_limit_bytes / 8
+    }
+
     /// Cuboids: a sixteenth of memory.
     pub fn cuboid_bytes_max(&self) -> u64 {
         self.memory_limit_bytes / 16

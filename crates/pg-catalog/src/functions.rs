@@ -3,7 +3,7 @@
 use crate::context::Viewer;
 use crate::definitions::list_of;
 use crate::relations::is_visible;
-use crate::{comments, keys, procedures, reg, rights, types, views};
+use crate::{comments, constraints, keys, procedures, reg, rights, types, views};
 use alluvia_catalog::Catalog;
 use alluvia_functions::text::format::literal;
 use alluvia_snapshot::Admin;
@@ -81,7 +81,7 @@ pub fn register(state: &mut SessionState, catalog: &Arc<Catalog>, admin: &dyn Ad
         keys::CONSTRAINT_TEXT,
         vec![int()],
         text(),
-        of_oid(Arc::new(move |oid| keys::constraint_text(&definitions, oid))),
+        of_oid(Arc::new(move |oid| constraints::constraint_text(&definitions, oid))),
     )?;
     let definitions = Arc::clone(catalog);
     add(views::VIEW_TEXT, vec![int()], text(), of_oid(Arc::new(move |oid| views::text(&definitions, oid))))?;
@@ -93,7 +93,7 @@ pub fn register(state: &mut SessionState, catalog: &Arc<Catalog>, admin: &dyn Ad
         Arc::new(move |arguments| {
             let (oids, columns) = (ints(&arguments[0])?, ints(&arguments[1])?);
             let told = oids.iter().zip(&columns);
-            let told = told.map(|(oid, column)| keys::index_text(&definitions, oid?, column.unwrap_or(0)));
+            let told = told.map(|(oid, column)| constraints::index_text(&definitions, oid?, column.unwrap_or(0)));
             Ok(Arc::new(StringViewArray::from_iter(told)))
         }),
     )?;

@@ -1,24 +1,16 @@
-//! Keys and conditions of tables, as PostgreSQL's catalog has them: constraints, and the indexes that hold keys.
+//! What statements ask of the catalog's lists of columns, which keys, indexes and constraints have ([`constraints`](crate::constraints)).
 //!
 //! Invariants:
 //! - A statement that asks for lists of columns (`conkey`, `indkey`) in a way that is not known here sees no keys: tools that take them
 //!   apart would fail where they see nothing now. Known are `= ANY (list)`, `IS [NOT] NULL`, `unnest`, `generate_subscripts`,
 //!   `_pg_expandarray`, and `conkey` as it is. Of other lists (`indclass`, ...) nothing is told.
 //! - What a WITH query or a derived table calls so is no list, unless it is one by its own items: `UNNEST(conkey) AS conkey`.
-//! - The numbers of indexes and constraints follow from their table's.
 
-use crate::context::CatalogContext;
 use crate::definitions::COLUMN_LISTS;
-use crate::relations::{number_of, persistence_in, schema_oid, shown_schema, table_oid};
-use crate::tables::{Row, row};
 use alluvia_catalog::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, TableEntry};
-use alluvia_change::conflict::key_name;
-use alluvia_space::Check;
-use alluvia_space::keywords::quoted;
-use alluvia_syntax::names::{DATABASE_NAME, name_of};
+use alluvia_syntax::names::name_of;
 use alluvia_syntax::trees::rewriting::call;
 use alluvia_syntax::trees::visit::visit;
-use alluvia_types::ColumnId;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Builder, ListBuilder};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Query, Select,
@@ -26,15 +18,6 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
-
-/// Indexes are numbered from here, by their tables.
-const FIRST_INDEX_OID: i64 = 1 << 30;
-/// And constraints from here.
-const FIRST_CONSTRAINT_OID: i64 = FIRST_INDEX_OID + (1 << 29);
-
-/// And conditions from here, so many a table.
-const FIRST_CHECK_OID: i64 = 1 << 31;
-const CHECKS_MAX: i64 = 1 << 8;
 
 /// What tells of an index and of a constraint as a text, under names that no statement says.
 pub(crate) const INDEX_TEXT: &str = "pg_catalog_indexdef";
@@ -60,13 +43,14 @@ const LISTS: [&str; 13] = [
 ];
 
 /// The tables that keys are rows of.
-const TABLES: [(&str, &str); 7] = [
+const TABLES: [(&str, &str); 8] = [
     (PG_CATALOG, "pg_constraint"),
     (PG_CATALOG, "pg_index"),
     (PG_CATALOG, "pg_indexes"),
     (INFORMATION_SCHEMA, "check_constraints"),
     (INFORMATION_SCHEMA, "constraint_column_usage"),
     (INFORMATION_SCHEMA, "key_column_usage"),
+    (INFORMATION_SCHEMA, "referential_constraints"),
     (INFORMATION_SCHEMA, "table_constraints"),
 ];
 
@@ -82,7 +66,10 @@ pub(crate) fn has_lists<'a>(mut columns: impl Iterator<Item = &'a str>) -> bool 
 
 /// Whether a query sees keys: there are some, and what it asks of lists of columns is known.
 pub(crate) fn are_shown(query: &Query, catalog: &Catalog) -> bool {
-    let has_any = |entry: &Arc<TableEntry>| entry.def.key.is_some() || !entry.def.rules.checks.is_empty();
+    let has_any = |entry: &Arc<TableEntry>| {
+        let def = &entry.def;
+        def.key.is_some() || !def.rules.checks.is_empty() || !def.indexes.is_empty() || !def.foreign_keys.is_empty()
+    };
     if !catalog.tables().any(has_any) {
         return false;
     }
@@ -297,174 +284,4 @@ pub(crate) fn definition(name: &str, function: &Function) -> Option<Expr> {
         "pg_get_constraintdef" => Some(call(CONSTRAINT_TEXT, vec![argument(0)?])),
         _ => None,
     }
-}
-
-/// What makes an index, or the name of one of its columns, from 1 on.
-pub(crate) fn index_text(catalog: &Catalog, oid: i64, column: i64) -> Option<String> {
-    let entry = with_key(catalog).find(|entry| index_oid(entry) == oid)?;
-    if column > 0 {
-        return usize::try_from(column - 1).ok().and_then(|at| key_columns(entry).into_iter().nth(at));
-    }
-    let def = &entry.def;
-    let (name, columns) = (quoted(&key_name(def)), key_columns(entry).join(", "));
-    Some(format!("CREATE UNIQUE INDEX {name} ON {} USING btree ({columns})", def.qualified()))
-}
-
-/// What a constraint says.
-pub(crate) fn constraint_text(catalog: &Catalog, oid: i64) -> Option<String> {
-    if let Some(entry) = with_key(catalog).find(|entry| constraint_oid(entry) == oid) {
-        return Some(format!("PRIMARY KEY ({})", key_columns(entry).join(", ")));
-    }
-    let (_, check, _) = checks(catalog).find(|(.., known)| *known == oid)?;
-    Some(format!("CHECK ({})", check.sql))
-}
-
-/// Conditions of tables, with their numbers.
-fn checks(catalog: &Catalog) -> impl Iterator<Item = (&Arc<TableEntry>, &Check, i64)> {
-    catalog.tables().flat_map(|entry| {
-        let numbered = entry.def.rules.checks.iter().enumerate();
-        numbered.map(move |(at, check)| {
-            (entry, check, FIRST_CHECK_OID + number_of(entry.def.id.0) * CHECKS_MAX + at as i64)
-        })
-    })
-}
-
-/// The places of columns among their table's, from 1 on.
-fn places_of(entry: &TableEntry, columns: impl IntoIterator<Item = ColumnId>) -> Vec<i64> {
-    let place = |id: ColumnId| entry.def.columns.iter().position(|column| column.id == id);
-    columns.into_iter().filter_map(place).map(|at| at as i64 + 1).collect()
-}
-
-/// Those of a key's columns.
-fn key_places(entry: &TableEntry) -> Vec<i64> {
-    places_of(entry, entry.def.key.iter().flat_map(|key| key.columns.iter().copied()))
-}
-
-fn with_key(catalog: &Catalog) -> impl Iterator<Item = &Arc<TableEntry>> {
-    catalog.tables().filter(|entry| entry.def.key.is_some())
-}
-
-/// The names of the columns of a key, quoted where they must be.
-fn key_columns(entry: &TableEntry) -> Vec<String> {
-    let places = entry.def.key_columns().unwrap_or_default();
-    places.into_iter().map(|at| quoted(&entry.def.columns[at].name)).collect()
-}
-
-fn index_oid(entry: &TableEntry) -> i64 {
-    FIRST_INDEX_OID + number_of(entry.def.id.0)
-}
-
-fn constraint_oid(entry: &TableEntry) -> i64 {
-    FIRST_CONSTRAINT_OID + number_of(entry.def.id.0)
-}
-
-/// Rows of `pg_class` for indexes.
-pub(crate) fn classes(context: &CatalogContext) -> Vec<Row> {
-    let row = |entry: &Arc<TableEntry>| {
-        row! {
-            oid: index_oid(entry), relname: key_name(&entry.def), relnamespace: schema_oid(&context.catalog, &entry.def.schema),
-            relowner: i64::from(context.catalog.rights().owner(entry.def.id).0), relfilenode: index_oid(entry),
-            relkind: "i", relpersistence: persistence_in(&entry.def.schema), relnatts: key_columns(entry).len() as i64, relispopulated: true,
-            relreplident: "n", reltuples: crate::relations::ROWS_UNTOLD,
-        }
-    };
-    with_key(&context.catalog).map(row).collect()
-}
-
-/// The rows of a table that keys are rows of.
-pub(crate) fn rows_of(schema: &str, table: &str) -> Option<fn(&CatalogContext) -> Vec<Row>> {
-    if !is_of_keys(schema, table) {
-        return None;
-    }
-    Some(match table {
-        "pg_index" => |context| {
-            let row = |entry: &Arc<TableEntry>| {
-                let columns = key_columns(entry).len() as i64;
-                row! {
-                    indexrelid: index_oid(entry), indrelid: table_oid(entry.def.id.0), indnatts: columns, indnkeyatts: columns,
-                    indisunique: true, indisprimary: true, indimmediate: true, indisvalid: true, indisready: true,
-                    indislive: true, indkey: key_places(entry), indoption: vec![0_i64; key_places(entry).len()],
-                }
-            };
-            with_key(&context.catalog).map(row).collect()
-        },
-        "pg_constraint" => |context| {
-            let row = |entry: &Arc<TableEntry>| {
-                row! {
-                    oid: constraint_oid(entry), conname: key_name(&entry.def), connamespace: schema_oid(&context.catalog, &entry.def.schema), contype: "p",
-                    convalidated: true, conrelid: table_oid(entry.def.id.0), conindid: index_oid(entry), conislocal: true,
-                    connoinherit: true, confupdtype: " ", confdeltype: " ", confmatchtype: " ", conkey: key_places(entry),
-                }
-            };
-            let of_check = |(entry, check, oid): (&Arc<TableEntry>, &Check, i64)| {
-                row! {
-                    oid: oid, conname: check.name.clone(), connamespace: schema_oid(&context.catalog, &entry.def.schema), contype: "c", convalidated: true,
-                    conrelid: table_oid(entry.def.id.0), conislocal: true, confupdtype: " ", confdeltype: " ",
-                    confmatchtype: " ", conkey: places_of(entry, check.columns.iter().copied()), conbin: check.sql.clone(),
-                }
-            };
-            let catalog = &context.catalog;
-            with_key(catalog).map(row).chain(checks(catalog).map(of_check)).collect()
-        },
-        "pg_indexes" => |context| {
-            let catalog = &context.catalog;
-            let row = |entry: &Arc<TableEntry>| {
-                row! {
-                    schemaname: shown_schema(&entry.def.schema), tablename: entry.def.name.clone(), indexname: key_name(&entry.def),
-                    indexdef: index_text(catalog, index_oid(entry), 0).unwrap_or_default(),
-                }
-            };
-            with_key(catalog).map(row).collect()
-        },
-        "table_constraints" => |context| {
-            let row = |entry: &Arc<TableEntry>| {
-                let mut row = row! { constraint_type: "PRIMARY KEY", is_deferrable: "NO", initially_deferred: "NO", enforced: "YES" };
-                row.extend(named(entry, &key_name(&entry.def)));
-                row
-            };
-            let of_check = |(entry, check, _): (&Arc<TableEntry>, &Check, i64)| {
-                let mut row =
-                    row! { constraint_type: "CHECK", is_deferrable: "NO", initially_deferred: "NO", enforced: "YES" };
-                row.extend(named(entry, &check.name));
-                row
-            };
-            let catalog = &context.catalog;
-            with_key(catalog).map(row).chain(checks(catalog).map(of_check)).collect()
-        },
-        "check_constraints" => |context| {
-            let row = |(entry, check, _): (&Arc<TableEntry>, &Check, i64)| {
-                row! {
-                    constraint_catalog: DATABASE_NAME, constraint_schema: shown_schema(&entry.def.schema), constraint_name: check.name.clone(),
-                    check_clause: check.sql.clone(),
-                }
-            };
-            checks(&context.catalog).map(row).collect()
-        },
-        "key_column_usage" => |context| of_columns(context, true),
-        "constraint_column_usage" => |context| of_columns(context, false),
-        _ => return None,
-    })
-}
-
-/// A constraint and its table, as the standard's views name them.
-fn named(entry: &TableEntry, name: &str) -> Row {
-    row! {
-        constraint_catalog: DATABASE_NAME, constraint_schema: shown_schema(&entry.def.schema), constraint_name: name,
-        table_catalog: DATABASE_NAME, table_schema: shown_schema(&entry.def.schema), table_name: entry.def.name.clone(),
-    }
-}
-
-fn of_columns(context: &CatalogContext, numbered: bool) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for entry in with_key(&context.catalog) {
-        for (at, place) in entry.def.key_columns().unwrap_or_default().into_iter().enumerate() {
-            let mut row = row! { column_name: entry.def.columns[place].name.clone() };
-            if numbered {
-                row.extend(row! { ordinal_position: at as i64 + 1 });
-            }
-            row.extend(named(entry, &key_name(&entry.def)));
-            rows.push(row);
-        }
-    }
-    rows
 }

@@ -13,6 +13,7 @@
 
 mod comments;
 mod constants;
+mod constraints;
 mod context;
 mod defaults;
 mod definitions;

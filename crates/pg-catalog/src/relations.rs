@@ -48,6 +48,7 @@ pub(crate) struct Relation {
     pub(crate) rows: i64,
     /// The number of its owner.
     pub(crate) owner: i64,
+    /// Whether it has a primary key or an index.
     pub(crate) has_key: bool,
     /// How many conditions it has.
     pub(crate) checks: i64,
@@ -175,7 +176,7 @@ pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, i64>) -> Vec<Relat
             columns: entry.def.columns.iter().map(attribute).collect(),
             rows: rows.get(&entry.def.id.0).copied().unwrap_or(0),
             owner: catalog.rights().owner(entry.def.id).0.into(),
-            has_key: entry.def.key.is_some(),
+            has_key: entry.def.key.is_some() || !entry.def.indexes.is_empty(),
             checks: entry.def.rules.checks.len() as i64,
         }
     };

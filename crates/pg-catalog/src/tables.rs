@@ -4,7 +4,7 @@ use crate::context::{CatalogContext, SettingRow};
 use crate::definitions::{self, Definition};
 use crate::information;
 use crate::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_users, schemas, table_oid};
-use crate::{comments, defaults, keys, procedures, rights, time_zones, types, views};
+use crate::{comments, constraints, defaults, keys, procedures, rights, time_zones, types, views};
 use alluvia_catalog::INFORMATION_SCHEMA;
 use alluvia_catalog::rights::RoleId;
 use alluvia_locks::{Advisory, Key};
@@ -86,7 +86,7 @@ type Rows = fn(&CatalogContext) -> Vec<Row>;
 
 fn rows_of(schema: &str, table: &str) -> Option<Rows> {
     let of_others = || defaults::rows_of(schema, table).or_else(|| views::rows_of(schema, table));
-    let of_parts = keys::rows_of(schema, table).or_else(of_others);
+    let of_parts = constraints::rows_of(schema, table).or_else(of_others);
     if let Some(rows) = of_parts.or_else(|| comments::rows_of(schema, table)) {
         return Some(rows);
     }
@@ -98,7 +98,12 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
         return Some(|_| Vec::new());
     }
     Some(match table {
-        "pg_am" => |_| vec![row! { oid: 2, amname: "heap", amtype: "t" }],
+        "pg_am" => |_| {
+            vec![
+                row! { oid: 2, amname: "heap", amtype: "t" },
+                row! { oid: constraints::BTREE_OID, amname: "btree", amtype: "i" },
+            ]
+        },
         "pg_attribute" => attributes,
         "pg_authid" | "pg_roles" => rights::roles,
         "pg_auth_members" => rights::members,
@@ -229,7 +234,12 @@ fn classes(context: &CatalogContext) -> Vec<Row> {
         row.extend(acl.map(|acl| ("relacl", Value::from(acl))));
         row
     };
-    relations(context).into_iter().map(class).chain(keys::classes(context)).chain(defaults::classes(context)).collect()
+    relations(context)
+        .into_iter()
+        .map(class)
+        .chain(constraints::classes(context))
+        .chain(defaults::classes(context))
+        .collect()
 }
 
 fn attributes(context: &CatalogContext) -> Vec<Row> {

@@ -1,11 +1,14 @@
 //! Which statements are about rows that they name, and what they do.
 
-use crate::expr::{Expr, column_of};
+use crate::expr::{Expr, Rows};
+use crate::names::{Named, column_of};
+use crate::query::{PointQuery, query_tables};
 use crate::value::{Value, stored, stored_as_it_is};
 use alluvia_catalog::{RelationName, TableEntry};
+use alluvia_space::IdentityKind;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
-use alluvia_space::{IdentityKind, TableDef};
-use alluvia_syntax::names::{name_of, relation_name};
+use alluvia_syntax::names::name_of;
+use alluvia_syntax::statements::changes::Update;
 use alluvia_syntax::statements::locking::LockWait;
 use alluvia_syntax::{Kind, MARK};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -25,8 +28,16 @@ pub struct PointStatement {
     coder: KeyCoder,
     kind: PointKind,
     sets: Vec<(usize, Expr)>,
-    /// The keys that it names, each in the order of the key.
-    keys: Vec<Vec<Expr>>,
+    finds: Finds,
+}
+
+/// How it finds its rows.
+#[derive(Clone, Debug)]
+enum Finds {
+    /// By the keys that it names, each in the order of the key.
+    Keys(Vec<Vec<Expr>>),
+    /// By the heaps of its tables.
+    Query(Box<PointQuery>),
 }
 
 /// What it does with the rows.
@@ -38,6 +49,8 @@ pub enum PointKind {
     Delete,
     /// Some columns are shown, by their places and under these names; and the rows are locked, if that is said.
     Select(Vec<(usize, String)>, Option<PointLock>),
+    /// A query is answered ([`PointStatement::query`]); and its rows are locked, if that is said.
+    Query(Option<PointLock>),
 }
 
 /// How rows are locked that are shown.
@@ -49,80 +62,76 @@ pub struct PointLock {
     pub refuses: bool,
 }
 
-/// The table that a statement is about, if it may be a point statement.
-pub fn point_table(kind: &Kind) -> Option<RelationName> {
+/// The tables that a statement is about, if it may be a point statement.
+pub fn point_tables(kind: &Kind) -> Option<Vec<RelationName>> {
     match kind {
-        Kind::Update(update) if update.returning.is_none() => Some(update.table.clone()),
-        Kind::Delete(delete) if delete.returning.is_none() => Some(delete.table.clone()),
-        Kind::Query(query) => Some(read_by(query)?.0),
+        Kind::Update(update) if update.returning.is_none() => Some(vec![update.table.clone()]),
+        Kind::Delete(delete) if delete.returning.is_none() => Some(vec![delete.table.clone()]),
+        Kind::Query(query) => Some(query_tables(query)?.into_iter().map(|(table, _)| table).collect()),
         Kind::Locking(locking) => match locking.locks.as_slice() {
-            [lock] if lock.wait != LockWait::Skip => Some(lock.table.clone()),
+            [lock] if lock.wait != LockWait::Skip => Some(vec![lock.table.clone()]),
             _ => None,
         },
         _ => None,
     }
 }
 
-/// The one table that a query reads, and what the query calls it.
-fn read_by(query: &Query) -> Option<(RelationName, Ident)> {
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
-    let [from] = select.from.as_slice() else { return None };
-    let TableFactor::Table { name, alias, args: None, .. } = &from.relation else { return None };
-    select.selection.as_ref()?;
-    let own = || name.0.last().and_then(|part| part.as_ident()).cloned();
-    Some((relation_name(name).ok()?, alias.as_ref().map(|alias| alias.name.clone()).or_else(own)?))
-}
-
 impl PointStatement {
-    /// Compiles a statement about a table, which [`point_table`] names; `None` of one that is planned.
-    pub fn recognise(kind: &Kind, entry: &Arc<TableEntry>) -> Option<PointStatement> {
-        let def = &entry.def;
-        let (table, coder) = (point_table(kind)?, KeyCoder::new(def)?);
-        let (kind, sets, keys) = match kind {
+    /// Compiles a statement about tables, which [`point_tables`] names; `None` of one that is planned.
+    pub fn recognise(kind: &Kind, entries: &[Arc<TableEntry>]) -> Option<PointStatement> {
+        let table = point_tables(kind)?.into_iter().next()?;
+        let entry = entries.first()?;
+        let (def, coder) = (entry.def.as_ref(), KeyCoder::new(&entry.def)?);
+        let rows_of = |query: &Query| Some(Finds::Query(Box::new(PointQuery::of(query, entries, false)?)));
+        let (kind, sets, finds) = match kind {
             Kind::Update(update) if update.returning.is_none() && update.beside.is_empty() => {
-                let (select, keys) = parts(&update.query, def, &update.alias)?;
-                if !update.defaults.is_empty() || select.projection.len() != update.columns.len() {
-                    return None;
-                }
-                let set = |(column, item): (&Ident, &SelectItem)| {
-                    let name = name_of(column);
-                    let at = def.columns.iter().position(|column| column.name == name)?;
-                    Some((at, Expr::of(item_expr(item)?, def, &update.alias)?))
+                let of = Named { def, alias: &update.alias };
+                let (select, finds) = match parts(&update.query, of) {
+                    Some((select, keys)) => (select, Finds::Keys(keys)),
+                    None => (select_of(&update.query)?, rows_of(&update.query)?),
                 };
-                let sets = update.columns.iter().zip(&select.projection).map(set).collect::<Option<Vec<_>>>()?;
-                let key = def.key_columns()?;
-                let is_once = |at: &usize| sets.iter().filter(|(other, _)| other == at).count() == 1;
-                let may_be_set = |at: &usize| {
-                    let always = def
-                        .identity_of(def.columns[*at].id)
-                        .is_some_and(|identity| identity.kind == IdentityKind::Always);
-                    !key.contains(at) && !always && is_once(at)
-                };
-                if !sets.iter().all(|(at, _)| may_be_set(at)) {
-                    return None;
-                }
-                (PointKind::Update, sets, keys)
+                (PointKind::Update, sets(update, select, of)?, finds)
             }
             Kind::Delete(delete) if delete.returning.is_none() && delete.beside.is_empty() => {
-                (PointKind::Delete, Vec::new(), parts(&delete.query, def, &delete.alias)?.1)
+                let finds = match parts(&delete.query, Named { def, alias: &delete.alias }) {
+                    Some((_, keys)) => Finds::Keys(keys),
+                    None => rows_of(&delete.query)?,
+                };
+                (PointKind::Delete, Vec::new(), finds)
             }
-            Kind::Query(query) => {
-                let (_, alias) = read_by(query)?;
-                let (select, keys) = parts(query, def, &alias)?;
-                (PointKind::Select(shown(select, def, &alias)?, None), Vec::new(), keys)
-            }
+            Kind::Query(query) => selected(query, entries, &query_tables(query)?.first()?.1, None)?,
             Kind::Locking(locking) => {
                 let [lock] = locking.locks.as_slice() else { return None };
                 let lock_of = PointLock { is_shared: lock.is_shared, refuses: lock.wait == LockWait::Refuse };
-                if lock.wait == LockWait::Skip {
+                if lock.wait == LockWait::Skip || query_tables(&locking.query)?.len() != 1 {
                     return None;
                 }
-                let (select, keys) = parts(&locking.query, def, &lock.alias)?;
-                (PointKind::Select(shown(select, def, &lock.alias)?, Some(lock_of)), Vec::new(), keys)
+                selected(&locking.query, entries, &lock.alias, Some(lock_of))?
             }
             _ => return None,
         };
-        Some(PointStatement { table, entry: Arc::clone(entry), coder, kind, sets, keys })
+        if let (PointKind::Query(Some(_)), Finds::Query(query)) = (&kind, &finds)
+            && query.is_computed()
+        {
+            return None;
+        }
+        Some(PointStatement { table, entry: Arc::clone(entry), coder, kind, sets, finds })
+    }
+
+    /// The query that finds its rows, where it does not name them by their keys.
+    pub fn query(&self) -> Option<&PointQuery> {
+        match &self.finds {
+            Finds::Query(query) => Some(query),
+            Finds::Keys(_) => None,
+        }
+    }
+
+    /// What it calls its tables, and these, by the definitions that it was compiled for.
+    pub fn tables(&self) -> Vec<(&RelationName, &Arc<TableEntry>)> {
+        match &self.finds {
+            Finds::Query(query) => query.tables().iter().zip(query.entries()).collect(),
+            Finds::Keys(_) => vec![(&self.table, &self.entry)],
+        }
     }
 
     /// What it does.
@@ -148,12 +157,14 @@ impl PointStatement {
     /// The keys that it names with these values, by storage name, each once; and their codes. `None` where one is for planning.
     pub fn codes(&self, parameters: &[ScalarValue]) -> Option<(RecordBatch, Vec<KeyCode>)> {
         let def = &self.entry.def;
+        let Finds::Keys(keys) = &self.finds else { return None };
         let mut columns: Vec<ArrayRef> = Vec::new();
         let mut fields: Vec<Field> = Vec::new();
         for (place, (name, data_type)) in self.coder.columns().enumerate() {
             let at = *def.key_columns()?.get(place)?;
-            let value = |key: &Vec<Expr>| key[place].value(parameters, None).filter(|value| *value != Value::Null);
-            let values = self.keys.iter().map(value).collect::<Option<Vec<Value>>>()?;
+            let value =
+                |key: &Vec<Expr>| key[place].value(parameters, Rows::None).filter(|value| *value != Value::Null);
+            let values = keys.iter().map(value).collect::<Option<Vec<Value>>>()?;
             columns.push(stored_as_it_is(&def.columns[at], &values)?);
             fields.push(Field::new(name, data_type, true));
         }
@@ -175,10 +186,10 @@ impl PointStatement {
         }
         let mut columns = rows.columns().to_vec();
         for (at, expr) in &self.sets {
-            let value = |row| expr.value(parameters, Some((def, rows, row)));
+            let value = |row| expr.value(parameters, Rows::Batch(def, rows, row));
             let values = match expr.reads_row() {
                 true => (0..rows.num_rows()).map(value).collect::<Option<Vec<_>>>()?,
-                false => vec![expr.value(parameters, None)?; rows.num_rows()],
+                false => vec![expr.value(parameters, Rows::None)?; rows.num_rows()],
             };
             columns[*at] = stored(&def.columns[*at], &values)?;
         }
@@ -187,9 +198,59 @@ impl PointStatement {
     }
 }
 
+/// What a statement does, what it sets, and how it finds its rows.
+type Compiled = (PointKind, Vec<(usize, Expr)>, Finds);
+
+/// A SELECT of one table, or of several: by whole keys, or as a query.
+fn selected(query: &Query, entries: &[Arc<TableEntry>], alias: &Ident, lock: Option<PointLock>) -> Option<Compiled> {
+    if let [entry] = entries {
+        let of = Named { def: &entry.def, alias };
+        if let Some((select, keys)) = parts(query, of)
+            && let Some(shown) = shown(select, of)
+        {
+            return Some((PointKind::Select(shown, lock), Vec::new(), Finds::Keys(keys)));
+        }
+    }
+    let query = PointQuery::of(query, entries, true)?;
+    Some((PointKind::Query(lock), Vec::new(), Finds::Query(Box::new(query))))
+}
+
+/// What an UPDATE sets columns to; `None` where that is planned.
+fn sets(update: &Update, select: &Select, of: Named<'_>) -> Option<Vec<(usize, Expr)>> {
+    let def = of.def;
+    if !update.defaults.is_empty() || select.projection.len() != update.columns.len() {
+        return None;
+    }
+    let set = |(column, item): (&Ident, &SelectItem)| {
+        let name = name_of(column);
+        let at = def.columns.iter().position(|column| column.name == name)?;
+        Some((at, Expr::of(item_expr(item)?, &[of])?))
+    };
+    let sets = update.columns.iter().zip(&select.projection).map(set).collect::<Option<Vec<_>>>()?;
+    let key = def.key_columns()?;
+    let is_once = |at: &usize| sets.iter().filter(|(other, _)| other == at).count() == 1;
+    let may_be_set = |at: &usize| {
+        let identity = def.identity_of(def.columns[*at].id);
+        let always = identity.is_some_and(|identity| identity.kind == IdentityKind::Always);
+        !key.contains(at) && !always && is_once(at)
+    };
+    sets.iter().all(|(at, _)| may_be_set(at)).then_some(sets)
+}
+
+fn select_of(query: &Query) -> Option<&Select> {
+    match query.body.as_ref() {
+        SetExpr::Select(select) => Some(select),
+        _ => None,
+    }
+}
+
+fn column_in(expr: &ast::Expr, of: Named<'_>) -> Option<usize> {
+    column_of(expr, &[of]).map(|place| place.column)
+}
+
 /// The SELECT of a query that has nothing but columns, one table and a condition; and the keys that this names.
-fn parts<'a>(query: &'a Query, def: &TableDef, alias: &Ident) -> Option<(&'a Select, Vec<Vec<Expr>>)> {
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+fn parts<'a>(query: &'a Query, of: Named<'_>) -> Option<(&'a Select, Vec<Vec<Expr>>)> {
+    let select = select_of(query)?;
     let [from] = select.from.as_slice() else { return None };
     let TableFactor::Table { args: None, sample: None, alias: called, .. } = &from.relation else { return None };
     // What it calls the columns is not what its definition does.
@@ -204,59 +265,47 @@ fn parts<'a>(query: &'a Query, def: &TableDef, alias: &Ident) -> Option<(&'a Sel
     {
         return None;
     }
-    let key = def.key_columns()?;
+    let key = of.def.key_columns()?;
     let mut keys = Vec::new();
-    add_keys(condition, def, alias, &key, &mut keys)?;
+    add_keys(condition, of, &key, &mut keys)?;
     (keys.len() <= KEYS_MAX).then_some((select, keys))
 }
 
 /// The keys that a condition names, if it names whole keys and nothing else.
-fn add_keys(
-    condition: &ast::Expr,
-    def: &TableDef,
-    alias: &Ident,
-    key: &[usize],
-    keys: &mut Vec<Vec<Expr>>,
-) -> Option<()> {
+fn add_keys(condition: &ast::Expr, of: Named<'_>, key: &[usize], keys: &mut Vec<Vec<Expr>>) -> Option<()> {
     match condition {
-        ast::Expr::Nested(inner) => return add_keys(inner, def, alias, key, keys),
+        ast::Expr::Nested(inner) => return add_keys(inner, of, key, keys),
         ast::Expr::BinaryOp { left, op: BinaryOperator::Or, right } => {
-            add_keys(left, def, alias, key, keys)?;
-            return add_keys(right, def, alias, key, keys);
+            add_keys(left, of, key, keys)?;
+            return add_keys(right, of, key, keys);
         }
         ast::Expr::InList { expr, list, negated: false } => {
-            let (at, [only]) = (column_of(expr, def, alias)?, key) else { return None };
+            let (at, [only]) = (column_in(expr, of)?, key) else { return None };
             if at != *only {
                 return None;
             }
             for value in list {
-                keys.push(vec![constant(value, def, alias)?]);
+                keys.push(vec![constant(value, of)?]);
             }
             return Some(());
         }
         _ => {}
     }
     let mut named: Vec<Option<Expr>> = vec![None; key.len()];
-    add_equalities(condition, def, alias, key, &mut named)?;
+    add_equalities(condition, of, key, &mut named)?;
     keys.push(named.into_iter().collect::<Option<Vec<_>>>()?);
     Some(())
 }
 
-fn add_equalities(
-    condition: &ast::Expr,
-    def: &TableDef,
-    alias: &Ident,
-    key: &[usize],
-    named: &mut [Option<Expr>],
-) -> Option<()> {
+fn add_equalities(condition: &ast::Expr, of: Named<'_>, key: &[usize], named: &mut [Option<Expr>]) -> Option<()> {
     match condition {
-        ast::Expr::Nested(inner) => add_equalities(inner, def, alias, key, named),
+        ast::Expr::Nested(inner) => add_equalities(inner, of, key, named),
         ast::Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-            add_equalities(left, def, alias, key, named)?;
-            add_equalities(right, def, alias, key, named)
+            add_equalities(left, of, key, named)?;
+            add_equalities(right, of, key, named)
         }
         ast::Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
-            let (column, value) = match (column_of(left, def, alias), column_of(right, def, alias)) {
+            let (column, value) = match (column_in(left, of), column_in(right, of)) {
                 (Some(column), None) => (column, right),
                 (None, Some(column)) => (column, left),
                 _ => return None,
@@ -265,7 +314,7 @@ fn add_equalities(
             if place.is_some() {
                 return None;
             }
-            *place = Some(constant(value, def, alias)?);
+            *place = Some(constant(value, of)?);
             Some(())
         }
         _ => None,
@@ -273,8 +322,8 @@ fn add_equalities(
 }
 
 /// A constant or a parameter, perhaps negative.
-fn constant(expr: &ast::Expr, def: &TableDef, alias: &Ident) -> Option<Expr> {
-    let compiled = Expr::of(expr, def, alias)?;
+fn constant(expr: &ast::Expr, of: Named<'_>) -> Option<Expr> {
+    let compiled = Expr::of(expr, &[of])?;
     match &compiled {
         Expr::Constant(_) | Expr::Parameter(_) => Some(compiled),
         Expr::Negated(inner) if matches!(**inner, Expr::Constant(_)) => Some(compiled),
@@ -283,12 +332,12 @@ fn constant(expr: &ast::Expr, def: &TableDef, alias: &Ident) -> Option<Expr> {
 }
 
 /// Columns of a table that are shown as they are.
-fn shown(select: &Select, def: &TableDef, alias: &Ident) -> Option<Vec<(usize, String)>> {
+fn shown(select: &Select, of: Named<'_>) -> Option<Vec<(usize, String)>> {
     let item = |item: &SelectItem| {
-        let at = column_of(item_expr(item)?, def, alias)?;
+        let at = column_in(item_expr(item)?, of)?;
         let name = match item {
             SelectItem::ExprWithAlias { alias, .. } => name_of(alias),
-            _ => def.columns[at].name.clone(),
+            _ => of.def.columns[at].name.clone(),
         };
         (!name.contains(MARK)).then_some((at, name))
     };
@@ -329,8 +378,8 @@ mod tests {
 
     fn recognised(sql: &str) -> Option<PointStatement> {
         let kind = parse(sql).unwrap().remove(0).kind;
-        point_table(&kind)?;
-        PointStatement::recognise(&kind, &entry())
+        point_tables(&kind)?;
+        PointStatement::recognise(&kind, &[entry()])
     }
 
     #[test]

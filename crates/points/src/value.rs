@@ -3,6 +3,7 @@
 //! Numbers are exact: integers and decimals, of as many digits as their sums and products have. What would be rounded in an unclear way,
 //! or has more digits than are kept, is no value here.
 
+use alluvia_heap::Cell;
 use alluvia_space::{Column, DataType};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, Int16Array, Int32Array, Int64Array,
@@ -10,13 +11,14 @@ use arrow::array::{
 };
 use arrow::datatypes::{Date32Type, Decimal128Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType};
 use datafusion_common::ScalarValue;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Digits that a number may have on its way: past these planning goes over to other types.
 const DIGITS_MAX: u32 = 28;
 
 /// A value.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Value {
     Null,
     Boolean(bool),
@@ -31,7 +33,7 @@ pub(crate) enum Value {
 }
 
 /// Of integers: what they may not overflow.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Width {
     Four,
     Eight,
@@ -104,6 +106,41 @@ impl Value {
         })
     }
 
+    /// The value of a column in a row of a heap.
+    pub(crate) fn of_cell(column: &Column, cell: Cell<'_>) -> Option<Value> {
+        Some(match (cell, column.data_type) {
+            (Cell::Null, _) => Value::Null,
+            (Cell::Boolean(truth), _) => Value::Boolean(truth),
+            (Cell::Int(number), DataType::Int64) => Value::Int(number, Width::Eight),
+            (Cell::Int(number), _) => Value::Int(number, Width::Four),
+            (Cell::Decimal(unscaled), DataType::Decimal { scale, .. }) => kept(unscaled, scale)?,
+            (Cell::Text(text), DataType::Text) => Value::Text(text.to_owned()),
+            (Cell::Date(days), _) => Value::Date(days),
+            (Cell::Micros(micros), zoned) => Value::Timestamp(micros, zoned == DataType::TimestampTz),
+            _ => return None,
+        })
+    }
+
+    /// Which of two comes first, NULL last; `None` of what planning would compare in another way.
+    pub(crate) fn ordered(&self, other: &Value) -> Option<Ordering> {
+        Some(match (self, other) {
+            (Value::Null, Value::Null) => Ordering::Equal,
+            (Value::Null, _) => Ordering::Greater,
+            (_, Value::Null) => Ordering::Less,
+            (Value::Boolean(a), Value::Boolean(b)) => a.cmp(b),
+            (Value::Int(a, _), Value::Int(b, _)) => a.cmp(b),
+            (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+            (Value::Date(a), Value::Date(b)) => a.cmp(b),
+            (Value::Timestamp(a, one), Value::Timestamp(b, another)) if one == another => a.cmp(b),
+            (Value::Int(..) | Value::Decimal(..), Value::Int(..) | Value::Decimal(..)) => {
+                let ((a, scale), (b, other)) = (self.clone().decimal()?, other.clone().decimal()?);
+                let most = scale.max(other);
+                scaled(a, most - scale)?.cmp(&scaled(b, most - other)?)
+            }
+            _ => return None,
+        })
+    }
+
     pub(crate) fn negated(self) -> Option<Value> {
         match self {
             Value::Null => Some(Value::Null),
@@ -141,7 +178,8 @@ impl Value {
         }
     }
 
-    fn decimal(self) -> Option<(i128, u8)> {
+    /// The number without its point, and digits behind it.
+    pub(crate) fn decimal(self) -> Option<(i128, u8)> {
         match self {
             Value::Int(number, _) => Some((number.into(), 0)),
             Value::Decimal(unscaled, scale) => Some((unscaled, scale)),
@@ -194,7 +232,7 @@ fn kept(unscaled: i128, scale: u8) -> Option<Value> {
         .then_some(Value::Decimal(unscaled, scale))
 }
 
-fn scaled(unscaled: i128, digits: u8) -> Option<i128> {
+pub(crate) fn scaled(unscaled: i128, digits: u8) -> Option<i128> {
     unscaled.checked_mul(10i128.checked_pow(digits.into())?)
 }
 

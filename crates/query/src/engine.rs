@@ -353,6 +353,11 @@ impl Engine {
         self.point_plans.answered()
     }
 
+    /// How many statements were answered by heaps, since the database was opened.
+    pub fn heap_answered(&self) -> u64 {
+        self.point_plans.by_heap()
+    }
+
     /// What is around the drawn rows of statements.
     pub(crate) fn outlines(&self) -> &Outlines {
         &self.outlines

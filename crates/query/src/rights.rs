@@ -46,6 +46,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::DropView { .. }
         | Kind::AlterView(_)
         | Kind::Idle(_)
+        | Kind::CreateIndex(_)
+        | Kind::DropIndex(_)
         | Kind::Comment(_)
         | Kind::AlterTable(_)
         | Kind::Declare(_) => Ok(()),

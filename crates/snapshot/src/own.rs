@@ -130,6 +130,8 @@ mod tests {
             seed: 7,
             options: TableOptions::default(),
             rules: TableRules::default(),
+            indexes: Vec::new(),
+            foreign_keys: Vec::new(),
         };
         let tail = vec![run(3, 4), run(5, 2)];
         TableRead { tail, ..TableRead::empty(Arc::new(TableEntry::new(Arc::new(def), Version(1)))) }

@@ -25,6 +25,11 @@ impl Pins {
         Arc::new(Pin { version, pins: Arc::clone(&self.0) })
     }
 
+    /// The least version that is pinned.
+    pub(crate) fn oldest(&self) -> Option<Version> {
+        self.0.lock().keys().next().copied()
+    }
+
     /// The pinned versions, ascending.
     pub(crate) fn versions(&self) -> Vec<Version> {
         self.0.lock().keys().copied().collect()

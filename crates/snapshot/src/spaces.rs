@@ -259,6 +259,8 @@ mod tests {
             columns,
             next_column_id: 1,
             rules: alluvia_space::TableRules::default(),
+            indexes: Vec::new(),
+            foreign_keys: Vec::new(),
             key: None,
             measures: Vec::new(),
             seed: 1,

@@ -110,6 +110,8 @@ fn define(columns: Vec<Column>, declared: &str, curve: Curve) -> TableDef {
         next_column_id,
         key: None,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions,
         measures: vec![],
         seed: 1,

@@ -188,6 +188,11 @@ impl DataType {
         matches!(self, Int16 | Int32 | Int64 | Real | Double | Decimal { .. } | Numeric)
     }
 
+    /// Whether it is SMALLINT, INT or BIGINT.
+    pub fn is_whole_number(&self) -> bool {
+        matches!(self, DataType::Int16 | DataType::Int32 | DataType::Int64)
+    }
+
     /// Whether values are kept as texts in UTF-8.
     pub fn is_text(&self) -> bool {
         matches!(self, DataType::Text | DataType::Json | DataType::Jsonb | DataType::Char)

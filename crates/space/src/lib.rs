@@ -9,12 +9,14 @@
 
 pub mod keywords;
 
+mod constraint;
 mod definition;
 mod ladder;
 mod mend;
 mod numbers;
 mod placement;
 mod row_op;
+mod row_store;
 mod rules;
 mod schema;
 mod schema_name;
@@ -32,12 +34,14 @@ pub mod learn;
 pub mod weight;
 
 pub use codes::LevelCodes;
+pub use constraint::{Action, ForeignKey, Index};
 pub use data_type::CHARS_MAX;
 pub use key::KeyLayout;
 pub use key_code::{KeyCode, KeyCoder};
 pub use ladder::Ladder;
 pub use placement::{Placement, REPLICAS_MAX, SHARDS_MAX, SLOTS, Spread, shard_of};
 pub use row_op::{OP_COLUMN, RowOp, RowPolicy, without_key};
+pub use row_store::RowStore;
 pub use rules::{Check, ColumnDefault, Identity, IdentityKind, SEQUENCE_CACHE, TableRules, greatest, least};
 pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,

@@ -241,6 +241,8 @@ mod tests {
             next_column_id: 3,
             key: None,
             rules: crate::TableRules::default(),
+            indexes: Vec::new(),
+            foreign_keys: Vec::new(),
             dimensions: Vec::new(),
             measures: Vec::new(),
             seed: 7,

@@ -4,8 +4,10 @@
 //! column, also of the time that a zone's clocks show, or a binary-halving step of a number. A level's member is identified by its whole path, so a child name under two
 //! parents is two members; NULL is a member.
 
+use crate::constraint::{ForeignKey, Index};
 use crate::ladder::Ladder;
 use crate::placement::Placement;
+use crate::row_store::RowStore;
 use crate::rules::TableRules;
 use crate::zone::ZoneRules;
 use alluvia_types::{ColumnId, TableId};
@@ -254,6 +256,9 @@ pub struct TableOptions {
     /// Where its rows lie, if the database lies on several machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
+    /// Where its rows are kept one by one, if that is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<RowStore>,
 }
 
 /// The schema that is there from the beginning, in which tables are whose definitions name none.
@@ -265,6 +270,15 @@ fn public_schema() -> String {
 
 fn is_public_schema(schema: &str) -> bool {
     schema == PUBLIC_SCHEMA
+}
+
+impl TableDef {
+    /// Whether its rows are to be kept in memory one by one: where nothing is said, those of tables with a key that have no dimensions or
+    /// measures, which are rather asked for aggregates.
+    pub fn keeps_rows(&self) -> bool {
+        let is_plain = self.dimensions.is_empty() && self.measures.is_empty();
+        self.key.is_some() && self.options.rows.map_or(is_plain, |rows| rows == RowStore::Memory)
+    }
 }
 
 /// A table's definition at some version.
@@ -287,6 +301,12 @@ pub struct TableDef {
     /// What it says of values beside their types.
     #[serde(default, skip_serializing_if = "TableRules::is_empty")]
     pub rules: TableRules,
+    /// Its indexes beside that of the key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<Index>,
+    /// What its rows refer to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign_keys: Vec<ForeignKey>,
     /// The dimensions; empty for a plain table.
     pub dimensions: Vec<Dimension>,
     /// Aggregated columns.

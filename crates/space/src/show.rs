@@ -1,15 +1,35 @@
 //! A table's definition as the SQL that makes it.
 
+use crate::constraint::ForeignKey;
 use crate::dimensions::{show, show_names};
 use crate::keywords::quoted;
 use crate::ladder::Ladder;
 use crate::rules::{Check, Identity, IdentityKind};
 use crate::schema::{Column, Curve, DataType, OnConflict, TableDef};
+use alluvia_types::TableId;
 use std::fmt::Write;
 
 impl TableDef {
-    /// The CREATE TABLE statement that makes such a table.
+    /// The CREATE TABLE statement that makes such a table, without what its rows refer to.
     pub fn show_create(&self) -> String {
+        self.show_create_with(Vec::new())
+    }
+
+    /// The same, and behind it what makes its indexes that are no constraints. `parent` gives a table that its rows refer to.
+    pub fn show_create_whole<'a>(&self, parent: impl Fn(TableId) -> Option<&'a TableDef>) -> String {
+        let line = |key: &ForeignKey| {
+            let text = self.foreign_key_sql(key, parent(key.parent)?);
+            Some(format!("  CONSTRAINT {} {text}", quoted(&key.name)))
+        };
+        let mut text = self.show_create_with(self.foreign_keys.iter().filter_map(line).collect());
+        for index in self.indexes.iter().filter(|index| !index.is_constraint) {
+            text.push_str(";\n");
+            text.push_str(&self.index_sql(index));
+        }
+        text
+    }
+
+    fn show_create_with(&self, foreign_keys: Vec<String>) -> String {
         let key = self.key_columns().unwrap_or_default();
         let column = |(at, column): (usize, &Column)| {
             let identity = self.identity_of(column.id);
@@ -33,6 +53,8 @@ impl TableDef {
         }
         let check = |check: &Check| format!("  CONSTRAINT {} CHECK ({})", quoted(&check.name), check.sql);
         columns.extend(self.rules.checks.iter().map(check));
+        columns.extend(self.unique_lines());
+        columns.extend(foreign_keys);
         let mut text = format!("CREATE TABLE {} (\n{}\n)", self.shown(), columns.join(",\n"));
         let mut options = Vec::new();
         if !self.dimensions.is_empty() {
@@ -52,6 +74,9 @@ impl TableDef {
         }
         if self.options.ladder != Ladder::default() {
             options.push(("ladder", self.options.ladder.name().to_owned()));
+        }
+        if let Some(rows) = self.options.rows {
+            options.push(("rows", rows.name().to_owned()));
         }
         if let Some(placement) = &self.options.placement {
             options.extend(placement.shown(self));
@@ -112,6 +137,8 @@ mod tests {
             next_column_id: names.len() as u32,
             key: None,
             rules: crate::rules::TableRules::default(),
+            indexes: Vec::new(),
+            foreign_keys: Vec::new(),
             dimensions: Vec::new(),
             measures: Vec::new(),
             seed: 0,
@@ -132,8 +159,12 @@ mod tests {
         let declared = "shop(order, \"It's\"); time(sold_at: year, month)";
         def.dimensions = dimensions::parse(declared, &def.columns).unwrap();
         def.measures = vec![ColumnId(3)];
-        def.options =
-            TableOptions { freshness: Some("5s".into()), curve: Curve::Z, ladder: Ladder::Half, placement: None };
+        def.options = TableOptions {
+            freshness: Some("5s".into()),
+            curve: Curve::Z,
+            ladder: Ladder::Half,
+            ..TableOptions::default()
+        };
         def.validate().unwrap();
         let with = " WITH (\n  dimensions = 'shop(order, \"It''s\"); time(sold_at: year, month)',\n  measures   = 'price',\n  \
                     curve      = 'z',\n  freshness  = '5s',\n  ladder     = '1/2'\n)";

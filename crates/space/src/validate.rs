@@ -3,6 +3,7 @@
 //! Messages name the dimension, level or column; hints show what would do, of the same dimension and columns (see
 //! `mend`), or say it in words. The parser of declarations relies on these checks, so each has one place.
 
+use crate::constraint;
 use crate::curve::{AXIS_BITS_MAX, KEY_BITS_MAX};
 use crate::data_type::{CHARS_MAX, PRECISION_MAX};
 use crate::dimensions::{
@@ -37,6 +38,8 @@ impl TableDef {
             primary_key(key, &self.columns)?;
         }
         rules::validate(&self.rules, &self.columns)?;
+        let kept = (self.columns.as_slice(), self.key.as_ref(), self.rules.checks.as_slice());
+        constraint::validate(&self.indexes, &self.foreign_keys, kept)?;
         dimensions(&self.dimensions, &self.columns)?;
         for (at, &id) in self.measures.iter().enumerate() {
             let Some(column) = self.column_by_id(id) else {

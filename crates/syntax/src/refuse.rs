@@ -5,7 +5,7 @@
 //! that is planned is [`super::bounds`]'.
 
 use crate::bounds::Bounds;
-use crate::statements::maintenance::{is_maintenance, unique_index};
+use crate::statements::maintenance::is_maintenance;
 use crate::statements::roles::is_role_statement;
 use crate::statements::routines::{is_create_procedure, is_drop_procedure};
 use crate::statements::schemas::is_schema_statement;
@@ -114,9 +114,6 @@ pub fn statement(words: &[String]) -> Result<()> {
         || !kind.bytes().all(|byte| byte.is_ascii_alphabetic())
     {
         return Ok(());
-    }
-    if kind == "INDEX" && words.starts_with(&["CREATE", "UNIQUE"].map(str::to_owned)) {
-        return Err(unique_index());
     }
     if is_maintenance(words) || words.starts_with(&["CREATE", "UNLOGGED", "TABLE"].map(str::to_owned)) {
         return Ok(());

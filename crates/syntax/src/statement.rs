@@ -8,6 +8,7 @@ use crate::statements::changes::{Conflict, Delete, Update};
 use crate::statements::cuboid_name::CuboidName;
 use crate::statements::definitions::{AlterTable, CreateTable};
 use crate::statements::locking::Locking;
+use crate::statements::maintenance::{CreateIndex, DropIndex};
 use crate::statements::merge::Merge;
 use crate::statements::parse::query_of_table;
 use crate::statements::plain_insert::LiteralRows;
@@ -298,6 +299,10 @@ pub enum Kind {
     },
     /// VACUUM, ANALYZE, CLUSTER, REINDEX, CREATE INDEX.
     Idle(Box<Idle>),
+    /// CREATE INDEX on columns.
+    CreateIndex(Box<CreateIndex>),
+    /// DROP INDEX.
+    DropIndex(DropIndex),
     /// COMMENT ON.
     Comment(Comment),
     /// What is so already: UNLISTEN, where nobody listens.
@@ -406,6 +411,8 @@ impl Kind {
             Kind::DropTable { .. } => Some("DROP TABLE"),
             Kind::DropNone { command, .. } => Some(*command),
             Kind::Idle(idle) => Some(idle.command).filter(|command| *command == "CREATE INDEX"),
+            Kind::CreateIndex(_) => Some("CREATE INDEX"),
+            Kind::DropIndex(_) => Some("DROP INDEX"),
             Kind::Comment(_) => Some("COMMENT"),
             Kind::AlterTable(_) => Some("ALTER TABLE"),
             Kind::CreateView(_) => Some("CREATE VIEW"),

@@ -114,6 +114,8 @@ fn table(is_keyed: bool) -> TableDef {
         seed: 1,
         options: TableOptions::default(),
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
     }
 }
 

@@ -428,6 +428,8 @@ fn table() -> TableDef {
         next_column_id,
         key: None,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions,
         measures,
         seed: 1,

@@ -221,6 +221,8 @@ fn table() -> TableDef {
         next_column_id: 3,
         key: None,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions: vec![dimension(0), dimension(1)],
         measures: vec![ColumnId(2)],
         seed: 1,

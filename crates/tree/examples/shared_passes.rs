@@ -153,6 +153,8 @@ fn table() -> TableDef {
         measures: vec![columns[DIMENSIONS].id],
         next_column_id: columns.len() as u32,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         key: None,
         columns,
         seed: 1,

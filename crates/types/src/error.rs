@@ -81,6 +81,10 @@ pub enum ErrorKind {
     NotNull,
     /// A row whose key is there.
     UniqueViolation,
+    /// A row refers to one that is not there.
+    ForeignKeyViolation,
+    /// What a foreign key refers to is no key.
+    InvalidForeignKey,
     /// A row of which a condition of its table is false.
     CheckViolation,
     /// A value for a column that is always numbered.
@@ -185,7 +189,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 85] = [
+    pub const ALL: [ErrorKind; 87] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -221,6 +225,8 @@ impl ErrorKind {
         ErrorKind::TooManyRows,
         ErrorKind::NotNull,
         ErrorKind::UniqueViolation,
+        ErrorKind::ForeignKeyViolation,
+        ErrorKind::InvalidForeignKey,
         ErrorKind::CheckViolation,
         ErrorKind::GeneratedAlways,
         ErrorKind::SequenceLimit,
@@ -312,6 +318,8 @@ impl ErrorKind {
             TooManyRows => "21000",
             NotNull => "23502",
             UniqueViolation => "23505",
+            ForeignKeyViolation => "23503",
+            InvalidForeignKey => "42830",
             CheckViolation => "23514",
             GeneratedAlways => "428C9",
             SequenceLimit => "2200H",

@@ -16,6 +16,7 @@
 //! unreadable.
 
 mod comments;
+mod constraints;
 mod schemas;
 mod stored;
 
@@ -339,6 +340,7 @@ impl Catalog {
                 Change::Comment { on, text } => next.comment_on(on, text.as_deref())?,
             }
         }
+        next.check_references(changes)?;
         assert_eq!(
             next.by_id.len() + next.views.len(),
             next.relation_ids().count(),

@@ -27,6 +27,8 @@ fn table(id: u32, name: &str, names: &[&str], declared: &str) -> TableDef {
         name: name.to_owned(),
         next_column_id: columns.len() as u32,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         key: None,
         columns,
         dimensions,
@@ -282,8 +284,8 @@ fn rules_go_with_their_columns() {
     );
     assert_eq!(kind(alter::set_default(&def, "n", Some("1".to_owned()))), ErrorKind::InvalidDefinition);
     assert_eq!(alter::set_default(&def, "note", None).unwrap().rules.defaults, []);
-    assert_eq!(kind(alter::drop_check(&def, "daer")), ErrorKind::UndefinedObject);
-    let def = alter::drop_check(&def, "dear").unwrap();
+    assert_eq!(kind(alter::drop_constraint(&def, "daer")), ErrorKind::UndefinedObject);
+    let def = alter::drop_constraint(&def, "dear").unwrap();
     let def = alter::drop_column(&def, "note").unwrap();
     let def = alter::drop_column(&def, "n").unwrap();
     assert!(def.rules.is_empty());

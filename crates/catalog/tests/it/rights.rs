@@ -133,6 +133,8 @@ fn a_dropped_table_takes_its_grants_with_it_and_no_verifier_is_printed() {
         next_column_id: 0,
         key: None,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions: Vec::new(),
         measures: Vec::new(),
         seed: 1,

@@ -25,6 +25,8 @@ fn table(id: u32, schema: &str, name: &str) -> TableDef {
         next_column_id: 1,
         key: None,
         rules: TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions: Vec::new(),
         measures: Vec::new(),
         seed: 1,

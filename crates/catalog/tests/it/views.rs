@@ -24,6 +24,8 @@ fn table(id: u32, name: &str) -> TableDef {
         name: name.to_owned(),
         next_column_id: 3,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         key: None,
         columns: (0..3).map(column).collect(),
         dimensions: Vec::new(),

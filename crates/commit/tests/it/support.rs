@@ -56,6 +56,8 @@ pub fn table(id: u32) -> TableDef {
         columns,
         next_column_id: 1,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         key: None,
         measures: Vec::new(),
         seed: 1,

@@ -91,6 +91,8 @@ impl Inferred {
             next_column_id: self.columns.len() as u32,
             key: None,
             rules: alluvia_space::TableRules::default(),
+            indexes: Vec::new(),
+            foreign_keys: Vec::new(),
             dimensions: Vec::new(),
             measures: Vec::new(),
             seed: 0,

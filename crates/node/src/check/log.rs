@@ -185,7 +185,7 @@ mod tests {
             producer,
             key: None,
         };
-        Published { info, catalog: None, rows: Vec::new(), loads: Vec::new(), room: None }
+        Published { info, catalog: None, rows: Vec::new(), keys: Vec::new(), loads: Vec::new(), room: None }
     }
 
     /// What is wrong with batches that follow a manifest with this producer.

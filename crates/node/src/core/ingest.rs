@@ -136,6 +136,8 @@ mod tests {
             next_column_id: 1,
             key: None,
             rules: alluvia_space::TableRules::default(),
+            indexes: Vec::new(),
+            foreign_keys: Vec::new(),
             dimensions: Vec::new(),
             measures: Vec::new(),
             seed: 7,

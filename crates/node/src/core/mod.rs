@@ -100,6 +100,7 @@ impl Core {
             opened.dead,
             options.tail_bytes_max(),
         ));
+        views.heaps().set_bytes_max(options.row_bytes_max() as usize);
 
         let mut commit_micros = 0;
         let mut next_table = manifest.next_table;

@@ -5,7 +5,7 @@
 
 use super::Core;
 use alluvia_catalog::Catalog;
-use alluvia_snapshot::{Killed, Newer, Read, Snapshot, SnapshotRow, TableRead, Want};
+use alluvia_snapshot::{HeapLoad, HeapSnapshot, Killed, Newer, Read, Snapshot, SnapshotRow, TableRead, Want};
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_types::{Clock, Freshness, Result, TableId, Version};
 use std::sync::Arc;
@@ -42,6 +42,14 @@ impl Read for Core {
 
     fn last_written(&self, table: TableId, codes: &[KeyCode], above: Version) -> Option<Version> {
         self.views.last_written(table, codes, above)
+    }
+
+    fn rows_in_memory(&self, tables: &[TableId], exactly: Option<Version>) -> Option<HeapSnapshot> {
+        self.views.rows_in_memory(tables, exactly)
+    }
+
+    fn begin_heap(&self, table: TableId) -> Option<HeapLoad> {
+        self.views.begin_heap(table)
     }
 
     fn find_keys(

@@ -1,6 +1,6 @@
-//! Prepared statements about rows that they name by their keys, against their texts in a second database, which plans each of them:
-//! generated ones, with values near the limits of their types, in and out of transactions. Answers, errors and all that the table has
-//! are the same.
+//! Prepared statements about rows that they name by their keys, or by first columns of these, joins and aggregates among them, against
+//! their texts in a second database, which plans each of them: generated ones, with values near the limits of their types, in and out of
+//! transactions. Answers, errors and all that the tables have are the same. Most of them are answered by heaps.
 //!
 //! `ALLUVIA_TEST_STATEMENTS=100000` runs at least so many; `ALLUVIA_TEST_SEED` begins elsewhere; a failure prints what was run since
 //! the tables were last compared.
@@ -23,6 +23,24 @@ const FILL: &str = "INSERT INTO t SELECT k, name, k * 100, k * 5000000000, k, k 
                     DATE '2026-01-01' + k, TIMESTAMP '2026-01-01 12:34:56.789012' \
                     FROM (SELECT value::int AS k FROM generate_series(1, 8) AS s (value)) AS numbers, \
                     (VALUES ('a'), ('b''c'), ('ü'), ('')) AS names (name) WHERE true ON CONFLICT DO NOTHING";
+
+const OTHER: &str = "CREATE TABLE u (k BIGINT PRIMARY KEY, name TEXT, n INT)";
+const FILL_OTHER: &str =
+    "INSERT INTO u SELECT value * 3 - 10, 'name ' || value, value * value FROM generate_series(1, 20) AS s (value)";
+
+/// Asks until the tables have heaps, which others make.
+async fn heaps_are_there(session: &Session, db: &Database) {
+    let prepared = session.prepare("SELECT u.name FROM t, u WHERE a = $1 AND k = i").unwrap();
+    for _ in 0..1_000 {
+        let rows = session.execute_prepared(&prepared, &[ScalarValue::Int32(Some(1))]).await.unwrap();
+        rows.collect().await.unwrap();
+        if db.engine().heap_answered() > 0 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("no heap was made");
+}
 
 /// What values are of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -289,6 +307,7 @@ impl Template {
                 self.add(" AND s > ");
                 self.add_value(random, Sort::Number);
             }
+            5 => self.add_prefix(random, ""),
             _ => self.add_key(random),
         }
     }
@@ -320,8 +339,142 @@ impl Template {
         made
     }
 
+    /// Conditions that fix the first column of the key, perhaps bound the second, and ask for more.
+    fn add_prefix(&mut self, random: &mut Random, table: &str) {
+        match random.below(5) {
+            0 => {
+                self.add(&format!("{table}a IN ("));
+                for at in 0..1 + random.below(3) {
+                    self.add(if at > 0 { ", " } else { "" });
+                    self.add_value(random, Sort::First);
+                }
+                self.add(")");
+            }
+            _ => self.add_equal(random, &format!("{table}a"), Sort::First),
+        }
+        for _ in 0..random.below(3) {
+            self.add(" AND ");
+            self.add_other(random, table);
+        }
+    }
+
+    fn add_other(&mut self, random: &mut Random, table: &str) {
+        let comparisons = [" = ", " <> ", " < ", " <= ", " > ", " >= "];
+        match random.below(8) {
+            0 | 1 => {
+                self.add(&format!("{table}b{}", random.pick(&comparisons)));
+                self.add_value(random, Sort::Second);
+            }
+            2 => {
+                self.add(&format!("{table}{} BETWEEN ", random.pick(&NUMBERS)));
+                self.add_value(random, Sort::Number);
+                self.add(" AND ");
+                self.add_value(random, Sort::Number);
+            }
+            3 => {
+                let (column, _) = COLUMNS[random.below(COLUMNS.len() as u64) as usize];
+                self.add(&format!("{table}{column} IS {}NULL", random.pick(&["", "NOT "])));
+            }
+            4 => {
+                self.add("NOT (");
+                self.add_other(random, table);
+                self.add(" OR ");
+                self.add_other(random, table);
+                self.add(")");
+            }
+            5 => self.add(&format!("{table}i < {table}l")),
+            _ => {
+                let (column, sort) = COLUMNS[random.below(COLUMNS.len() as u64) as usize];
+                self.add(&format!("{table}{column}{}", random.pick(&comparisons)));
+                self.add_value(random, sort);
+            }
+        }
+    }
+
+    /// Rows of a prefix, of which the first ones may be asked for.
+    fn rows(random: &mut Random) -> Template {
+        let mut made = Template::default();
+        made.add(random.pick(&[
+            "SELECT b, s, x FROM t WHERE ",
+            "SELECT day, a, b, f AS g FROM t WHERE ",
+            "SELECT l, d FROM t WHERE ",
+        ]));
+        if random.below(2) == 0 {
+            made.add_prefix(random, "");
+            made.add(random.pick(&["", " FOR UPDATE", " FOR SHARE", " ORDER BY a, b"]));
+            return made;
+        }
+        made.add("a = ");
+        made.add_value(random, Sort::First);
+        if random.below(2) == 0 {
+            made.add(" AND ");
+            made.add_other(random, "");
+        }
+        made.add(random.pick(&[
+            " ORDER BY b",
+            " ORDER BY b DESC",
+            " ORDER BY a, b",
+            " ORDER BY f, b DESC",
+            " ORDER BY s DESC, b",
+        ]));
+        made.add(random.pick(&["", " LIMIT 1", " LIMIT 2 OFFSET 1", " LIMIT 3", " OFFSET 2"]));
+        made.add(random.pick(&["", "", " FOR UPDATE"]));
+        made
+    }
+
+    /// Aggregates of a prefix, perhaps in groups.
+    fn aggregates(random: &mut Random) -> Template {
+        let mut made = Template::default();
+        let known = [
+            "count(*)",
+            "count(x)",
+            "count(DISTINCT s)",
+            "sum(i)",
+            "sum(l)",
+            "sum(s)",
+            "sum(d)",
+            "min(b)",
+            "max(d)",
+            "min(day)",
+            "max(moment)",
+            "count(DISTINCT b)",
+        ];
+        let group = random.pick(&["", "", "a", "f", "a, f"]);
+        let own = if group.is_empty() { String::new() } else { format!("{group}, ") };
+        made.add(&format!("SELECT {own}{}, {} AS y FROM t WHERE ", random.pick(&known), random.pick(&known)));
+        made.add_prefix(random, "");
+        if !group.is_empty() {
+            made.add(&format!(" GROUP BY {group}"));
+            made.add(random.pick(&["", " ORDER BY 1", &format!(" ORDER BY {group}"), " ORDER BY y LIMIT 40"]));
+        }
+        made
+    }
+
+    /// Two tables, of which the second is found by what the first one has.
+    fn joined(random: &mut Random) -> Template {
+        let mut made = Template::default();
+        made.add(random.pick(&[
+            "SELECT t.b, u.name, u.n FROM t, u WHERE ",
+            "SELECT count(*), sum(u.n) FROM u, t WHERE ",
+            "SELECT x.b, u.name FROM t AS x JOIN u ON u.k = x.s WHERE ",
+        ]));
+        let table = if made.sql().contains("AS x") { "x." } else { "t." };
+        if table == "t." {
+            made.add(random.pick(&["k = s AND ", "u.k = t.i AND ", "t.l = k AND "]));
+        }
+        made.add_prefix(random, table);
+        if random.below(3) == 0 {
+            made.add(" AND u.n > ");
+            made.add_value(random, Sort::Number);
+        }
+        made
+    }
+
     fn generated(random: &mut Random) -> Template {
-        match random.below(9) {
+        match random.below(15) {
+            9 | 10 => Template::rows(random),
+            11 | 12 => Template::aggregates(random),
+            13 | 14 => Template::joined(random),
             0..5 => Template::update(random),
             5 => {
                 let mut made = Template::default();
@@ -451,10 +604,11 @@ fn prepared_statements_about_rows_do_what_their_texts_do() {
     block_on(async {
         let mut pair = Pair { fast: db.session(), general: other_db.session(), told: Vec::new() };
         // Nothing here is about what is durable.
-        for sql in [TABLE, "SET durability = relaxed", FILL] {
+        for sql in [TABLE, OTHER, "SET durability = relaxed", FILL, FILL_OTHER] {
             pair.both(sql).await;
         }
         tag(&pair.general, "SET short_path = off").await;
+        heaps_are_there(&pair.fast, &db).await;
         let (mut ran, mut went_well, mut in_transaction) = (0, 0, false);
         while ran < least {
             let template = Template::generated(&mut random);
@@ -497,5 +651,7 @@ fn prepared_statements_about_rows_do_what_their_texts_do() {
         pair.compare().await;
         // Many of them do something, or nothing would be compared.
         assert!(went_well > ran / 4, "{went_well} of {ran}");
+        let by_heap = db.engine().heap_answered();
+        assert!(by_heap > ran / 4, "{by_heap} of {ran} by heaps");
     });
 }

@@ -29,6 +29,8 @@ const BYTES_PER_BYTE: usize = 64;
 pub(crate) struct PointPlans {
     known: Mutex<Known>,
     answered: AtomicU64,
+    /// How many statements were answered by heaps.
+    by_heap: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +68,16 @@ impl PointPlans {
     /// How often one of them has answered.
     pub(crate) fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
+    }
+
+    /// A statement was answered by heaps.
+    pub(crate) fn count_heap(&self) {
+        self.by_heap.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were.
+    pub(crate) fn by_heap(&self) -> u64 {
+        self.by_heap.load(Ordering::Relaxed)
     }
 
     /// Whether there is none at all, so that no text need be taken apart.

@@ -8,6 +8,7 @@
 use crate::killed::Killed;
 use crate::lookup::SnapshotRow;
 use crate::snapshot::{Newer, Snapshot, TableRead, TailRead};
+use crate::views::{HeapLoad, HeapSnapshot};
 use alluvia_catalog::Catalog;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_types::{Clock, Error, Freshness, Result, TableId, Version};
@@ -97,6 +98,15 @@ pub trait Read: Send + Sync + Debug {
     /// The newest version above this one that wrote any of these keys of a table, whether or not it is visible yet; of a version from
     /// which on that is not known any more, one that may have. For whoever has locked the rows: from then on nobody else writes them.
     fn last_written(&self, _table: TableId, _codes: &[KeyCode], _above: Version) -> Option<Version> {
+        None
+    }
+    /// The rows of these tables in memory, at a version that whoever asks has pinned, or at the newest; `None` where one of them has no heap
+    /// that can be read.
+    fn rows_in_memory(&self, _tables: &[TableId], _exactly: Option<Version>) -> Option<HeapSnapshot> {
+        None
+    }
+    /// Begins a heap of a table, which whoever asks is to load, on a thread that may block; `None` where there is one, or none is made.
+    fn begin_heap(&self, _table: TableId) -> Option<HeapLoad> {
         None
     }
     /// As [`Read::snapshot`], of tables whose rows may be asked for later, where they lie: of these [`TableRead::is_elsewhere`] holds, and no

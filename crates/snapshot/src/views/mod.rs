@@ -8,6 +8,7 @@
 //! - Rows in memory are bounded by thrice `tail_bytes_max`: the tail with what is on its way there, what readers held when the
 //!   batch was let in, and what one sort takes from the tail under their hands.
 
+mod heaps;
 mod kills;
 mod moving;
 mod report;
@@ -15,6 +16,7 @@ mod room;
 mod state;
 mod turns;
 
+pub use heaps::{HeapLoad, HeapSnapshot};
 pub use kills::{TableKills, TailDead};
 pub use moving::WholeTable;
 pub use room::TailRoom;
@@ -31,6 +33,7 @@ use crate::snapshot::{Newer, Snapshot, TailRead};
 use crate::spaces::Spaces;
 use crate::tail::{Pinned, TailTable};
 use alluvia_catalog::Catalog;
+use alluvia_heap::{FedKey, Heaps};
 use alluvia_tree::{Dead, Segment, TreeContext};
 use alluvia_types::{Clock, Error, Freshness, Result, SegmentId, Stage, TableId, Version};
 use arrow::record_batch::RecordBatch;
@@ -57,6 +60,8 @@ pub struct Published {
     pub catalog: Option<Arc<Catalog>>,
     /// Rows with the hidden columns, and their bytes.
     pub rows: Vec<(TableId, RecordBatch, u64)>,
+    /// What became of the keys that it wrote, by table; nothing of what is replayed.
+    pub keys: Vec<(TableId, Vec<FedKey>)>,
     /// Rows that were staged as segments.
     pub loads: Vec<StagedLoad>,
     /// The room that its rows have until then; `None` without rows, and of what was in the log already.
@@ -70,6 +75,7 @@ pub struct Views {
     tree: TreeContext,
     spaces: Arc<Spaces>,
     keys: KeyTables,
+    heaps: Heaps,
     pins: Pins,
     state: RwLock<State>,
     visible: AtomicU64,
@@ -173,6 +179,7 @@ impl Views {
             tree,
             spaces,
             keys: KeyTables::new(visible),
+            heaps: Heaps::default(),
             pins: Pins::default(),
             state: RwLock::new(state),
             visible: AtomicU64::new(visible.0),
@@ -253,14 +260,16 @@ impl Views {
         let now = self.clock.monotonic();
         let mut gone = Vec::new();
         let mut state = self.state.write();
-        for (batch, loads) in batches.drain(..).zip(opened) {
+        for (mut batch, loads) in batches.drain(..).zip(opened) {
             let version = batch.info.version;
             assert_eq!(version, state.visible.next(), "V1: versions are published in order, without gaps");
-            if let Some(catalog) = batch.catalog {
+            if let Some(catalog) = batch.catalog.take() {
                 let known = std::mem::replace(&mut state.catalog, Arc::clone(&catalog));
                 gone.extend(known.tables().map(|entry| entry.def.id).filter(|&table| catalog.by_id(table).is_none()));
                 state.leave_dropped(&catalog, version);
+                self.keep_heaps(&state);
             }
+            self.feed_heaps(&mut batch);
             for (table, rows, bytes) in batch.rows {
                 let State { tails, tail_bytes, pinned, .. } = &mut *state;
                 let tail = tails.entry(table).or_default();

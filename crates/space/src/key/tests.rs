@@ -39,6 +39,8 @@ fn table(curve: Curve) -> TableDef {
         dimensions: dimensions::parse(DECLARED, &columns).unwrap(),
         next_column_id: columns.len() as u32,
         rules: crate::rules::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         key: None,
         columns,
         measures: vec![ColumnId(4)],

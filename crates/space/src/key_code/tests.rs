@@ -36,6 +36,8 @@ fn table(types: &[DataType]) -> TableDef {
         name: "t".into(),
         next_column_id: columns.len() as u32,
         rules: crate::rules::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         key: Some(PrimaryKey {
             columns: columns.iter().map(|column| column.id).collect(),
             secret: SECRET,

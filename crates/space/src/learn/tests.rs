@@ -28,6 +28,8 @@ fn table(declared: &str) -> TableDef {
         dimensions: dimensions::parse(declared, &columns).unwrap(),
         next_column_id: 3,
         rules: crate::rules::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         key: None,
         columns,
         measures: Vec::new(),

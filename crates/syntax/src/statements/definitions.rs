@@ -4,13 +4,15 @@
 
 use crate::names::{name_of, new_table, user_table};
 use crate::statement::literal_text;
+use crate::statements::constraints::{ForeignKeySpec, UniqueSpec, foreign_key_spec, unique_spec};
 use crate::statements::keys;
 use crate::statements::roles::{RoleName, owner_of};
 use crate::statements::rules::{CheckSpec, IdentitySpec, check_spec, default_sql, identity_spec, serial_type};
 use crate::statements::written_types::column_type_of;
 use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
 use alluvia_space::{
-    Column, ColumnType, Curve, IdentityKind, Ladder, Placement, Spread, TableDef, TableOptions, TableRules, dimensions,
+    Column, ColumnType, Curve, IdentityKind, Ladder, Placement, RowStore, Spread, TableDef, TableOptions, TableRules,
+    dimensions,
 };
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
 use alluvia_values::errors::not_supported;
@@ -36,6 +38,10 @@ pub struct CreateTable {
     pub key: Vec<String>,
     /// Its conditions, those that stand beside columns first.
     pub checks: Vec<CheckSpec>,
+    /// UNIQUE among its columns, those that stand beside one first.
+    pub uniques: Vec<UniqueSpec>,
+    /// What its rows refer to, likewise.
+    pub foreign_keys: Vec<ForeignKeySpec>,
     /// The options of the table.
     pub with: WithOptions,
     /// The query after AS; `None` without AS.
@@ -71,12 +77,17 @@ pub struct ColumnSpec {
     pub default: Option<String>,
     /// How it is numbered, if it is.
     pub identity: Option<IdentitySpec>,
+    /// UNIQUE.
+    pub unique: Option<UniqueSpec>,
+    /// REFERENCES.
+    pub references: Vec<ForeignKeySpec>,
 }
 
 impl ColumnSpec {
     /// A column of a query's type.
     pub(crate) fn named(name: String) -> ColumnSpec {
-        ColumnSpec { name, column_type: None, nullable: true, default: None, identity: None }
+        let (default, identity, unique) = (None, None, None);
+        ColumnSpec { name, column_type: None, nullable: true, default, identity, unique, references: Vec::new() }
     }
 }
 
@@ -103,6 +114,8 @@ pub struct WithOptions {
     pub replicas: Option<String>,
     /// On how many of them rows are durable before their batch is committed.
     pub write_quorum: Option<String>,
+    /// Where rows are kept one by one: `memory`, `none` or `auto`.
+    pub rows: Option<String>,
 }
 
 /// A parsed ALTER TABLE: one change.
@@ -144,12 +157,18 @@ pub enum TableChange {
     },
     /// ADD CONSTRAINT CHECK.
     AddCheck(CheckSpec),
+    /// ADD CONSTRAINT UNIQUE.
+    AddUnique(UniqueSpec),
+    /// ADD CONSTRAINT FOREIGN KEY.
+    AddForeignKey(ForeignKeySpec),
     /// DROP CONSTRAINT `[IF EXISTS]`.
     DropConstraint {
         /// The constraint to drop.
         name: String,
         /// Whether one that does not exist is no error.
         if_exists: bool,
+        /// CASCADE: whether what refers by it goes, too.
+        cascade: bool,
     },
     /// `RENAME [COLUMN] a TO b`.
     RenameColumn {
@@ -216,6 +235,15 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         _ => return Err(not_supported("OPTIONS in CREATE TABLE").with_hint(WITH_FORM)),
     };
     let columns = create.columns.iter().map(column).collect::<Result<Vec<ColumnSpec>>>()?;
+    let mut uniques: Vec<UniqueSpec> = columns.iter().filter_map(|column| column.unique.clone()).collect();
+    let mut foreign_keys: Vec<ForeignKeySpec> = columns.iter().flat_map(|column| column.references.clone()).collect();
+    for constraint in &create.constraints {
+        match constraint {
+            TableConstraint::Unique(constraint) => uniques.push(unique_spec(constraint, None, None)?),
+            TableConstraint::ForeignKey(constraint) => foreign_keys.push(foreign_key_spec(constraint, None, None)?),
+            _ => {}
+        }
+    }
     if create.query.is_some() {
         if !key.is_empty() {
             return Err(not_supported("PRIMARY KEY in CREATE TABLE ... AS")
@@ -223,6 +251,10 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         }
         if !checks.is_empty() || columns.iter().any(|column| column.default.is_some() || column.identity.is_some()) {
             return Err(not_supported("DEFAULT, IDENTITY or CHECK in CREATE TABLE ... AS")
+                .with_hint("create the table with them, and INSERT INTO it the query's rows"));
+        }
+        if !uniques.is_empty() || !foreign_keys.is_empty() {
+            return Err(not_supported("UNIQUE or REFERENCES in CREATE TABLE ... AS")
                 .with_hint("create the table with them, and INSERT INTO it the query's rows"));
         }
         if let Some(typed) = columns.iter().find(|column| column.column_type.is_some()) {
@@ -239,6 +271,8 @@ pub fn create_table(create: ast::CreateTable) -> Result<CreateTable> {
         columns,
         key,
         checks,
+        uniques,
+        foreign_keys,
         with,
         query,
         temporary,
@@ -287,7 +321,7 @@ fn checks_of(table: &str, create: &ast::CreateTable) -> Result<Vec<CheckSpec>> {
     }
     for constraint in &create.constraints {
         match constraint {
-            TableConstraint::PrimaryKey(_) => {}
+            TableConstraint::PrimaryKey(_) | TableConstraint::Unique(_) | TableConstraint::ForeignKey(_) => {}
             TableConstraint::Check(constraint) => checks.push(check_spec(constraint, None, table, None)?),
             other => return Err(constraint_error(other)),
         }
@@ -356,9 +390,9 @@ pub fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
         }
         AlterTableOperation::OwnerTo { new_owner } => TableChange::Owner(owner_of(new_owner)),
         AlterTableOperation::SetOptionsParens { options } => TableChange::Set(with_options(options)?),
-        // Nothing depends on a condition: CASCADE and RESTRICT are one.
-        AlterTableOperation::DropConstraint { if_exists, name, .. } => {
-            TableChange::DropConstraint { name: name_of(name), if_exists: *if_exists }
+        AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
+            let cascade = *drop_behavior == Some(DropBehavior::Cascade);
+            TableChange::DropConstraint { name: name_of(name), if_exists: *if_exists, cascade }
         }
         AlterTableOperation::AddConstraint { not_valid: true, .. } => {
             return Err(not_supported("NOT VALID in ADD CONSTRAINT")
@@ -366,6 +400,12 @@ pub fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
         }
         AlterTableOperation::AddConstraint { constraint: TableConstraint::Check(constraint), .. } => {
             TableChange::AddCheck(check_spec(constraint, None, &user_table(&alter.name)?.name, None)?)
+        }
+        AlterTableOperation::AddConstraint { constraint: TableConstraint::Unique(constraint), .. } => {
+            TableChange::AddUnique(unique_spec(constraint, None, None)?)
+        }
+        AlterTableOperation::AddConstraint { constraint: TableConstraint::ForeignKey(constraint), .. } => {
+            TableChange::AddForeignKey(foreign_key_spec(constraint, None, None)?)
         }
         AlterTableOperation::AddConstraint { constraint, .. } => return Err(constraint_error(constraint)),
         AlterTableOperation::AlterColumn { column_name, op: AlterColumnOperation::SetDefault { value } } => {
@@ -392,9 +432,6 @@ fn leading_words(operation: &AlterTableOperation) -> String {
 fn constraint_error(constraint: &TableConstraint) -> Error {
     let name = match constraint {
         TableConstraint::PrimaryKey(_) => "PRIMARY KEY",
-        TableConstraint::Unique(_) => "UNIQUE",
-        TableConstraint::ForeignKey(_) => "FOREIGN KEY",
-        TableConstraint::Check(_) => "CHECK",
         _ => "this table constraint",
     };
     not_supported(name).with_hint(match constraint {
@@ -404,7 +441,7 @@ fn constraint_error(constraint: &TableConstraint) -> Error {
 }
 
 /// Which constraints there are.
-const KEPT_HINT: &str = "NOT NULL, CHECK and PRIMARY KEY are the constraints that are kept";
+const KEPT_HINT: &str = "NOT NULL, CHECK, PRIMARY KEY, UNIQUE and FOREIGN KEY are the constraints that are kept";
 /// What to do where a key cannot be declared.
 const KEY_HINT: &str = "a key is declared when its table is created: CREATE TABLE t (id BIGINT PRIMARY KEY, ...)";
 
@@ -416,7 +453,7 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
         let message = format!("column {name} is declared both NULL and NOT NULL");
         return Err(Error::new(ErrorKind::InvalidDefinition, message).with_hint("leave one of them out"));
     }
-    let (mut default, mut identity) = (None, None);
+    let (mut default, mut identity, mut unique, mut references) = (None, None, None, Vec::new());
     let serial = serial_type(&column.data_type);
     if serial.is_some() {
         identity = Some(serial_of(identity_spec(GeneratedAs::ByDefault, None)?));
@@ -461,8 +498,14 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
                 continue;
             }
             ColumnOption::Null => continue,
-            ColumnOption::Unique(_) => "UNIQUE",
-            ColumnOption::ForeignKey(_) => "REFERENCES",
+            ColumnOption::Unique(constraint) => {
+                unique = Some(unique_spec(constraint, option.name.as_ref(), Some(&name))?);
+                continue;
+            }
+            ColumnOption::ForeignKey(constraint) => {
+                references.push(foreign_key_spec(constraint, option.name.as_ref(), Some(&name))?);
+                continue;
+            }
             ColumnOption::Generated { .. } => "GENERATED ALWAYS AS (...)",
             ColumnOption::Identity(_) => "IDENTITY",
             ColumnOption::Collation(_) => "COLLATE",
@@ -482,7 +525,7 @@ fn column(column: &ColumnDef) -> Result<ColumnSpec> {
         _ if serial.is_some() => serial.map(ColumnType::from),
         written => Some(column_type_of(written).map_err(|error| error.at(format!("column {name}")))?),
     };
-    Ok(ColumnSpec { name, column_type, nullable, default, identity })
+    Ok(ColumnSpec { name, column_type, nullable, default, identity, unique, references })
 }
 
 /// The column of a type that numbers it.
@@ -533,7 +576,7 @@ fn is_as(token: Option<&Token>) -> bool {
 }
 
 fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
-    const KNOWN: [&str; 10] = [
+    const KNOWN: [&str; 11] = [
         "dimensions",
         "measures",
         "curve",
@@ -544,6 +587,7 @@ fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
         "shards",
         "replicas",
         "write_quorum",
+        "rows",
     ];
     let mut with = WithOptions::default();
     for option in options {
@@ -563,6 +607,7 @@ fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
             "shards" => &mut with.shards,
             "replicas" => &mut with.replicas,
             "write_quorum" => &mut with.write_quorum,
+            "rows" => &mut with.rows,
             _ => {
                 let near = near_names(&name, KNOWN);
                 let hint = match near.first() {
@@ -664,6 +709,7 @@ pub fn define(
         curve: with.curve.as_deref().map(curve_of).transpose()?.unwrap_or_default(),
         ladder: with.ladder.as_deref().map(Ladder::parse).transpose()?.unwrap_or_default(),
         placement: placement_of(with, &columns)?,
+        rows: with.rows.as_deref().map(RowStore::parse).transpose()?.flatten(),
     };
     let next_column_id = columns.len() as u32;
     let def = TableDef {
@@ -674,6 +720,8 @@ pub fn define(
         next_column_id,
         key: None,
         rules: TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions,
         measures,
         seed,

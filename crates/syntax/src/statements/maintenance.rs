@@ -1,11 +1,12 @@
 //! VACUUM, ANALYZE, CLUSTER, REINDEX, CREATE INDEX: what tools send to keep tables in order, and what changes nothing here.
 //!
-//! Invariant: what they name is there, or they are refused; what they would promise is not promised: an index that is to be unique is
-//! refused.
+//! Invariant: what they name is there, or they are refused; what they would promise is kept or not promised: an index on columns is a
+//! definition, and one that is to be unique in another way is refused.
 
 use crate::names::{name_of, parts_of, user_table};
 use crate::statement::{Idle, IdleTable, Kind};
 use crate::statements::parse::syntax;
+use alluvia_catalog::RelationName;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::Expr;
@@ -40,7 +41,8 @@ pub(crate) fn is_maintenance(words: &[String]) -> bool {
         words.as_slice(),
         ["VACUUM" | "ANALYZE" | "ANALYSE" | "CLUSTER" | "REINDEX", ..]
             | ["CREATE", "INDEX", ..]
-            | ["DROP", "INDEX", "CONCURRENTLY", "IF", "EXISTS", ..]
+            | ["CREATE", "UNIQUE", "INDEX", ..]
+            | ["DROP", "INDEX", ..]
     )
 }
 
@@ -94,26 +96,64 @@ pub(crate) fn parse_maintenance(parser: &mut Parser<'_>) -> Result<Kind> {
                     Vec::new()
                 }
             };
-            of("REINDEX", tables, "REINDEX changes nothing here: there are no indexes to rebuild", false)
+            of("REINDEX", tables, "REINDEX changes nothing here: indexes are kept by themselves", false)
         }
         "CREATE" => {
+            let unique = word(parser, "UNIQUE");
             let _ = word(parser, "INDEX");
-            create_index(parser)?
+            create_index(parser, unique)?
         }
         _ => {
-            let _ =
-                word(parser, "INDEX") && word(parser, "CONCURRENTLY") && word(parser, "IF") && word(parser, "EXISTS");
+            let _ = word(parser, "INDEX");
+            let is_alone = word(parser, "CONCURRENTLY");
+            let if_exists = word(parser, "IF");
+            if if_exists && !word(parser, "EXISTS") {
+                return Err(wrong(parser, "EXISTS"));
+            }
             let names = parser.parse_comma_separated(|parser| parser.parse_object_name(false)).map_err(syntax)?;
-            let _ = word(parser, "CASCADE") || word(parser, "RESTRICT");
-            Kind::DropNone { command: "DROP INDEX", names: names.iter().map(user_table).collect::<Result<_>>()? }
+            let cascade = word(parser, "CASCADE");
+            let _ = word(parser, "RESTRICT");
+            let names = names.iter().map(user_table).collect::<Result<_>>()?;
+            Kind::DropIndex(DropIndex { names, if_exists, cascade, is_alone })
         }
     })
 }
 
+/// A CREATE INDEX on columns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreateIndex {
+    /// What it is to be called; `None` where none is written.
+    pub name: Option<String>,
+    /// The table.
+    pub table: RelationName,
+    /// Its columns, in the order of the index.
+    pub columns: Vec<String>,
+    /// UNIQUE.
+    pub unique: bool,
+    /// Whether an index of this name is left as it is, and no error.
+    pub if_not_exists: bool,
+    /// What is done of a table that keeps none.
+    pub idle: Idle,
+}
+
+/// A DROP INDEX.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DropIndex {
+    /// The indexes.
+    pub names: Vec<RelationName>,
+    /// Whether one that does not exist is no error.
+    pub if_exists: bool,
+    /// Whether what refers by them goes, too.
+    pub cascade: bool,
+    /// CONCURRENTLY: no transaction may hold it.
+    pub is_alone: bool,
+}
+
 /// `[CONCURRENTLY] [[IF NOT EXISTS] name] ON [ONLY] table [USING method] (part, ...) ...`
-fn create_index(parser: &mut Parser<'_>) -> Result<Kind> {
+fn create_index(parser: &mut Parser<'_>, unique: bool) -> Result<Kind> {
     let is_alone = word(parser, "CONCURRENTLY");
-    if word(parser, "IF") && !(word(parser, "NOT") && word(parser, "EXISTS")) {
+    let if_not_exists = word(parser, "IF");
+    if if_not_exists && !(word(parser, "NOT") && word(parser, "EXISTS")) {
         return Err(wrong(parser, "NOT EXISTS"));
     }
     let name = match word(parser, "ON") {
@@ -128,26 +168,32 @@ fn create_index(parser: &mut Parser<'_>) -> Result<Kind> {
     };
     let _ = word(parser, "ONLY");
     let table = user_table(&parser.parse_object_name(false).map_err(syntax)?)?;
+    // What it has that no index here has.
+    let mut other: Option<String> = None;
     if word(parser, "USING") {
-        parser.parse_identifier().map_err(syntax)?;
+        let method = name_of(&parser.parse_identifier().map_err(syntax)?);
+        other = (method != "btree").then(|| format!("USING {method}"));
     }
     parser.expect_token(&Token::LParen).map_err(syntax)?;
     let mut columns = Vec::new();
     loop {
-        if let Expr::Identifier(ident) = parser.parse_expr().map_err(syntax)? {
-            columns.push(name_of(&ident));
+        match parser.parse_expr().map_err(syntax)? {
+            Expr::Identifier(ident) => columns.push(name_of(&ident)),
+            expr => other = other.or_else(|| Some(format!("the expression {expr}"))),
         }
-        skip_to(parser, true);
+        let said = said_of_part(parser);
+        other = other.or(said);
         match parser.next_token().token {
             Token::Comma => {}
             Token::RParen => break,
-            other => return Err(Error::new(ErrorKind::Syntax, format!("Expected: , or ), found: {other}"))),
+            token => return Err(Error::new(ErrorKind::Syntax, format!("Expected: , or ), found: {token}"))),
         }
     }
+    let mut named = columns.clone();
     loop {
         if word(parser, "INCLUDE") {
             let included = parser.parse_parenthesized_column_list(sqlparser::parser::IsOptional::Mandatory, false);
-            columns.extend(included.map_err(syntax)?.iter().map(name_of));
+            named.extend(included.map_err(syntax)?.iter().map(name_of));
         } else if word(parser, "WITH") {
             parser.expect_token(&Token::LParen).map_err(syntax)?;
             skip_to(parser, false);
@@ -155,21 +201,46 @@ fn create_index(parser: &mut Parser<'_>) -> Result<Kind> {
         } else if word(parser, "TABLESPACE") {
             parser.parse_identifier().map_err(syntax)?;
         } else if word(parser, "NULLS") {
-            let _ = word(parser, "NOT");
+            if word(parser, "NOT") {
+                other = other.or_else(|| Some("NULLS NOT DISTINCT".to_owned()));
+            }
             if !word(parser, "DISTINCT") {
                 return Err(wrong(parser, "DISTINCT"));
             }
         } else if word(parser, "WHERE") {
             parser.parse_expr().map_err(syntax)?;
+            other = other.or_else(|| Some("WHERE".to_owned()));
         } else {
             break;
         }
     }
-    let named = name.map_or_else(|| "the index".to_owned(), |name| format!("index '{name}'"));
+    let called = name.as_ref().map_or_else(|| "the index".to_owned(), |name| format!("index '{name}'"));
     let notice =
-        format!("{named} is not made, since it would change nothing here: what lets a query skip rows are dimensions");
-    let tables = vec![IdleTable { table, columns }];
-    Ok(Kind::Idle(Box::new(Idle { command: "CREATE INDEX", tables, notice, is_alone })))
+        format!("{called} is not made, since it would change nothing here: what lets a query skip rows are dimensions");
+    let tables = vec![IdleTable { table: table.clone(), columns: named }];
+    let idle = Idle { command: "CREATE INDEX", tables, notice, is_alone };
+    match other {
+        None => Ok(Kind::CreateIndex(Box::new(CreateIndex { name, table, columns, unique, if_not_exists, idle }))),
+        Some(_) if !unique => Ok(Kind::Idle(Box::new(idle))),
+        Some(other) => Ok(Kind::Refused(
+            not_supported(format!("{other} in CREATE UNIQUE INDEX"))
+                .with_hint("a unique index is on columns: CREATE UNIQUE INDEX name ON t (a, b)"),
+        )),
+    }
+}
+
+/// What stands behind a column of an index; `None` where it means nothing here. In which order rows stand in an index, no answer tells.
+fn said_of_part(parser: &mut Parser<'_>) -> Option<String> {
+    let mut said = None;
+    while !matches!(parser.peek_token_ref().token, Token::Comma | Token::RParen | Token::EOF) {
+        if word(parser, "NULLS") {
+            let _ = word(parser, "FIRST") || word(parser, "LAST");
+        } else if !(word(parser, "ASC") || word(parser, "DESC")) {
+            said = said.or_else(|| Some(parser.peek_token_ref().token.to_string()));
+            skip_to(parser, true);
+        }
+    }
+    said
 }
 
 /// `t`, `t (a, b)`, and more of them behind commas.
@@ -244,12 +315,6 @@ fn wrong(parser: &Parser<'_>, wanted: &str) -> Error {
     Error::new(ErrorKind::Syntax, format!("Expected: {wanted}, found: {}", parser.peek_token_ref().token))
 }
 
-/// The refusal of an index that would promise something.
-pub(crate) fn unique_index() -> Error {
-    not_supported("CREATE UNIQUE INDEX")
-        .with_hint("declare what is unique with its table: CREATE TABLE t (id BIGINT PRIMARY KEY, ...)")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,7 +334,6 @@ mod tests {
             ("CLUSTER t USING ix", "CLUSTER", Some("t"), &[]),
             ("REINDEX TABLE CONCURRENTLY t", "REINDEX", Some("t"), &[]),
             ("REINDEX (VERBOSE) INDEX ix", "REINDEX", None, &[]),
-            ("CREATE INDEX ON t (a)", "CREATE INDEX", Some("t"), &["a"]),
             (
                 "CREATE INDEX CONCURRENTLY IF NOT EXISTS ix ON ONLY \"t\" USING btree (a DESC NULLS LAST, lower(b) text_ops) \
                  INCLUDE (c) WITH (fillfactor = 70) WHERE a > 1 AND b IS NOT NULL",
@@ -288,9 +352,26 @@ mod tests {
         {
             assert!(parse(sql).is_err(), "{sql}");
         }
-        for sql in ["CREATE UNIQUE INDEX ix ON t (a)", "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS ix ON t (a)"] {
+        for sql in [
+            "CREATE UNIQUE INDEX ix ON t (lower(a))",
+            "CREATE UNIQUE INDEX ix ON t (a) WHERE b",
+            "CREATE UNIQUE INDEX ix ON t USING gist (a)",
+            "CREATE UNIQUE INDEX ix ON t (a) NULLS NOT DISTINCT",
+        ] {
             let Kind::Refused(error) = one(sql).kind else { panic!("{sql}") };
-            assert!(error.hint().is_some_and(|hint| hint.contains("PRIMARY KEY")), "{error}");
+            assert_eq!(error.kind(), ErrorKind::NotSupported, "{sql}");
         }
+        for (sql, unique, columns) in [
+            ("CREATE INDEX ON t (a)", false, &["a"][..]),
+            ("CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS ix ON t (a DESC NULLS LAST, \"B\")", true, &["a", "B"]),
+        ] {
+            let Kind::CreateIndex(index) = one(sql).kind else { panic!("{sql}") };
+            assert_eq!(
+                (index.unique, index.columns.iter().map(String::as_str).collect::<Vec<_>>().as_slice()),
+                (unique, columns)
+            );
+        }
+        let Kind::DropIndex(dropped) = one("DROP INDEX CONCURRENTLY IF EXISTS ix, s.iy CASCADE").kind else { panic!() };
+        assert!(dropped.if_exists && dropped.cascade && dropped.is_alone && dropped.names.len() == 2);
     }
 }

@@ -52,6 +52,8 @@ fn table() -> TableDef {
         next_column_id: 4,
         key: None,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions: vec![Dimension {
             name: "place".to_owned(),
             levels: vec![level],

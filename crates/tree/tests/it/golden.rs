@@ -66,6 +66,8 @@ fn golden_table() -> TableDef {
         next_column_id: types.len() as u32,
         key: None,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions: vec![
             Dimension { name: "store".to_owned(), levels: store, range: KeyRange::None, zone: None },
             Dimension { name: "time".to_owned(), levels: time, range: KeyRange::None, zone: None },

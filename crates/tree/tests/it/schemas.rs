@@ -312,6 +312,8 @@ pub fn schema(random: &mut Random, dimensions: usize) -> Schema {
         next_column_id: columns.len() as u32 + 1,
         key: None,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions: dimensions::parse_with_zones(&declaration, &columns, &rules)
             .unwrap_or_else(|error| panic!("{declaration}: {error}")),
         columns,

@@ -74,6 +74,8 @@ pub fn table(paths: &[Vec<DataType>], calendar: bool) -> TableDef {
         name: "t".into(),
         next_column_id: columns.len() as u32,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         key: None,
         columns,
         dimensions,

@@ -79,6 +79,8 @@ pub fn table(id: TableId, name: &str) -> TableDef {
         next_column_id: 2,
         key: None,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions,
         measures: vec![ColumnId(0)],
         seed: 7,

@@ -12,6 +12,7 @@
 
 mod beside;
 mod existing;
+mod heap;
 pub(crate) mod locking;
 mod merge;
 pub(crate) mod points;

@@ -1,4 +1,4 @@
-//! Statements about rows that they name by their keys, which were compiled ([`alluvia_points`]): without a plan.
+//! Statements about few rows, which were compiled ([`alluvia_points`]): without a plan.
 //!
 //! Invariants:
 //! - Such a statement differs from no other: rights, rules, locks and the open transaction's own rows are asked as ever, and what it reads
@@ -7,6 +7,7 @@
 
 use crate::by_key::LookupCost;
 use crate::execution::blocking::blocking;
+use crate::session::change::heap::{find_by_keys, find_by_query, heaps_of};
 use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -21,18 +22,18 @@ use crate::session::transaction::row_locks::{KeyedRows, Patience, lock_rows, was
 use crate::session::transaction::submit::submit;
 use crate::table::sql_schema;
 use crate::used::UsedCounters;
-use alluvia_catalog::TableEntry;
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
+use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_locks::Mode;
-use alluvia_points::{PointKind, PointLock, PointStatement, point_table};
-use alluvia_snapshot::{NewBatch, NewRows, RowChange, Snapshot, SnapshotRow};
+use alluvia_points::{FoundRows, PointKind, PointLock, PointStatement, point_tables};
+use alluvia_snapshot::{HeapSnapshot, NewBatch, NewRows, RowChange, Snapshot, SnapshotRow};
 use alluvia_space::key_code::KeyCode;
 use alluvia_syntax::{Hints, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -46,20 +47,33 @@ pub(crate) fn compiled(scope: &Scope, statement: &Statement) -> Option<PointStat
     if statement.hints != Hints::default() {
         return None;
     }
-    let table = point_table(&statement.kind)?;
-    let entry = scope.table_for(Need::Definition, &table).ok()?;
-    let is_everybodys = !is_temporary(entry.def.id) && !alluvia_rows::is_waiting(entry.changed_at);
-    PointStatement::recognise(&statement.kind, &entry).filter(|_| is_everybodys)
+    let entry = |table: &RelationName| {
+        let entry = scope.table_for(Need::Definition, table).ok()?;
+        let is_everybodys = !is_temporary(entry.def.id) && !alluvia_rows::is_waiting(entry.changed_at);
+        is_everybodys.then_some(entry)
+    };
+    let entries = point_tables(&statement.kind)?.iter().map(entry).collect::<Option<Vec<_>>>()?;
+    PointStatement::recognise(&statement.kind, &entries)
 }
 
-/// Runs a compiled statement; `None` where the general way must.
+/// Runs a compiled statement, whose answer has a schema, if that is known; `None` where the general way must.
 pub(crate) async fn run_point(
     run: &Arc<Run>,
     statement: &Statement,
     point: &PointStatement,
     values: &[ScalarValue],
+    schema: Option<SchemaRef>,
 ) -> Result<Option<Outcome>> {
-    let Some((keys, codes)) = point.codes(values).filter(|_| may_run(run, statement, point)) else { return Ok(None) };
+    let named = point.codes(values);
+    let is_known = match point.query() {
+        Some(query) => schema.is_some() || !query.is_computed(),
+        None => named.is_some(),
+    };
+    if !is_known || !may_run(run, statement, point) {
+        return Ok(None);
+    }
+    let schema = point.query().and(schema.or_else(|| shown_schema(point)));
+    let asked = Asked { keys: named.as_ref().map(|(keys, codes)| (keys, codes.as_slice())), values, schema };
     pin_transaction(&run.scope).await?;
     run.scope.await_own_writes().await?;
     let repeats = match &mut run.state().transaction {
@@ -70,7 +84,7 @@ pub(crate) async fn run_point(
         _ => true,
     };
     for _ in 0..TRIES_MAX {
-        match try_once(run, point, (&keys, &codes), values).await {
+        match try_once(run, point, &asked).await {
             Err(error) if error.kind() == ErrorKind::Conflict && repeats => run.unpin(),
             done => return done,
         }
@@ -82,13 +96,18 @@ pub(crate) async fn run_point(
 /// Whether the session, as it is, may run it so.
 fn may_run(run: &Run, statement: &Statement, point: &PointStatement) -> bool {
     let privileges: &[Privilege] = match point.kind() {
-        PointKind::Update | PointKind::Select(_, Some(_)) => &[Privilege::Update, Privilege::Select],
+        PointKind::Update | PointKind::Select(_, Some(_)) | PointKind::Query(Some(_)) => {
+            &[Privilege::Update, Privilege::Select]
+        }
         PointKind::Delete => &[Privilege::Delete, Privilege::Select],
-        PointKind::Select(_, None) => &[Privilege::Select],
+        PointKind::Select(_, None) | PointKind::Query(None) => &[Privilege::Select],
     };
+    let tables = point.tables();
     let may = |privilege: &Privilege| {
-        let entry = run.scope.table_for(Need::Privilege(*privilege), point.table());
-        entry.is_ok_and(|entry| is_same(&entry, point.entry()))
+        tables.iter().all(|(name, known)| {
+            let entry = run.scope.table_for(Need::Privilege(*privilege), name);
+            entry.is_ok_and(|entry| is_same(&entry, known))
+        })
     };
     let may_write = statement.kind.writes().is_none_or(|command| run.scope.check_writable(command).is_ok());
     let state = run.state();
@@ -107,39 +126,60 @@ fn is_same(entry: &TableEntry, other: &TableEntry) -> bool {
     entry.def.id == other.def.id && entry.changed_at == other.changed_at
 }
 
+/// What a statement asks for.
+struct Asked<'a> {
+    /// The keys that it names, and their codes.
+    keys: Option<(&'a RecordBatch, &'a [KeyCode])>,
+    values: &'a [ScalarValue],
+    /// Of what a query answers.
+    schema: Option<SchemaRef>,
+}
+
 /// Rows that were found.
 struct Found {
     rows: RecordBatch,
-    /// Of the keys that were named, which have a row.
-    are_there: Vec<bool>,
+    /// The keys of the rows.
+    keys: RecordBatch,
+    answer: Option<RecordBatch>,
     cost: LookupCost,
 }
 
-async fn try_once(
-    run: &Arc<Run>,
-    point: &PointStatement,
-    (keys, codes): (&RecordBatch, &[KeyCode]),
-    values: &[ScalarValue],
-) -> Result<Option<Outcome>> {
-    let reads_alone = matches!(point.kind(), PointKind::Select(_, None));
-    let snapshot = Arc::new(pin_point(run, point.table(), !reads_alone).await?);
-    match read_of(&snapshot, point.table(), &run.scope.path()) {
-        Some(read) if is_same(&read.entry, point.entry()) && !read.is_elsewhere => {}
-        _ => return Ok(None),
-    }
+async fn try_once(run: &Arc<Run>, point: &PointStatement, asked: &Asked<'_>) -> Result<Option<Outcome>> {
+    let values = asked.values;
+    let heaps = heaps_of(run, point)?;
+    let snapshot = match &heaps {
+        Some(heaps) => Arc::new(heaps.snapshot.clone()),
+        None if point.query().is_some() => return Ok(None),
+        None => {
+            let reads_alone = matches!(point.kind(), PointKind::Select(_, None));
+            let snapshot = Arc::new(pin_point(run, point.table(), !reads_alone).await?);
+            match read_of(&snapshot, point.table(), &run.scope.path()) {
+                Some(read) if is_same(&read.entry, point.entry()) && !read.is_elsewhere => {}
+                _ => return Ok(None),
+            }
+            snapshot
+        }
+    };
     let version = snapshot.version;
     let used = UsedCounters::new(&snapshot);
     run.engine().queries().reads(run.query_id, &used);
     let columns: Vec<usize> = match point.kind() {
         PointKind::Select(shown, _) => shown.iter().map(|(at, _)| *at).collect(),
         PointKind::Update => (0..point.entry().def.columns.len()).collect(),
-        PointKind::Delete => Vec::new(),
+        PointKind::Delete | PointKind::Query(_) => Vec::new(),
     };
-    let Found { rows, are_there, cost } = find(run, point, snapshot, codes, columns).await?;
+    let found = match (asked.keys, &heaps) {
+        (Some(named), _) => Some(find(run, point, (snapshot, heaps.as_ref()), named, columns).await?),
+        (None, Some(heaps)) => queried(run, point, heaps, asked, &columns)?,
+        (None, None) => None,
+    };
+    let Some(Found { rows, keys: there, answer: answered, cost }) = found else { return Ok(None) };
     run.engine().point_plans().count();
+    if heaps.is_some() {
+        run.engine().point_plans().count_heap();
+    }
     cost.count_planned(&used);
     cost.count_read(&used);
-    let there = filter_record_batch(keys, &BooleanArray::from(are_there)).map_err(|error| misfit(&error))?;
     let entry = point.entry();
     let (tag, changed) = match point.kind() {
         PointKind::Select(shown, lock) => {
@@ -147,6 +187,12 @@ async fn try_once(
                 lock_found(run, point, &there, *lock, version).await?;
             }
             return Ok(Some(answer(point, shown, rows)?.with_used(used)));
+        }
+        PointKind::Query(lock) => {
+            if let Some(lock) = lock {
+                lock_found(run, point, &there, *lock, version).await?;
+            }
+            return Ok(answered.map(|rows| query_answer(point, rows).with_used(used)));
         }
         PointKind::Update => {
             let Some(rows) = point.updated(&rows, values) else { return Ok(None) };
@@ -174,12 +220,30 @@ async fn try_once(
     Ok(Some(Outcome::done(format!("{tag} {count}")).with_used(used)))
 }
 
-/// The rows that have the keys: the open transaction's own, and those of a snapshot whose keys it has left alone.
+/// What a query finds in heaps.
+fn queried(
+    run: &Run,
+    point: &PointStatement,
+    heaps: &HeapSnapshot,
+    asked: &Asked<'_>,
+    columns: &[usize],
+) -> Result<Option<Found>> {
+    let key = point.entry().def.key_columns().unwrap_or_default();
+    let wanted: Vec<usize> = columns.iter().chain(&key).copied().collect();
+    let found = find_by_query(run, point, heaps, asked.values, asked.schema.as_ref(), &wanted)?;
+    let Some(FoundRows { answer, rows, looked_at }) = found else { return Ok(None) };
+    let part = |places: std::ops::Range<usize>| rows.project(&Vec::from_iter(places)).map_err(|error| misfit(&error));
+    let (keys, rows) = (part(columns.len()..wanted.len())?, part(0..columns.len())?);
+    let cost = LookupCost { rows: looked_at as u64, ..LookupCost::default() };
+    Ok(Some(Found { rows, keys, answer, cost }))
+}
+
+/// The rows that have the keys: the open transaction's own, and those of a snapshot whose keys it has left alone, in the heap, if there is one.
 async fn find(
     run: &Run,
     point: &PointStatement,
-    snapshot: Arc<Snapshot>,
-    codes: &[KeyCode],
+    (snapshot, heaps): (Arc<Snapshot>, Option<&HeapSnapshot>),
+    (keys, codes): (&RecordBatch, &[KeyCode]),
     columns: Vec<usize>,
 ) -> Result<Found> {
     let table = point.entry().def.id;
@@ -204,20 +268,34 @@ async fn find(
     }
     let mut are_there: Vec<bool> = own.iter().map(Option::is_some).collect();
     let asked: Vec<KeyCode> = untouched.iter().map(|&at| codes[at]).collect();
-    let (store, coder) = (Arc::clone(run.engine().read()), point.coder().clone());
-    let read_columns = columns.clone();
-    // It may wait for files, and for writers of the table.
-    let found = blocking(move || {
-        let read = snapshot.tables.get(&table);
-        let read = read.ok_or_else(|| Error::internal("a table has left its snapshot"))?;
-        let found = store.find_keys(snapshot.version, read, &coder, &asked)?;
-        let rows: Vec<SnapshotRow> = found.iter().copied().flatten().collect();
-        let cost = LookupCost::of(&rows, read);
-        Ok((read.rows_at(&rows, &read_columns)?, found, cost))
-    });
-    let (rows, found, cost) = found.await?;
+    let in_heap = match heaps {
+        Some(heaps) => find_by_keys(heaps, &asked, &columns)?,
+        None => None,
+    };
+    let (rows, found, cost) = match in_heap {
+        Some((rows, found)) => {
+            let cost = LookupCost { rows: rows.num_rows() as u64, ..LookupCost::default() };
+            (rows, found, cost)
+        }
+        // The heap may have gone since.
+        None if heaps.is_some() => return Err(written_since(&point.entry().def.name)),
+        None => {
+            let (store, coder) = (Arc::clone(run.engine().read()), point.coder().clone());
+            let read_columns = columns.clone();
+            // It may wait for files, and for writers of the table.
+            let found = blocking(move || {
+                let read = snapshot.tables.get(&table);
+                let read = read.ok_or_else(|| Error::internal("a table has left its snapshot"))?;
+                let found = store.find_keys(snapshot.version, read, &coder, &asked)?;
+                let rows: Vec<SnapshotRow> = found.iter().copied().flatten().collect();
+                let cost = LookupCost::of(&rows, read);
+                Ok((read.rows_at(&rows, &read_columns)?, found.iter().map(Option::is_some).collect::<Vec<_>>(), cost))
+            });
+            found.await?
+        }
+    };
     for (at, found) in untouched.into_iter().zip(found) {
-        are_there[at] = found.is_some();
+        are_there[at] = found;
     }
     let own: Vec<RecordBatch> = own.into_iter().flatten().collect();
     let rows = match own.is_empty() {
@@ -232,7 +310,8 @@ async fn find(
             concat_batches(&schema, &all).map_err(|error| misfit(&error))?
         }
     };
-    Ok(Found { rows, are_there, cost })
+    let keys = filter_record_batch(keys, &BooleanArray::from(are_there)).map_err(|error| misfit(&error))?;
+    Ok(Found { rows, keys, answer: None, cost })
 }
 
 /// Locks rows that were read at a version.
@@ -263,6 +342,30 @@ fn answer(point: &PointStatement, shown: &[(usize, String)], rows: RecordBatch) 
     let table = point.entry().def.id.0;
     let origins = shown.iter().map(|(at, _)| origin(table, *at)).collect();
     Ok(Outcome::rows("SELECT", Box::pin(RecordBatchStreamAdapter::new(schema, rows))).with_origins(origins))
+}
+
+/// The schema of the columns that a query shows as they are; `None` of what is computed.
+fn shown_schema(point: &PointStatement) -> Option<SchemaRef> {
+    let query = point.query().filter(|query| !query.is_computed())?;
+    let field = |(place, name): (Option<(usize, usize)>, &str)| {
+        let (table, column) = place?;
+        Some(sql_schema(&query.entries().get(table)?.def).field(column).clone().with_name(name))
+    };
+    Some(Arc::new(Schema::new(query.shown().map(field).collect::<Option<Vec<Field>>>()?)))
+}
+
+fn query_answer(point: &PointStatement, rows: RecordBatch) -> Outcome {
+    let origins = point.query().map(|query| {
+        let of = |(place, _): (Option<(usize, usize)>, &str)| {
+            let (table, column) = place?;
+            origin(query.entries().get(table)?.def.id.0, column)
+        };
+        query.shown().map(of).collect()
+    });
+    let schema = rows.schema();
+    let rows = futures::stream::iter((rows.num_rows() > 0).then_some(Ok(rows)));
+    let rows = Outcome::rows("SELECT", Box::pin(RecordBatchStreamAdapter::new(schema, rows)));
+    rows.with_origins(origins.unwrap_or_default())
 }
 
 fn misfit(error: &ArrowError) -> Error {

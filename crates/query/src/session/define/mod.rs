@@ -6,6 +6,7 @@
 //! - Who may change what is asked before anything is changed, and of tables again at COMMIT.
 
 pub(crate) mod comments;
+pub(crate) mod constraints;
 pub(crate) mod cuboids;
 pub(crate) mod procedures;
 pub(crate) mod purge;

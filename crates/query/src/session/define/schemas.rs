@@ -10,7 +10,7 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::transaction::submit::change;
 use alluvia_catalog::authoriser::Authoriser;
-use alluvia_catalog::dependents::shown;
+use alluvia_catalog::dependents::{references_gone, shown};
 use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange, RoleId};
 use alluvia_catalog::{
     Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, PUBLIC_SCHEMA_ID, SYSTEM_SCHEMA, TEMPORARY_SCHEMA,
@@ -116,6 +116,9 @@ fn drop_all(
             .iter()
             .map(|dependent| (format!("view {}", dependent.view.def.shown()), shown(catalog, dependent.on))),
     );
+    let referring = references_gone(catalog, &gone);
+    cascaded.extend(referring.shown);
+    changes.extend(referring.changes);
     let is_gone = |id: TableId| {
         gone.contains(&Needed::Relation(id)) || elsewhere.iter().any(|dependent| dependent.view.def.id == id)
     };

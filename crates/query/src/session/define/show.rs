@@ -58,7 +58,9 @@ pub(crate) fn show_create(scope: &Scope, table: &RelationName) -> Result<Outcome
         return Ok(Outcome::table("SHOW", &["table_name", "create_table"], vec![row]));
     }
     let entry = scope.table_for(Need::Definition, table)?;
-    let row = vec![Some(entry.def.name.clone()), Some(entry.def.show_create())];
+    let authoriser = scope.authoriser();
+    let parent = |id| authoriser.catalog().by_id(id).map(|entry| entry.def.as_ref());
+    let row = vec![Some(entry.def.name.clone()), Some(entry.def.show_create_whole(parent))];
     Ok(Outcome::table("SHOW", &["table_name", "create_table"], vec![row]))
 }
 

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::errors::from_datafusion;
 use crate::errors::signatures::sql_name;
 use crate::result_names::named_schema;
+use crate::session::define::constraints::{add_foreign_key, add_unique, parents_anew, with_constraints, without_keys};
 use crate::session::define::roles::give;
 use crate::session::define::views::alter_as_table;
 use crate::session::insert::rows::{hold, hold_query, mapping, read_all, stream_into};
@@ -29,7 +30,7 @@ use alluvia_change::conflict::key_name;
 use alluvia_snapshot::{NewBatch, RowChange};
 use alluvia_space::data_type::chars_of;
 use alluvia_space::keywords::quoted;
-use alluvia_space::{Check, Column, ColumnType, DataType, Ladder, TableDef};
+use alluvia_space::{Check, Column, ColumnType, DataType, Ladder, RowStore, TableDef};
 use alluvia_syntax::statements::definitions::{
     AlterTable, CreateTable, OnCommit, TableChange, WithOptions, checked_freshness, define,
 };
@@ -86,9 +87,13 @@ pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hi
         fix_moments(&mut def, &all, &run.settings.time_zone)?;
         name_sequences(&run.scope, &mut def);
         check_definition(run, &def).await?;
+        let def = with_constraints(run, def, &create.uniques, &create.foreign_keys)?;
         match create.temporary {
             Some(on_commit) => create_temporary(run, def, on_commit)?,
-            None => change(run, creating(&run.scope, def)?).await?,
+            None => {
+                let parents = parents_anew(run, &def, None)?;
+                change(run, creating(&run.scope, def)?.into_iter().chain(parents).collect()).await?;
+            }
         }
         return Ok(told(Outcome::done("CREATE TABLE")));
     };
@@ -167,10 +172,14 @@ fn name_sequences(scope: &Scope, def: &mut TableDef) {
     }
 }
 
-/// Whether no table and no sequence of a schema is called so.
-fn is_free(catalog: &Catalog, schema: &str, name: &str) -> bool {
+/// Whether no table, no sequence and no index of a schema is called so.
+pub(crate) fn is_free(catalog: &Catalog, schema: &str, name: &str) -> bool {
     let named = RelationName::in_schema(schema, name);
-    catalog.in_schema(schema, name).is_none() && catalog.sequence(&named, &SearchPath::default()).is_none()
+    let path = SearchPath::default();
+    catalog.id_in_schema(schema, name).is_none()
+        && catalog.sequence(&named, &path).is_none()
+        && catalog.index(&named, &path).is_none()
+        && catalog.tables_in(schema).all(|entry| entry.def.key.is_none() || key_name(&entry.def) != name)
 }
 
 /// The schema that a new relation of this name comes into: the one that is written, or the first of the path.
@@ -296,7 +305,30 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
     if let TableChange::SetSchema(schema) = &statement.change {
         return set_schema(run, &entry, schema).await;
     }
-    let cascades = matches!(&statement.change, TableChange::DropColumn { cascade: true, .. });
+    match &statement.change {
+        TableChange::AddUnique(spec) => {
+            add_unique(run, &entry, spec).await?;
+            return Ok(Outcome::done("ALTER TABLE"));
+        }
+        TableChange::AddForeignKey(spec) => {
+            add_foreign_key(run, &entry, spec).await?;
+            return Ok(Outcome::done("ALTER TABLE"));
+        }
+        _ => {}
+    }
+    let cascades = matches!(
+        &statement.change,
+        TableChange::DropColumn { cascade: true, .. } | TableChange::DropConstraint { cascade: true, .. }
+    );
+    let (unique, references) = match &statement.change {
+        TableChange::AddColumn { column, .. } => (column.unique.clone(), column.references.clone()),
+        _ => (None, Vec::new()),
+    };
+    let losing = match &statement.change {
+        TableChange::DropColumn { name, .. } => Some(format!("column {name} of table {}", entry.def.shown())),
+        TableChange::DropConstraint { name, .. } => Some(format!("constraint {name} on table {}", entry.def.shown())),
+        _ => None,
+    };
     let is_of_rules = matches!(statement.change, TableChange::SetDefault { .. } | TableChange::AddCheck(_));
     let added = match &statement.change {
         TableChange::AddCheck(spec) => Some(check_of(&entry.def, spec)?),
@@ -311,6 +343,8 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
         Altered::Nothing(notice) => return Ok(Outcome::done("ALTER TABLE").with_notice(notice)),
     };
     fix_moments(&mut def, given.as_slice(), &run.settings.time_zone)?;
+    // A column that comes is NULL in all rows, which refer to nothing by it and are not alike in it.
+    let def = with_constraints(run, def, unique.as_slice(), &references)?;
     if is_of_rules {
         check_definition(run, &def).await?;
     }
@@ -322,7 +356,13 @@ pub(crate) async fn alter_table(run: &Arc<Run>, statement: AlterTable) -> Result
         return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
     }
     def.validate()?;
-    let with = without_columns(run, &entry.def, &def, cascades)?;
+    let mut with = without_columns(run, &entry.def, &def, cascades)?;
+    if let Some(what) = losing {
+        let keys = without_keys(run, &def, &what, cascades)?;
+        with.changes.extend(keys.changes);
+        with.notices.extend(keys.notices);
+    }
+    with.changes.extend(parents_anew(run, &def, Some(&entry.def))?);
     let lost = lost_by_replacing(run, &entry, &def);
     let ladder = (def.options.ladder != entry.def.options.ladder).then_some(def.options.ladder);
     let mut changes = with.changes;
@@ -363,7 +403,8 @@ async fn set_schema(run: &Run, entry: &TableEntry, schema: &str) -> Result<Outco
     }
     let authoriser = run.scope.resolver()?;
     let sequences = entry.def.rules.identities.iter().map(|identity| identity.name.as_str());
-    for name in std::iter::once(entry.def.name.as_str()).chain(sequences) {
+    let indexes = entry.def.indexes.iter().map(|index| index.name.as_str());
+    for name in std::iter::once(entry.def.name.as_str()).chain(sequences).chain(indexes) {
         if !is_free(authoriser.catalog(), &schema, name) {
             let message = format!("relation \"{name}\" already exists in schema \"{schema}\"");
             return Err(Error::new(ErrorKind::DuplicateTable, message));
@@ -390,6 +431,10 @@ fn lost_by_replacing(run: &Run, entry: &TableEntry, def: &TableDef) -> Option<St
         ("dimensions", def.dimensions.is_empty() && !old.dimensions.is_empty()),
         ("measures", def.measures.is_empty() && !old.measures.is_empty()),
         ("primary key", def.key.is_none() && old.key.is_some()),
+        ("unique constraints, indexes and foreign keys", {
+            let has_any = |def: &TableDef| !def.indexes.is_empty() || !def.foreign_keys.is_empty();
+            !has_any(def) && has_any(old)
+        }),
         ("defaults and conditions", def.rules.is_empty() && !old.rules.is_empty()),
         ("grants", !has_grants(authoriser.catalog(), def.id) && has_grants(&newest, old.id)),
     ];
@@ -443,7 +488,7 @@ async fn add_check(run: &Arc<Run>, entry: &Arc<TableEntry>, def: TableDef, check
         run.scope.await_own_writes().await?;
         if let Err(error) = refuse_broken(run, &def, check).await {
             let now = run.scope.table_for(Need::Ownership, &whole_name(&def))?;
-            let def = alter::drop_check(&now.def, &check.name)?;
+            let def = alter::drop_constraint(&now.def, &check.name)?;
             change(run, vec![Change::AlterTable { def, was: now.changed_at }]).await?;
             return Err(error);
         }
@@ -508,7 +553,10 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             return Err(Error::new(ErrorKind::NotSupported, "dropping a primary key is not supported")
                 .with_hint("create the table anew without it: CREATE TABLE ... AS SELECT"));
         }
-        TableChange::DropConstraint { name, if_exists } => match alter::drop_check(def, &name) {
+        TableChange::AddUnique(_) | TableChange::AddForeignKey(_) => {
+            return Err(Error::internal("a constraint among rows is added elsewhere"));
+        }
+        TableChange::DropConstraint { name, if_exists, .. } => match alter::drop_constraint(def, &name) {
             Err(error) if if_exists && error.kind() == ErrorKind::UndefinedObject => {
                 return Ok(Altered::Nothing(format!("there is no constraint {name} to drop")));
             }
@@ -535,6 +583,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             shards: None,
             replicas: None,
             write_quorum: None,
+            rows,
         }) => {
             let mut options = def.options.clone();
             if let Some(freshness) = freshness {
@@ -542,6 +591,9 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             }
             if let Some(ladder) = ladder {
                 options.ladder = Ladder::parse(&ladder)?;
+            }
+            if let Some(rows) = rows {
+                options.rows = RowStore::parse(&rows)?;
             }
             let def = alter::set_options(def, options)?;
             match on_conflict {

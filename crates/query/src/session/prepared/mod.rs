@@ -20,10 +20,11 @@ use crate::session::state::scope::Scope;
 use crate::session::statement::at_once::answer_at_once;
 use crate::session::statement::dispatch::dispatch;
 use crate::session::statement::{execute, parse_one};
+use alluvia_catalog::TableEntry;
 use alluvia_points::PointStatement;
 use alluvia_syntax::{Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
-use arrow::datatypes::DataType as ArrowType;
+use arrow::datatypes::{DataType as ArrowType, SchemaRef};
 use datafusion::common::ScalarValue;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ struct Inner {
     cached: Mutex<Option<Arc<CachedStatement>>>,
     /// What it was compiled to by a definition of its table, if it was tried.
     point: Mutex<Option<Arc<PointStatement>>>,
+    /// The schema that its answer had when it was planned, by the definitions of then.
+    shown: Mutex<Option<SchemaRef>>,
     /// How often compiling it was in vain: it is tried again, for definitions change, and not for ever.
     in_vain: AtomicU32,
 }
@@ -60,11 +63,14 @@ impl Prepared {
         }
         let mut known = point.lock();
         let is_current = |point: &Arc<PointStatement>| {
-            let entry = point.entry();
-            scope.engine.read().catalog().by_id(entry.def.id).is_some_and(|now| now.changed_at == entry.changed_at)
+            let catalog = scope.engine.read().catalog();
+            let is_same =
+                |entry: &TableEntry| catalog.by_id(entry.def.id).is_some_and(|now| now.changed_at == entry.changed_at);
+            point.tables().iter().all(|(_, entry)| is_same(entry))
         };
         if known.as_ref().is_none_or(|known| !is_current(known)) {
             *known = compiled(scope, statement).map(Arc::new);
+            *self.inner.shown.lock() = None;
             if known.is_none() {
                 in_vain.fetch_add(1, Ordering::Relaxed);
             }
@@ -79,7 +85,8 @@ impl Prepared {
             _ => None,
         };
         let (cached, point, in_vain) = (Mutex::default(), Mutex::default(), AtomicU32::new(0));
-        Prepared { inner: Arc::new(Inner { statement, template, cached, point, in_vain }) }
+        let shown = Mutex::default();
+        Prepared { inner: Arc::new(Inner { statement, template, cached, point, shown, in_vain }) }
     }
 
     /// The statement as it was written.
@@ -145,13 +152,19 @@ pub(crate) async fn execute_prepared(runner: &Runner, prepared: &Prepared, value
         return runner.run(statement.sql(), work).await;
     }
     if let Some(point) = prepared.point(&runner.scope) {
+        let shown = prepared.inner.shown.lock().clone();
+        let is_query = point.query().is_some();
         let work = |run: Arc<Run>| async move {
-            match run_point(&run, statement, &point, values).await? {
+            match run_point(&run, statement, &point, values, shown).await? {
                 Some(outcome) => Ok(outcome),
                 None => dispatch(&run, statement.bind(values)?).await,
             }
         };
-        return runner.run(statement.sql(), work).await;
+        let outcome = runner.run(statement.sql(), work).await?;
+        if let Some(rows) = outcome.rows.as_ref().filter(|_| is_query) {
+            prepared.inner.shown.lock().get_or_insert_with(|| rows.schema());
+        }
+        return Ok(outcome);
     }
     // With other values it is another statement.
     let known = known.filter(|_| parameters == 0);

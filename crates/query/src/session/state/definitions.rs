@@ -137,6 +137,8 @@ impl PendingDefinitions {
                         None => check_schema(&authoriser, &def.schema)?,
                     },
                     Change::AlterTable { def, .. } => match authoriser.catalog().by_id(def.id) {
+                        // What refers to it makes it anew as it is.
+                        Some(entry) if *entry.def == *def => {}
                         Some(entry) => {
                             authoriser.table(Need::Ownership, entry)?;
                             if entry.def.schema != def.schema {

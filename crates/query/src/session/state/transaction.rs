@@ -54,6 +54,8 @@ pub(crate) struct OpenTransaction {
     tables: BTreeMap<TableId, PendingRows>,
     /// The tables of which its statements have read rows, and the version at which the first of them did.
     read: BTreeMap<TableId, Version>,
+    /// Tables of which no row may have been written since, so that constraints hold.
+    unwritten: BTreeMap<TableId, Version>,
     definitions: PendingDefinitions,
     /// What is taken of the sequences of tables that it makes.
     sequences: BTreeMap<(TableId, ColumnId), Change>,
@@ -122,6 +124,7 @@ impl OpenTransaction {
             locals: Vec::new(),
             tables: BTreeMap::new(),
             read: BTreeMap::new(),
+            unwritten: BTreeMap::new(),
             definitions: PendingDefinitions::default(),
             sequences: BTreeMap::new(),
             bytes: 0,
@@ -263,6 +266,11 @@ impl OpenTransaction {
         for table in tables {
             self.read.entry(*table).or_insert(version);
         }
+    }
+
+    /// Its COMMIT is refused where a row of a table was written since.
+    pub(crate) fn rests_on(&mut self, table: TableId, version: Version) {
+        self.unwritten.entry(table).or_insert(version);
     }
 
     /// The definitions that the transaction sees; `newest` are the newest visible ones.
@@ -415,7 +423,9 @@ impl OpenTransaction {
         // so it could have run whole at the moment of its COMMIT (backward validation; Haerder 1984).
         let is_serial = self.isolation == Isolation::Serializable;
         let kept = self.read.iter().filter(|(table, _)| is_serial || self.definitions.has_dropped(**table));
-        let mut unwritten: Vec<(TableId, Version)> = kept.map(|(table, version)| (*table, *version)).collect();
+        let rested = self.unwritten.iter();
+        let mut unwritten: Vec<(TableId, Version)> =
+            kept.chain(rested).map(|(table, version)| (*table, *version)).collect();
         let (mut changes, definers) = self.definitions.into_parts();
         let made = changes.iter().filter_map(|change| match change {
             Change::CreateTable { def } => Some(def.id),

@@ -8,6 +8,7 @@ use crate::session::change::locking::locking;
 use crate::session::change::{Change, change};
 use crate::session::copy::copy;
 use crate::session::define::comments::{comment, idle};
+use crate::session::define::constraints::{create_index, drop_index};
 use crate::session::define::procedures::call;
 use crate::session::define::roles::role_statement;
 use crate::session::define::schemas::schema_statement;
@@ -98,6 +99,8 @@ fn goes_by_definitions(kind: &Kind) -> bool {
             | Kind::DropView { .. }
             | Kind::AlterView(_)
             | Kind::DropNone { .. }
+            | Kind::CreateIndex(_)
+            | Kind::DropIndex(_)
             | Kind::Comment(_)
             | Kind::AlterTable(_)
             | Kind::Describe(_)
@@ -130,6 +133,8 @@ async fn done(run: &Arc<Run>, kind: Kind, hints: Hints) -> Result<Outcome> {
         Kind::AlterView(alter) => alter_view(run, alter).await,
         Kind::DropNone { command, names } => drop_none(scope, command, &names),
         Kind::Idle(statement) => idle(scope, &statement),
+        Kind::CreateIndex(statement) => create_index(run, *statement).await,
+        Kind::DropIndex(statement) => drop_index(run, statement).await,
         Kind::Comment(statement) => comment(run, statement).await,
         Kind::AsIs { command, notice } => {
             let done = Outcome::done(command);

@@ -20,12 +20,21 @@ use crate::session::transaction::row_locks::{heeds, lock_batch, wait_for_taken};
 use alluvia_catalog::Change;
 use alluvia_copy::progress::Phase;
 use alluvia_snapshot::{Committed, Durability, Ingest, NewBatch};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 use tracing::{Instrument, info_span};
 
 /// Changes definitions: in the open transaction, or as a batch of its own; those of temporary tables in the session.
 pub(crate) async fn change(run: &Run, changes: Vec<Change>) -> Result<()> {
+    change_unwritten(run, changes, Vec::new()).await
+}
+
+/// The same, if of none of these tables a row was written since a version.
+pub(crate) async fn change_unwritten(
+    run: &Run,
+    changes: Vec<Change>,
+    unwritten: Vec<(TableId, Version)>,
+) -> Result<()> {
     let (temporary, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(of_temporary);
     if !temporary.is_empty() {
         let mut state = run.state();
@@ -42,12 +51,13 @@ pub(crate) async fn change(run: &Run, changes: Vec<Change>) -> Result<()> {
             Transaction::None => {}
             Transaction::Open(open) => {
                 let bytes_max = run.scope.pending_bytes_max();
+                unwritten.into_iter().for_each(|(table, version)| open.rests_on(table, version));
                 return open.change(&newest, run.engine().waiting_version(), changes, run.definer(), bytes_max);
             }
             Transaction::Failed(_) => return Err(failed_transaction()),
         }
     }
-    submit(run, NewBatch { changes, ..NewBatch::default() }).await.map(|_| ())
+    submit(run, NewBatch { changes, unwritten, ..NewBatch::default() }).await.map(|_| ())
 }
 
 /// Commits one batch. Its producer is the session's, unless the batch names another.

@@ -82,6 +82,8 @@ pub fn table(id: TableId, name: &str, kind: KeyKind, on_conflict: OnConflict) ->
         columns,
         key,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions,
         measures,
         seed: 7,

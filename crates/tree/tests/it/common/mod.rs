@@ -103,6 +103,8 @@ pub fn table(with_dimensions: bool) -> TableDef {
         next_column_id,
         key: None,
         rules: alluvia_space::TableRules::default(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         dimensions: if with_dimensions { dimensions } else { Vec::new() },
         measures: plain[1..8].to_vec(),
         seed: 42,

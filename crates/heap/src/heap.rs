@@ -1,0 +1,247 @@
+//! One table's heap: rows, and the feed in front of them.
+//!
+//! Batches wait in the feed from when they are visible until somebody reads: who reads drains it first, for all who wait meanwhile
+//! (BatchDB, section 5: queries come between batches of updates).
+//!
+//! Lock order: rows, then feed. Who feeds takes the feed's alone.
+
+use crate::feed::FedBatch;
+use crate::layout::{Layout, RowRef};
+use crate::ordered::{KeyRange, Ordered};
+use crate::rows::Rows;
+use alluvia_catalog::TableEntry;
+use alluvia_space::TableDef;
+use alluvia_space::key_code::{KeyCode, KeyCoder};
+use alluvia_types::{ColumnId, Result, Version};
+use arrow::array::{ArrayRef, RecordBatch};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Keys that wait in a feed at most: a heap that nobody reads is given up.
+const FED_KEYS_MAX: usize = 1 << 17;
+
+/// The rows of a table in memory.
+#[derive(Debug)]
+pub struct Heap {
+    entry: Arc<TableEntry>,
+    layout: Layout,
+    coder: KeyCoder,
+    rows: RwLock<Rows>,
+    feed: Mutex<Feed>,
+    /// It has every row of its floor.
+    is_loaded: AtomicBool,
+    /// It is not followed any more.
+    is_given_up: AtomicBool,
+    bytes: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Feed {
+    batches: Vec<FedBatch>,
+    keys: usize,
+}
+
+impl Heap {
+    /// An empty one that will have the rows of a version, by a table's definition as of it; `None` of a table without a key.
+    pub fn new(entry: &Arc<TableEntry>, floor: Version) -> Option<Heap> {
+        let def = &entry.def;
+        let coder = KeyCoder::new(def)?;
+        let mut columns = indexes_of(def).into_iter();
+        // Without the key's there is no heap; of another that cannot be made nothing is lost.
+        let mut indexes = vec![Ordered::new(def, &columns.next()?)?];
+        indexes.extend(columns.filter_map(|columns| Ordered::new(def, &columns)));
+        Some(Heap {
+            entry: Arc::clone(entry),
+            layout: Layout::new(def),
+            coder,
+            rows: RwLock::new(Rows::new(floor, indexes)),
+            feed: Mutex::default(),
+            is_loaded: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
+            bytes: AtomicUsize::new(0),
+        })
+    }
+
+    /// The table, by the definition that rows are laid out by.
+    pub fn entry(&self) -> &Arc<TableEntry> {
+        &self.entry
+    }
+
+    /// How rows are laid out.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What makes codes of keys.
+    pub fn coder(&self) -> &KeyCoder {
+        &self.coder
+    }
+
+    /// Estimated bytes in memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether it can be read.
+    pub fn is_ready(&self) -> bool {
+        self.is_loaded.load(Ordering::Acquire) && !self.is_given_up()
+    }
+
+    /// Whether it is not followed any more.
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
+    }
+
+    /// It is not followed any more: whoever has it reads on, at the versions that it has.
+    pub fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+    }
+
+    /// Adds rows that were there at the floor; to be called before [`Heap::loaded`], each row once.
+    ///
+    /// # Errors
+    /// Those of [`KeyCoder::codes`]; `Internal` where rows are not of the definition.
+    pub fn load(&self, rows: &RecordBatch) -> Result<()> {
+        let codes = self.coder.codes(rows)?;
+        let mut of = self.rows.write();
+        of.load(&self.layout, rows, &codes)?;
+        self.bytes.store(of.bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Every row of the floor is there.
+    pub fn loaded(&self) {
+        self.is_loaded.store(true, Ordering::Release);
+    }
+
+    /// Adds a batch that has become visible, in the order of versions.
+    pub fn feed(&self, batch: FedBatch) {
+        let mut feed = self.feed.lock();
+        feed.keys += batch.keys.len();
+        if feed.keys > FED_KEYS_MAX || self.is_given_up() {
+            *feed = Feed::default();
+            drop(feed);
+            self.give_up();
+            return;
+        }
+        feed.batches.push(batch);
+    }
+
+    /// The rows, with what was followed before the call.
+    pub fn read_followed(&self) -> Option<HeapView<'_>> {
+        let rows = self.rows.read();
+        Some(HeapView { heap: self, rows }).filter(|_| self.is_ready())
+    }
+
+    /// The rows, with all that was fed before the call; `oldest` is the least version that anybody has pinned. `None` where it cannot be
+    /// followed.
+    pub fn read(&self, oldest: Version) -> Option<HeapView<'_>> {
+        if !self.is_ready() {
+            return None;
+        }
+        if self.feed.lock().batches.is_empty() {
+            // Who drains has the rows until all of it is in them.
+            let rows = self.rows.read();
+            return Some(HeapView { heap: self, rows });
+        }
+        let mut rows = self.rows.write();
+        let waiting = std::mem::take(&mut *self.feed.lock());
+        for batch in &waiting.batches {
+            if let Err(error) = rows.apply(&self.layout, batch, oldest) {
+                // What is there is right, but it ends here.
+                debug_assert!(false, "{error}");
+                self.give_up();
+                return None;
+            }
+        }
+        self.bytes.store(rows.bytes, Ordering::Relaxed);
+        Some(HeapView { heap: self, rows: RwLockWriteGuard::downgrade(rows) })
+    }
+}
+
+/// About what a row of a table takes in a heap.
+pub fn bytes_about(def: &TableDef) -> usize {
+    Layout::new(def).bytes_about()
+}
+
+/// The columns of the indexes of a table's heap, by their places in the definition: first those of the primary key, then those that the
+/// definition names. Of a table without a key there are none.
+pub fn indexes_of(def: &TableDef) -> Vec<Vec<usize>> {
+    let Some(key) = def.key_columns() else { return Vec::new() };
+    let place = |id: &ColumnId| def.columns.iter().position(|column| column.id == *id);
+    let named = def.indexes.iter().filter_map(|index| index.columns.iter().map(place).collect());
+    std::iter::once(key).chain(named).collect()
+}
+
+/// A heap that nobody changes as long as this lives.
+#[derive(Debug)]
+pub struct HeapView<'a> {
+    heap: &'a Heap,
+    rows: RwLockReadGuard<'a, Rows>,
+}
+
+impl HeapView<'_> {
+    /// The heap.
+    pub fn heap(&self) -> &Heap {
+        self.heap
+    }
+
+    /// Whether rows can be read at a version.
+    pub fn has(&self, version: Version) -> bool {
+        version >= self.rows.floor
+    }
+
+    /// How many keys it knows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether it knows none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The row that a key has at a version.
+    pub fn by_code(&self, code: KeyCode, version: Version) -> Option<RowRef<'_>> {
+        self.rows.by_code(code, version).map(|bytes| RowRef::new(&self.heap.layout, bytes))
+    }
+
+    /// The columns of each index, by their places in the definition; the first is that of the primary key.
+    pub fn indexes(&self) -> impl Iterator<Item = &[usize]> {
+        self.rows.indexes.iter().map(|index| index.columns.as_slice())
+    }
+
+    /// The ranges of an index where its first columns have the values of each of so many rows, and the next one lies between two others.
+    ///
+    /// # Errors
+    /// `Internal` where a value is not of its column's type, or the index is not there.
+    pub fn ranges(
+        &self,
+        index: usize,
+        values: &[ArrayRef],
+        low: Option<(ArrayRef, bool)>,
+        high: Option<(ArrayRef, bool)>,
+        rows: usize,
+    ) -> Result<Vec<KeyRange>> {
+        let index = self.rows.indexes.get(index);
+        let index = index.ok_or_else(|| alluvia_types::Error::internal("a heap has no such index"))?;
+        index.ranges(values, low, high, rows)
+    }
+
+    /// The rows, and their keys, that an index has in a range at a version, in its order or in the other. A row that had another key before
+    /// may come where that is, and more than once.
+    pub fn in_range<'a>(
+        &'a self,
+        index: usize,
+        range: &KeyRange,
+        version: Version,
+        is_reverse: bool,
+    ) -> impl Iterator<Item = (KeyCode, RowRef<'a>)> + 'a {
+        let slots = self.rows.indexes.get(index).map(|index| index.slots(range, is_reverse));
+        slots.into_iter().flatten().filter_map(move |slot| {
+            let bytes = self.rows.at(slot, version)?;
+            Some((self.rows.code(slot), RowRef::new(&self.heap.layout, bytes)))
+        })
+    }
+}
