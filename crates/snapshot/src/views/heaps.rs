@@ -7,7 +7,7 @@
 
 use super::{Published, State, Views};
 use crate::pins::Pin;
-use crate::ports::Want;
+use crate::ports::{HeapInfo, Want};
 use crate::snapshot::{Snapshot, TableRead};
 use alluvia_catalog::TableEntry;
 use alluvia_heap::{FedBatch, FedKey, Heap, HeapView, Heaps};
@@ -136,6 +136,24 @@ impl Views {
         let oldest = self.pins.oldest().unwrap_or(version);
         let snapshot = Snapshot { version, lag, stage: Stage::Ingested, catalog, tables: BTreeMap::new(), pin };
         Some(HeapSnapshot { snapshot, heaps, oldest })
+    }
+
+    /// What there is of them.
+    pub fn heap_infos(&self) -> Vec<HeapInfo> {
+        let info = |heap: Arc<Heap>| {
+            let (version, keys, waiting) = heap.counts();
+            HeapInfo {
+                table: heap.entry().def.id,
+                is_ready: heap.is_ready(),
+                version,
+                keys: keys as u64,
+                waiting: waiting as u64,
+                bytes: heap.bytes() as u64,
+            }
+        };
+        let mut infos: Vec<HeapInfo> = self.heaps.all().into_iter().map(info).collect();
+        infos.sort_unstable_by_key(|info| info.table);
+        infos
     }
 
     /// Begins a heap of a table; `None` where it has one, or none may be made.
