@@ -41,7 +41,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skipping", &["types", "space", "values", "tree", "snapshot"]),
     ("spread", &["types", "snapshot", "values", "functions"]),
     ("change", &["types", "space", "values", "syntax"]),
-    ("constraints", &["types", "space", "values"]),
+    ("constraints", &["types", "space", "catalog", "values", "locks"]),
+    ("merged", &["types", "values", "syntax", "plan"]),
     ("pg-catalog", &["types", "space", "catalog", "locks", "snapshot", "values", "syntax", "functions", "change"]),
     ("copy", &["types", "space", "storage", "catalog", "snapshot", "values", "syntax"]),
     (
@@ -66,6 +67,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "points",
             "change",
             "constraints",
+            "merged",
             "pg-catalog",
             "copy",
             "locks",
@@ -121,8 +123,8 @@ const BANNED: &[(&str, &[&str], &str)] = &[
     ("thread::spawn", &["node", "cli", "bench", "copy", "query"], "threads belong to node"),
     (
         "datafusion::",
-        &["plan", "answer", "skipping", "spread", "pg-catalog", "query", "bench"],
-        "plan, answer, skipping, spread, pg-catalog and query are the only rooms that know DataFusion's planner",
+        &["plan", "answer", "skipping", "spread", "pg-catalog", "merged", "query", "bench"],
+        "plan, answer, skipping, spread, pg-catalog, merged and query are the only rooms that know DataFusion's planner",
     ),
 ];
 
@@ -170,7 +172,6 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "rule",
             "sample",
             "system",
-            "merged",
             "namespace",
             "errors",
             "execution",
@@ -346,6 +347,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "settings",
             "select",
             "rules",
+            "constraints",
             "insert",
             "change",
             "constraints",

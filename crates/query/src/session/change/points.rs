@@ -7,6 +7,7 @@
 
 use crate::by_key::LookupCost;
 use crate::execution::blocking::blocking;
+use crate::session::constraints::set_places;
 use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -15,7 +16,7 @@ use crate::session::select::pin::{pin_point, read_of};
 use crate::session::state::scope::Scope;
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
-use crate::session::transaction::own_changes::add;
+use crate::session::transaction::own_changes::{How, add_as};
 use crate::session::transaction::pin_transaction;
 use crate::session::transaction::row_locks::{KeyedRows, Patience, lock_rows, was_written, written_since};
 use crate::session::transaction::submit::submit;
@@ -24,11 +25,12 @@ use crate::used::UsedCounters;
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
+use alluvia_constraints::{Doing, concerns};
 use alluvia_locks::Mode;
 use alluvia_points::{PointKind, PointLock, PointStatement, point_table};
 use alluvia_snapshot::{NewBatch, NewRows, RowChange, Snapshot, SnapshotRow};
 use alluvia_space::key_code::KeyCode;
-use alluvia_syntax::{Hints, Statement};
+use alluvia_syntax::{Hints, Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
@@ -37,6 +39,7 @@ use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How often rows are looked for anew that others have changed, before the general way goes on.
 const TRIES_MAX: u32 = 4;
@@ -48,6 +51,16 @@ pub(crate) fn compiled(scope: &Scope, statement: &Statement) -> Option<PointStat
     }
     let table = point_table(&statement.kind)?;
     let entry = scope.table_for(Need::Definition, &table).ok()?;
+    // Those whose rows constraints are to look at go the general way.
+    let set = match &statement.kind {
+        Kind::Update(update) => Some(set_places(&entry, update)?),
+        _ => None,
+    };
+    let doing = set.as_deref().map_or(Doing::Deletes, Doing::Sets);
+    let is_looked_at = !matches!(statement.kind, Kind::Query(_) | Kind::Locking(_));
+    if is_looked_at && concerns(scope.resolver().ok()?.catalog(), &entry.def, doing) {
+        return None;
+    }
     let is_everybodys = !is_temporary(entry.def.id) && !alluvia_rows::is_waiting(entry.changed_at);
     PointStatement::recognise(&statement.kind, &entry).filter(|_| is_everybodys)
 }
@@ -165,9 +178,10 @@ async fn try_once(
     }
     let rows = NewRows::insert(entry.def.id, entry.changed_at, vec![rows]);
     let rows = NewRows { change, computed_at: Some(version), ..rows };
+    run.is_looked_at.store(true, Ordering::Relaxed);
     let is_open = run.state().is_open()?;
     match is_open {
-        true => drop(add(run, entry, vec![rows]).await?),
+        true => drop(add_as(run, entry, vec![rows], How { set: Some(Vec::new()), paired: false }).await?),
         false => drop(submit(run, NewBatch { rows: vec![rows], ..NewBatch::default() }).await?),
     }
     run.progress.add_rows(count as u64);
