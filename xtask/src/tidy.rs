@@ -43,7 +43,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skipping", &["types", "space", "values", "tree", "snapshot"]),
     ("spread", &["types", "snapshot", "values", "functions"]),
     ("change", &["types", "space", "values", "syntax"]),
-    ("constraints", &["types", "space", "values"]),
+    ("constraints", &["types", "space", "catalog", "values", "locks"]),
+    ("merged", &["types", "values", "syntax", "plan"]),
     ("pg-catalog", &["types", "space", "catalog", "locks", "snapshot", "values", "syntax", "functions", "change"]),
     ("copy", &["types", "space", "storage", "catalog", "snapshot", "values", "syntax"]),
     (
@@ -70,6 +71,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "heap",
             "change",
             "constraints",
+            "merged",
             "pg-catalog",
             "copy",
             "locks",
@@ -125,8 +127,8 @@ const BANNED: &[(&str, &[&str], &str)] = &[
     ("thread::spawn", &["node", "cli", "bench", "copy", "query"], "threads belong to node"),
     (
         "datafusion::",
-        &["plan", "answer", "skipping", "spread", "pg-catalog", "query", "bench"],
-        "plan, answer, skipping, spread, pg-catalog and query are the only rooms that know DataFusion's planner",
+        &["plan", "answer", "skipping", "spread", "pg-catalog", "merged", "query", "bench"],
+        "plan, answer, skipping, spread, pg-catalog, merged and query are the only rooms that know DataFusion's planner",
     ),
 ];
 
@@ -174,7 +176,6 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "rule",
             "sample",
             "system",
-            "merged",
             "namespace",
             "errors",
             "execution",
@@ -350,6 +351,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "settings",
             "select",
             "rules",
+            "constraints",
             "insert",
             "change",
             "constraints",

@@ -249,7 +249,7 @@ fn what_nobody_reads_is_given_up_at_its_bound() {
     let many = concat_batches(one.schema_ref(), std::iter::repeat_n(&one, 2)).unwrap();
     let key = |at: u128| FedKey { code: code + at, ordinal: None };
     for version in 2..20 {
-        let keys = (0..10_000).map(|at| key(at + u128::from(version as u64) * 10_000)).collect();
+        let keys = (0..10_000).map(|at| key(at + u128::from(version) * 10_000)).collect();
         heap.feed(FedBatch { version: Version(version), rows: Some(many.clone()), keys });
     }
     assert!(heap.is_given_up() && heap.read(Version(1)).is_none());

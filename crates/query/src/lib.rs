@@ -18,7 +18,6 @@ mod namespace;
 
 mod by_key;
 mod engine;
-mod merged;
 mod point;
 mod report;
 mod result_names;

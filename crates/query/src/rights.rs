@@ -62,6 +62,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Rollback
         | Kind::Savepoint(_)
         | Kind::RollbackTo(_)
+        | Kind::SetConstraints(_)
         | Kind::Release(_)
         | Kind::Fetch { .. }
         | Kind::AsIs { .. }

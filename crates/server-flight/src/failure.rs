@@ -58,6 +58,7 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         | CaseNotFound
         | NullNotAllowed
         | TooDeep
+        | InvalidForeignKey
         | WrongObject => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
@@ -68,7 +69,9 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         }
         Conflict | Deadlock | LockNotAvailable => Code::Aborted,
         Producer | Transaction | FailedTransaction | ReadOnlyTransaction | ActiveTransaction | UndefinedSavepoint
-        | DependentObjects | Inaccurate | SequenceUnused | ObjectState => Code::FailedPrecondition,
+        | DependentObjects | ForeignKeyViolation | Inaccurate | SequenceUnused | ObjectState => {
+            Code::FailedPrecondition
+        }
         Cancelled => Code::Cancelled,
         Timeout => Code::DeadlineExceeded,
         NotSupported => Code::Unimplemented,

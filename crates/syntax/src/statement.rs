@@ -110,7 +110,7 @@ impl Statement {
             Kind::Rollback => Command::Rollback,
             Kind::Savepoint(_) | Kind::Release(_) => Command::Savepoint,
             Kind::RollbackTo(_) => Command::RollbackTo,
-            Kind::Setting(_) => Command::Set,
+            Kind::Setting(_) | Kind::SetConstraints(_) => Command::Set,
             Kind::Discard(Discard::All) => Command::Discard,
             Kind::Deallocate(name) => Command::Deallocate(name.clone()),
             Kind::Copy(copy) => match copy.as_ref() {
@@ -274,6 +274,8 @@ pub enum Kind {
     Commit,
     /// ROLLBACK.
     Rollback,
+    /// SET CONSTRAINTS.
+    SetConstraints(SetConstraints),
     /// SAVEPOINT.
     Savepoint(String),
     /// ROLLBACK TO a savepoint.
@@ -329,6 +331,15 @@ pub enum Kind {
     Deallocate(Option<String>),
     /// Understood, and refused when it is run, so that the rest of its script still runs.
     Refused(Error),
+}
+
+/// When constraints are checked, for the rest of a transaction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetConstraints {
+    /// Which; `None` for all.
+    pub names: Option<Vec<String>>,
+    /// DEFERRED: at COMMIT.
+    pub deferred: bool,
 }
 
 /// What a session forgets.
@@ -439,6 +450,7 @@ impl Kind {
             | Kind::ShowCreate(_)
             | Kind::Setting(_)
             | Kind::Begin(_)
+            | Kind::SetConstraints(_)
             | Kind::Commit
             | Kind::Rollback
             | Kind::Savepoint(_)

@@ -60,6 +60,23 @@ pub struct Delete {
     pub beside: Vec<Ident>,
     /// RESTART IDENTITY of TRUNCATE: whether sequences of the table begin anew.
     pub restarts: bool,
+    /// CASCADE of TRUNCATE: whether all rows go of the tables that refer to it.
+    pub cascades: bool,
+}
+
+impl Delete {
+    /// Of all rows of a table, as TRUNCATE has it.
+    pub fn whole(schema: &str, table: &str, restarts: bool) -> Result<Delete> {
+        let ident = |name: &str| Ident::with_quote('"', name);
+        let target = Target::named(&ObjectName::from(vec![ident(schema), ident(table)]))?;
+        Delete::of_target(target, restarts, true)
+    }
+
+    fn of_target(target: Target, restarts: bool, cascades: bool) -> Result<Delete> {
+        let query = target.query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
+        let Target { table, alias, .. } = target;
+        Ok(Delete { table, alias, query, returning: None, beside: Vec::new(), restarts, cascades })
+    }
 }
 
 /// ON CONFLICT of an INSERT.
@@ -147,7 +164,7 @@ pub(crate) fn delete_of(delete: ast::Delete, with: Option<With>) -> Result<Delet
     let (returning, beside) = target.returning_beside(delete.returning, with.as_ref(), &others)?;
     let from = std::iter::once(target.under(target.alias.clone())).chain(others).collect();
     let query = target.query(with, vec![number("1")], from, delete.selection)?;
-    Ok(Delete { table: target.table, alias: target.alias, query, returning, beside, restarts: false })
+    Ok(Delete { table: target.table, alias: target.alias, query, returning, beside, restarts: false, cascades: false })
 }
 
 /// Takes over a TRUNCATE: of each table once.
@@ -157,7 +174,7 @@ pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Vec<Delete>> {
         (truncate.partitions.is_some(), "PARTITION in TRUNCATE", "write DELETE FROM t WHERE ..."),
         (truncate.on_cluster.is_some(), "ON CLUSTER", ""),
     ])?;
-    // Nothing depends on a table: CASCADE and RESTRICT mean nothing.
+    let cascades = truncate.cascade == Some(ast::CascadeOption::Cascade);
     let restarts = truncate.identity == Some(ast::TruncateIdentityOption::Restart);
     let mut tables: Vec<Delete> = Vec::with_capacity(truncate.table_names.len());
     for ast::TruncateTableTarget { name, .. } in &truncate.table_names {
@@ -165,9 +182,7 @@ pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Vec<Delete>> {
         if tables.iter().any(|known| known.table == target.table) {
             continue;
         }
-        let query = target.query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
-        let Target { table, alias, .. } = target;
-        tables.push(Delete { table, alias, query, returning: None, beside: Vec::new(), restarts });
+        tables.push(Delete::of_target(target, restarts, cascades)?);
     }
     Ok(tables)
 }

@@ -16,6 +16,7 @@ use crate::statements::commands::{
     transaction_modes,
 };
 use crate::statements::comments::parse_comment;
+use crate::statements::constraints::parse_set_constraints;
 use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
 use crate::statements::locking::locking_of;
 use crate::statements::maintenance::{is_maintenance, parse_maintenance};
@@ -166,6 +167,9 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
             Keyword::COMMENT => {
                 parser.next_token();
                 Kind::Comment(parse_comment(parser)?)
+            }
+            Keyword::SET if first_words(parser, 2).last().is_some_and(|word| word == "CONSTRAINTS") => {
+                Kind::SetConstraints(parse_set_constraints(parser)?)
             }
             _ if is_maintenance(&first_words(parser, 5)) => parse_maintenance(parser)?,
             _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
