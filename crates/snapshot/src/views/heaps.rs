@@ -11,7 +11,7 @@ use crate::ports::{HeapInfo, Want};
 use crate::snapshot::{Snapshot, TableRead};
 use alluvia_catalog::TableEntry;
 use alluvia_heap::{FedBatch, FedKey, Heap, HeapView, Heaps};
-use alluvia_types::{Error, Freshness, Result, Stage, TableId, Version};
+use alluvia_types::{Error, Freshness, Result, Stage, TableId, Version, planted};
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::DataType;
@@ -199,7 +199,7 @@ impl Views {
         for table in tables.into_iter().filter(|&table| self.heaps.is_fed(table)) {
             let is_staged = batch.loads.iter().any(|load| load.table == table);
             let rows = batch.rows.iter().find(|(of, _, _)| *of == table).map(|(_, rows, _)| rows.clone());
-            let fed = keys.remove(&table).filter(|_| !is_staged);
+            let fed = keys.remove(&table).filter(|_| !is_staged || planted("heap after a load"));
             let fed = fed.map(|keys| FedBatch { version: batch.info.version, rows, keys });
             self.heaps.feed(table, fed);
         }

@@ -188,7 +188,7 @@ async fn try_once(run: &Arc<Run>, point: &PointStatement, asked: &Asked<'_>) -> 
         PointKind::Delete | PointKind::Query(_) => Vec::new(),
     };
     let found = match (asked.keys, &heaps) {
-        (Some(named), _) => Some(find(run, point, (snapshot, heaps.as_ref()), named, columns).await?),
+        (Some(named), _) => find(run, point, (snapshot, heaps.as_ref()), named, columns).await?,
         (None, Some(heaps)) => queried(run, point, heaps, asked, &columns)?,
         (None, None) => None,
     };
@@ -258,14 +258,15 @@ fn queried(
     Ok(Some(Found { rows, keys, answer, cost }))
 }
 
-/// The rows that have the keys: the open transaction's own, and those of a snapshot whose keys it has left alone, in the heap, if there is one.
+/// The rows that have the keys: the open transaction's own, and those of a snapshot whose keys it has left alone, in the heap, if there is
+/// one; `None` where that has gone since.
 async fn find(
     run: &Run,
     point: &PointStatement,
     (snapshot, heaps): (Arc<Snapshot>, Option<&HeapSnapshot>),
     (keys, codes): (&RecordBatch, &[KeyCode]),
     columns: Vec<usize>,
-) -> Result<Found> {
+) -> Result<Option<Found>> {
     let table = point.entry().def.id;
     let mut own: Vec<Option<RecordBatch>> = vec![None; codes.len()];
     let mut untouched: Vec<usize> = Vec::with_capacity(codes.len());
@@ -297,8 +298,7 @@ async fn find(
             let cost = LookupCost { rows: rows.num_rows() as u64, ..LookupCost::default() };
             (rows, found, cost)
         }
-        // The heap may have gone since.
-        None if heaps.is_some() => return Err(written_since(&point.entry().def.name)),
+        None if heaps.is_some() => return Ok(None),
         None => {
             let (store, coder) = (Arc::clone(run.engine().read()), point.coder().clone());
             let read_columns = columns.clone();
@@ -331,7 +331,7 @@ async fn find(
         }
     };
     let keys = filter_record_batch(keys, &BooleanArray::from(are_there)).map_err(|error| misfit(&error))?;
-    Ok(Found { rows, keys, answer: None, cost })
+    Ok(Some(Found { rows, keys, answer: None, cost }))
 }
 
 /// Locks rows that were read at a version.

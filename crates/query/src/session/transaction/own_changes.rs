@@ -227,6 +227,10 @@ async fn are_there(
     if unknown.is_empty() {
         return Ok((is_there, version));
     }
+    if let Some((found, version)) = in_heap(run, table, version, &unknown) {
+        is_there.extend(unknown.into_iter().zip(found));
+        return Ok((is_there, Some(version)));
+    }
     let at_least = version.unwrap_or_else(|| run.state().must_see());
     let (store, coder) = (Arc::clone(run.engine().read()), coder.clone());
     let found = blocking(move || {
@@ -242,6 +246,18 @@ async fn are_there(
     let (found, version) = found.await?;
     is_there.extend(found);
     Ok((is_there, Some(version)))
+}
+
+/// Whether keys have rows in a table's heap, if it has one, and the version at which.
+fn in_heap(run: &Run, table: TableId, version: Option<Version>, codes: &[KeyCode]) -> Option<(Vec<bool>, Version)> {
+    let heaps = run.engine().read().rows_in_memory(&[table], version)?;
+    let version = heaps.snapshot.version;
+    if version < run.state().must_see() {
+        return None;
+    }
+    let views = heaps.rows()?;
+    let view = views.first()?;
+    Some((codes.iter().map(|&code| view.by_code(code, version).is_some()).collect(), version))
 }
 
 /// As the store refuses it.
