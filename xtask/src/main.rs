@@ -178,10 +178,16 @@ fn bench(rest: &[&str]) {
     let venv = venv.to_str().expect("paths here are UTF-8");
     match name {
         "tpcc-wire" => {
-            return by_clients("scripts/tpcc.py", &[&["--turns", "3", "--threads", "8", "--seconds", "10"], args].concat());
+            return by_clients(
+                "scripts/tpcc.py",
+                &[&["--turns", "3", "--threads", "8", "--seconds", "10"], args].concat(),
+            );
         }
         "ch" => return by_clients("scripts/ch.py", args),
-        "pgbench" => return by_clients("scripts/pgbench.py", args),
+        "pgbench" => {
+            let program = built("alluvia", &[]);
+            return python(&data::venv(), &[&["scripts/pgbench.py", text_of(&program), "--peer"], args].concat()).run();
+        }
         _ => {}
     }
     let cache = data::folder();

@@ -228,13 +228,7 @@ fn aggregate(expr: &ast::Expr, tables: &[Named<'_>]) -> Option<OutputValue> {
         _ => return None,
     };
     let data_type = tables.get(column.table)?.def.columns.get(column.column)?.data_type;
-    let is_number = matches!(
-        data_type,
-        DataType::Int16
-            | DataType::Int32
-            | DataType::Int64
-            | DataType::Decimal { .. }
-    );
+    let is_number = matches!(data_type, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. });
     match name.to_ascii_lowercase().as_str() {
         _ if !is_compared(data_type) => None,
         "count" => Some(OutputValue::Count(column, is_distinct)),

@@ -215,7 +215,7 @@ fn null() -> Expr {
 }
 
 /// The literal that means a value.
-fn literal(value: &ScalarValue) -> Result<Expr> {
+pub fn literal(value: &ScalarValue) -> Result<Expr> {
     let data_type = value.data_type();
     if value.is_null() {
         return Ok(match sql_type(&data_type) {

@@ -10,6 +10,8 @@
 
 use crate::names::{PUBLIC, name_of, parts_of, user_table};
 use crate::statements::assignments::{Assigned, assigned};
+use crate::statements::locked_within;
+use crate::statements::locking::RowLock;
 use crate::trees::prepare;
 use crate::trees::value_rows::query_of_row;
 use crate::trees::visit::visit_mut;
@@ -43,6 +45,8 @@ pub struct Update {
     pub returning: Option<Box<Query>>,
     /// What the tables beside are called that RETURNING may name.
     pub beside: Vec<Ident>,
+    /// What subqueries of the condition lock, by their numbers ([`locked_within`]).
+    pub locked: Vec<Vec<RowLock>>,
 }
 
 /// DELETE from a user table, of all its rows also for TRUNCATE.
@@ -58,6 +62,8 @@ pub struct Delete {
     pub returning: Option<Box<Query>>,
     /// What the tables beside are called that RETURNING may name.
     pub beside: Vec<Ident>,
+    /// What subqueries of the condition lock, by their numbers ([`locked_within`]).
+    pub locked: Vec<Vec<RowLock>>,
     /// RESTART IDENTITY of TRUNCATE: whether sequences of the table begin anew.
     pub restarts: bool,
     /// CASCADE of TRUNCATE: whether all rows go of the tables that refer to it.
@@ -75,7 +81,8 @@ impl Delete {
     fn of_target(target: Target, restarts: bool, cascades: bool) -> Result<Delete> {
         let query = target.query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
         let Target { table, alias, .. } = target;
-        Ok(Delete { table, alias, query, returning: None, beside: Vec::new(), restarts, cascades })
+        let (beside, locked) = (Vec::new(), Vec::new());
+        Ok(Delete { table, alias, query, returning: None, beside, locked, restarts, cascades })
     }
 }
 
@@ -116,7 +123,7 @@ pub enum ConflictAction {
 }
 
 /// Takes over an UPDATE, behind the queries of its WITH.
-pub(crate) fn update_of(update: ast::Update, with: Option<With>) -> Result<Update> {
+pub(crate) fn update_of(mut update: ast::Update, with: Option<With>) -> Result<Update> {
     refuse(&[
         (!update.optimizer_hints.is_empty(), "an optimizer hint", ""),
         (update.or.is_some(), "UPDATE OR ...", ""),
@@ -136,12 +143,13 @@ pub(crate) fn update_of(update: ast::Update, with: Option<With>) -> Result<Updat
     let Assigned { columns, values, defaults } = assigned(update.assignments)?;
     let (returning, beside) = target.returning_beside(update.returning, with.as_ref(), &others)?;
     let from = std::iter::once(target.under(target.alias.clone())).chain(others).collect();
+    let locked = locked_within::take_out(update.selection.as_mut())?;
     let query = target.query(with, values, from, update.selection)?;
-    Ok(Update { table: target.table, alias: target.alias, columns, defaults, query, returning, beside })
+    Ok(Update { table: target.table, alias: target.alias, columns, defaults, query, returning, beside, locked })
 }
 
 /// Takes over a DELETE, behind the queries of its WITH.
-pub(crate) fn delete_of(delete: ast::Delete, with: Option<With>) -> Result<Delete> {
+pub(crate) fn delete_of(mut delete: ast::Delete, with: Option<With>) -> Result<Delete> {
     let several = "write one DELETE for each table, and USING for tables that rows are compared with";
     let from = match delete.from {
         FromTable::WithFromKeyword(from) if delete.tables.is_empty() => from,
@@ -163,8 +171,10 @@ pub(crate) fn delete_of(delete: ast::Delete, with: Option<With>) -> Result<Delet
     let others = delete.using.unwrap_or_default();
     let (returning, beside) = target.returning_beside(delete.returning, with.as_ref(), &others)?;
     let from = std::iter::once(target.under(target.alias.clone())).chain(others).collect();
+    let locked = locked_within::take_out(delete.selection.as_mut())?;
     let query = target.query(with, vec![number("1")], from, delete.selection)?;
-    Ok(Delete { table: target.table, alias: target.alias, query, returning, beside, restarts: false, cascades: false })
+    let Target { table, alias, .. } = target;
+    Ok(Delete { table, alias, query, returning, beside, locked, restarts: false, cascades: false })
 }
 
 /// Takes over a TRUNCATE: of each table once.

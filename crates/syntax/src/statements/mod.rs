@@ -8,6 +8,7 @@ pub mod constraints;
 pub(crate) mod cuboid_name;
 pub mod definitions;
 pub mod keys;
+pub mod locked_within;
 pub mod locking;
 pub mod maintenance;
 pub mod merge;

@@ -359,8 +359,7 @@ fn answer(point: &PointStatement, shown: &[(usize, String)], rows: RecordBatch) 
     let schema = Arc::new(Schema::new(shown.iter().map(field).collect::<Vec<Field>>()));
     let rows = RecordBatch::try_new(Arc::clone(&schema), rows.columns().to_vec()).map_err(|error| misfit(&error))?;
     let rows = futures::stream::iter((rows.num_rows() > 0).then_some(Ok(rows)));
-    let table = point.entry().def.id.0;
-    let origins = shown.iter().map(|(at, _)| origin(table, *at)).collect();
+    let origins = shown.iter().map(|(at, _)| origin(&point.entry().def, *at)).collect();
     Ok(Outcome::rows("SELECT", Box::pin(RecordBatchStreamAdapter::new(schema, rows))).with_origins(origins))
 }
 
@@ -378,7 +377,7 @@ fn query_answer(point: &PointStatement, rows: RecordBatch) -> Outcome {
     let origins = point.query().map(|query| {
         let of = |(place, _): (Option<(usize, usize)>, &str)| {
             let (table, column) = place?;
-            origin(query.entries().get(table)?.def.id.0, column)
+            origin(&query.entries().get(table)?.def, column)
         };
         query.shown().map(of).collect()
     });
