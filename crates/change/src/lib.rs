@@ -24,7 +24,7 @@ pub use defaults::{default_expr, is_always_numbered};
 pub use fold::{MixedRows, OldRows, Run, RunKind, fold, patched_keys};
 pub use locking::{LockingQuery, locking_query};
 pub use merge::{MergeChange, MergeQuery, MergeWrite, merge_query, merge_returning_query};
-pub use queries::{Gone, UpdateQuery, delete_query, insert_or_update, returning_query, update_query};
+pub use queries::{Gone, UpdateQuery, delete_query, insert_or_update, read_all_given, returning_query, update_query};
 pub use repeated::Seen;
 
 use alluvia_space::{DataType, TableDef};
