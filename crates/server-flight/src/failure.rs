@@ -46,6 +46,8 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         | OutOfRange
         | TooLong
         | DivisionByZero
+        | ForeignKeyViolation
+        | InvalidForeignKey
         | CheckViolation
         | GeneratedAlways
         | SequenceLimit

@@ -47,6 +47,8 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         | OutOfRange
         | TooLong
         | DivisionByZero
+        | ForeignKeyViolation
+        | InvalidForeignKey
         | CheckViolation
         | GeneratedAlways
         | SequenceLimit
