@@ -26,7 +26,7 @@ pub use fold::{MixedRows, OldRows, Run, RunKind, fold, patched_keys};
 pub use locked_within::{locked_query, put_in_place};
 pub use locking::{LockingQuery, locking_query};
 pub use merge::{MergeChange, MergeQuery, MergeWrite, merge_query, merge_returning_query};
-pub use queries::{Gone, UpdateQuery, delete_query, insert_or_update, returning_query, update_query};
+pub use queries::{Gone, UpdateQuery, delete_query, insert_or_update, read_all_given, returning_query, update_query};
 pub use repeated::Seen;
 
 use alluvia_space::{DataType, TableDef};

@@ -77,16 +77,27 @@ pub async fn settle(session: &dyn Looks) -> Result<()> {
             }
             continue;
         }
+        let catalog = session.catalog()?;
         for event in merged(due)? {
-            match event.happened {
-                Happened::Goes(_) | Happened::Becomes(..) => look(session, event).await?,
-                _ => checks.push(event),
+            match is_check(&catalog, &event) {
+                true => checks.push(event),
+                false => look(session, event).await?,
             }
         }
     }
     Err(Error::new(ErrorKind::NotSupported, "actions of foreign keys go round in a circle").with_hint(
         "ON UPDATE CASCADE between tables that refer to one another has no end here: write NO ACTION in one of them",
     ))
+}
+
+/// Whether an event asks for nothing to be done: what is so when all is done decides. RESTRICT does not wait for that.
+fn is_check(catalog: &Catalog, event: &Event) -> bool {
+    let key = catalog.by_id(event.table).and_then(|entry| foreign_key(entry, &event.name));
+    match (&event.happened, key) {
+        (Happened::Goes(_), Some(key)) => key.on_delete == Action::NoAction,
+        (Happened::Becomes(..), Some(key)) => key.on_update == Action::NoAction,
+        _ => true,
+    }
 }
 
 /// Events of one constraint and kind as one.

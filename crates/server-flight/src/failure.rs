@@ -46,6 +46,8 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         | OutOfRange
         | TooLong
         | DivisionByZero
+        | ForeignKeyViolation
+        | InvalidForeignKey
         | CheckViolation
         | GeneratedAlways
         | SequenceLimit
@@ -58,7 +60,6 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         | CaseNotFound
         | NullNotAllowed
         | TooDeep
-        | InvalidForeignKey
         | WrongObject => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
@@ -69,9 +70,7 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         }
         Conflict | Deadlock | LockNotAvailable => Code::Aborted,
         Producer | Transaction | FailedTransaction | ReadOnlyTransaction | ActiveTransaction | UndefinedSavepoint
-        | DependentObjects | ForeignKeyViolation | Inaccurate | SequenceUnused | ObjectState => {
-            Code::FailedPrecondition
-        }
+        | DependentObjects | Inaccurate | SequenceUnused | ObjectState => Code::FailedPrecondition,
         Cancelled => Code::Cancelled,
         Timeout => Code::DeadlineExceeded,
         NotSupported => Code::Unimplemented,

@@ -47,6 +47,8 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         | OutOfRange
         | TooLong
         | DivisionByZero
+        | ForeignKeyViolation
+        | InvalidForeignKey
         | CheckViolation
         | GeneratedAlways
         | SequenceLimit
@@ -59,15 +61,14 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         | CaseNotFound
         | NullNotAllowed
         | TooDeep
-        | InvalidForeignKey
         | WrongObject => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,
         UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement
         | UndefinedCursor => StatusCode::NOT_FOUND,
         DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject
-        | DependentObjects | Conflict | Deadlock | LockNotAvailable | UniqueViolation | ForeignKeyViolation
-        | Producer | SequenceUnused | ObjectState => StatusCode::CONFLICT,
+        | DependentObjects | Conflict | Deadlock | LockNotAvailable | UniqueViolation | Producer | SequenceUnused
+        | ObjectState => StatusCode::CONFLICT,
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Inaccurate => StatusCode::UNPROCESSABLE_ENTITY,
         // What nginx says of a client that does not wait for its answer.

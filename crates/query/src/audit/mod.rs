@@ -5,9 +5,6 @@
 //!   crash can leave a change without a line, and one that says what became of it.
 //! - Lines are added, never changed. Each is one JSON object; the texts of statements are without passwords, since they were parsed so.
 
-pub(crate) mod log_ins;
-pub(crate) mod refusals;
-
 use crate::clients::Client;
 use alluvia_catalog::authoriser::Authoriser;
 use alluvia_snapshot::Admin;

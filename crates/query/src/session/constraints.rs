@@ -23,7 +23,7 @@ use crate::session::transaction::{begin_alone, commit_alone};
 use crate::table::{AlluviaTable, sql_schema};
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::{Catalog, TableEntry};
-use alluvia_change::{GIVEN, ROWS, TARGET, identity_names};
+use alluvia_change::{ROWS, TARGET, identity_names, read_all_given};
 use alluvia_constraints::events::types_of;
 use alluvia_constraints::settle::Changed;
 use alluvia_constraints::{Doing, Event, Looks, Values, concerns, settle};
@@ -317,15 +317,12 @@ async fn rows_by_query(
     let given: Vec<String> = given.iter().enumerate().map(|(at, column)| format!("{column} AS c{at}")).collect();
     let alike: Vec<String> =
         columns.iter().enumerate().map(|(at, column)| format!("{} = v.k{at}", name(column))).collect();
-    let text = format!(
-        "SELECT {} FROM \"{GIVEN}\".{TARGET} AS t JOIN \"{GIVEN}\".{ROWS} AS v ON {}",
-        given.join(", "),
-        alike.join(" AND ")
-    );
-    let query = match parse(&text)?.pop().map(|statement| statement.kind) {
+    let text = format!("SELECT {} FROM t AS t, v AS v WHERE {}", given.join(", "), alike.join(" AND "));
+    let mut query = match parse(&text)?.pop().map(|statement| statement.kind) {
         Some(Kind::Query(query)) => query,
         _ => return Err(Error::internal("what looks for values is no query")),
     };
+    read_all_given(&mut query, &[TARGET, ROWS])?;
     let sql = sql_schema(def);
     let field =
         |(at, column): (usize, &usize)| sql.field(*column).clone().with_name(format!("k{at}")).with_nullable(true);
