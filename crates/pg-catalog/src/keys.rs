@@ -7,10 +7,11 @@
 
 use crate::constants::number_expr;
 use crate::definitions::{COLUMN_LISTS, VECTORS};
+use crate::rewrite::parts;
 use alluvia_catalog::{Catalog, INFORMATION_SCHEMA, PG_CATALOG};
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::trees::array_subqueries;
-use alluvia_syntax::trees::rewriting::{call, call_of};
+use alluvia_syntax::trees::rewriting::call;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Builder, ListBuilder};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart,
@@ -75,11 +76,11 @@ fn is_vector(expr: &Expr) -> bool {
 pub(crate) fn is_planned_list(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_planned_list(inner),
-        Expr::Function(function) => call_of(function).is_some_and(|(name, arguments)| match name.as_str() {
-            "array_agg" => true,
-            "coalesce" => arguments.first().is_some_and(|first| is_planned_list(first)),
+        Expr::Function(function) => match parts(&function.name).last().map(String::as_str) {
+            Some("array_agg") => true,
+            Some("coalesce") => argument(function, 0).is_some_and(is_planned_list),
             _ => false,
-        }),
+        },
         // What ARRAY(SELECT ...) has become.
         Expr::Subquery(query) => array_subqueries::is_gathered(query),
         expr => is_list(expr),
@@ -122,12 +123,6 @@ pub(crate) fn expanded(expr: &Expr) -> Option<Expr> {
                 _ => None,
             }
         }
-        // An element of a vector, of which plans count the first as 1.
-        Expr::CompoundFieldAccess { root, access_chain } if is_vector(root) => {
-            let [AccessExpr::Subscript(Subscript::Index { index })] = access_chain.as_slice() else { return None };
-            let index = Subscript::Index { index: plus(index.clone(), 1) };
-            Some(Expr::CompoundFieldAccess { root: root.clone(), access_chain: vec![AccessExpr::Subscript(index)] })
-        }
         // A part of what has become rows of the list, or of a column that has them.
         Expr::CompoundFieldAccess { root, access_chain } => {
             let [AccessExpr::Dot(Expr::Identifier(part))] = access_chain.as_slice() else { return None };
@@ -147,6 +142,20 @@ pub(crate) fn expanded(expr: &Expr) -> Option<Expr> {
         }
         _ => None,
     }
+}
+
+/// An element of a vector, of which plans count the first as 1.
+pub(crate) fn element_of_vector(expr: &Expr) -> Option<Expr> {
+    let Expr::CompoundFieldAccess { root, access_chain } = expr else { return None };
+    let [before @ .., AccessExpr::Subscript(Subscript::Index { index })] = access_chain.as_slice() else { return None };
+    let is_vector = match before.last() {
+        None => is_vector(root),
+        Some(AccessExpr::Dot(column)) => is_vector(column),
+        Some(AccessExpr::Subscript(_)) => false,
+    };
+    let index = AccessExpr::Subscript(Subscript::Index { index: plus(index.clone(), 1) });
+    let access_chain = before.iter().cloned().chain([index]).collect();
+    is_vector.then(|| Expr::CompoundFieldAccess { root: root.clone(), access_chain })
 }
 
 /// The places of a list, of which the first is this.

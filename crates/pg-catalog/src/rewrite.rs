@@ -182,6 +182,11 @@ impl VisitorMut for Rewrite<'_> {
             let expr = std::mem::replace(expr, Constant::Null.expr());
             *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
         }
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                factors::rows_of_series(expr);
+            }
+        }
         // What a statement gives is shown: the name, also of what is known to be a number.
         if self.depth == 1 {
             for item in &mut select.projection {
@@ -247,8 +252,9 @@ impl VisitorMut for Rewrite<'_> {
                     && self.is_empty_query(query)
                 {
                     *expr = Constant::Null.expr();
-                } else if let Err(error) = array_subqueries::expand(expr) {
-                    return ControlFlow::Break(error);
+                } else if array_subqueries::expand(expr).is_err() {
+                    // Tools go on without what they ask for in other forms.
+                    *expr = Constant::Null.expr();
                 }
             }
             _ => {}
@@ -275,7 +281,7 @@ impl Rewrite<'_> {
         if is_current_role(expr) {
             *expr = call("current_role", Vec::new());
         }
-        if let Some(expanded) = keys::expanded(expr) {
+        if let Some(expanded) = keys::expanded(expr).or_else(|| keys::element_of_vector(expr)) {
             return Ok(Some(expanded));
         }
         if self.has_xmin && versions::is_xmin(expr, self.catalog) {
@@ -309,8 +315,8 @@ impl Rewrite<'_> {
             Expr::Collate { expr, .. } => Some(std::mem::replace(expr.as_mut(), Constant::Null.expr())),
             Expr::Cast { expr: inner, data_type, .. } => {
                 if let ast::DataType::Array(of) = data_type {
-                    // Lists that are written are what they are; the catalog's own are none.
-                    return Ok(match fold::is_written(inner) {
+                    // Of the catalog's own some are texts, and none has elements.
+                    return Ok(match fold::is_written(inner) || keys::is_planned_list(inner) {
                         true => {
                             fold::plain_elements(of);
                             None
