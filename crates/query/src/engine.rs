@@ -37,6 +37,7 @@ use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use alluvia_functions::output_size::StatementLimits;
 use alluvia_pg_catalog::SettingRow;
 use alluvia_plan::rules::{configure, register, with_rules};
+use alluvia_procedures::KeptRoutines;
 use alluvia_rows::waiting;
 use alluvia_settings::Settings;
 use alluvia_skipping::{PredicateCache, Tended};
@@ -121,6 +122,7 @@ pub struct Engine {
     predicates_tended: Tended,
     kept: Arc<Kept>,
     kept_rules: KeptRules,
+    routines: KeptRoutines,
     sequences: Sequences,
     executor: Arc<Executor>,
     numbers: AtomicU64,
@@ -175,6 +177,7 @@ impl Engine {
             predicates_tended: Tended::default(),
             kept: Arc::default(),
             kept_rules: KeptRules::default(),
+            routines: KeptRoutines::default(),
             sequences: Sequences::default(),
             executor: Executor::new(options.threads),
             numbers: AtomicU64::new(0),
@@ -366,6 +369,11 @@ impl Engine {
     /// Statements that the index has answered, by their texts.
     pub(crate) fn cached_statements(&self) -> &CachedStatements {
         &self.cached_statements
+    }
+
+    /// Procedures that were compiled.
+    pub(crate) fn routines(&self) -> &KeptRoutines {
+        &self.routines
     }
 
     /// Plans of point reads.
