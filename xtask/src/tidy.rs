@@ -38,7 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("settings", &["types", "catalog", "snapshot", "values", "syntax", "answer", "pg-catalog"]),
     ("errors", &["types", "space", "catalog", "values", "syntax", "functions", "pg-catalog"]),
     ("points", &["types", "space", "catalog", "heap", "syntax"]),
-    ("procedures", &["types", "space", "values", "syntax"]),
+    ("procedures", &["types", "space", "catalog", "values", "syntax"]),
     ("fixture", &["types", "space", "storage", "catalog", "tree", "snapshot"]),
     ("answer", &["types", "space", "catalog", "tree", "snapshot", "syntax", "functions", "plan"]),
     ("skipping", &["types", "space", "values", "tree", "snapshot"]),
@@ -364,6 +364,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "copy",
             "statement",
             "prepared",
+            "routines",
             "door",
         ],
     ),
@@ -375,7 +376,7 @@ const LINES_MAX: usize = 500;
 /// Lines under a room's `src`: a larger one is two rooms.
 const ROOM_LINES_MAX: usize = 30_000;
 /// The same of rooms that are more than that and known to be.
-const LARGE_ROOMS: &[(&str, usize)] = &[("query", 33_000)];
+const LARGE_ROOMS: &[(&str, usize)] = &[("query", 34_000)];
 
 /// Runs every rule; ends the process if one is broken.
 pub fn run() {

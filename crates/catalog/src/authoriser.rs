@@ -12,8 +12,8 @@
 
 use crate::rights::{BOOTSTRAP, Object, Privilege, Rights, RoleId};
 use crate::{
-    Catalog, DATABASE_NAME, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, SYSTEM_SCHEMA, SearchPath,
-    TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_ID, TableEntry, ViewEntry,
+    Catalog, DATABASE_NAME, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC_SCHEMA_ID, RelationName, RoutineEntry,
+    SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_ID, TableEntry, ViewEntry,
 };
 use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_space::keywords::quoted;
@@ -210,6 +210,16 @@ impl Authoriser {
         self.relation_for(need, &Named::of_view(view))
     }
 
+    /// Refuses a procedure for what it may not be used. Everybody may run it who may look into its schema.
+    pub fn use_of_routine(&self, need: Need, routine: &RoutineEntry) -> Result<()> {
+        let now = self.catalog.routine_by_id(routine.def.id).map_or(routine, Arc::as_ref);
+        self.use_of_schema(need, &now.def.schema)?;
+        match need {
+            Need::Privilege(_) => self.role().map(|_| ()),
+            need => self.relation_for(need, &Named::of_routine(now)),
+        }
+    }
+
     /// Refuses what a view reads, whatever views are between, where its owner may not read it: whoever reads a view needs the right to that view
     /// alone. What the views are, the definitions `then` say, by which it is read.
     pub fn below_view(&self, view: &ViewEntry, then: &Catalog) -> Result<()> {
@@ -379,6 +389,11 @@ impl Named<'_> {
             schema: &entry.def.schema,
             shown: entry.def.shown(),
         }
+    }
+
+    fn of_routine(routine: &RoutineEntry) -> Named<'_> {
+        let def = &routine.def;
+        Named { kind: "procedure", id: def.id, name: &def.name, schema: &def.schema, shown: def.shown() }
     }
 
     fn of_view(view: &ViewEntry) -> Named<'_> {

@@ -1,4 +1,4 @@
-//! The catalog: definitions of schemas, tables and views at every version, names, rights and what these allow, and dictionaries of
+//! The catalog: definitions of schemas, tables, views and procedures at every version, names, rights and what these allow, and dictionaries of
 //! level members.
 //!
 //! Invariants:
@@ -14,6 +14,7 @@ pub mod rights;
 mod catalog;
 mod dictionary;
 mod name;
+mod routine;
 mod view;
 mod views;
 
@@ -26,5 +27,6 @@ pub use name::{
     DATABASE_NAME, INFORMATION_SCHEMA, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,
     TEMPORARY_SCHEMA_SHOWN,
 };
+pub use routine::{RoutineDef, RoutineEntry};
 pub use view::{NameKind, NamePlace, Shown, ViewColumn, ViewDef, ViewEntry, ViewRead, check_replaced};
 pub use views::{Dependent, Needed};

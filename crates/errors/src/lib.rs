@@ -341,6 +341,7 @@ pub fn lower_first(text: &str) -> String {
 mod tests {
     use super::*;
     use alluvia_values::errors::wrap;
+    use parquet::errors::ParquetError;
     use std::sync::Arc;
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::context::Viewer;
 use crate::definitions::list_of;
 use crate::relations::is_visible;
-use crate::{comments, constraints, defaults, keys, procedures, reg, rights, types, views};
+use crate::{comments, constraints, defaults, keys, procedures, reg, rights, routines, types, views};
 use alluvia_catalog::Catalog;
 use alluvia_functions::text::format::literal;
 use alluvia_snapshot::Admin;
@@ -69,12 +69,13 @@ pub fn register(state: &mut SessionState, catalog: &Arc<Catalog>, admin: &dyn Ad
         }),
     )?;
     for (name, told) in [
-        ("pg_get_function_result", procedures::result as fn(i64) -> Option<String>),
-        ("pg_get_function_arguments", procedures::arguments),
-        ("pg_get_function_identity_arguments", procedures::arguments),
-        ("pg_get_functiondef", procedures::definition),
+        ("pg_get_function_result", routines::result as fn(&Catalog, i64) -> Option<String>),
+        ("pg_get_function_arguments", |catalog, oid| routines::arguments(catalog, oid, true)),
+        ("pg_get_function_identity_arguments", |catalog, oid| routines::arguments(catalog, oid, false)),
+        ("pg_get_functiondef", routines::definition),
     ] {
-        add(name, vec![int()], text(), of_oid(Arc::new(told)))?;
+        let definitions = Arc::clone(catalog);
+        add(name, vec![int()], text(), of_oid(Arc::new(move |oid| told(&definitions, oid))))?;
     }
     let definitions = Arc::clone(catalog);
     add(

@@ -3,7 +3,7 @@
 use crate::context::CatalogContext;
 use crate::relations::{Relation, schemas};
 use crate::tables::{Row, relations, row};
-use crate::{rights, types, views};
+use crate::{rights, routines, types, views};
 use alluvia_catalog::rights::RoleId;
 use alluvia_syntax::names::DATABASE_NAME;
 
@@ -22,6 +22,7 @@ pub(crate) fn rows_of(view: &str) -> Option<fn(&CatalogContext) -> Vec<Row>> {
         "role_table_grants" => rights::role_table_grants,
         "table_privileges" => rights::table_privileges,
         "information_schema_catalog_name" => |_| vec![row! { catalog_name: DATABASE_NAME }],
+        "routines" => routines::routines,
         "schemata" => |context| {
             let row = |(_, name, owner): (i64, String, RoleId)| {
                 row! { catalog_name: DATABASE_NAME, schema_name: name, schema_owner: rights::name(context, owner.0.into()) }

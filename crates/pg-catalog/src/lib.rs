@@ -31,6 +31,7 @@ mod reg;
 mod relations;
 mod rewrite;
 mod rights;
+mod routines;
 mod system_tables;
 mod tableoid;
 mod tables;

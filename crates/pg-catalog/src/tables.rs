@@ -4,7 +4,7 @@ use crate::context::{CatalogContext, SettingRow};
 use crate::definitions::{self, Definition};
 use crate::information;
 use crate::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_users, schemas, table_oid};
-use crate::{comments, constraints, defaults, procedures, rights, time_zones, types, views};
+use crate::{comments, constraints, defaults, rights, routines, time_zones, types, views};
 use alluvia_catalog::INFORMATION_SCHEMA;
 use alluvia_catalog::rights::RoleId;
 use alluvia_locks::{Advisory, Key};
@@ -127,12 +127,7 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
             };
             ALL_KEYWORDS.iter().zip(ALL_KEYWORDS_INDEX).map(row).collect()
         },
-        "pg_language" => |_| {
-            vec![
-                row! { oid: procedures::INTERNAL_LANGUAGE, lanname: "internal", lanowner: ROLE_OID },
-                row! { oid: 14, lanname: "sql", lanowner: ROLE_OID, lanpltrusted: true },
-            ]
-        },
+        "pg_language" => |_| routines::languages(),
         "pg_namespace" => |context| {
             let schema = |(oid, name, owner): (i64, String, RoleId)| {
                 let mut row = row! { oid: oid, nspname: name.as_str(), nspowner: i64::from(owner.0) };
@@ -159,7 +154,7 @@ fn rows_of(schema: &str, table: &str) -> Option<Rows> {
             };
             context.locks.grants().into_iter().map(row).collect()
         },
-        "pg_proc" => |_| procedures::rows(),
+        "pg_proc" => routines::pg_proc,
         "pg_settings" => |context| {
             let setting = |setting: SettingRow| {
                 let context =

@@ -162,10 +162,14 @@ impl ProcedureDef {
 
     /// The CREATE PROCEDURE statement that makes it.
     pub fn show_create(&self) -> String {
+        let (schema, name) = (quoted(&self.schema), quoted(&self.name));
+        format!("CREATE OR REPLACE PROCEDURE {schema}.{name}{}", self.behind_name())
+    }
+
+    /// What stands behind the name in that statement.
+    pub fn behind_name(&self) -> String {
         let parameters: Vec<String> = self.parameters.iter().map(Parameter::shown).collect();
-        let (schema, name, language) = (quoted(&self.schema), quoted(&self.name), self.language.name());
-        let mut text =
-            format!("CREATE OR REPLACE PROCEDURE {schema}.{name}({})\nLANGUAGE {language}", parameters.join(", "));
+        let mut text = format!("({})\nLANGUAGE {}", parameters.join(", "), self.language.name());
         if self.is_definers {
             text.push_str("\nSECURITY DEFINER");
         }

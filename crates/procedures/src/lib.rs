@@ -49,12 +49,16 @@
 //! | `conditions` | names of SQLSTATEs |
 //! | `compiler` | from a body to a program |
 //! | `host`, `run` | the port, and the interpreter |
+//! | `arguments` | those of a CALL that need no statement |
+//! | `kept` | compiled procedures that sessions share |
 
+mod arguments;
 mod assign;
 mod compiler;
 mod conditions;
 mod definition;
 mod host;
+mod kept;
 mod own;
 mod program;
 mod run;
@@ -63,8 +67,10 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
-pub use compiler::{compile, compile_with};
+pub use arguments::{parameters_of, plain_arguments};
+pub use compiler::{ColumnTypes, compile, compile_with};
 pub use definition::{Language, Mode, Parameter, ProcedureDef};
 pub use host::{Answer, CALLS_MAX, Host, Level, Notice, Pending};
+pub use kept::{Kept, KeptRoutines};
 pub use program::{Compiled, Embedded};
 pub use run::Outputs;

@@ -9,6 +9,8 @@ use crate::host::Level;
 use crate::own::Own;
 use alluvia_space::ColumnType;
 use alluvia_syntax::Statement;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use std::sync::Arc;
 
 /// A statement of a procedure, with parameters in the place of variables.
 #[derive(Clone, Debug)]
@@ -53,6 +55,18 @@ impl Compiled {
     /// The statements that it may run, each at its number.
     pub fn statements(&self) -> &[Embedded] {
         &self.statements
+    }
+
+    /// Its parameters, in their order.
+    pub fn parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().map(|compiled| &compiled.parameter)
+    }
+
+    /// The columns of what it gives out; `None` if that is nothing.
+    pub fn output_schema(&self) -> Option<SchemaRef> {
+        let outputs = self.parameters().filter(|parameter| parameter.mode.is_output());
+        let fields: Vec<Field> = outputs.map(|parameter| parameter.data_type.to_field(&parameter.name, true)).collect();
+        (!fields.is_empty()).then(|| Arc::new(Schema::new(fields)))
     }
 
     /// What it holds, in bytes, about.

@@ -35,6 +35,7 @@ use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use alluvia_functions::output_size::StatementLimits;
 use alluvia_pg_catalog::SettingRow;
 use alluvia_plan::rules::{configure, register, with_rules};
+use alluvia_procedures::KeptRoutines;
 use alluvia_rows::waiting;
 use alluvia_settings::Settings;
 use alluvia_skipping::{PredicateCache, Tended};
@@ -120,6 +121,7 @@ pub struct Engine {
     predicates_tended: Tended,
     kept: Arc<Kept>,
     kept_rules: KeptRules,
+    routines: KeptRoutines,
     sequences: Sequences,
     executor: Arc<Executor>,
     numbers: AtomicU64,
@@ -174,6 +176,7 @@ impl Engine {
             predicates_tended: Tended::default(),
             kept: Arc::default(),
             kept_rules: KeptRules::default(),
+            routines: KeptRoutines::default(),
             sequences: Sequences::default(),
             executor: Executor::new(options.threads),
             numbers: AtomicU64::new(0),
@@ -365,6 +368,11 @@ impl Engine {
     /// Statements that the index has answered, by their texts.
     pub(crate) fn cached_statements(&self) -> &CachedStatements {
         &self.cached_statements
+    }
+
+    /// Procedures that were compiled.
+    pub(crate) fn routines(&self) -> &KeptRoutines {
+        &self.routines
     }
 
     /// Plans of point reads.

@@ -32,6 +32,7 @@ use alluvia_answer::{members, used};
 
 pub use alluvia_access::LogIn;
 pub use alluvia_pg_catalog::SettingRow;
+pub use alluvia_procedures::{Level, Notice};
 pub use alluvia_space::RowPolicy;
 pub use datafusion::scalar::ScalarValue;
 

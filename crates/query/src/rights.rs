@@ -31,7 +31,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
             Procedure::Purge(_) => Ok(()),
         },
         // By what they change, and by the schema that they make it in.
-        Kind::Role(_) | Kind::Schema(_) | Kind::CreateTable(_) | Kind::CreateView(_) => Ok(()),
+        Kind::Role(_) | Kind::Schema(_) | Kind::CreateTable(_) | Kind::CreateView(_) | Kind::Routine(_) => Ok(()),
         // By the tables that they name, where these are resolved.
         Kind::Query(_)
         | Kind::Locking(_)
@@ -51,8 +51,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Comment(_)
         | Kind::AlterTable(_)
         | Kind::Declare(_) => Ok(()),
-        // Not built: nothing is done.
-        Kind::Routine(_) | Kind::CallProcedure(_) | Kind::Do(_) => Ok(()),
+        // By the procedure's schema, and by what its statements do.
+        Kind::CallProcedure(_) | Kind::Do(_) => Ok(()),
         // Definitions are everybody's.
         Kind::Describe(_) | Kind::ShowTables | Kind::ShowCreate(_) => Ok(()),
         // The session's own; SET ROLE is decided where it is set.

@@ -65,9 +65,8 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         Forbidden => Code::PermissionDenied,
         UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement
         | UndefinedCursor => Code::NotFound,
-        DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject | UniqueViolation => {
-            Code::AlreadyExists
-        }
+        DuplicateFunction | DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor
+        | DuplicateObject | UniqueViolation => Code::AlreadyExists,
         Conflict | Deadlock | LockNotAvailable => Code::Aborted,
         Producer | Transaction | FailedTransaction | ReadOnlyTransaction | ActiveTransaction | UndefinedSavepoint
         | DependentObjects | Inaccurate | SequenceUnused | ObjectState => Code::FailedPrecondition,

@@ -66,9 +66,9 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         Forbidden => StatusCode::FORBIDDEN,
         UndefinedTable | UndefinedSchema | UndefinedObject | UndefinedDatabase | UndefinedStatement
         | UndefinedCursor => StatusCode::NOT_FOUND,
-        DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor | DuplicateObject
-        | DependentObjects | Conflict | Deadlock | LockNotAvailable | UniqueViolation | Producer | SequenceUnused
-        | ObjectState => StatusCode::CONFLICT,
+        DuplicateFunction | DuplicateTable | DuplicateSchema | DuplicateStatement | DuplicateCursor
+        | DuplicateObject | DependentObjects | Conflict | Deadlock | LockNotAvailable | UniqueViolation | Producer
+        | SequenceUnused | ObjectState => StatusCode::CONFLICT,
         TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Inaccurate => StatusCode::UNPROCESSABLE_ENTITY,
         // What nginx says of a client that does not wait for its answer.

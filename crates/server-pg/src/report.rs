@@ -2,7 +2,7 @@
 
 use crate::io::SEND_BYTES;
 use crate::wire::{Out, Severity};
-use alluvia_query::{Outcome, Session};
+use alluvia_query::{Level, Outcome, Session};
 use std::time::Duration;
 
 /// The settings that PostgreSQL reports, by the names that it reports them under.
@@ -64,11 +64,26 @@ impl Reporter {
     /// catalog in many statements that nobody wrote: of those there is nothing to tell. Nobody takes an estimate for an exact answer:
     /// what it is from is told to all.
     pub(crate) fn outcome(&self, outcome: &Outcome, out: &mut Out) {
+        for (at, notice) in outcome.notices().iter().enumerate() {
+            match outcome.raised(at) {
+                Some(raised) => {
+                    let (severity, is_wanted) = match raised.level {
+                        // As in PostgreSQL it is always told.
+                        Level::Info => (Severity::Info, true),
+                        Level::Warning => (Severity::Warning, self.warnings),
+                        _ => (Severity::Notice, self.notices),
+                    };
+                    if is_wanted {
+                        let more = (raised.detail.as_deref(), raised.hint.as_deref());
+                        out.notice_with(severity, &raised.sqlstate, &raised.message, more);
+                    }
+                }
+                None if self.notices => out.notice(Severity::Notice, "00000", notice),
+                None => {}
+            }
+        }
         if !self.notices {
             return;
-        }
-        for notice in outcome.notices() {
-            out.notice(Severity::Notice, "00000", notice);
         }
         let Some(used) = outcome.used().filter(|used| used.of_tables) else { return };
         match used.sample {

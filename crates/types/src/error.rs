@@ -31,6 +31,8 @@ pub enum ErrorKind {
     UndefinedSchema,
     /// A schema of that name exists.
     DuplicateSchema,
+    /// A procedure of that name exists.
+    DuplicateFunction,
     /// A name that only the system may give.
     ReservedName,
     /// A table of that name exists.
@@ -189,7 +191,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 87] = [
+    pub const ALL: [ErrorKind; 88] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -200,6 +202,7 @@ impl ErrorKind {
         ErrorKind::UndefinedDatabase,
         ErrorKind::UndefinedSchema,
         ErrorKind::DuplicateSchema,
+        ErrorKind::DuplicateFunction,
         ErrorKind::ReservedName,
         ErrorKind::DuplicateTable,
         ErrorKind::DuplicateColumn,
@@ -293,6 +296,7 @@ impl ErrorKind {
             UndefinedDatabase => "3D000",
             UndefinedSchema => "3F000",
             DuplicateSchema => "42P06",
+            DuplicateFunction => "42723",
             ReservedName => "42939",
             DuplicateTable => "42P07",
             DuplicateColumn => "42701",

@@ -25,6 +25,7 @@ pub use schemas::SchemaEntry;
 
 use crate::name::{RelationName, SearchPath, TEMPORARY_SCHEMA, TEMPORARY_SCHEMA_SHOWN};
 use crate::rights::{Rights, RightsChange, RoleId};
+use crate::routine::{RoutineDef, RoutineEntry};
 use crate::view::{ViewDef, ViewEntry};
 use crate::views::Needed;
 use alluvia_space::keywords::quoted;
@@ -76,6 +77,19 @@ pub enum Change {
         def: ViewDef,
         /// [`ViewEntry::changed_at`](crate::ViewEntry) of the definition it was made from, as that of a table.
         was: Version,
+    },
+    /// A procedure comes, or gets another definition.
+    PutRoutine {
+        /// The definition, under the procedure's id, or one that was never used.
+        def: RoutineDef,
+        /// [`RoutineEntry::changed_at`](crate::RoutineEntry) of the definition that it takes the place of; `None` of a new one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        was: Option<Version>,
+    },
+    /// A procedure goes.
+    DropRoutine {
+        /// Which.
+        id: TableId,
     },
     /// A table gets another definition.
     AlterTable {
@@ -139,6 +153,7 @@ impl Change {
             Change::CreateTable { def } => Some(def.id),
             Change::CreateView { def } => Some(def.id),
             Change::CreateSchema { id, .. } => Some(*id),
+            Change::PutRoutine { def, was: None } => Some(def.id),
             _ => None,
         }
     }
@@ -195,6 +210,7 @@ pub struct Catalog {
     pub version: Version,
     by_id: BTreeMap<TableId, Arc<TableEntry>>,
     pub(crate) views: Arc<BTreeMap<TableId, Arc<ViewEntry>>>,
+    pub(crate) routines: Arc<BTreeMap<TableId, Arc<RoutineEntry>>>,
     schemas: BTreeMap<String, SchemaEntry>,
     rights: Arc<Rights>,
     /// The last values that are taken of sequences.
@@ -208,6 +224,7 @@ impl Default for Catalog {
             version: Version::default(),
             by_id: BTreeMap::new(),
             views: Arc::default(),
+            routines: Arc::default(),
             schemas: BTreeMap::from([(PUBLIC_SCHEMA.to_owned(), SchemaEntry::new(PUBLIC_SCHEMA_ID))]),
             rights: Arc::default(),
             sequences: Arc::default(),
@@ -318,14 +335,17 @@ impl Catalog {
                 Change::DropTable { id } => next.drop_table(*id)?,
                 Change::AlterTable { def, was } => next.alter(version, def, *was)?,
                 Change::Rights { change } => {
-                    let Catalog { rights, by_id, views, schemas, .. } = &mut next;
+                    let Catalog { rights, by_id, views, routines, schemas, .. } = &mut next;
                     let is_schema = |id: TableId| schemas.values().any(|known| known.id == id);
-                    let is_there = |id: TableId| by_id.contains_key(&id) || views.contains_key(&id) || is_schema(id);
+                    let is_relation = |id: TableId| by_id.contains_key(&id) || views.contains_key(&id);
+                    let is_there = |id: TableId| is_relation(id) || routines.contains_key(&id) || is_schema(id);
                     Arc::make_mut(rights).apply(change, is_there)?;
                 }
                 Change::CreateView { def } => next.create_view(version, def)?,
                 Change::DropView { id } => next.drop_view(*id)?,
                 Change::AlterView { def, was } => next.alter_view(version, def, *was)?,
+                Change::PutRoutine { def, was } => next.put_routine(version, def, *was)?,
+                Change::DropRoutine { id } => next.drop_routine(*id)?,
                 Change::CreateSchema { id, name } => next.create_schema(*id, name)?,
                 Change::DropSchema { id } => next.drop_schema(*id)?,
                 Change::RenameSchema { id, name } => next.rename_schema(version, *id, name)?,
@@ -390,7 +410,8 @@ impl Catalog {
     }
 
     pub(crate) fn check_new(&self, id: TableId, name: &str) -> Result<()> {
-        if self.by_id.contains_key(&id) || self.views.contains_key(&id) || self.schema_name(id).is_some() {
+        let is_relation = self.by_id.contains_key(&id) || self.views.contains_key(&id);
+        if is_relation || self.routines.contains_key(&id) || self.schema_name(id).is_some() {
             return Err(Error::internal(format!("'{name}' is created under id {id}, which is in use")));
         }
         Ok(())

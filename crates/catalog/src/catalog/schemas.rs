@@ -1,6 +1,7 @@
 //! Schemas: names of relations are unique within one. A schema has a number, by which owners, grants and comments know it.
 
 use super::{Catalog, PUBLIC_SCHEMA_ID, conflict, shown_names};
+use crate::routine::RoutineDef;
 use crate::view::ViewDef;
 use alluvia_space::TableDef;
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version, near_names};
@@ -12,16 +13,17 @@ pub struct SchemaEntry {
     /// What owners and grants know it by.
     pub id: TableId,
     pub(super) relations: BTreeMap<String, TableId>,
+    pub(crate) routines: BTreeMap<String, TableId>,
 }
 
 impl SchemaEntry {
     pub(super) fn new(id: TableId) -> SchemaEntry {
-        SchemaEntry { id, relations: BTreeMap::new() }
+        SchemaEntry { id, relations: BTreeMap::new(), routines: BTreeMap::new() }
     }
 
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
-        self.relations.is_empty()
+        self.relations.is_empty() && self.routines.is_empty()
     }
 }
 
@@ -41,6 +43,10 @@ impl Catalog {
         self.schemas().find(|(_, entry)| entry.id == id).map(|(name, _)| name)
     }
 
+    pub(crate) fn schema_mut(&mut self, name: &str) -> Option<&mut SchemaEntry> {
+        self.schemas.get_mut(name)
+    }
+
     pub(super) fn create_schema(&mut self, id: TableId, name: &str) -> Result<()> {
         self.check_schema_free(name)?;
         self.check_new(id, name)?;
@@ -54,7 +60,7 @@ impl Catalog {
             return Err(Error::internal("schema public is dropped"));
         }
         if !self.schemas[&name].is_empty() {
-            return Err(conflict(format!("another batch has put tables into schema '{name}'")));
+            return Err(conflict(format!("another batch has put something into schema '{name}'")));
         }
         self.schemas.remove(&name);
         self.forget_rights(id);
@@ -72,7 +78,7 @@ impl Catalog {
         }
         self.check_schema_free(name)?;
         let Some(schema) = self.schemas.remove(&old) else { return Err(schema_gone(id)) };
-        let relations: Vec<TableId> = schema.relations.values().copied().collect();
+        let relations: Vec<TableId> = schema.relations.values().chain(schema.routines.values()).copied().collect();
         self.schemas.insert(name.to_owned(), schema);
         // They have other definitions: what is kept of them by their names must not outlive these.
         for id in relations {
@@ -82,6 +88,9 @@ impl Catalog {
             } else if let Some(view) = self.views.get(&id) {
                 let def = ViewDef { schema: name.to_owned(), ..ViewDef::clone(&view.def) };
                 self.put_view(version, &def);
+            } else if let Some(routine) = self.routines.get(&id) {
+                let def = RoutineDef { schema: name.to_owned(), ..RoutineDef::clone(&routine.def) };
+                self.keep_routine(version, &def);
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 
 use super::{Catalog, CommentOn, PUBLIC_SCHEMA_ID, SchemaEntry, TableEntry};
 use crate::rights::Rights;
+use crate::routine::{RoutineDef, RoutineEntry};
 use crate::view::{ViewDef, ViewEntry};
 use alluvia_space::TableDef;
 use alluvia_types::{ColumnId, TableId, Version};
@@ -18,6 +19,9 @@ pub(super) struct Stored {
     /// Left out where there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     views: Vec<StoredView>,
+    /// Left out where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    procedures: Vec<StoredRoutine>,
     /// All but `public`: left out where there are no others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     schemas: Vec<StoredSchema>,
@@ -66,6 +70,12 @@ struct StoredView {
     def: ViewDef,
 }
 
+#[derive(Serialize, Deserialize)]
+struct StoredRoutine {
+    changed_at: Version,
+    def: RoutineDef,
+}
+
 impl From<Catalog> for Stored {
     fn from(catalog: Catalog) -> Stored {
         let stored =
@@ -77,12 +87,18 @@ impl From<Catalog> for Stored {
         let schemas = schemas.map(|(name, entry)| StoredSchema { id: entry.id, name: name.clone() }).collect();
         let stored = |view: &Arc<ViewEntry>| StoredView { changed_at: view.changed_at, def: ViewDef::clone(&view.def) };
         let views = catalog.views.values().map(stored).collect();
+        let stored = |routine: &Arc<RoutineEntry>| StoredRoutine {
+            changed_at: routine.changed_at,
+            def: RoutineDef::clone(&routine.def),
+        };
+        let procedures = catalog.routines.values().map(stored).collect();
         let comment = |(on, text): (&CommentOn, &str)| StoredComment { on: on.clone(), text: text.to_owned() };
         let comments = catalog.comments().map(comment).collect();
         Stored {
             version: catalog.version,
             tables,
             views,
+            procedures,
             schemas,
             rights: Arc::unwrap_or_clone(catalog.rights),
             sequences,
@@ -126,6 +142,16 @@ impl TryFrom<Stored> for Catalog {
         }
         if let Some(view) = catalog.views.values().find(|view| catalog.check_reads(&view.def).is_err()) {
             return Err(format!("view '{}' reads what is not there", view.def.name));
+        }
+        for routine in stored.procedures {
+            let RoutineDef { id, schema, name, .. } = &routine.def;
+            let Ok(there) = catalog.schema(schema) else {
+                return Err(format!("procedure '{name}' is in schema '{schema}', which does not exist"));
+            };
+            if catalog.check_new(*id, name).is_err() || there.routines.contains_key(name) {
+                return Err(format!("two procedures are named '{schema}.{name}', or id {id} is another's"));
+            }
+            catalog.keep_routine(routine.changed_at, &routine.def);
         }
         let taken = stored.sequences.into_iter();
         let taken = taken.map(|StoredSequence { table, column, through }| ((table, column), through)).collect();

@@ -86,7 +86,9 @@ impl Gateway {
                     }
                 }
                 Change::DropTable { id } => (*id, known(id)),
-                Change::CreateView { .. } | Change::CreateSchema { .. } if change.new_id() == Some(NO_NUMBER) => {
+                Change::CreateView { .. } | Change::CreateSchema { .. } | Change::PutRoutine { .. }
+                    if change.new_id() == Some(NO_NUMBER) =>
+                {
                     return Err(no_number());
                 }
                 _ => continue,

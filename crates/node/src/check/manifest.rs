@@ -26,6 +26,12 @@ pub(super) fn check_manifest(manifest: &Manifest, last: Option<Version>, report:
             "view '{name}' has the id {id}, and {next} is said to be the next one"
         )))?;
     }
+    for routine in manifest.catalog.routines().filter(|routine| routine.def.id.0 >= manifest.next_table) {
+        let (name, id, next) = (&routine.def.name, routine.def.id, manifest.next_table);
+        report.add_finding(contradiction(format!(
+            "procedure '{name}' has the id {id}, and {next} is said to be the next one"
+        )))?;
+    }
     for (name, entry) in manifest.catalog.schemas().filter(|(_, entry)| entry.id.0 >= manifest.next_table) {
         let (id, next) = (entry.id, manifest.next_table);
         report.add_finding(contradiction(format!(

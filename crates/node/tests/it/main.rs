@@ -34,6 +34,7 @@ mod places;
 mod point_reads;
 mod point_statements;
 mod predicates;
+mod procedures;
 mod progress;
 mod progressive;
 mod purge;

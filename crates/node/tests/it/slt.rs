@@ -22,7 +22,7 @@ struct Refused(Error);
 
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.0.kind().sqlstate(), self.0)
+        write!(f, "{} {}", self.0.sqlstate(), self.0)
     }
 }
 

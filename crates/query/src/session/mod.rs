@@ -5,6 +5,7 @@
 //! | Part | What it is |
 //! |---|---|
 //! | `door` | [`Session`]: what clients call |
+//! | `routines` | CALL of users' procedures, and DO |
 //! | `prepared` | statements that are prepared, described, refined or verified |
 //! | `statement` | from a text to an outcome: parsing, answers known by their texts, which part does what |
 //! | `copy` | COPY, and rows that programs hand in |
@@ -30,6 +31,7 @@ mod define;
 mod door;
 mod insert;
 mod prepared;
+mod routines;
 mod rules;
 mod run;
 mod select;

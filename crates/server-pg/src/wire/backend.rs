@@ -15,6 +15,8 @@ pub(crate) enum Severity {
     Error,
     /// The connection ends.
     Fatal,
+    /// Something that is told whatever else is not.
+    Info,
     /// Something to know.
     Notice,
     /// Something that may be wrong.
@@ -26,6 +28,7 @@ impl Severity {
         match self {
             Severity::Error => "ERROR",
             Severity::Fatal => "FATAL",
+            Severity::Info => "INFO",
             Severity::Notice => "NOTICE",
             Severity::Warning => "WARNING",
         }
@@ -149,6 +152,17 @@ impl Out {
 
     pub(crate) fn notice(&mut self, severity: Severity, sqlstate: &str, message: &str) {
         self.report(b'N', severity, sqlstate, message, [(b'D', None), (b'H', None), (b'W', None)]);
+    }
+
+    /// The same with a detail and a hint.
+    pub(crate) fn notice_with(
+        &mut self,
+        severity: Severity,
+        sqlstate: &str,
+        message: &str,
+        (detail, hint): (Option<&str>, Option<&str>),
+    ) {
+        self.report(b'N', severity, sqlstate, message, [(b'D', detail), (b'H', hint), (b'W', None)]);
     }
 
     fn report(&mut self, kind: u8, severity: Severity, sqlstate: &str, message: &str, more: [(u8, Option<&str>); 3]) {

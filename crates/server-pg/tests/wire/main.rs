@@ -9,6 +9,7 @@ mod descriptors;
 mod extended;
 mod fuzz;
 mod limits;
+mod procedures;
 mod progress;
 #[path = "../../../access/tests/support/random.rs"]
 mod random;

@@ -11,6 +11,7 @@ pub(crate) mod cuboids;
 pub(crate) mod procedures;
 pub(crate) mod purge;
 pub(crate) mod roles;
+pub(crate) mod routines;
 pub(crate) mod schemas;
 pub(crate) mod show;
 pub(crate) mod tables;

@@ -108,6 +108,10 @@ fn drop_all(
             cascaded.push((shown(catalog, needed), format!("schema {}", quoted(name))));
             gone.push(needed);
         }
+        for routine in catalog.routines_in(name) {
+            cascaded.push((format!("procedure {}", routine.def.shown()), format!("schema {}", quoted(name))));
+            changes.push(Change::DropRoutine { id: routine.def.id });
+        }
         schemas.push(Change::DropSchema { id });
     }
     let elsewhere = catalog.dependents(&gone);

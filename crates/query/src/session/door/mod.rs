@@ -10,6 +10,7 @@ use crate::clients::{Client, Registration};
 use crate::engine::Engine;
 use crate::report::Report;
 use crate::session::prepared::describe::{self, DescribedBy};
+use crate::session::routines::call;
 use crate::session::run::runner::Runner;
 use crate::session::settings;
 use crate::session::state::cursors::Cursors;
@@ -50,7 +51,7 @@ impl Session {
         let start_micros = engine.read().clock().wall_micros();
         let place = engine.sessions().register(id, start_micros, cancel.clone(), Arc::clone(&state) as _);
         let scope = Scope { engine, id, state, cursors: Cursors::default(), entry: Arc::clone(&place.entry) };
-        Session { runner: Runner::new(scope, cancel), _place: place }
+        Session { runner: Runner::new(scope, cancel, call), _place: place }
     }
 
     fn scope(&self) -> &Scope {

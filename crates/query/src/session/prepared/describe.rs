@@ -18,6 +18,7 @@
 //!   type, and the plan around it the types and coercions that follow.
 //! - The index and outlines read constants of the tree, and blocks are chosen by them.
 
+use crate::session::define::routines::compiled;
 use crate::session::define::show::{describe_table, show_create, show_tables};
 use crate::session::insert::targets;
 use crate::session::run::Run;
@@ -32,6 +33,7 @@ use crate::session::state::scope::Scope;
 use alluvia_catalog::RelationName;
 use alluvia_catalog::authoriser::{INSERT, Need};
 use alluvia_catalog::rights::Privilege;
+use alluvia_procedures::parameters_of;
 use alluvia_settings::Settings;
 use alluvia_space::{Column, DataType as ColumnType};
 use alluvia_syntax::statement::{Insert, InsertSource, SettingCommand};
@@ -148,6 +150,7 @@ async fn describe_here(
         Kind::Insert(Insert { returning, .. }) => returned_columns(run, returning, &bound.hints).await?,
         Kind::Update(update) => returned_columns(run, update.returning, &bound.hints).await?,
         Kind::Delete(delete) => returned_columns(run, delete.returning, &bound.hints).await?,
+        Kind::CallProcedure(call) => compiled(run, &call.name)?.compiled().output_schema(),
         Kind::Merge(merge) => returned_columns(run, merge.returning, &bound.hints).await?,
         _ => None,
     };
@@ -193,6 +196,19 @@ async fn parameter_types(
     }
     if let Kind::Merge(merge) = &kind {
         merged_values(run, merge, &mut types)?;
+    }
+    if let Kind::CallProcedure(call) = &kind {
+        let kept = compiled(run, &call.name)?;
+        for (at, (name, number)) in call.names.iter().zip(parameters_of(call)).enumerate() {
+            let parameter = match name {
+                Some(name) => kept.compiled().parameters().find(|parameter| parameter.name == *name),
+                None => kept.compiled().parameters().nth(at),
+            };
+            let place = number.and_then(|number| types.get_mut(number.checked_sub(1)?));
+            if let (Some(place), Some(parameter)) = (place, parameter) {
+                place.get_or_insert_with(|| Arc::new(parameter.data_type.to_field("", true)));
+            }
+        }
     }
     for query in parameters::queries_of(&mut kind) {
         infer(run, query, &statement.hints, &mut types).await?;

@@ -133,6 +133,11 @@ pub(crate) async fn execute_prepared(runner: &Runner, prepared: &Prepared, value
     let Inner { statement, template, cached, .. } = prepared.inner.as_ref();
     let parameters = statement.parameters();
     prepared.check_count(values)?;
+    if let Kind::CallProcedure(_) = &statement.kind {
+        // Its arguments are values as they are.
+        let (kind, values) = (statement.kind.clone(), values.to_vec());
+        return runner.run(statement.sql(), |run: Arc<Run>| (run.calls)(Arc::clone(&run), kind, values)).await;
+    }
     let known = cached.lock().clone();
     if let Some(known) = &known
         && let Some(literals) = values.iter().map(literal_of).collect::<Option<Vec<Literal>>>()
@@ -177,6 +182,29 @@ pub(crate) async fn execute_prepared(runner: &Runner, prepared: &Prepared, value
         };
     }
     Ok(outcome)
+}
+
+/// Runs a prepared statement within one that runs: of a procedure.
+pub(crate) async fn execute_within(run: &Arc<Run>, prepared: &Prepared, values: &[ScalarValue]) -> Result<Outcome> {
+    let statement = &prepared.inner.statement;
+    prepared.check_count(values)?;
+    if let Some(point) = PointRead::of_text(&run.scope, statement.sql(), values)
+        && let Some(outcome) = point.answer(run).await?
+    {
+        return Ok(outcome);
+    }
+    if let Some(point) = prepared.point(&run.scope) {
+        let shown = prepared.inner.shown.lock().clone();
+        if let Some(outcome) = run_point(run, statement, &point, values, shown).await? {
+            return Ok(outcome);
+        }
+        let outcome = dispatch(run, statement.bind(values)?).await?;
+        if let Some(rows) = outcome.rows.as_ref().filter(|_| point.query().is_some()) {
+            prepared.inner.shown.lock().get_or_insert_with(|| rows.schema());
+        }
+        return Ok(outcome);
+    }
+    dispatch(run, statement.bind(values)?).await
 }
 
 /// The same without estimates, whatever `max_error` is: for rows that are written somewhere, as those of COPY.

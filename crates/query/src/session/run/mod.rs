@@ -18,6 +18,7 @@ pub(crate) mod supervise;
 use crate::answer::{Accuracy, CachedStatement};
 use crate::engine::Engine;
 use crate::session::run::described_plan::DescribedPlan;
+use crate::session::run::outcome::Outcome;
 use crate::session::run::refinement::RefinementSlot;
 use crate::session::state::State;
 use crate::session::state::definitions::Definer;
@@ -25,12 +26,17 @@ use crate::session::state::scope::Scope;
 use alluvia_copy::progress::{CancelToken, Progress};
 use alluvia_settings::Settings;
 use alluvia_snapshot::Snapshot;
-use alluvia_syntax::ResultNames;
+use alluvia_syntax::{Kind, ResultNames};
 use alluvia_types::{Result, TableId, Version};
+use datafusion::common::ScalarValue;
+use futures::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+
+/// Runs CALL and DO with values of their parameters: what does stands above what dispatches statements.
+pub(crate) type Calls = fn(Arc<Run>, Kind, Vec<ScalarValue>) -> BoxFuture<'static, Result<Outcome>>;
 
 /// One statement on its way.
 pub(crate) struct Run {
@@ -57,6 +63,8 @@ pub(crate) struct Run {
     pinned: Mutex<Option<Arc<Snapshot>>>,
     /// The relations that it has named, and was allowed to read.
     named: Mutex<Arc<BTreeSet<TableId>>>,
+    /// What runs procedures.
+    pub(crate) calls: Calls,
     /// Set to the version that its batch had before, if its producer had sent it before.
     pub(crate) repeated: Arc<OnceLock<Version>>,
     /// Set once it is known what constraints have to look at: rows that are committed before that came by a way that nobody looks at.
@@ -65,7 +73,7 @@ pub(crate) struct Run {
 
 impl Run {
     /// A statement with the settings of its session, which are taken here.
-    pub(crate) fn new(scope: &Arc<Scope>, token: CancelToken, text: Arc<str>) -> Run {
+    pub(crate) fn new(scope: &Arc<Scope>, token: CancelToken, text: Arc<str>, calls: Calls) -> Run {
         let settings = scope.state().settings.clone();
         Run {
             scope: Arc::clone(scope),
@@ -81,9 +89,16 @@ impl Run {
             described: Mutex::default(),
             pinned: Mutex::default(),
             named: Mutex::default(),
+            calls,
             repeated: Arc::default(),
             is_looked_at: AtomicBool::default(),
         }
+    }
+
+    /// A statement within this one: of a procedure that it runs. What it tells is not estimated.
+    pub(crate) fn within(&self, text: Arc<str>) -> Run {
+        let run = Run::new(&self.scope, self.token.clone(), text, self.calls);
+        Run { accuracy: None, query_id: self.query_id, ..run }
     }
 
     /// What all sessions share.

@@ -4,6 +4,7 @@ use crate::errors::from_datafusion;
 use crate::report::Report;
 use crate::used::{Used, UsedCounters};
 use alluvia_copy::progress::Progress;
+use alluvia_procedures::Notice;
 use alluvia_types::Result;
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -23,6 +24,8 @@ pub struct Outcome {
     /// are ours, wrapped: see [`from_datafusion`](crate::from_datafusion).
     pub rows: Option<SendableRecordBatchStream>,
     notices: Vec<String>,
+    /// What procedures have raised, each at its place among the notices.
+    raised: Vec<(usize, Notice)>,
     used: Option<Arc<UsedCounters>>,
     origins: Arc<[Option<Origin>]>,
 }
@@ -53,12 +56,26 @@ impl Outcome {
 
     /// A statement that returns no rows.
     pub(crate) fn done(tag: impl Into<String>) -> Outcome {
-        Outcome { tag: tag.into(), rows: None, notices: Vec::new(), used: None, origins: Arc::default() }
+        Outcome {
+            tag: tag.into(),
+            rows: None,
+            notices: Vec::new(),
+            raised: Vec::new(),
+            used: None,
+            origins: Arc::default(),
+        }
     }
 
     /// A query.
     pub(crate) fn rows(tag: impl Into<String>, rows: SendableRecordBatchStream) -> Outcome {
-        Outcome { tag: tag.into(), rows: Some(rows), notices: Vec::new(), used: None, origins: Arc::default() }
+        Outcome {
+            tag: tag.into(),
+            rows: Some(rows),
+            notices: Vec::new(),
+            raised: Vec::new(),
+            used: None,
+            origins: Arc::default(),
+        }
     }
 
     /// A few rows of text.
@@ -105,6 +122,16 @@ impl Outcome {
         self
     }
 
+    /// What a procedure has raised.
+    pub(crate) fn with_raised(mut self, notice: Notice) -> Outcome {
+        let shown = match &notice.detail {
+            Some(detail) => format!("{} ({detail})", notice.message),
+            None => notice.message.clone(),
+        };
+        self.raised.push((self.notices.len(), notice));
+        self.with_notice(shown)
+    }
+
     pub(crate) fn with_origins(self, origins: Arc<[Option<Origin>]>) -> Outcome {
         Outcome { origins, ..self }
     }
@@ -122,6 +149,11 @@ impl Outcome {
     /// Things to tell the user that are not rows, such as how many rows a COPY skipped.
     pub fn notices(&self) -> &[String] {
         &self.notices
+    }
+
+    /// The notice at a place among [`Outcome::notices`] with all that a procedure has said of it; `None` if no procedure has raised it.
+    pub fn raised(&self, at: usize) -> Option<&Notice> {
+        self.raised.iter().find(|(place, _)| *place == at).map(|(_, notice)| notice)
     }
 
     /// What was read of the database's tables; complete once the rows have ended. `None` for a statement that reads

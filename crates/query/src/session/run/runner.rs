@@ -2,11 +2,11 @@
 
 use crate::execution::guard::Guarded;
 use crate::report::Report;
-use crate::session::run::Run;
 use crate::session::run::auditing::audit_refusal;
 use crate::session::run::described_plan::DescribedPlan;
 use crate::session::run::outcome::Outcome;
 use crate::session::run::supervise::{Record, Stop, SupervisedRows};
+use crate::session::run::{Calls, Run};
 use crate::session::state::scope::Scope;
 use alluvia_copy::destination::repeated;
 use alluvia_copy::progress::{CancelHandle, Phase, Progress};
@@ -30,18 +30,20 @@ pub(crate) struct Runner {
     /// Held while a statement runs.
     turn: tokio::sync::Mutex<()>,
     cancel: CancelHandle,
+    calls: Calls,
     progress: Mutex<Arc<Progress>>,
     /// The plan of the query that was described last.
     described: Mutex<Option<Arc<DescribedPlan>>>,
 }
 
 impl Runner {
-    /// For a session that has run nothing; `cancel` stops its statements.
-    pub(crate) fn new(scope: Scope, cancel: CancelHandle) -> Runner {
+    /// For a session that has run nothing; `cancel` stops its statements, `calls` runs procedures.
+    pub(crate) fn new(scope: Scope, cancel: CancelHandle, calls: Calls) -> Runner {
         Runner {
             scope: Arc::new(scope),
             turn: tokio::sync::Mutex::new(()),
             cancel,
+            calls,
             progress: Mutex::default(),
             described: Mutex::default(),
         }
@@ -95,7 +97,7 @@ impl Runner {
     {
         let beside = self.cancel.beside();
         // Its number is no statement's: what is read here is nobody's.
-        let run = Run::new(&self.scope, beside.token.clone(), "".into());
+        let run = Run::new(&self.scope, beside.token.clone(), "".into(), self.calls);
         let mut stop = Stop::new(beside.token.clone(), run.settings.statement_timeout);
         let done = tokio::select! {
             // First, since nothing is lost: what is stopped is stopped, however far it came.
@@ -140,7 +142,7 @@ impl Runner {
         let token = self.cancel.begin();
         let scope = &self.scope;
         scope.state().begin_statement();
-        let mut run = Run::new(scope, token.clone(), cut(text).into());
+        let mut run = Run::new(scope, token.clone(), cut(text).into(), self.calls);
         let progress = Arc::clone(&run.progress);
         *self.progress.lock() = Arc::clone(&progress);
         let mut stop = Stop::new(token.clone(), run.settings.statement_timeout);

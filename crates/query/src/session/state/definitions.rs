@@ -31,7 +31,7 @@ pub(crate) struct Definer {
 /// What another session has made impossible. That a name is taken is, too: it was free when the transaction took it.
 pub(crate) fn conflict(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::DuplicateTable | ErrorKind::DuplicateSchema => {
+        ErrorKind::DuplicateTable | ErrorKind::DuplicateSchema | ErrorKind::DuplicateFunction => {
             let message = format!("{} by now: another session has made it since the transaction did", error.message());
             Error::new(ErrorKind::Conflict, message).with_hint("roll back and try again")
         }
@@ -136,6 +136,15 @@ impl PendingDefinitions {
                         // The transaction has made it, perhaps in another schema.
                         None => check_schema(&authoriser, &def.schema)?,
                     },
+                    Change::PutRoutine { def, .. } => match authoriser.catalog().routine_by_id(def.id) {
+                        Some(routine) => authoriser.use_of_routine(Need::Ownership, routine)?,
+                        None => check_schema(&authoriser, &def.schema)?,
+                    },
+                    Change::DropRoutine { id } => {
+                        if let Some(routine) = authoriser.catalog().routine_by_id(*id) {
+                            authoriser.use_of_routine(Need::Dropping, routine)?;
+                        }
+                    }
                     Change::AlterTable { def, .. } => match authoriser.catalog().by_id(def.id) {
                         // What refers to it makes it anew as it is.
                         Some(entry) if *entry.def == *def => {}
@@ -188,6 +197,7 @@ impl PendingDefinitions {
             changes.extend(statement.changes.into_iter().map(|change| match change {
                 Change::AlterTable { def, was } => Change::AlterTable { def, was: in_log(was) },
                 Change::AlterView { def, was } => Change::AlterView { def, was: in_log(was) },
+                Change::PutRoutine { def, was } => Change::PutRoutine { def, was: was.map(in_log) },
                 other => other,
             }));
         }

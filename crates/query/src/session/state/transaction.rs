@@ -328,11 +328,13 @@ impl OpenTransaction {
             }
             Change::DropTable { .. }
             | Change::DropView { .. }
+            | Change::DropRoutine { .. }
             | Change::CreateSchema { .. }
             | Change::DropSchema { .. }
             | Change::RenameSchema { .. }
             | Change::Rights { .. }
             | Change::Sequence { .. } => COLUMN_BYTES,
+            Change::PutRoutine { def, .. } => COLUMN_BYTES + def.sql.len() as u64,
             Change::Comment { text, .. } => COLUMN_BYTES + text.as_ref().map_or(0, String::len) as u64,
         }
     }

@@ -12,6 +12,7 @@ use crate::session::define::comments::{comment, idle};
 use crate::session::define::constraints::{create_index, drop_index};
 use crate::session::define::procedures::call;
 use crate::session::define::roles::role_statement;
+use crate::session::define::routines::routine_statement;
 use crate::session::define::schemas::schema_statement;
 use crate::session::define::show::{describe_table, show_create, show_tables};
 use crate::session::define::tables::{alter_table, create_table, drop_none, drop_tables};
@@ -28,9 +29,8 @@ use crate::session::transaction::{begin, check_transaction, commit, pin_transact
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::NewBatch;
 use alluvia_syntax::parameters::missing;
-use alluvia_syntax::{Hints, Kind, Statement, no_procedure};
+use alluvia_syntax::{Hints, Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
-use alluvia_values::errors::not_supported;
 use std::sync::Arc;
 
 /// Does what a statement asks for.
@@ -72,7 +72,7 @@ pub(crate) async fn dispatch(run: &Arc<Run>, statement: Statement) -> Result<Out
 }
 
 /// Learns what others have defined. Whether there is more than what was known.
-async fn learn_definitions(run: &Run, known: &Arc<Catalog>) -> Result<bool> {
+pub(crate) async fn learn_definitions(run: &Run, known: &Arc<Catalog>) -> Result<bool> {
     let (store, known) = (Arc::clone(run.engine().read()), Arc::clone(known));
     blocking(move || {
         store.learn_definitions()?;
@@ -110,6 +110,7 @@ fn goes_by_definitions(kind: &Kind) -> bool {
             | Kind::ShowCreate(_)
             | Kind::Role(_)
             | Kind::Schema(_)
+            | Kind::Routine(_)
     )
 }
 
@@ -176,9 +177,8 @@ async fn done_by_kind(run: &Arc<Run>, kind: Kind, hints: Hints) -> Result<Outcom
         Kind::Release(name) => release(scope, &name),
         Kind::Copy(statement) => copy(run, *statement, &hints).await,
         Kind::Call(procedure) => call(run, procedure).await,
-        Kind::Routine(statement) => Err(not_supported(statement.command())),
-        Kind::CallProcedure(call) => Err(no_procedure(call.name)),
-        Kind::Do(_) => Err(not_supported("DO")),
+        Kind::Routine(statement) => routine_statement(run, *statement).await,
+        kind @ (Kind::CallProcedure(_) | Kind::Do(_)) => (run.calls)(Arc::clone(run), kind, Vec::new()).await,
         Kind::Declare(statement) => declare(run, statement, &hints).await,
         Kind::Fetch { name, count } => fetch(run, &name, count).await,
         Kind::CloseCursor(name) => close_cursor(&scope.cursors, name.as_deref()),
