@@ -33,7 +33,7 @@ impl TableDef {
         let key = self.key_columns().unwrap_or_default();
         let column = |(at, column): (usize, &Column)| {
             let identity = self.identity_of(column.id);
-            let constraint = match column.nullable {
+            let constraint = match self.takes_null(column) {
                 _ if key == [at] => " PRIMARY KEY",
                 _ if identity.is_some() => "",
                 true => "",

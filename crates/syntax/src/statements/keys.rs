@@ -34,6 +34,12 @@ pub(crate) fn key_of(create: &ast::CreateTable) -> Result<Vec<String>> {
     }
 }
 
+/// The names of the columns of a key that stands alone.
+pub(crate) fn key_of_constraint(constraint: &PrimaryKeyConstraint) -> Result<Vec<String>> {
+    check_clauses(constraint)?;
+    constraint.columns.iter().map(key_column).collect()
+}
+
 /// Whether a column is declared to be the key.
 pub(crate) fn is_key(column: &ColumnDef) -> bool {
     column.options.iter().any(|option| key_option(&option.option).is_some())

@@ -10,13 +10,14 @@ use crate::grammar::Grammar;
 use crate::names;
 use crate::names::{relation_name, shown_table, user_table};
 use crate::statement::{Discard, FetchCount, Insert, InsertSource, Kind, SettingCommand};
+use crate::statements::alter::{is_alter, parse_alter};
 use crate::statements::changes::{conflict_of, delete_of, inserted_returning, truncate_of, update_of};
 use crate::statements::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
     transaction_modes,
 };
 use crate::statements::comments::parse_comment;
-use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
+use crate::statements::definitions::{ColumnSpec, create_table, refuse_dropped};
 use crate::statements::locking::locking_of;
 use crate::statements::maintenance::{is_maintenance, parse_maintenance};
 use crate::statements::merge::{is_merge, parse_merge};
@@ -158,6 +159,7 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
                 Kind::Schema(Box::new(parse_schema_statement(parser)?))
             }
             Keyword::ALTER if sets_schema(parser) => Kind::AlterTable(parse_set_schema(parser)?),
+            Keyword::ALTER if is_alter(&first_words(parser, 2)) => Kind::AlterTable(parse_alter(parser)?),
             Keyword::COMMENT => {
                 parser.next_token();
                 Kind::Comment(parse_comment(parser)?)
@@ -294,7 +296,6 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             create.query = create.query.map(prepare).transpose()?;
             Ok(Kind::CreateTable(Box::new(create)))
         }
-        Tree::AlterTable(alter) => Ok(Kind::AlterTable(alter_table(alter)?)),
         Tree::Drop { object_type: ObjectType::Table, if_exists, names, purge, temporary, cascade, .. } => {
             if purge || temporary {
                 return Err(not_supported("this form of DROP TABLE"));

@@ -57,7 +57,7 @@ pub(crate) struct OpenTransaction {
     /// Tables of which no row may have been written since, so that constraints hold.
     unwritten: BTreeMap<TableId, Version>,
     definitions: PendingDefinitions,
-    /// What is taken of the sequences of tables that it makes.
+    /// What is taken of the sequences of tables that it makes, and of columns that it has numbered.
     sequences: BTreeMap<(TableId, ColumnId), Change>,
     bytes: u64,
     savepoints: Vec<Savepoint>,
@@ -427,6 +427,11 @@ impl OpenTransaction {
         let mut unwritten: Vec<(TableId, Version)> =
             kept.chain(rested).map(|(table, version)| (*table, *version)).collect();
         let (mut changes, definers) = self.definitions.into_parts();
+        let defined = changes.iter().filter_map(|change| match change {
+            Change::CreateTable { def } | Change::AlterTable { def, .. } => Some(def.id),
+            _ => None,
+        });
+        let defined: Vec<TableId> = defined.collect();
         let made = changes.iter().filter_map(|change| match change {
             Change::CreateTable { def } => Some(def.id),
             _ => None,
@@ -435,7 +440,7 @@ impl OpenTransaction {
         // Of those that it has made itself nobody knows.
         unwritten.retain(|(table, _)| !made.contains(table));
         changes.extend(
-            self.sequences.into_iter().filter(|((table, _), _)| made.contains(table)).map(|(_, change)| change),
+            self.sequences.into_iter().filter(|((table, _), _)| defined.contains(table)).map(|(_, change)| change),
         );
         Ok((NewBatch { changes, rows, unwritten, ..NewBatch::default() }, definers))
     }

@@ -26,7 +26,7 @@ use alluvia_syntax::Kind;
 use alluvia_syntax::copy::statement::CopyStatement;
 use alluvia_syntax::names::user_table;
 use alluvia_syntax::statement::{Access, Discard, Isolation, Modes};
-use alluvia_syntax::statements::definitions::TableChange;
+use alluvia_syntax::statements::alter::TableChange;
 use alluvia_syntax::statements::schemas::SchemaStatement;
 use alluvia_syntax::statements::views::ViewChange;
 use alluvia_types::{Error, ErrorKind, Freshness, Result};
