@@ -81,7 +81,9 @@ pub fn drop_column(table: &TableDef, name: &str) -> Result<TableDef> {
         )
         .with_hint("a key stays as it was created; create the table anew with another one"));
     }
-    if let Some(check) = table.rules.checks.iter().find(|check| check.columns.contains(&id)) {
+    // A condition of it alone goes with it.
+    if let Some(check) = table.rules.checks.iter().find(|check| check.columns.len() > 1 && check.columns.contains(&id))
+    {
         return Err(Error::new(
             ErrorKind::DependentObjects,
             format!("column '{name}' of table '{}' is part of its constraint {}", table.name, check.name),
@@ -111,6 +113,7 @@ pub fn drop_column(table: &TableDef, name: &str) -> Result<TableDef> {
     table.rules.identities.retain(|identity| identity.column != id);
     table.rules.not_null.retain(|known| *known != id);
     // An index goes with any of its columns, and so does what these refer to.
+    table.rules.checks.retain(|check| !check.columns.contains(&id));
     table.indexes.retain(|index| !index.columns.contains(&id));
     let of_itself = table.id;
     let is_of =

@@ -163,6 +163,11 @@ impl Block {
         }
     }
 
+    /// The last value that was given.
+    pub(crate) fn given(&self) -> Option<i64> {
+        self.given
+    }
+
     /// Whether a value, which is behind those that were given, is taken.
     fn has(&self, identity: &Identity, value: i64) -> bool {
         self.through.is_some_and(|through| if identity.increment > 0 { value <= through } else { value >= through })

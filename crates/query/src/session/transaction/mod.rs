@@ -150,11 +150,14 @@ fn end_failed(run: &Run, failed: OpenTransaction) {
 /// Commits what there is in a transaction.
 async fn commit_open(run: &Run, open: OpenTransaction) -> Result<()> {
     open.check_rights(&run.scope.authoriser())?;
+    let restarted = open.restarts();
     let (batch, definers) = open.into_batch()?;
     if batch.rows.is_empty() && batch.changes.is_empty() {
         return Ok(());
     }
-    submit_of(run, batch, &definers).await.map(|_| ()).map_err(conflict)
+    submit_of(run, batch, &definers).await.map_err(conflict)?;
+    restarted.into_iter().for_each(|(table, column)| run.engine().sequences().forget(table, column));
+    Ok(())
 }
 
 /// ROLLBACK: as if the transaction had not been, its SETs included.
