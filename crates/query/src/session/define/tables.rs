@@ -5,44 +5,35 @@
 //! nothing has happened.
 
 use crate::engine::Engine;
-use crate::errors::from_datafusion;
 use crate::errors::signatures::sql_name;
 use crate::result_names::named_schema;
-use crate::session::define::constraints::{add_foreign_key, add_unique, parents_anew, with_constraints, without_keys};
-use crate::session::define::roles::give;
-use crate::session::define::views::alter_as_table;
+use crate::session::define::constraints::{parents_anew, with_constraints};
 use crate::session::insert::rows::{hold, hold_query, mapping, read_all, stream_into};
 use crate::session::rules::check_definition;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::{pin_newest, reference_of};
-use crate::session::select::planning::{plan, plan_later};
+use crate::session::select::planning::plan;
 use crate::session::state::scope::Scope;
 use crate::session::transaction::submit::{change, submit};
 use alluvia_catalog::authoriser::Need;
-use alluvia_catalog::dependents::{Dependents, dependents};
-use alluvia_catalog::rights::{BOOTSTRAP, Object, Privilege, RightsChange};
+use alluvia_catalog::dependents::dependents;
+use alluvia_catalog::rights::{BOOTSTRAP, Privilege, RightsChange};
 use alluvia_catalog::{
     Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, SearchPath, TEMPORARY_SCHEMA,
-    TableEntry, alter,
 };
 use alluvia_change::conflict::key_name;
 use alluvia_snapshot::{NewBatch, RowChange};
 use alluvia_space::data_type::chars_of;
-use alluvia_space::keywords::quoted;
-use alluvia_space::{Check, Column, ColumnType, DataType, Ladder, TableDef};
-use alluvia_syntax::statements::definitions::{
-    AlterTable, CreateTable, OnCommit, TableChange, WithOptions, checked_freshness, define,
-};
-use alluvia_syntax::statements::keys::{with_key, with_on_conflict};
+use alluvia_space::{ColumnType, DataType, TableDef};
+use alluvia_syntax::Hints;
+use alluvia_syntax::statements::definitions::{CreateTable, OnCommit, WithOptions, define};
+use alluvia_syntax::statements::keys::with_key;
 use alluvia_syntax::statements::moment_defaults::fix_moments;
-use alluvia_syntax::statements::rules::{check_of, free_name, renamed, with_rules};
-use alluvia_syntax::{Hints, Kind, parse};
+use alluvia_syntax::statements::rules::{free_name, with_rules};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
 use alluvia_values::errors::not_supported;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType as ArrowType, SchemaRef};
-use futures::StreamExt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
