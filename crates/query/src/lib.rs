@@ -12,13 +12,11 @@
 
 mod audit;
 mod clients;
-mod errors;
 mod execution;
 mod namespace;
 
 mod by_key;
 mod engine;
-mod merged;
 mod point;
 mod report;
 mod result_names;
@@ -41,12 +39,13 @@ pub use engine::{Engine, EngineOptions, empty_spill_dir};
 
 pub use audit::is_audit_line;
 
+pub(crate) use alluvia_errors as errors;
+pub use alluvia_errors::from_datafusion;
 pub use clients::Client;
-pub use errors::from_datafusion;
 pub use report::Report;
 pub use session::{
-    Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Described, Ingest, Ingested, IntervalKind, Origin,
-    Outcome, Prepared, Refinement, Refinements, Refining, Session, TransactionStatus,
+    Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Described, DescribedBy, Ingest, Ingested,
+    IntervalKind, Origin, Outcome, Prepared, Refinement, Refinements, Refining, Session, TransactionStatus,
 };
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, StageFigures, StatementFigures};
 pub use used::{SampleUsed, Used, UsedCounters};
