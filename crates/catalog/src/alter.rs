@@ -9,12 +9,18 @@
 //! A definition does not remember dropped columns; their number shows in `next_column_id`. So a column added after any
 //! was dropped is stored as `name~id`, and ids skip whatever number a dropped column's own name ended in.
 
+pub mod columns;
+pub mod remake;
+pub mod retype;
+
 use alluvia_space::dimensions::level_name;
 use alluvia_space::keywords::quoted;
-use alluvia_space::{Check, Column, ColumnDefault, ColumnType, ForeignKey, Index, TableDef, TableOptions};
+use alluvia_space::{
+    Check, Column, ColumnDefault, ColumnType, ForeignKey, Identity, IdentityKind, Index, TableDef, TableOptions,
+};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, near_names};
 
-/// ALTER TABLE ADD COLUMN. Rows that exist have NULL in it, so it must be `nullable`.
+/// ALTER TABLE ADD COLUMN. Rows that exist have NULL in it, so it must be `nullable`; that it is never NULL is for a rule to say.
 pub fn add_column(
     table: &TableDef,
     name: &str,
@@ -75,7 +81,9 @@ pub fn drop_column(table: &TableDef, name: &str) -> Result<TableDef> {
         )
         .with_hint("a key stays as it was created; create the table anew with another one"));
     }
-    if let Some(check) = table.rules.checks.iter().find(|check| check.columns.contains(&id)) {
+    // A condition of it alone goes with it.
+    if let Some(check) = table.rules.checks.iter().find(|check| check.columns.len() > 1 && check.columns.contains(&id))
+    {
         return Err(Error::new(
             ErrorKind::DependentObjects,
             format!("column '{name}' of table '{}' is part of its constraint {}", table.name, check.name),
@@ -103,7 +111,9 @@ pub fn drop_column(table: &TableDef, name: &str) -> Result<TableDef> {
     table.measures.retain(|measure| *measure != id);
     table.rules.defaults.retain(|default| default.column != id);
     table.rules.identities.retain(|identity| identity.column != id);
+    table.rules.not_null.retain(|known| *known != id);
     // An index goes with any of its columns, and so does what these refer to.
+    table.rules.checks.retain(|check| !check.columns.contains(&id));
     table.indexes.retain(|index| !index.columns.contains(&id));
     let of_itself = table.id;
     let is_of =
@@ -144,14 +154,19 @@ pub fn rename_column(
 /// ALTER TABLE ALTER COLUMN SET DEFAULT, or DROP DEFAULT without an expression.
 pub fn set_default(table: &TableDef, name: &str, sql: Option<String>) -> Result<TableDef> {
     let id = table.column(name)?.id;
+    let mut table = table.clone();
+    // In PostgreSQL the sequence of a SERIAL is no more than its default.
+    let is_default = |identity: &Identity| identity.column == id && identity.kind == IdentityKind::Serial;
+    if sql.is_none() {
+        table.rules.identities.retain(|identity| !is_default(identity));
+    }
     if table.identity_of(id).is_some() {
         return Err(Error::new(
             ErrorKind::InvalidDefinition,
             format!("column '{name}' of table '{}' is an identity column", table.name),
         )
-        .with_hint("its sequence gives its values; add another column for other values"));
+        .with_hint("its sequence gives its values; ALTER COLUMN ... DROP IDENTITY ends that"));
     }
-    let mut table = table.clone();
     table.rules.defaults.retain(|default| default.column != id);
     table.rules.defaults.extend(sql.map(|sql| ColumnDefault { column: id, sql }));
     table.validate()?;

@@ -163,7 +163,7 @@ pub(crate) fn of_users(catalog: &Catalog, rows: &HashMap<u32, i64>) -> Vec<Relat
                 name: column.name.clone(),
                 type_oid,
                 modifier,
-                not_null: !column.nullable,
+                not_null: !entry.def.takes_null(column),
                 default: default_of(&entry.def, column),
                 identity: identity_of(&entry.def, column).map(|(identity, kind)| (identity.clone(), kind)),
             }

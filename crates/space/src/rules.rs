@@ -4,6 +4,8 @@
 //! - Expressions are kept as the SQL that was checked when it was declared; nothing here reads it.
 //! - A column has a default or an identity, never both, and one of them.
 //! - Names of conditions are unique within their table.
+//! - What is NOT NULL since its table was created is so in storage ([`Column::nullable`]); what became so later is so by a rule, since
+//!   files may have NULL in rows that are gone.
 
 use crate::schema::{Column, DataType, TableDef};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
@@ -22,6 +24,9 @@ pub struct TableRules {
     /// Conditions that are false of no row, in the order of their declaration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
+    /// Columns that are NULL in no row, though their storage may hold NULL: rows that are gone may have had it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_null: Vec<ColumnId>,
 }
 
 /// What a column gets where a row gives it nothing.
@@ -176,6 +181,11 @@ impl TableDef {
         self.rules.identities.iter().find(|identity| identity.column == column)
     }
 
+    /// Whether a column may be NULL, by its storage and by the table's rules.
+    pub fn takes_null(&self, column: &Column) -> bool {
+        column.nullable && !self.rules.not_null.contains(&column.id)
+    }
+
     /// Whether the definition gives a value to a column to which a row gives none.
     pub fn fills(&self, column: ColumnId) -> bool {
         self.default_of(column).is_some() || self.identity_of(column).is_some()
@@ -198,7 +208,18 @@ pub(crate) fn validate(rules: &TableRules, columns: &[Column]) -> Result<()> {
         if !filled.insert(identity.column) {
             return Err(twice(&column.name));
         }
+        if column.nullable && !rules.not_null.contains(&column.id) {
+            let name = &column.name;
+            return Err(Error::new(
+                ErrorKind::InvalidDefinition,
+                format!("column {name} is numbered, and may be NULL"),
+            )
+            .with_hint("leave NULL out: an identity column is NOT NULL"));
+        }
         check_sequence(identity, column)?;
+    }
+    if let Some(id) = rules.not_null.iter().find(|id| find(**id).is_none()) {
+        return Err(gone(*id));
     }
     let mut names = HashSet::new();
     for check in &rules.checks {
@@ -227,10 +248,6 @@ fn check_sequence(identity: &Identity, column: &Column) -> Result<()> {
         )
         .with_hint("an identity column is SMALLINT, INT or BIGINT"));
     };
-    if column.nullable {
-        return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {name} is numbered, and may be NULL"))
-            .with_hint("leave NULL out: an identity column is NOT NULL"));
-    }
     let refused = |what: String| Err(Error::new(ErrorKind::InvalidSetting, format!("column {name}: {what}")));
     if identity.increment == 0 {
         return refused("INCREMENT must not be zero".to_owned());

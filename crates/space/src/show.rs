@@ -33,7 +33,7 @@ impl TableDef {
         let key = self.key_columns().unwrap_or_default();
         let column = |(at, column): (usize, &Column)| {
             let identity = self.identity_of(column.id);
-            let constraint = match column.nullable {
+            let constraint = match self.takes_null(column) {
                 _ if key == [at] => " PRIMARY KEY",
                 _ if identity.is_some() => "",
                 true => "",
@@ -214,6 +214,7 @@ mod tests {
                 sql: "\"Price\" > 0".to_owned(),
                 columns: vec![ColumnId(2)],
             }],
+            not_null: Vec::new(),
         };
         def.validate().unwrap();
         let shown = "CREATE TABLE sales (\n  id BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY 5 START WITH 10),\n  \

@@ -5,6 +5,7 @@
 //! that is planned is [`super::bounds`]'.
 
 use crate::bounds::Bounds;
+use crate::statements::alter::is_alter;
 use crate::statements::maintenance::is_maintenance;
 use crate::statements::roles::is_role_statement;
 use crate::statements::routines::{is_create_procedure, is_drop_procedure};
@@ -115,7 +116,10 @@ pub fn statement(words: &[String]) -> Result<()> {
     {
         return Ok(());
     }
-    if is_maintenance(words) || words.starts_with(&["CREATE", "UNLOGGED", "TABLE"].map(str::to_owned)) {
+    if is_maintenance(words)
+        || is_alter(words)
+        || words.starts_with(&["CREATE", "UNLOGGED", "TABLE"].map(str::to_owned))
+    {
         return Ok(());
     }
     if is_create_procedure(words) || is_drop_procedure(words) {

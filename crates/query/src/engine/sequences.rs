@@ -116,12 +116,19 @@ impl Sequences {
         Ok(())
     }
 
+    /// What is given of a sequence is to be known anew from the definitions: it is another one, or was begun anew with them.
+    pub(crate) fn forget(&self, table: TableId, column: ColumnId) {
+        self.0.lock().remove(&(table, column));
+    }
+
     fn block(&self, engine: &Engine, taker: &dyn Taker, key: (TableId, ColumnId)) -> (SharedBlock, Log) {
         if let Some(block) = taker.own_block(key) {
             return (block, Log::Nothing);
         }
         let newest = engine.read().catalog();
-        let log = if newest.by_id(key.0).is_none() { Log::WithCommit } else { Log::AtOnce };
+        // The table, or that its column is numbered, may be the open transaction's alone.
+        let is_known = newest.by_id(key.0).is_some_and(|entry| entry.def.identity_of(key.1).is_some());
+        let log = if is_known { Log::AtOnce } else { Log::WithCommit };
         let mut known = self.0.lock();
         let block = known.entry(key).or_insert_with(|| {
             let through = newest.taken(key.0, key.1);
@@ -154,6 +161,11 @@ impl Block {
         if is_less {
             *self = Block { given: taken, through: taken };
         }
+    }
+
+    /// The last value that was given.
+    pub(crate) fn given(&self) -> Option<i64> {
+        self.given
     }
 
     /// Whether a value, which is behind those that were given, is taken.

@@ -101,7 +101,7 @@ pub(crate) fn columns(context: &SystemContext) -> Vec<Vec<Cell>> {
                 (at + 1).into(),
                 column.name.as_str().into(),
                 column.sql_type().into(),
-                if column.nullable { "YES" } else { "NO" }.into(),
+                if def.takes_null(column) { "YES" } else { "NO" }.into(),
                 role.into(),
                 (!dimensions.is_empty()).then(|| dimensions.join(", ")).into(),
                 column.storage_name.as_str().into(),

@@ -1,12 +1,11 @@
-//! CREATE TABLE and ALTER TABLE: from the parser's trees to what a table can be.
+//! CREATE TABLE: from the parser's trees to what a table can be.
 //!
 //! Invariant: every clause is either taken over or refused by name; a constraint that is accepted is kept.
 
-use crate::names::{name_of, new_table, user_table};
+use crate::names::{name_of, new_table};
 use crate::statement::literal_text;
 use crate::statements::constraints::{ForeignKeySpec, UniqueSpec, foreign_key_spec, unique_spec};
 use crate::statements::keys;
-use crate::statements::roles::{RoleName, owner_of};
 use crate::statements::rules::{CheckSpec, IdentitySpec, check_spec, default_sql, identity_spec, serial_type};
 use crate::statements::written_types::column_type_of;
 use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
@@ -19,8 +18,7 @@ use alluvia_values::errors::not_supported;
 use alluvia_values::time_zone::declared_rules;
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{
-    self, AlterColumnOperation, AlterTableOperation, ColumnDef, ColumnOption, CreateTableOptions, DropBehavior,
-    GeneratedAs, Query, RenameTableNameKind, SqlOption, TableConstraint,
+    self, ColumnDef, ColumnOption, CreateTableOptions, GeneratedAs, Query, SqlOption, TableConstraint,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -116,75 +114,34 @@ pub struct WithOptions {
     pub write_quorum: Option<String>,
     /// Where rows are kept one by one: `memory`, `none` or `auto`.
     pub rows: Option<String>,
+    /// Storage parameters of PostgreSQL, which mean nothing here.
+    pub meaningless: Vec<String>,
 }
 
-/// A parsed ALTER TABLE: one change.
-#[derive(Clone, Debug)]
-pub struct AlterTable {
-    /// The table to change.
-    pub name: RelationName,
-    /// IF EXISTS: whether a table that does not exist is no error.
-    pub if_exists: bool,
-    /// The one change to make.
-    pub change: TableChange,
+/// Storage parameters of PostgreSQL's tables, beside those that begin with `autovacuum_` or `toast`.
+const STORAGE_PARAMETERS: [&str; 8] = [
+    "fillfactor",
+    "parallel_workers",
+    "log_autovacuum_min_duration",
+    "vacuum_index_cleanup",
+    "vacuum_truncate",
+    "vacuum_max_eager_freeze_failure_rate",
+    "user_catalog_table",
+    "oids",
+];
+
+/// Whether PostgreSQL has a storage parameter of this name.
+pub(super) fn is_storage_parameter(name: &str) -> bool {
+    name.starts_with("autovacuum_") || name.starts_with("toast") || STORAGE_PARAMETERS.contains(&name)
 }
 
-/// What ALTER TABLE changes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum TableChange {
-    /// `ADD [COLUMN] [IF NOT EXISTS]`.
-    AddColumn {
-        /// The new column, which has a type.
-        column: ColumnSpec,
-        /// Whether a column of this name is left as it is, and no error.
-        if_not_exists: bool,
-    },
-    /// `DROP [COLUMN] [IF EXISTS]`.
-    DropColumn {
-        /// The column to drop.
-        name: String,
-        /// Whether a column that does not exist is no error.
-        if_exists: bool,
-        /// CASCADE: whether the views that read it go, too.
-        cascade: bool,
-    },
-    /// `ALTER COLUMN a SET DEFAULT`, or DROP DEFAULT without an expression.
-    SetDefault {
-        /// The column.
-        column: String,
-        /// The expression.
-        sql: Option<String>,
-    },
-    /// ADD CONSTRAINT CHECK.
-    AddCheck(CheckSpec),
-    /// ADD CONSTRAINT UNIQUE.
-    AddUnique(UniqueSpec),
-    /// ADD CONSTRAINT FOREIGN KEY.
-    AddForeignKey(ForeignKeySpec),
-    /// DROP CONSTRAINT `[IF EXISTS]`.
-    DropConstraint {
-        /// The constraint to drop.
-        name: String,
-        /// Whether one that does not exist is no error.
-        if_exists: bool,
-        /// CASCADE: whether what refers by it goes, too.
-        cascade: bool,
-    },
-    /// `RENAME [COLUMN] a TO b`.
-    RenameColumn {
-        /// The old name.
-        from: String,
-        /// The new name.
-        to: String,
-    },
-    /// RENAME TO.
-    Rename(RelationName),
-    /// SET SCHEMA.
-    SetSchema(String),
-    /// SET (...).
-    Set(WithOptions),
-    /// OWNER TO.
-    Owner(RoleName),
+impl WithOptions {
+    /// What is told of options that mean nothing here.
+    pub fn notice(&self) -> Option<String> {
+        let names = self.meaningless.join(", ");
+        (!names.is_empty())
+            .then(|| format!("{names}: changes nothing here, since rows are not kept in PostgreSQL's pages"))
+    }
 }
 
 /// Takes over a CREATE TABLE.
@@ -342,94 +299,7 @@ fn plain_option(options: &[SqlOption]) -> Error {
     })
 }
 
-/// Takes over an ALTER TABLE.
-pub fn alter_table(alter: ast::AlterTable) -> Result<AlterTable> {
-    // ONLY means nothing: no table inherits.
-    if alter.location.is_some() || alter.on_cluster.is_some() || alter.table_type.is_some() {
-        return Err(not_supported("a clause of this ALTER TABLE"));
-    }
-    let [operation] = alter.operations.as_slice() else {
-        return Err(
-            not_supported("more than one change in one ALTER TABLE").with_hint("write one ALTER TABLE for each")
-        );
-    };
-    let change = match operation {
-        AlterTableOperation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
-            if keys::is_key(column_def) {
-                return Err(not_supported("PRIMARY KEY in ADD COLUMN").with_hint(KEY_HINT));
-            }
-            if column_def.options.iter().any(|option| matches!(option.option, ColumnOption::Check(_))) {
-                return Err(not_supported("CHECK in ADD COLUMN")
-                    .with_hint("add the column first, then ALTER TABLE t ADD CONSTRAINT name CHECK (...)"));
-            }
-            let column = column(column_def)?;
-            if column.default.is_some() || column.identity.is_some() {
-                return Err(not_supported("DEFAULT or IDENTITY in ADD COLUMN").with_hint(
-                    "rows that are there would not get it: add the column without it, then ALTER TABLE t ALTER COLUMN a SET \
-                     DEFAULT ..., and UPDATE the rows that are there",
-                ));
-            }
-            if column.column_type.is_none() {
-                return Err(Error::new(ErrorKind::InvalidDefinition, format!("column {} has no type", column.name)));
-            }
-            TableChange::AddColumn { column, if_not_exists: *if_not_exists }
-        }
-        AlterTableOperation::AddColumn { .. } => return Err(not_supported("a position in ADD COLUMN")),
-        AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
-            let [name] = column_names.as_slice() else {
-                return Err(not_supported("dropping several columns at once"));
-            };
-            let cascade = *drop_behavior == Some(DropBehavior::Cascade);
-            TableChange::DropColumn { name: name_of(name), if_exists: *if_exists, cascade }
-        }
-        AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
-            TableChange::RenameColumn { from: name_of(old_column_name), to: name_of(new_column_name) }
-        }
-        AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(name) } => {
-            TableChange::Rename(new_table(name)?)
-        }
-        AlterTableOperation::OwnerTo { new_owner } => TableChange::Owner(owner_of(new_owner)),
-        AlterTableOperation::SetOptionsParens { options } => TableChange::Set(with_options(options)?),
-        AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
-            let cascade = *drop_behavior == Some(DropBehavior::Cascade);
-            TableChange::DropConstraint { name: name_of(name), if_exists: *if_exists, cascade }
-        }
-        AlterTableOperation::AddConstraint { not_valid: true, .. } => {
-            return Err(not_supported("NOT VALID in ADD CONSTRAINT")
-                .with_hint("leave it out: the rows that are there are checked"));
-        }
-        AlterTableOperation::AddConstraint { constraint: TableConstraint::Check(constraint), .. } => {
-            TableChange::AddCheck(check_spec(constraint, None, &user_table(&alter.name)?.name, None)?)
-        }
-        AlterTableOperation::AddConstraint { constraint: TableConstraint::Unique(constraint), .. } => {
-            TableChange::AddUnique(unique_spec(constraint, None, None)?)
-        }
-        AlterTableOperation::AddConstraint { constraint: TableConstraint::ForeignKey(constraint), .. } => {
-            TableChange::AddForeignKey(foreign_key_spec(constraint, None, None)?)
-        }
-        AlterTableOperation::AddConstraint { constraint, .. } => return Err(constraint_error(constraint)),
-        AlterTableOperation::AlterColumn { column_name, op: AlterColumnOperation::SetDefault { value } } => {
-            TableChange::SetDefault { column: name_of(column_name), sql: Some(default_sql(value)?) }
-        }
-        AlterTableOperation::AlterColumn { column_name, op: AlterColumnOperation::DropDefault } => {
-            TableChange::SetDefault { column: name_of(column_name), sql: None }
-        }
-        AlterTableOperation::AlterColumn { .. } => {
-            return Err(not_supported("this form of ALTER COLUMN")
-                .with_hint("add a new column, or create the table anew with CREATE TABLE ... AS"));
-        }
-        other => return Err(not_supported(format!("ALTER TABLE ... {}", leading_words(other)))),
-    };
-    Ok(AlterTable { name: user_table(&alter.name)?, if_exists: alter.if_exists, change })
-}
-
-fn leading_words(operation: &AlterTableOperation) -> String {
-    let text = operation.to_string();
-    let words = text.split_whitespace().take_while(|word| word.bytes().all(|byte| byte.is_ascii_uppercase()));
-    words.collect::<Vec<_>>().join(" ")
-}
-
-fn constraint_error(constraint: &TableConstraint) -> Error {
+pub(super) fn constraint_error(constraint: &TableConstraint) -> Error {
     let name = match constraint {
         TableConstraint::PrimaryKey(_) => "PRIMARY KEY",
         _ => "this table constraint",
@@ -445,7 +315,7 @@ const KEPT_HINT: &str = "NOT NULL, CHECK, PRIMARY KEY, UNIQUE and FOREIGN KEY ar
 /// What to do where a key cannot be declared.
 const KEY_HINT: &str = "a key is declared when its table is created: CREATE TABLE t (id BIGINT PRIMARY KEY, ...)";
 
-fn column(column: &ColumnDef) -> Result<ColumnSpec> {
+pub(super) fn column(column: &ColumnDef) -> Result<ColumnSpec> {
     let name = name_of(&column.name);
     let mut nullable = true;
     let says = |of: &ColumnOption| column.options.iter().any(|option| option.option == *of);
@@ -575,7 +445,7 @@ fn is_as(token: Option<&Token>) -> bool {
     matches!(token, Some(Token::Word(word)) if word.keyword == Keyword::AS)
 }
 
-fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
+pub(super) fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
     const KNOWN: [&str; 11] = [
         "dimensions",
         "measures",
@@ -596,6 +466,10 @@ fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
                 .with_hint("write WITH (name = 'value', ...)"));
         };
         let name = name_of(key);
+        if is_storage_parameter(&name) {
+            with.meaningless.push(name);
+            continue;
+        }
         let place = match name.as_str() {
             "dimensions" => &mut with.dimensions,
             "measures" => &mut with.measures,

@@ -1,5 +1,6 @@
 //! Statements of each kind, from the parser's trees.
 
+pub mod alter;
 pub(crate) mod assignments;
 pub mod changes;
 pub(crate) mod commands;

@@ -10,6 +10,7 @@ use crate::grammar::Grammar;
 use crate::names;
 use crate::names::{relation_name, shown_table, user_table};
 use crate::statement::{Discard, FetchCount, Insert, InsertSource, Kind, SettingCommand};
+use crate::statements::alter::{is_alter, parse_alter};
 use crate::statements::changes::{conflict_of, delete_of, inserted_returning, truncate_of, update_of};
 use crate::statements::commands::{
     call_of, deallocate_of, declare_of, fetch_of, is_plain, set_of, setting_name, show_columns, show_variable,
@@ -17,7 +18,7 @@ use crate::statements::commands::{
 };
 use crate::statements::comments::parse_comment;
 use crate::statements::constraints::parse_set_constraints;
-use crate::statements::definitions::{ColumnSpec, alter_table, create_table, refuse_dropped};
+use crate::statements::definitions::{ColumnSpec, create_table, refuse_dropped};
 use crate::statements::locking::locking_of;
 use crate::statements::maintenance::{is_maintenance, parse_maintenance};
 use crate::statements::merge::{is_merge, parse_merge};
@@ -164,6 +165,7 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
             }
             Keyword::DO => Kind::Do(Box::new(parse_do(parser)?)),
             Keyword::ALTER if sets_schema(parser) => Kind::AlterTable(parse_set_schema(parser)?),
+            Keyword::ALTER if is_alter(&first_words(parser, 2)) => Kind::AlterTable(parse_alter(parser)?),
             Keyword::COMMENT => {
                 parser.next_token();
                 Kind::Comment(parse_comment(parser)?)
@@ -303,7 +305,6 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
             create.query = create.query.map(prepare).transpose()?;
             Ok(Kind::CreateTable(Box::new(create)))
         }
-        Tree::AlterTable(alter) => Ok(Kind::AlterTable(alter_table(alter)?)),
         Tree::Drop { object_type: ObjectType::Table, if_exists, names, purge, temporary, cascade, .. } => {
             if purge || temporary {
                 return Err(not_supported("this form of DROP TABLE"));

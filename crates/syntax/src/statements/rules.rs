@@ -79,6 +79,12 @@ pub(crate) fn default_sql(expr: &Expr) -> Result<String> {
     Ok(expr.to_string())
 }
 
+/// The text of an expression of one row.
+pub(crate) fn expression_sql(expr: &Expr, place: &str) -> Result<String> {
+    refuse_within(expr, place)?;
+    Ok(expr.to_string())
+}
+
 /// A CHECK that stands beside a column, or among a table's; `name` is what it is called, if it is.
 pub(crate) fn check_spec(
     constraint: &CheckConstraint,
@@ -179,7 +185,22 @@ pub fn with_rules(mut def: TableDef, specs: &[ColumnSpec], checks: &[CheckSpec])
     Ok(def)
 }
 
-fn identity_of(table: &str, column: &Column, spec: &IdentitySpec) -> Result<Identity> {
+/// The definition with what the last of its columns, which has just come, gets where a row gives it nothing.
+pub fn with_rules_of_last(mut def: TableDef, spec: &ColumnSpec) -> Result<TableDef> {
+    let column = def.columns.last().ok_or_else(|| Error::internal("a column that comes is not there"))?;
+    let id = column.id;
+    let identity = spec.identity.as_ref().map(|spec| identity_of(&def.name, column, spec)).transpose()?;
+    def.rules.identities.extend(identity);
+    def.rules.defaults.extend(spec.default.clone().map(|sql| ColumnDefault { column: id, sql }));
+    if !spec.nullable {
+        def.rules.not_null.push(id);
+    }
+    def.validate()?;
+    Ok(def)
+}
+
+/// The sequence of a column, as it is declared.
+pub fn identity_of(table: &str, column: &Column, spec: &IdentitySpec) -> Result<Identity> {
     let name = format!("{table}_{}_seq", column.name);
     let plain = Identity::of_type(column.id, column.data_type, spec.kind, name).ok_or_else(|| {
         let message = format!("column {} is {}, which cannot be numbered", column.name, column.sql_type());

@@ -6,7 +6,7 @@
 //! Invariant: every clause is either taken over or refused by name.
 
 use crate::names::{schema_name, user_table};
-use crate::statements::definitions::{AlterTable, TableChange};
+use crate::statements::alter::{AlterTable, TableChange};
 use crate::statements::parse::syntax;
 use crate::statements::roles::{RoleName, expect, list, one_of, role, word};
 use alluvia_types::{Error, ErrorKind, Result};

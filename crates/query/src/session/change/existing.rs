@@ -28,7 +28,7 @@ use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr};
 use std::sync::Arc;
 
 /// UPDATE.
-pub(super) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
+pub(crate) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
     refuse_columns_of_rows(run, &update.query, "SET")?;
     let queries: Vec<&Query> = std::iter::once(&*update.query).chain(update.returning.as_deref()).collect();
     let reading = Reading::begin(run, &update.table, &[Privilege::Update], &queries).await?;

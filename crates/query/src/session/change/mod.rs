@@ -11,7 +11,7 @@
 //! - Within a transaction a statement reads what those before it have changed, and its own changes wait with theirs.
 
 mod beside;
-mod existing;
+pub(crate) mod existing;
 mod heap;
 mod locked_within;
 pub(crate) mod locking;

@@ -9,14 +9,15 @@ use crate::session::change::written::Written;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::temporary::is_temporary;
+use crate::session::state::transaction::Transaction;
 use crate::session::transaction::row_locks::lock_whole;
-use alluvia_catalog::TableEntry;
+use crate::session::transaction::submit::change;
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
+use alluvia_catalog::{Change, TableEntry};
 use alluvia_change::delete_query;
 use alluvia_syntax::statements::changes::Delete;
-use alluvia_types::{Error, ErrorKind, Result};
-use alluvia_values::errors::not_supported;
+use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Query;
 use std::sync::Arc;
@@ -44,10 +45,6 @@ pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
         let snapshot = Arc::clone(&begun.snapshot);
         let entry = Arc::clone(snapshot.catalog.relation(&delete.table, &run.scope.path())?);
         if delete.restarts && !entry.def.rules.identities.is_empty() {
-            if run.state().is_open()? && !is_temporary(entry.def.id) {
-                return Err(not_supported("RESTART IDENTITY inside a transaction")
-                    .with_hint("COMMIT first: what is taken of a sequence is not given back by ROLLBACK"));
-            }
             restarted.push(Arc::clone(&entry));
         }
         if is_temporary(entry.def.id) {
@@ -122,8 +119,18 @@ fn with_children(run: &Run, tables: &[Delete]) -> Result<Vec<Delete>> {
     Ok(all)
 }
 
-/// Has the sequences of a table begin anew.
+/// Has the sequences of a table begin anew: in a transaction for its own statements, and by its COMMIT for all.
 async fn restart(run: &Run, entry: Arc<TableEntry>) -> Result<()> {
+    let table = entry.def.id;
+    if run.state().is_open()? && run.engine().read().catalog().by_id(table).is_some() {
+        let columns: Vec<ColumnId> = entry.def.rules.identities.iter().map(|identity| identity.column).collect();
+        let anew = |&column: &ColumnId| Change::Sequence { table, column, through: None, only_after: None };
+        change(run, columns.iter().map(anew).collect()).await?;
+        if let Transaction::Open(open) = &mut run.state().transaction {
+            columns.into_iter().for_each(|column| open.restart((table, column)));
+        }
+        return Ok(());
+    }
     let (engine, state) = (Arc::clone(run.engine()), Arc::clone(&run.scope.state));
     blocking(move || {
         for identity in &entry.def.rules.identities {

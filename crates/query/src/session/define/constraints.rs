@@ -20,6 +20,7 @@ use alluvia_catalog::{Change, RelationName, TableEntry, alter};
 use alluvia_change::conflict::key_name;
 use alluvia_constraints::definition::{duplicates_sql, is_duplicate, is_orphan, orphans_sql};
 use alluvia_space::{ForeignKey, Index, TableDef};
+use alluvia_syntax::statements::alter::AlterTable;
 use alluvia_syntax::statements::constraints::{ForeignKeySpec, UniqueSpec, foreign_key_of, index_of, unique_of};
 use alluvia_syntax::statements::maintenance::{CreateIndex, DropIndex};
 use alluvia_syntax::{Hints, Kind, parse};
@@ -161,7 +162,7 @@ pub(crate) async fn add_foreign_key(run: &Arc<Run>, entry: &Arc<TableEntry>, spe
 }
 
 /// Changes definitions if a query finds no row which `broken` makes an error of, and none of these tables was written since.
-async fn add_checked(
+pub(super) async fn add_checked(
     run: &Arc<Run>,
     tables: &[&Arc<TableEntry>],
     sql: &str,
@@ -183,7 +184,7 @@ async fn add_checked(
 }
 
 /// The version that a query read, which found nothing.
-async fn refuse_found(
+pub(super) async fn refuse_found(
     run: &Arc<Run>,
     tables: &[&Arc<TableEntry>],
     sql: &str,
@@ -287,6 +288,33 @@ pub(crate) async fn drop_index(run: &Arc<Run>, drop: DropIndex) -> Result<Outcom
     }
     change(run, changes).await?;
     Ok(outcome)
+}
+
+/// ALTER INDEX ... RENAME TO.
+pub(super) async fn rename_index(run: &Run, statement: &AlterTable, to: &str) -> Result<Outcome> {
+    let (name, done) = (&statement.name, Outcome::done("ALTER INDEX"));
+    let found = {
+        let authoriser = run.scope.resolver()?;
+        let found = authoriser.catalog().index(name, authoriser.path());
+        found.map(|(entry, index)| (Arc::clone(entry), index.name.clone()))
+    };
+    let Some((entry, from)) = found else {
+        let message = format!("relation \"{name}\" does not exist");
+        return match statement.if_exists {
+            true => Ok(done.with_notice(format!("{message}, skipping"))),
+            false => Err(Error::new(ErrorKind::UndefinedTable, message)
+                .with_hint("SHOW CREATE TABLE tells the indexes of a table; that of a primary key keeps its name")),
+        };
+    };
+    run.scope.authoriser().table(Need::Ownership, &entry)?;
+    if !is_free(run.scope.resolver()?.catalog(), &entry.def.schema, to) || entry.def.has_constraint(to) {
+        return Err(taken(to));
+    }
+    let mut def = TableDef::clone(&entry.def);
+    def.indexes.iter_mut().filter(|index| index.name == from).for_each(|index| index.name = to.to_owned());
+    def.validate()?;
+    change(run, vec![Change::AlterTable { def, was: entry.changed_at }]).await?;
+    Ok(done)
 }
 
 /// Refuses the name of a table, and that of a key's index.

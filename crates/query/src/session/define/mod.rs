@@ -5,11 +5,13 @@
 //!   transaction's.
 //! - Who may change what is asked before anything is changed, and of tables again at COMMIT.
 
+pub(crate) mod alter;
 pub(crate) mod comments;
 pub(crate) mod constraints;
 pub(crate) mod cuboids;
 pub(crate) mod procedures;
 pub(crate) mod purge;
+pub(crate) mod rewrite;
 pub(crate) mod roles;
 pub(crate) mod routines;
 pub(crate) mod schemas;

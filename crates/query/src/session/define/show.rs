@@ -34,7 +34,7 @@ pub(crate) fn describe_table(scope: &Scope, name: &RelationName) -> Result<Outco
     let entry = scope.table_for(Need::Definition, name)?;
     let rows = entry.def.columns.iter().map(|column| {
         let role = role(&entry.def, column.id);
-        vec![Some(column.name.clone()), Some(column.sql_type()), Some(yes(column.nullable)), role]
+        vec![Some(column.name.clone()), Some(column.sql_type()), Some(yes(entry.def.takes_null(column))), role]
     });
     Ok(Outcome::table("DESCRIBE", &heads, rows.collect()))
 }

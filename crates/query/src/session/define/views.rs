@@ -34,7 +34,7 @@ use alluvia_plan::read_columns::columns_read;
 use alluvia_snapshot::Snapshot;
 use alluvia_space::DataType;
 use alluvia_space::keywords::quoted;
-use alluvia_syntax::statements::definitions::{AlterTable, TableChange};
+use alluvia_syntax::statements::alter::{AlterTable, TableChange};
 use alluvia_syntax::statements::views::{AlterView, CreateView, ViewChange};
 use alluvia_syntax::trees::named_queries::relations_of_unread;
 use alluvia_syntax::{Hints, ResultNames};

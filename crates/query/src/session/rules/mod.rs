@@ -115,12 +115,19 @@ impl Rules {
 
     /// Refuses rows, in the table's storage schema, of which a condition is false.
     pub(crate) fn check<'a>(&self, batches: impl IntoIterator<Item = &'a RecordBatch>) -> Result<()> {
-        if self.checks.is_empty() {
+        let def = &self.entry.def;
+        if self.checks.is_empty() && def.rules.not_null.is_empty() {
             return Ok(());
         }
-        let def = &self.entry.def;
+        let not_null = def.places(&def.rules.not_null)?;
         let schema = sql_schema(def);
         for batch in batches {
+            if let Some(&at) = not_null.iter().find(|&&at| batch.column(at).logical_null_count() > 0) {
+                return Err(is_null(def, &def.columns[at]));
+            }
+            if self.checks.is_empty() {
+                continue;
+            }
             let columns = batch.columns().iter().zip(&def.columns).map(|(array, column)| plain(array, column));
             let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
             let columns = columns.collect::<Result<Vec<_>>>()?;
@@ -231,6 +238,12 @@ fn assigned(def: &TableDef, column: usize, expr: &Arc<dyn PhysicalExpr>, count: 
             .with_hint("ALTER TABLE t ALTER COLUMN a SET DEFAULT gives the column another"));
     }
     arrays.pop().ok_or_else(|| Error::internal("a default came to nothing"))
+}
+
+fn is_null(def: &TableDef, column: &Column) -> Error {
+    let (column, table) = (&column.name, &def.name);
+    let message = format!("null value in column \"{column}\" of relation \"{table}\" violates not-null constraint");
+    Error::new(ErrorKind::NotNull, message).with_hint(format!("give column {column} a value in every row"))
 }
 
 fn violated(def: &TableDef, name: &str, rows: &RecordBatch, row: usize) -> Error {

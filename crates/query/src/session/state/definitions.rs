@@ -13,7 +13,7 @@ use alluvia_catalog::authoriser::{Authoriser, Need};
 use alluvia_catalog::rights::{Object, Privilege, RightsChange};
 use alluvia_catalog::{Catalog, Change, CommentOn};
 use alluvia_rows::in_log;
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
 /// Statements of one transaction that may change definitions: all of them are kept, and applied anew where another
@@ -109,6 +109,12 @@ impl PendingDefinitions {
     pub(crate) fn has_dropped(&self, table: TableId) -> bool {
         let drop = Change::DropTable { id: table };
         self.statements.iter().any(|statement| statement.changes.contains(&drop))
+    }
+
+    /// Whether the transaction has begun a sequence anew.
+    pub(crate) fn has_restarted(&self, (of, numbered): (TableId, ColumnId)) -> bool {
+        let is_it = |change: &Change| matches!(change, Change::Sequence { table, column, through: None, .. } if (*table, *column) == (of, numbered));
+        self.statements.iter().any(|statement| statement.changes.iter().any(is_it))
     }
 
     /// Refuses what the role of one of its statements may not do any more to the tables that are there, by the newest

@@ -241,6 +241,11 @@ impl State {
 
 impl Taker for Mutex<State> {
     fn own_block(&self, sequence: (TableId, ColumnId)) -> Option<SharedBlock> {
+        if let Transaction::Open(open) = &self.lock().transaction
+            && let Some(block) = open.restarted_block(sequence)
+        {
+            return Some(block);
+        }
         is_temporary(sequence.0).then(|| self.lock().temporary.sequence(sequence)).flatten()
     }
 

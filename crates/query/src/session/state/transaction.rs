@@ -12,6 +12,7 @@
 //! - What waits is bounded: rows, what is known of their keys, the columns that they get when they are read, and
 //!   definitions.
 
+use crate::engine::sequences::SharedBlock;
 use crate::session::state::definitions::{Definer, PendingDefinitions};
 use alluvia_catalog::authoriser::Authoriser;
 use alluvia_catalog::{Catalog, Change, TableEntry};
@@ -62,8 +63,10 @@ pub(crate) struct OpenTransaction {
     /// It is of one statement, which is outside of a transaction for everybody else.
     pub(crate) is_alone: bool,
     definitions: PendingDefinitions,
-    /// What is taken of the sequences of tables that it makes.
+    /// What is taken of the sequences of tables that it makes, and of columns that it has numbered.
     sequences: BTreeMap<(TableId, ColumnId), Change>,
+    /// Sequences that it has begun anew, as far as they are given: its own until COMMIT.
+    restarted: BTreeMap<(TableId, ColumnId), SharedBlock>,
     bytes: u64,
     savepoints: Vec<Savepoint>,
     /// Nobody went on with it in time: its COMMIT is an error.
@@ -135,6 +138,7 @@ impl OpenTransaction {
             is_alone: false,
             definitions: PendingDefinitions::default(),
             sequences: BTreeMap::new(),
+            restarted: BTreeMap::new(),
             bytes: 0,
             savepoints: Vec::new(),
             is_abandoned: false,
@@ -346,6 +350,21 @@ impl OpenTransaction {
         }
     }
 
+    /// It begins a sequence anew, as one of its changes says; who takes values of it gets them from the block.
+    pub(crate) fn restart(&mut self, sequence: (TableId, ColumnId)) {
+        self.restarted.insert(sequence, SharedBlock::default());
+    }
+
+    /// The block of a sequence that it has begun anew, and has not taken that back.
+    pub(crate) fn restarted_block(&self, sequence: (TableId, ColumnId)) -> Option<SharedBlock> {
+        self.restarted.get(&sequence).filter(|_| self.definitions.has_restarted(sequence)).cloned()
+    }
+
+    /// The sequences that it has begun anew.
+    pub(crate) fn restarts(&self) -> Vec<(TableId, ColumnId)> {
+        self.restarted.keys().copied().filter(|sequence| self.definitions.has_restarted(*sequence)).collect()
+    }
+
     /// Savepoints that there are.
     pub(crate) fn savepoints(&self) -> usize {
         self.savepoints.len()
@@ -438,7 +457,20 @@ impl OpenTransaction {
         let rested = self.unwritten.iter();
         let mut unwritten: Vec<(TableId, Version)> =
             kept.chain(rested).map(|(table, version)| (*table, *version)).collect();
+        let given = |sequence| Some((sequence, self.restarted_block(sequence)?.lock().given()?));
+        let given: Vec<_> = self.restarts().into_iter().filter_map(given).collect();
         let (mut changes, definers) = self.definitions.into_parts();
+        changes.extend(given.into_iter().map(|((table, column), through)| Change::Sequence {
+            table,
+            column,
+            through: Some(through),
+            only_after: None,
+        }));
+        let defined = changes.iter().filter_map(|change| match change {
+            Change::CreateTable { def } | Change::AlterTable { def, .. } => Some(def.id),
+            _ => None,
+        });
+        let defined: Vec<TableId> = defined.collect();
         let made = changes.iter().filter_map(|change| match change {
             Change::CreateTable { def } => Some(def.id),
             _ => None,
@@ -447,7 +479,7 @@ impl OpenTransaction {
         // Of those that it has made itself nobody knows.
         unwritten.retain(|(table, _)| !made.contains(table));
         changes.extend(
-            self.sequences.into_iter().filter(|((table, _), _)| made.contains(table)).map(|(_, change)| change),
+            self.sequences.into_iter().filter(|((table, _), _)| defined.contains(table)).map(|(_, change)| change),
         );
         Ok((NewBatch { changes, rows, unwritten, ..NewBatch::default() }, definers))
     }

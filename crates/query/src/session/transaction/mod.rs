@@ -27,7 +27,7 @@ use alluvia_syntax::Kind;
 use alluvia_syntax::copy::statement::CopyStatement;
 use alluvia_syntax::names::user_table;
 use alluvia_syntax::statement::{Access, Discard, Isolation, Modes};
-use alluvia_syntax::statements::definitions::TableChange;
+use alluvia_syntax::statements::alter::TableChange;
 use alluvia_syntax::statements::schemas::SchemaStatement;
 use alluvia_syntax::statements::views::ViewChange;
 use alluvia_types::{Error, ErrorKind, Freshness, Result};
@@ -171,11 +171,14 @@ pub(crate) async fn commit_alone(run: &Run, mark: NewBatch) -> Result<Option<Com
 /// Commits what there is in a transaction.
 async fn commit_open(run: &Run, open: OpenTransaction) -> Result<()> {
     open.check_rights(&run.scope.authoriser())?;
+    let restarted = open.restarts();
     let (batch, definers) = open.into_batch()?;
     if batch.rows.is_empty() && batch.changes.is_empty() {
         return Ok(());
     }
-    submit_of(run, batch, &definers).await.map(|_| ()).map_err(conflict)
+    submit_of(run, batch, &definers).await.map_err(conflict)?;
+    restarted.into_iter().for_each(|(table, column)| run.engine().sequences().forget(table, column));
+    Ok(())
 }
 
 /// ROLLBACK: as if the transaction had not been, its SETs included.
