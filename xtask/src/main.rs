@@ -171,13 +171,24 @@ fn functions() {
 fn bench(rest: &[&str]) {
     let Some((&name, args)) = rest.split_first() else {
         die(
-            "bench NAME: one of load, insert, freshness, tpch, box, star, curves, sample, skip, thin, mixed, wire, upsert, point, cluster, tpcc-wire",
+            "bench NAME: one of load, insert, freshness, tpch, box, star, curves, sample, skip, thin, mixed, wire, upsert, point, cluster, tpcc-wire, ch, pgbench",
         );
     };
     let venv = data::venv();
     let venv = venv.to_str().expect("paths here are UTF-8");
-    if name == "tpcc-wire" {
-        return tpcc_wire(args);
+    match name {
+        "tpcc-wire" => {
+            return by_clients(
+                "scripts/tpcc.py",
+                &[&["--turns", "3", "--threads", "8", "--seconds", "10"], args].concat(),
+            );
+        }
+        "ch" => return by_clients("scripts/ch.py", args),
+        "pgbench" => {
+            let program = built("alluvia", &[]);
+            return python(&data::venv(), &[&["scripts/pgbench.py", text_of(&program), "--peer"], args].concat()).run();
+        }
+        _ => {}
     }
     let cache = data::folder();
     let cache = cache.to_str().expect("paths here are UTF-8");
@@ -185,22 +196,11 @@ fn bench(rest: &[&str]) {
     Step::new(built("alluvia-bench", &[]), &[&fixed, args].concat()).run();
 }
 
-/// TPC-C by go-tpc, unmodified, in turns with a PostgreSQL: eight connections for half a minute, unless it is said otherwise.
-fn tpcc_wire(args: &[&str]) {
+/// Transactions by clients of PostgreSQL, unmodified, in turns with a PostgreSQL.
+fn by_clients(script: &str, args: &[&str]) {
     let program = built("alluvia", &[]);
     let cache = run::cache();
-    let fixed = [
-        "scripts/tpcc.py",
-        text_of(&program),
-        text_of(&cache),
-        "--peer",
-        "--turns",
-        "3",
-        "--threads",
-        "8",
-        "--seconds",
-        "10",
-    ];
+    let fixed = [script, text_of(&program), text_of(&cache), "--peer"];
     python(&data::venv(), &[&fixed, args].concat()).run();
 }
 

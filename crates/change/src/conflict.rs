@@ -1,18 +1,29 @@
 //! ON CONFLICT: which key it means, and whether the rows that are there must be read.
 
 use crate::queries::assignments;
-use alluvia_space::TableDef;
+use alluvia_space::{Index, TableDef};
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::statements::changes::{Conflict, ConflictAction, ConflictTarget, EXCLUDED};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{Expr, Ident, Query, SetExpr};
 
+/// Which rows are in the way of one that comes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Arbiter {
+    /// Those that no two of may be there.
+    Any,
+    /// Those with its key.
+    Key,
+    /// Those that are like it in the unique index of this name.
+    Index(String),
+}
+
 /// What an INSERT with ON CONFLICT does.
 #[derive(Clone, Debug)]
 pub enum Resolved {
-    /// Rows whose key is there are passed over.
-    Nothing,
+    /// Rows whose key is there are passed over, or those that are like another in a unique index.
+    Nothing(Arbiter),
     /// They take the place of those that are there, of which nothing stays.
     Replace,
     /// What they become is computed from both.
@@ -28,10 +39,14 @@ pub enum Resolved {
 
 /// What ON CONFLICT means for a table.
 pub fn resolve(def: &TableDef, conflict: &Conflict) -> Result<Resolved> {
-    check_target(def, conflict.target.as_ref())?;
+    let arbiter = check_target(def, conflict.target.as_ref())?;
     let ConflictAction::Update { columns, defaults, alias, query } = &conflict.action else {
-        return Ok(Resolved::Nothing);
+        return Ok(Resolved::Nothing(arbiter));
     };
+    if let Arbiter::Index(name) = arbiter {
+        return Err(not_supported(format!("ON CONFLICT DO UPDATE by the unique constraint {name}"))
+            .with_hint("name the primary key; or INSERT ... ON CONFLICT DO NOTHING, and UPDATE where no row came"));
+    }
     let mut query = query.clone();
     let mut values = assignments(def, columns, defaults, &mut query)?;
     let key = def.key_columns().unwrap_or_default();
@@ -56,12 +71,15 @@ pub fn resolve(def: &TableDef, conflict: &Conflict) -> Result<Resolved> {
 }
 
 /// Refuses what is not the key of the table. Without a target any key is meant, and there must be one.
-pub fn check_target(def: &TableDef, target: Option<&ConflictTarget>) -> Result<()> {
+pub fn check_target(def: &TableDef, target: Option<&ConflictTarget>) -> Result<Arbiter> {
     let refused = |message: String, hint: String| Err(Error::new(ErrorKind::NoKey, message).with_hint(hint));
+    if let Some(index) = unique_target(def, target) {
+        return Ok(Arbiter::Index(index.name.clone()));
+    }
     let Some(key) = def.key_columns() else {
         // As in PostgreSQL nothing can be in the way of a row then.
         return match target {
-            None => Ok(()),
+            None => Ok(Arbiter::Any),
             Some(_) => refused(
                 format!("table {} has no primary key that ON CONFLICT could mean", def.name),
                 "a key is declared when a table is created: CREATE TABLE t (id BIGINT PRIMARY KEY, ...)".to_owned(),
@@ -72,8 +90,8 @@ pub fn check_target(def: &TableDef, target: Option<&ConflictTarget>) -> Result<(
     let shown = wanted.join(", ");
     let hint = format!("the key of table {} is ({shown})", def.name);
     match target {
-        None => Ok(()),
-        Some(ConflictTarget::Constraint(name)) if *name == key_name(def) => Ok(()),
+        None => Ok(Arbiter::Any),
+        Some(ConflictTarget::Constraint(name)) if *name == key_name(def) => Ok(Arbiter::Key),
         Some(ConflictTarget::Constraint(name)) => {
             refused(format!("table {} has no key {name}", def.name), format!("{hint}, and is called {}", key_name(def)))
         }
@@ -86,11 +104,33 @@ pub fn check_target(def: &TableDef, target: Option<&ConflictTarget>) -> Result<(
             given.dedup();
             wanted.sort_unstable();
             match given == wanted {
-                true => Ok(()),
+                true => Ok(Arbiter::Key),
                 false => refused(format!("({}) is no key of table {}", columns.join(", "), def.name), hint),
             }
         }
     }
+}
+
+/// The unique index that a target means, where it is not the key.
+fn unique_target<'a>(def: &'a TableDef, target: Option<&ConflictTarget>) -> Option<&'a Index> {
+    let is_meant = |index: &&Index| match target {
+        None => false,
+        Some(ConflictTarget::Constraint(name)) => index.name == *name,
+        Some(ConflictTarget::Columns(columns)) => {
+            let names: Vec<&str> =
+                index.columns.iter().filter_map(|id| Some(def.column_by_id(*id)?.name.as_str())).collect();
+            names.iter().all(|name| columns.iter().any(|column| column == name))
+                && columns.iter().all(|column| names.contains(&column.as_str()))
+        }
+    };
+    let is_key = |target: Option<&ConflictTarget>| {
+        matches!(target, Some(ConflictTarget::Columns(columns)) if def.key_columns().is_some_and(|key| {
+            let names: Vec<&str> = key.iter().map(|at| def.columns[*at].name.as_str()).collect();
+            names.iter().all(|name| columns.iter().any(|column: &String| column == name))
+                && columns.iter().all(|column| names.contains(&column.as_str()))
+        }))
+    };
+    if is_key(target) { None } else { def.unique_indexes().find(is_meant) }
 }
 
 /// What the key of a table is called.
@@ -138,7 +178,7 @@ mod tests {
         let def = table("CREATE TABLE t (a INT, b INT, c INT, PRIMARY KEY (a, b))");
         for target in ["", "(a, b)", "(B, A)", "(a, b, a)", "ON CONSTRAINT t_pkey"] {
             assert!(
-                matches!(resolved(&def, &format!("ON CONFLICT {target} DO NOTHING")), Ok(Resolved::Nothing)),
+                matches!(resolved(&def, &format!("ON CONFLICT {target} DO NOTHING")), Ok(Resolved::Nothing(_))),
                 "{target}"
             );
         }

@@ -6,7 +6,7 @@ use alluvia_syntax::MARK;
 use alluvia_syntax::statements::locking::{LockWait, Locking};
 use alluvia_types::{Error, Result};
 use alluvia_values::errors::not_supported;
-use sqlparser::ast::{Expr, Ident, LimitClause, Query, SelectItem, SetExpr, Value};
+use sqlparser::ast::{self, Expr, Ident, LimitClause, Query, SelectItem, SetExpr, Value};
 use std::ops::Range;
 
 /// The query of a statement that locks rows.
@@ -60,11 +60,12 @@ fn window_of(clause: Option<LimitClause>) -> Result<Option<Range<usize>>> {
 
 /// A number that is written; `otherwise` of none, and of NULL.
 fn number(expr: Option<Expr>, otherwise: usize) -> Result<usize> {
-    let digits = match &expr {
+    let digits = match expr.as_ref().map(uncast) {
         None => return Ok(otherwise),
         Some(Expr::Value(value)) => match &value.value {
             Value::Null => return Ok(otherwise),
             Value::Number(digits, _) => digits.to_string().parse().ok(),
+            Value::SingleQuotedString(digits) => digits.trim().parse().ok(),
             _ => None,
         },
         Some(_) => None,
@@ -73,6 +74,20 @@ fn number(expr: Option<Expr>, otherwise: usize) -> Result<usize> {
         not_supported("a computed LIMIT or OFFSET with SKIP LOCKED")
             .with_hint("write the number, or give it as a parameter")
     })
+}
+
+/// What is cast to a whole number, as `$1::INTEGER` is.
+fn uncast(expr: &Expr) -> &Expr {
+    use ast::DataType::{BigInt, Int, Int2, Int4, Int8, Integer, SmallInt};
+    match expr {
+        Expr::Nested(inner) => uncast(inner),
+        Expr::Cast {
+            expr: inner,
+            data_type: BigInt(_) | Int(_) | Int2(_) | Int4(_) | Int8(_) | Integer(_) | SmallInt(_),
+            ..
+        } => uncast(inner),
+        expr => expr,
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +115,8 @@ mod tests {
         let locking = asked("SELECT v FROM t LIMIT 2 OFFSET 1 FOR UPDATE SKIP LOCKED").unwrap();
         assert!(!locking.query.to_string().contains("LIMIT"));
         assert_eq!(locking.window, Some(1..3));
+        let cast = asked("SELECT v FROM t LIMIT 2::INTEGER OFFSET CAST('1' AS BIGINT) FOR UPDATE SKIP LOCKED").unwrap();
+        assert_eq!(cast.window, Some(1..3));
         assert!(asked("SELECT v FROM t LIMIT 1 + 1 FOR UPDATE SKIP LOCKED").is_err());
     }
 }

@@ -211,6 +211,12 @@ fn give(select: &mut Select, columns: Vec<Expr>) {
         .collect();
 }
 
+/// Has the tables of FROM, in their order, read what is given under these names.
+pub fn read_all_given(query: &mut Query, given: &[&str]) -> Result<()> {
+    let select = select_of(query)?;
+    given.iter().enumerate().try_for_each(|(at, given)| read_given(select, at, given))
+}
+
 /// Has the table at a place of FROM read what is given under a name.
 pub(crate) fn read_given(select: &mut Select, at: usize, given: &str) -> Result<()> {
     match select.from.get_mut(at) {

@@ -219,14 +219,15 @@ impl Effects {
     pub(crate) fn fed_keys(&self) -> Vec<(TableId, Vec<FedKey>)> {
         let of_table = |effects: &TableEffects| {
             let key = |(&code, place): (&KeyCode, &Option<RowPlace>)| match place {
+                None if planted("heap not told of deletes") => None,
                 None => Some(FedKey { code, ordinal: None }),
                 Some(RowPlace::Tail { ordinal, .. }) => Some(FedKey { code, ordinal: Some(*ordinal) }),
                 Some(RowPlace::Segment { .. }) => None,
             };
-            let keys: Option<Vec<FedKey>> = effects.index.iter().map(key).collect();
-            Some((effects.table, keys?)).filter(|(_, keys)| !keys.is_empty())
+            let keys: Vec<FedKey> = effects.index.iter().filter_map(key).collect();
+            (effects.table, keys)
         };
-        self.tables.iter().filter_map(of_table).collect()
+        self.tables.iter().map(of_table).collect()
     }
 
     /// Brings indexes up to date. This cannot fail. The locks of the tables are held from when the changes were resolved;

@@ -83,6 +83,13 @@ impl Heap {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// The version of the last batch that was applied, how many keys there are, and how many wait in the feed.
+    pub fn counts(&self) -> (Version, usize, usize) {
+        let waiting = self.feed.lock().keys;
+        let rows = self.rows.read();
+        (rows.through, rows.len(), waiting)
+    }
+
     /// Whether it can be read.
     pub fn is_ready(&self) -> bool {
         self.is_loaded.load(Ordering::Acquire) && !self.is_given_up()

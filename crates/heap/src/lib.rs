@@ -28,3 +28,6 @@ pub use heap::{Heap, HeapView, bytes_about, indexes_of};
 pub use heaps::Heaps;
 pub use layout::{Cell, Layout, RowRef};
 pub use ordered::KeyRange;
+
+#[cfg(test)]
+mod tests;

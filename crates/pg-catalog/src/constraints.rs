@@ -204,7 +204,8 @@ pub(crate) fn rows_of(schema: &str, table: &str) -> Option<fn(&CatalogContext) -
                     indexrelid: index.oid, indrelid: table_oid(index.entry.def.id.0), indnatts: columns,
                     indnkeyatts: columns, indisunique: index.unique, indisprimary: index.primary, indimmediate: true,
                     indisvalid: true, indisready: true, indislive: true, indkey: index.places(),
-                    indoption: vec![0_i64; index.columns.len()],
+                    indoption: vec![0_i64; index.columns.len()], indclass: vec![0_i64; index.columns.len()],
+                    indcollation: vec![0_i64; index.columns.len()],
                 }
             };
             indexes(&context.catalog).map(row).collect()

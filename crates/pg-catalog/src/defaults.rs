@@ -2,24 +2,27 @@
 //!
 //! Invariants:
 //! - A column that is declared SERIAL has `nextval` of its sequence for a default; an identity column has none.
-//! - A statement that asks for the sequence of a column that it names by an expression (SQLAlchemy) sees no sequences: such
-//!   names are not looked up while it runs, and what is made of them is no function here.
+//! - While there are no sequences, their tables are empty and `pg_get_serial_sequence` NULL before anything is planned.
 
-use crate::context::CatalogContext;
-use crate::relations::{number_of, persistence_in, schema_oid, shown_schema, table_oid};
+use crate::context::{CatalogContext, Viewer};
+use crate::functions::Work;
+use crate::relations::{by_text, number_of, persistence_in, schema_oid, shown_schema, table_oid};
 use crate::tables::{Row, row};
-use alluvia_catalog::authoriser::Authoriser;
 use alluvia_catalog::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, RelationName, TableEntry};
 use alluvia_space::keywords::quoted;
 use alluvia_space::{Column, DataType, Identity, IdentityKind, PUBLIC_SCHEMA, TableDef};
-use alluvia_syntax::names::{DATABASE_NAME, name_of, written_name};
-use alluvia_syntax::statement::text_of;
-use alluvia_syntax::trees::visit::visit;
-use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Query, Visitor,
-};
-use std::ops::ControlFlow;
+use alluvia_syntax::names::{DATABASE_NAME, written_name};
+use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::errors::wrap;
+use arrow::array::{ArrayRef, AsArray, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::DataType as ArrowType;
+use datafusion::common::Result as PlanResult;
+use datafusion::sql::sqlparser::ast::{Expr, Function};
 use std::sync::Arc;
+
+/// The function that gives the sequence of a column.
+const SERIAL_SEQUENCE: &str = "pg_get_serial_sequence";
 
 /// Sequences are numbered from here, so many a table.
 const FIRST_SEQUENCE_OID: i64 = 3 << 30;
@@ -41,24 +44,21 @@ fn is_of_defaults(schema: &str, table: &str) -> bool {
     TABLES.contains(&(schema, table))
 }
 
-/// What a query sees of them.
+/// What there is of them: of what there is nothing, nothing is planned.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown {
     /// Defaults: there are some.
     pub(crate) defaults: bool,
-    /// Sequences: there are some, and it looks up none while it runs.
-    sequences: bool,
+    /// Sequences: there are some.
+    pub(crate) sequences: bool,
 }
 
 impl Shown {
-    /// To a query.
-    pub(crate) fn to(query: &Query, catalog: &Catalog) -> Shown {
+    /// Of a catalog.
+    pub(crate) fn of(catalog: &Catalog) -> Shown {
         let has_sequence = |entry: &Arc<TableEntry>| !entry.def.rules.identities.is_empty();
         let has_any = |entry: &Arc<TableEntry>| has_sequence(entry) || !entry.def.rules.defaults.is_empty();
-        Shown {
-            defaults: catalog.tables().any(has_any),
-            sequences: catalog.tables().any(has_sequence) && visit(query, &mut LookUps).is_continue(),
-        }
+        Shown { defaults: catalog.tables().any(has_any), sequences: catalog.tables().any(has_sequence) }
     }
 
     /// Whether a table of defaults or of sequences is empty to it.
@@ -68,53 +68,47 @@ impl Shown {
     }
 }
 
-/// Ends at the first question for a sequence that is not known before the statement runs.
-struct LookUps;
-
-impl Visitor for LookUps {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Function(function) if is_serial_sequence(function) && named(function).is_none() => {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
-        }
-    }
+/// The sequence that `pg_get_serial_sequence('t', 'id')` asks for.
+fn serial_sequence(viewer: &Viewer, table: &str, column: &str) -> Result<Option<String>> {
+    let name = written_name(table.trim());
+    let Some(Ok(entry)) = name.map(|name| viewer.authoriser.relation(&name)) else {
+        // Of views and of what is everybody's no column has one.
+        return match by_text(viewer, table) {
+            Some(_) => Ok(None),
+            None => Err(Error::new(ErrorKind::UndefinedTable, format!("relation \"{table}\" does not exist"))),
+        };
+    };
+    let Some(known) = entry.def.columns.iter().find(|known| known.name == column) else {
+        let message = format!("column \"{column}\" of relation \"{}\" does not exist", entry.def.name);
+        return Err(Error::new(ErrorKind::UndefinedColumn, message));
+    };
+    let identity = entry.def.identity_of(known.id);
+    Ok(identity.map(|identity| format!("{}.{}", quoted(&entry.def.schema), quoted(&identity.name))))
 }
 
-fn is_serial_sequence(function: &Function) -> bool {
-    let name = function.name.0.last().and_then(ObjectNamePart::as_ident).map(name_of);
-    name.is_some_and(|name| name == "pg_get_serial_sequence")
-}
-
-fn argument(function: &Function, at: usize) -> Option<&Expr> {
-    let FunctionArguments::List(list) = &function.args else { return None };
-    match list.args.get(at) {
-        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => Some(expr),
-        _ => None,
-    }
-}
-
-/// The table and the column that are named by texts.
-fn named(function: &Function) -> Option<(String, String)> {
-    Some((text_of(argument(function, 0)?)?, text_of(argument(function, 1)?)?))
-}
-
-/// The sequence that `pg_get_serial_sequence('t', 'id')` asks for; `None` of what is asked otherwise.
-pub(crate) fn serial_sequence(function: &Function, authoriser: &Authoriser) -> Option<Option<String>> {
-    let (table, column) = named(function)?;
-    let table = written_name(&table)?;
-    let Ok(entry) = authoriser.relation(&table) else { return Some(None) };
-    let known = entry.def.columns.iter().find(|known| known.name == column);
-    let identity = known.and_then(|known| entry.def.identity_of(known.id));
-    Some(identity.map(|identity| format!("{}.{}", quoted(&entry.def.schema), quoted(&identity.name))))
+/// Gives a statement that function.
+pub(crate) fn register(
+    add: &mut impl FnMut(&str, Vec<ArrowType>, ArrowType, Work) -> PlanResult<()>,
+    viewer: &Viewer,
+) -> PlanResult<()> {
+    let asked = viewer.clone();
+    let work: Work = Arc::new(move |arguments: &[ArrayRef]| {
+        let (tables, columns) =
+            (cast(&arguments[0], &ArrowType::Utf8View)?, cast(&arguments[1], &ArrowType::Utf8View)?);
+        let named = tables.as_string_view().iter().zip(columns.as_string_view());
+        let sequence = named.map(|(table, column)| match table.zip(column) {
+            Some((table, column)) => serial_sequence(&asked, table, column),
+            None => Ok(None),
+        });
+        let sequences = sequence.collect::<Result<Vec<_>>>().map_err(wrap)?;
+        Ok(Arc::new(StringViewArray::from(sequences)) as ArrayRef)
+    });
+    add(SERIAL_SEQUENCE, vec![ArrowType::Utf8View, ArrowType::Utf8View], ArrowType::Utf8View, work)
 }
 
 /// What `pg_get_expr` gives: expressions are kept as their texts.
 pub(crate) fn expression(function: &Function) -> Option<Expr> {
-    argument(function, 0).cloned()
+    crate::fold::argument(function, 0).cloned()
 }
 
 /// The default that a column is shown with.

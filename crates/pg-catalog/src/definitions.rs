@@ -54,8 +54,11 @@ fn definition(line: &'static str) -> Option<((&'static str, &'static str), Defin
     Some((name.split_once('.')?, Definition { oid: oid.parse().ok()?, schema: Arc::new(Schema::new(fields)), columns }))
 }
 
-/// Columns that hold numbers of columns.
-pub(crate) const COLUMN_LISTS: [&str; 4] = ["indkey", "indoption", "conkey", "confkey"];
+/// Columns that hold a number for each of some columns.
+pub(crate) const COLUMN_LISTS: [&str; 6] = ["indkey", "indoption", "indclass", "indcollation", "conkey", "confkey"];
+
+/// Those of them whose elements count from 0.
+pub(crate) const VECTORS: [&str; 4] = ["indkey", "indoption", "indclass", "indcollation"];
 
 /// A list of these.
 pub(crate) fn list_of(element: DataType) -> DataType {
@@ -76,13 +79,21 @@ fn field(name: &str, sql: &str) -> Field {
         "timestamptz" | "time_stamp" => (DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), None),
         // Lists of columns, and of options, that tools take apart; other lists are none here.
         "_text" if name == "reloptions" => (list_of(DataType::Utf8View), None),
-        "int2vector" | "_int2" if COLUMN_LISTS.contains(&name) => (list_of(DataType::Int16), None),
+        "int2vector" if COLUMN_LISTS.contains(&name) => (list_of(DataType::Int16), Some("int2vector")),
+        "_int2" if COLUMN_LISTS.contains(&name) => (list_of(DataType::Int16), None),
+        "oidvector" if COLUMN_LISTS.contains(&name) => {
+            let element = Field::new_list_field(DataType::Int64, true).with_metadata(marked_as("oid"));
+            (DataType::List(Arc::new(element)), Some("oidvector"))
+        }
         "name" | "sql_identifier" => (DataType::Utf8View, Some("name")),
         "char" => (DataType::Utf8View, Some("char")),
         _ => (DataType::Utf8View, None),
     };
-    let metadata = marked.map(|marked| ("pg_type".to_owned(), marked.to_owned()));
-    Field::new(name, data_type, true).with_metadata(metadata.into_iter().collect::<HashMap<_, _>>())
+    Field::new(name, data_type, true).with_metadata(marked.map(marked_as).unwrap_or_default())
+}
+
+fn marked_as(pg_type: &str) -> HashMap<String, String> {
+    HashMap::from([("pg_type".to_owned(), pg_type.to_owned())])
 }
 
 #[cfg(test)]

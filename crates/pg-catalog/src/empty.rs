@@ -153,7 +153,7 @@ impl Rewrite<'_> {
             TableFactor::Table { name, args: None, .. } => {
                 catalog_table(name, self.catalog).is_some_and(|(schema, table)| {
                     is_always_empty(schema, &table)
-                        || !self.shows_keys && is_of_keys(schema, &table)
+                        || !self.has_keys && is_of_keys(schema, &table)
                         || self.shown.hides(schema, &table)
                         || views::hides(self.catalog, schema, &table)
                         || comments::hides(self.catalog, schema, &table)

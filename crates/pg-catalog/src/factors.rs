@@ -5,7 +5,7 @@ use crate::rewrite::{cast, parts};
 use alluvia_catalog::PG_CATALOG;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::query_of_table;
-use alluvia_syntax::trees::rewriting::call_with;
+use alluvia_syntax::trees::rewriting::{call, call_with};
 use datafusion::sql::sqlparser::ast::{
     self, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind,
     SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
@@ -78,6 +78,15 @@ pub(crate) fn function(factor: &mut TableFactor) {
             }
         }
         _ => {}
+    }
+}
+
+/// `SELECT generate_series(a, b)` is a row for each number: planning makes a list of it.
+pub(crate) fn rows_of_series(expr: &mut Expr) {
+    if let Expr::Function(function) = &*expr
+        && parts(&function.name).last().is_some_and(|name| name == "generate_series")
+    {
+        *expr = call("unnest", vec![expr.clone()]);
     }
 }
 

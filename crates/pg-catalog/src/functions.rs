@@ -3,7 +3,7 @@
 use crate::context::Viewer;
 use crate::definitions::list_of;
 use crate::relations::is_visible;
-use crate::{comments, constraints, keys, procedures, reg, rights, types, views};
+use crate::{comments, constraints, defaults, keys, procedures, reg, rights, types, views};
 use alluvia_catalog::Catalog;
 use alluvia_functions::text::format::literal;
 use alluvia_snapshot::Admin;
@@ -97,12 +97,10 @@ pub fn register(state: &mut SessionState, catalog: &Arc<Catalog>, admin: &dyn Ad
             Ok(Arc::new(StringViewArray::from_iter(told)))
         }),
     )?;
-    add(
-        keys::PLACES,
-        vec![list_of(DataType::Int16)],
-        list_of(DataType::Int64),
-        Arc::new(|arguments| Ok(keys::places(&arguments[0]))),
-    )?;
+    for (name, first) in [(keys::PLACES, 1), (keys::PLACES_OF_VECTOR, 0)] {
+        let places: Work = Arc::new(move |arguments| Ok(keys::places(&arguments[0], first)));
+        add(name, vec![list_of(DataType::Int16)], list_of(DataType::Int64), places)?;
+    }
     let definitions = viewer.clone();
     add(
         "pg_table_is_visible",
@@ -157,6 +155,7 @@ pub fn register(state: &mut SessionState, catalog: &Arc<Catalog>, admin: &dyn Ad
     )?;
     rights::register(&mut add, viewer)?;
     comments::register(&mut add, catalog)?;
+    defaults::register(&mut add, viewer)?;
     let quotes = [
         ("quote_ident", quoted as fn(&str) -> String, None),
         ("quote_literal", literal, None),

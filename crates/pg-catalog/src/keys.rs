@@ -1,46 +1,30 @@
 //! What statements ask of the catalog's lists of columns, which keys, indexes and constraints have ([`constraints`](crate::constraints)).
 //!
-//! Invariants:
-//! - A statement that asks for lists of columns (`conkey`, `indkey`) in a way that is not known here sees no keys: tools that take them
-//!   apart would fail where they see nothing now. Known are `= ANY (list)`, `IS [NOT] NULL`, `unnest`, `generate_subscripts`,
-//!   `_pg_expandarray`, and `conkey` as it is. Of other lists (`indclass`, ...) nothing is told.
-//! - What a WITH query or a derived table calls so is no list, unless it is one by its own items: `UNNEST(conkey) AS conkey`.
+//! Invariants, as in PostgreSQL:
+//! - `conkey` and `confkey` are arrays, whose elements count from 1; `indkey` and its kin are vectors, which count from 0 and are
+//!   shown without brackets. Both are lists in plans.
+//! - `_pg_expandarray` counts from 1, whatever it is given.
 
-use crate::definitions::COLUMN_LISTS;
-use alluvia_catalog::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, TableEntry};
+use crate::constants::number_expr;
+use crate::definitions::{COLUMN_LISTS, VECTORS};
+use crate::rewrite::parts;
+use alluvia_catalog::{Catalog, INFORMATION_SCHEMA, PG_CATALOG};
 use alluvia_syntax::names::name_of;
+use alluvia_syntax::trees::array_subqueries;
 use alluvia_syntax::trees::rewriting::call;
-use alluvia_syntax::trees::visit::visit;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Builder, ListBuilder};
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Query, Select,
-    SelectItem, SetExpr, TableFactor, Visitor,
+    AccessExpr, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart,
+    Subscript,
 };
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// What tells of an index and of a constraint as a text, under names that no statement says.
 pub(crate) const INDEX_TEXT: &str = "pg_catalog_indexdef";
 pub(crate) const CONSTRAINT_TEXT: &str = "pg_catalog_constraintdef";
-/// And what gives the places of a list.
+/// And what gives the places of a list, from 1 on and from 0 on.
 pub(crate) const PLACES: &str = "pg_catalog_places";
-
-/// Columns that hold lists.
-const LISTS: [&str; 13] = [
-    "indkey",
-    "indcollation",
-    "indclass",
-    "indoption",
-    "indexprs",
-    "indpred",
-    "conkey",
-    "confkey",
-    "conpfeqop",
-    "conppeqop",
-    "conffeqop",
-    "confdelsetcols",
-    "conexclop",
-];
+pub(crate) const PLACES_OF_VECTOR: &str = "pg_catalog_places_of_vector";
 
 /// The tables that keys are rows of.
 const TABLES: [(&str, &str); 8] = [
@@ -59,97 +43,12 @@ pub(crate) fn is_of_keys(schema: &str, table: &str) -> bool {
     TABLES.contains(&(schema, table))
 }
 
-/// Whether any of these columns holds lists of which nothing is told.
-pub(crate) fn has_lists<'a>(mut columns: impl Iterator<Item = &'a str>) -> bool {
-    columns.any(|column| LISTS.contains(&column) && !COLUMN_LISTS.contains(&column))
-}
-
-/// Whether a query sees keys: there are some, and what it asks of lists of columns is known.
-pub(crate) fn are_shown(query: &Query, catalog: &Catalog) -> bool {
-    let has_any = |entry: &Arc<TableEntry>| {
+/// Whether there are rows of these tables.
+pub(crate) fn are_there(catalog: &Catalog) -> bool {
+    catalog.tables().any(|entry| {
         let def = &entry.def;
         def.key.is_some() || !def.rules.checks.is_empty() || !def.indexes.is_empty() || !def.foreign_keys.is_empty()
-    };
-    if !catalog.tables().any(has_any) {
-        return false;
-    }
-    let mut lists = Lists::default();
-    let _ = visit(query, &mut lists);
-    lists.named == lists.known
-}
-
-/// Counts the names of lists, and those that stand where it is known what is asked of them.
-#[derive(Default)]
-struct Lists {
-    named: usize,
-    known: usize,
-    /// WITH queries, and whether they give lists.
-    withs: Vec<(String, bool)>,
-    /// What stands in FROM of the SELECTs around what is visited, the innermost last: what it is called, and whether it gives lists.
-    tables: Vec<Vec<(String, bool)>>,
-}
-
-impl Lists {
-    /// Whether a column of that name can be a list: it is of a table that gives some, or nobody knows of which it is.
-    fn may_be(&self, expr: &Expr) -> bool {
-        let tables: Vec<&(String, bool)> = self.tables.iter().rev().flatten().collect();
-        may_be_of(&tables, expr)
-    }
-
-    /// What stands in FROM.
-    fn from(&self, select: &Select) -> Vec<(String, bool)> {
-        let joined = select
-            .from
-            .iter()
-            .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)));
-        joined.filter_map(|factor| self.called(factor)).collect()
-    }
-
-    /// Whether an item of a query is a list as it is.
-    fn gives(&self, body: &SetExpr) -> bool {
-        match body {
-            SetExpr::Select(select) => {
-                let from = self.from(select);
-                let tables: Vec<&(String, bool)> = from.iter().collect();
-                select.projection.iter().any(|item| match item {
-                    SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
-                        list_named(expr).is_some() && may_be_of(&tables, expr)
-                    }
-                    _ => tables.iter().any(|(_, gives)| *gives),
-                })
-            }
-            SetExpr::SetOperation { left, right, .. } => self.gives(left) || self.gives(right),
-            SetExpr::Query(query) => self.gives(&query.body),
-            _ => false,
-        }
-    }
-
-    fn called(&self, factor: &TableFactor) -> Option<(String, bool)> {
-        match factor {
-            TableFactor::Table { name, alias, args: None, .. } => {
-                let last = name.0.last().and_then(ObjectNamePart::as_ident).map(name_of)?;
-                let of_with = self.withs.iter().rev().find(|(with, _)| name.0.len() == 1 && *with == last);
-                let gives = of_with.is_none_or(|(_, gives)| *gives);
-                Some((alias.as_ref().map_or(last, |alias| name_of(&alias.name)), gives))
-            }
-            TableFactor::Derived { subquery, alias: Some(alias), .. } => {
-                Some((name_of(&alias.name), self.gives(&subquery.body)))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Whether a column of that name can be a list, where these tables are.
-fn may_be_of(tables: &[&(String, bool)], expr: &Expr) -> bool {
-    match expr {
-        Expr::Nested(inner) => may_be_of(tables, inner),
-        Expr::CompoundIdentifier(path) => {
-            let table = path.iter().rev().nth(1).map(name_of);
-            tables.iter().find(|(name, _)| Some(name) == table.as_ref()).is_none_or(|(_, gives)| *gives)
-        }
-        _ => tables.is_empty() || tables.iter().any(|(_, gives)| *gives),
-    }
+    })
 }
 
 /// The list that an expression names.
@@ -160,60 +59,50 @@ fn list_named(expr: &Expr) -> Option<String> {
         Expr::Nested(inner) => return list_named(inner),
         _ => return None,
     };
-    LISTS.contains(&column.as_str()).then_some(column)
+    COLUMN_LISTS.contains(&column.as_str()).then_some(column)
 }
 
-/// Whether an expression is a list of numbers of columns.
-fn is_of_columns(expr: &Expr) -> bool {
-    list_named(expr).is_some_and(|column| COLUMN_LISTS.contains(&column.as_str()))
+/// Whether an expression is a list of the catalog's.
+fn is_list(expr: &Expr) -> bool {
+    list_named(expr).is_some()
 }
 
-impl Visitor for Lists {
-    type Break = ();
+/// Whether it is one that counts from 0.
+fn is_vector(expr: &Expr) -> bool {
+    list_named(expr).is_some_and(|column| VECTORS.contains(&column.as_str()))
+}
 
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        for with in query.with.iter().flat_map(|with| &with.cte_tables) {
-            let gives = self.gives(&with.query.body);
-            self.withs.push((name_of(&with.alias.name), gives));
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        let tables = self.from(select);
-        self.tables.push(tables);
-        for item in &select.projection {
-            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-                let is_plain = list_named(expr).is_some_and(|column| matches!(column.as_str(), "conkey" | "confkey"));
-                self.known += usize::from(is_plain && self.may_be(expr));
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_select(&mut self, _: &Select) -> ControlFlow<()> {
-        self.tables.pop();
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        let known = match expr {
-            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
-                self.named += usize::from(list_named(expr).is_some() && self.may_be(expr));
-                false
-            }
-            Expr::AnyOp { right, .. } => is_of_columns(right) && self.may_be(right),
-            Expr::IsNull(inner) | Expr::IsNotNull(inner) => is_of_columns(inner) && self.may_be(inner),
-            Expr::Function(function) => {
-                let name = function.name.0.last().and_then(ObjectNamePart::as_ident).map(name_of).unwrap_or_default();
-                ["unnest", "generate_subscripts", EXPANDED].contains(&name.as_str())
-                    && argument(function, 0).is_some_and(|list| is_of_columns(list) && self.may_be(list))
-            }
+/// Whether an expression is a list of what is planned, and no text that stands for one.
+pub(crate) fn is_planned_list(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_planned_list(inner),
+        Expr::Function(function) => match parts(&function.name).last().map(String::as_str) {
+            Some("array_agg") => true,
+            Some("coalesce") => argument(function, 0).is_some_and(is_planned_list),
             _ => false,
-        };
-        self.known += usize::from(known);
-        ControlFlow::Continue(())
+        },
+        // What ARRAY(SELECT ...) has become.
+        Expr::Subquery(query) => array_subqueries::is_gathered(query),
+        expr => is_list(expr),
     }
+}
+
+/// What `array_upper` and `array_lower` give of a list of the catalog's.
+pub(crate) fn bound(name: &str, function: &Function) -> Option<Expr> {
+    let list = argument(function, 0).filter(|list| is_planned_list(list))?;
+    let length = call("array_length", vec![list.clone(), number_expr(1)]);
+    let last = if is_vector(list) { plus(length, -1) } else { length };
+    match name {
+        "array_upper" => Some(last),
+        "array_lower" => Some(number_expr(i32::from(!is_vector(list)))),
+        _ => None,
+    }
+}
+
+fn plus(expr: Expr, number: i32) -> Expr {
+    let op = if number < 0 { BinaryOperator::Minus } else { BinaryOperator::Plus };
+    let right = Box::new(number_expr(number.unsigned_abs()));
+    Expr::BinaryOp { left: Box::new(Expr::Nested(Box::new(expr))), op, right }
 }
 
 /// What makes rows of a list and of its places.
@@ -224,9 +113,12 @@ const EXPANDED: &str = "_pg_expandarray";
 pub(crate) fn expanded(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Function(function) => {
-            let list = argument(function, 0).filter(|list| is_of_columns(list))?;
+            let list = argument(function, 0).filter(|list| is_list(list))?;
             match function.name.0.last().and_then(ObjectNamePart::as_ident).map(name_of)?.as_str() {
-                "generate_subscripts" => Some(call("unnest", vec![call(PLACES, vec![list.clone()])])),
+                "generate_subscripts" => {
+                    let places = if is_vector(list) { PLACES_OF_VECTOR } else { PLACES };
+                    Some(call("unnest", vec![call(places, vec![list.clone()])]))
+                }
                 EXPANDED => Some(call("unnest", vec![list.clone()])),
                 _ => None,
             }
@@ -240,7 +132,7 @@ pub(crate) fn expanded(expr: &Expr) -> Option<Expr> {
             }
             match (within, name_of(part).as_str()) {
                 (Expr::Function(function), part @ ("n" | "x")) => {
-                    let list = argument(function, 0).filter(|list| is_of_columns(list))?;
+                    let list = argument(function, 0).filter(|list| is_list(list))?;
                     let of = if part == "n" { call(PLACES, vec![list.clone()]) } else { list.clone() };
                     Some(call("unnest", vec![of]))
                 }
@@ -252,13 +144,27 @@ pub(crate) fn expanded(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// The places of a list, from 1 on.
-pub(crate) fn places(lists: &ArrayRef) -> ArrayRef {
+/// An element of a vector, of which plans count the first as 1.
+pub(crate) fn element_of_vector(expr: &Expr) -> Option<Expr> {
+    let Expr::CompoundFieldAccess { root, access_chain } = expr else { return None };
+    let [before @ .., AccessExpr::Subscript(Subscript::Index { index })] = access_chain.as_slice() else { return None };
+    let is_vector = match before.last() {
+        None => is_vector(root),
+        Some(AccessExpr::Dot(column)) => is_vector(column),
+        Some(AccessExpr::Subscript(_)) => false,
+    };
+    let index = AccessExpr::Subscript(Subscript::Index { index: plus(index.clone(), 1) });
+    let access_chain = before.iter().cloned().chain([index]).collect();
+    is_vector.then(|| Expr::CompoundFieldAccess { root: root.clone(), access_chain })
+}
+
+/// The places of a list, of which the first is this.
+pub(crate) fn places(lists: &ArrayRef, first: i64) -> ArrayRef {
     let mut places = ListBuilder::new(Int64Builder::new());
     let lists = lists.as_list_opt::<i32>();
     for list in lists.into_iter().flat_map(|lists| lists.iter()) {
         if let Some(list) = &list {
-            (1..=list.len() as i64).for_each(|place| places.values().append_value(place));
+            (first..first + list.len() as i64).for_each(|place| places.values().append_value(place));
         }
         places.append(list.is_some());
     }
@@ -278,7 +184,7 @@ pub(crate) fn definition(name: &str, function: &Function) -> Option<Expr> {
     let argument = |at: usize| argument(function, at).cloned();
     match name {
         "pg_get_indexdef" => {
-            let column = argument(1).unwrap_or_else(|| crate::constants::number_expr(0));
+            let column = argument(1).unwrap_or_else(|| number_expr(0));
             Some(call(INDEX_TEXT, vec![argument(0)?, column]))
         }
         "pg_get_constraintdef" => Some(call(CONSTRAINT_TEXT, vec![argument(0)?])),

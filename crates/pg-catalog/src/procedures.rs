@@ -10,7 +10,7 @@
 //!   `public`.
 
 use crate::functions::PROCEDURE;
-use crate::keys::{CONSTRAINT_TEXT, INDEX_TEXT, PLACES};
+use crate::keys::{CONSTRAINT_TEXT, INDEX_TEXT, PLACES, PLACES_OF_VECTOR};
 use crate::relations::{PG_CATALOG_OID, PUBLIC_OID, ROLE_OID};
 use crate::tables::{Row, row};
 use crate::views::VIEW_TEXT;
@@ -151,10 +151,9 @@ fn of(functions: &'static [Built], own: Vec<Own>) -> Vec<Procedure> {
         add(&mut all, built);
     }
     // Some names only casts are given.
-    for own in own
-        .iter()
-        .filter(|own| ![PROCEDURE, CONSTRAINT_TEXT, INDEX_TEXT, PLACES, VIEW_TEXT].contains(&own.name.as_str()))
-    {
+    for own in own.iter().filter(|own| {
+        ![PROCEDURE, CONSTRAINT_TEXT, INDEX_TEXT, PLACES, PLACES_OF_VECTOR, VIEW_TEXT].contains(&own.name.as_str())
+    }) {
         let arguments = own.arguments.iter().map(type_name).collect();
         let overload = Overload { arguments, is_variadic: false, result: type_name(&own.result) };
         all.push(procedure(&own.name, "f", "s", &overload));

@@ -17,7 +17,7 @@ use alluvia_syntax::names::name_of;
 use alluvia_syntax::statement::{literal_text, text_of};
 use alluvia_syntax::trees::rewriting::call;
 use alluvia_syntax::trees::visit::visit;
-use alluvia_syntax::trees::{list_literals, qualified_wildcards};
+use alluvia_syntax::trees::{array_subqueries, list_literals, qualified_wildcards};
 use alluvia_syntax::visit_mut;
 use alluvia_types::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -35,10 +35,10 @@ pub fn prepare<S: SettingsView>(query: &mut Query, viewer: &Viewer, settings: im
         return Ok(false);
     }
     let has_xmin = !versions::is_named(query);
-    let (shows_keys, shown) = (keys::are_shown(query, catalog), defaults::Shown::to(query, catalog));
+    let (has_keys, shown) = (keys::are_there(catalog), defaults::Shown::of(catalog));
     let settings = settings();
     let (tables, depth) = (Tables::default(), 0);
-    let mut rewrite = Rewrite { catalog, viewer, settings: &settings, has_xmin, shows_keys, shown, tables, depth };
+    let mut rewrite = Rewrite { catalog, viewer, settings: &settings, has_xmin, has_keys, shown, tables, depth };
     match visit_mut(query, &mut rewrite) {
         ControlFlow::Continue(()) => Ok(true),
         ControlFlow::Break(error) => Err(error),
@@ -131,8 +131,8 @@ pub(crate) struct Rewrite<'a> {
     settings: &'a dyn SettingsView,
     /// Whether `xmin` is the hidden column.
     has_xmin: bool,
-    /// Whether keys are seen.
-    pub(crate) shows_keys: bool,
+    /// Whether there are keys, indexes or constraints.
+    pub(crate) has_keys: bool,
     /// Which defaults and sequences are.
     pub(crate) shown: defaults::Shown,
     tables: Tables,
@@ -181,6 +181,11 @@ impl VisitorMut for Rewrite<'_> {
             seen.push(name.clone());
             let expr = std::mem::replace(expr, Constant::Null.expr());
             *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
+        }
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                factors::rows_of_series(expr);
+            }
         }
         // What a statement gives is shown: the name, also of what is known to be a number.
         if self.depth == 1 {
@@ -240,8 +245,17 @@ impl VisitorMut for Rewrite<'_> {
             }
             Expr::Case { .. } => facts::prune(expr, self.catalog),
             Expr::Function(function) if matches!(function.args, FunctionArguments::Subquery(_)) => {
-                // ARRAY(SELECT ...), of what the catalog has none of but for this.
-                *expr = rights::memberships(function).unwrap_or_else(|| Constant::Null.expr());
+                // ARRAY(SELECT ...)
+                if let Some(known) = rights::memberships(function) {
+                    *expr = known;
+                } else if let FunctionArguments::Subquery(query) = &function.args
+                    && self.is_empty_query(query)
+                {
+                    *expr = Constant::Null.expr();
+                } else if array_subqueries::expand(expr).is_err() {
+                    // Tools go on without what they ask for in other forms.
+                    *expr = Constant::Null.expr();
+                }
             }
             _ => {}
         }
@@ -267,9 +281,7 @@ impl Rewrite<'_> {
         if is_current_role(expr) {
             *expr = call("current_role", Vec::new());
         }
-        if self.shows_keys
-            && let Some(expanded) = keys::expanded(expr)
-        {
+        if let Some(expanded) = keys::expanded(expr).or_else(|| keys::element_of_vector(expr)) {
             return Ok(Some(expanded));
         }
         if self.has_xmin && versions::is_xmin(expr, self.catalog) {
@@ -303,8 +315,8 @@ impl Rewrite<'_> {
             Expr::Collate { expr, .. } => Some(std::mem::replace(expr.as_mut(), Constant::Null.expr())),
             Expr::Cast { expr: inner, data_type, .. } => {
                 if let ast::DataType::Array(of) = data_type {
-                    // Lists that are written are what they are; the catalog's own are none.
-                    return Ok(match fold::is_written(inner) {
+                    // Of the catalog's own some are texts, and none has elements.
+                    return Ok(match fold::is_written(inner) || keys::is_planned_list(inner) {
                         true => {
                             fold::plain_elements(of);
                             None
@@ -385,19 +397,24 @@ impl Rewrite<'_> {
         if let Some(replaced) = rights::replaced(&name, function, &self.viewer.authoriser) {
             return Ok(Some(replaced));
         }
-        if let Some(call) = keys::definition(&name, function).filter(|_| self.shows_keys) {
+        if let Some(call) = keys::definition(&name, function).filter(|_| self.has_keys) {
             return Ok(Some(call));
         }
         if let Some(call) = views::definition(&name, function, self.viewer) {
             return Ok(Some(call));
         }
-        if name == "pg_get_serial_sequence"
-            && let Some(sequence) = defaults::serial_sequence(function, &self.viewer.authoriser)
-        {
-            return Ok(Some(sequence.map_or_else(|| Constant::Null.expr(), |sequence| text_expr(&sequence))));
+        if name == "pg_get_serial_sequence" && self.shown.sequences {
+            return Ok(None);
+        }
+        if let Some(bound) = keys::bound(&name, function) {
+            return Ok(Some(bound));
+        }
+        // Of other lists of the catalog nothing is known, and some are texts.
+        if name == "array_to_string" && fold::argument(function, 0).is_some_and(keys::is_planned_list) {
+            return Ok(None);
         }
         if name == "pg_get_expr"
-            && (self.shown.defaults || self.shows_keys)
+            && (self.shown.defaults || self.has_keys)
             && let Some(kept) = defaults::expression(function)
         {
             return Ok(Some(kept));

@@ -4,14 +4,14 @@ use crate::context::{CatalogContext, SettingRow};
 use crate::definitions::{self, Definition};
 use crate::information;
 use crate::relations::{DATABASE_OID, PG_CATALOG_OID, ROLE_OID, ROWS_UNTOLD, Relation, of_users, schemas, table_oid};
-use crate::{comments, constraints, defaults, keys, procedures, rights, time_zones, types, views};
+use crate::{comments, constraints, defaults, procedures, rights, time_zones, types, views};
 use alluvia_catalog::INFORMATION_SCHEMA;
 use alluvia_catalog::rights::RoleId;
 use alluvia_locks::{Advisory, Key};
 use alluvia_syntax::names::DATABASE_NAME;
 use alluvia_types::{Error, ErrorKind, near_names};
 use arrow::array::{
-    ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int16Builder, Int32Array, Int64Array,
+    ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int16Builder, Int32Array, Int64Array, Int64Builder,
     IntervalMonthDayNanoArray, ListBuilder, RecordBatch, StringViewArray, new_null_array,
 };
 use arrow::datatypes::{DataType, IntervalMonthDayNano, SchemaRef};
@@ -293,10 +293,9 @@ impl SchemaProvider for CatalogSchema {
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         match definitions::find(self.name, name) {
             Some(definition) => {
-                let is_of_keys = keys::is_of_keys(self.name, name);
                 let of_zones =
                     definitions::name(self.name, name).filter(|name| time_zones::is_of_zones(self.name, name));
-                Ok(Some(Arc::new(CatalogTable { definition, rows: rows_of(self.name, name), is_of_keys, of_zones })))
+                Ok(Some(Arc::new(CatalogTable { definition, rows: rows_of(self.name, name), of_zones })))
             }
             None => {
                 let error = Error::new(ErrorKind::UndefinedTable, format!("there is no table {}.{name}", self.name));
@@ -319,8 +318,6 @@ struct CatalogTable {
     definition: &'static Definition,
     /// `None` for one that never has rows.
     rows: Option<Rows>,
-    /// Whether its rows are keys, of which who asks for lists sees none.
-    is_of_keys: bool,
     /// Its name, if it is of time zones.
     of_zones: Option<&'static str>,
 }
@@ -350,12 +347,9 @@ impl TableProvider for CatalogTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = CatalogContext::of(session)?;
         let schema = self.schema();
-        let fields = schema.fields().iter().enumerate();
-        let read = fields.filter(|(at, _)| projection.is_none_or(|read| read.contains(at)));
-        let is_seen = !self.is_of_keys || !keys::has_lists(read.map(|(_, field)| field.name().as_str()));
         let rows = match self.of_zones {
             Some(name) => time_zones::rows(name, session),
-            None => self.rows.filter(|_| is_seen).map(|rows| rows(&context)).unwrap_or_default(),
+            None => self.rows.map(|rows| rows(&context)).unwrap_or_default(),
         };
         let columns: Vec<ArrayRef> =
             schema.fields().iter().map(|field| column(field.name(), field.data_type(), &rows)).collect();
@@ -413,6 +407,19 @@ fn column(name: &str, data_type: &DataType, rows: &[Row]) -> ArrayRef {
                 match row.get(name) {
                     Some(Value::List(values)) => {
                         values.iter().for_each(|value| lists.values().append_value(*value as i16));
+                        lists.append(true);
+                    }
+                    _ => lists.append(false),
+                }
+            }
+            Arc::new(lists.finish())
+        }
+        DataType::List(element) if *element.data_type() == DataType::Int64 => {
+            let mut lists = ListBuilder::new(Int64Builder::new()).with_field(Arc::clone(element));
+            for row in rows {
+                match row.get(name) {
+                    Some(Value::List(values)) => {
+                        values.iter().for_each(|value| lists.values().append_value(*value));
                         lists.append(true);
                     }
                     _ => lists.append(false),

@@ -5,7 +5,7 @@ use crate::condition::{Condition, is_compared};
 use crate::expr::Expr;
 use crate::names::{ColumnPlace, Named, column_of};
 use alluvia_catalog::{RelationName, TableEntry};
-use alluvia_space::TableDef;
+use alluvia_space::{DataType, TableDef};
 use alluvia_syntax::MARK;
 use alluvia_syntax::names::{name_of, relation_name};
 use sqlparser::ast::{
@@ -228,17 +228,12 @@ fn aggregate(expr: &ast::Expr, tables: &[Named<'_>]) -> Option<OutputValue> {
         _ => return None,
     };
     let data_type = tables.get(column.table)?.def.columns.get(column.column)?.data_type;
-    let is_number = matches!(
-        data_type,
-        alluvia_space::DataType::Int16
-            | alluvia_space::DataType::Int32
-            | alluvia_space::DataType::Int64
-            | alluvia_space::DataType::Decimal { .. }
-    );
+    let is_number = matches!(data_type, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. });
     match name.to_ascii_lowercase().as_str() {
         _ if !is_compared(data_type) => None,
         "count" => Some(OutputValue::Count(column, is_distinct)),
         "sum" if is_number && !is_distinct => Some(OutputValue::Sum(column)),
+        "min" | "max" if data_type == DataType::Boolean => None,
         "min" => Some(OutputValue::Extreme(column, true)),
         "max" => Some(OutputValue::Extreme(column, false)),
         _ => None,

@@ -65,8 +65,12 @@ pub struct PointLock {
 /// The tables that a statement is about, if it may be a point statement.
 pub fn point_tables(kind: &Kind) -> Option<Vec<RelationName>> {
     match kind {
-        Kind::Update(update) if update.returning.is_none() => Some(vec![update.table.clone()]),
-        Kind::Delete(delete) if delete.returning.is_none() => Some(vec![delete.table.clone()]),
+        Kind::Update(update) if update.returning.is_none() && update.locked.is_empty() => {
+            Some(vec![update.table.clone()])
+        }
+        Kind::Delete(delete) if delete.returning.is_none() && delete.locked.is_empty() => {
+            Some(vec![delete.table.clone()])
+        }
         Kind::Query(query) => Some(query_tables(query)?.into_iter().map(|(table, _)| table).collect()),
         Kind::Locking(locking) => match locking.locks.as_slice() {
             [lock] if lock.wait != LockWait::Skip => Some(vec![lock.table.clone()]),

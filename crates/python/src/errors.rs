@@ -8,7 +8,7 @@ pub(crate) fn to_py(py: Python<'_>, error: &Error) -> PyErr {
     let made = py
         .import("alluvia._errors")
         .and_then(|module| module.getattr("error_of"))
-        .and_then(|make| make.call1((error.kind().sqlstate(), error.message(), error.hint())));
+        .and_then(|make| make.call1((error.sqlstate(), error.message(), error.hint())));
     match made {
         Ok(exception) => PyErr::from_value(exception),
         Err(failed) => failed,

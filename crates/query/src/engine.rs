@@ -15,8 +15,6 @@ pub(crate) mod row_rules;
 pub(crate) mod sequences;
 
 use crate::answer::{CachedStatements, Cuboids, Kept, Pinned, Schemas, Shape};
-use crate::audit::log_ins::LogIns;
-use crate::audit::refusals::Refusals;
 use crate::clients::Sessions;
 use crate::engine::directory::Trust;
 use crate::engine::row_rules::KeptRules;
@@ -31,6 +29,7 @@ use crate::rule::IndexPlanner;
 use crate::sample::Outlines;
 use crate::system::{Figures, QueryLog, StageFigures, Statements};
 use crate::table::ScanCache;
+use alluvia_access::{LogIns, Refusals};
 use alluvia_catalog::TableEntry;
 use alluvia_copy::temporary::{MemoryBound, TemporaryMemory};
 use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};

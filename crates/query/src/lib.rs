@@ -18,7 +18,6 @@ mod namespace;
 
 mod by_key;
 mod engine;
-mod merged;
 mod point;
 mod report;
 mod result_names;
@@ -45,8 +44,8 @@ pub use clients::Client;
 pub use errors::from_datafusion;
 pub use report::Report;
 pub use session::{
-    Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Described, Ingest, Ingested, IntervalKind, Origin,
-    Outcome, Prepared, Refinement, Refinements, Refining, Session, TransactionStatus,
+    Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Described, DescribedBy, Ingest, Ingested,
+    IntervalKind, Origin, Outcome, Prepared, Refinement, Refinements, Refining, Session, TransactionStatus,
 };
 pub use system::{Figures, LATENCY_SECONDS, QueryLog, QueryRow, StageFigures, StatementFigures};
 pub use used::{SampleUsed, Used, UsedCounters};

@@ -51,6 +51,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Comment(_)
         | Kind::AlterTable(_)
         | Kind::Declare(_) => Ok(()),
+        // Not built: nothing is done.
+        Kind::Routine(_) | Kind::CallProcedure(_) | Kind::Do(_) => Ok(()),
         // Definitions are everybody's.
         Kind::Describe(_) | Kind::ShowTables | Kind::ShowCreate(_) => Ok(()),
         // The session's own; SET ROLE is decided where it is set.
@@ -60,6 +62,7 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
         | Kind::Rollback
         | Kind::Savepoint(_)
         | Kind::RollbackTo(_)
+        | Kind::SetConstraints(_)
         | Kind::Release(_)
         | Kind::Fetch { .. }
         | Kind::AsIs { .. }

@@ -46,11 +46,20 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
         | OutOfRange
         | TooLong
         | DivisionByZero
+        | ForeignKeyViolation
+        | InvalidForeignKey
         | CheckViolation
         | GeneratedAlways
         | SequenceLimit
         | ReservedName
         | RecursiveDefinition
+        | Raised
+        | NoDataFound
+        | SeveralRows
+        | AssertFailed
+        | CaseNotFound
+        | NullNotAllowed
+        | TooDeep
         | WrongObject => Code::InvalidArgument,
         Authentication => Code::Unauthenticated,
         Forbidden => Code::PermissionDenied,
@@ -75,7 +84,8 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
 /// An error as it is sent.
 pub(crate) fn status(error: &Error) -> Status {
     let mut metadata = MetadataMap::new();
-    metadata.insert(SQLSTATE, MetadataValue::from_static(error.kind().sqlstate()));
+    let sqlstate = MetadataValue::try_from(error.sqlstate());
+    metadata.insert(SQLSTATE, sqlstate.unwrap_or(MetadataValue::from_static(error.kind().sqlstate())));
     let mut message = error.to_string();
     if message.len() > MESSAGE_BYTES_MAX {
         message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));

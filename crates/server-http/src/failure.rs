@@ -57,7 +57,7 @@ impl Failure {
     /// What the body holds under `error`.
     pub(crate) fn to_json(&self) -> Value {
         let mut error = Map::new();
-        error.insert("code".to_owned(), self.error.kind().sqlstate().into());
+        error.insert("code".to_owned(), self.error.sqlstate().into());
         error.insert("message".to_owned(), self.error.message().into());
         if let Some(detail) = self.error.detail() {
             error.insert("detail".to_owned(), detail.into());

@@ -47,11 +47,20 @@ pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
         | OutOfRange
         | TooLong
         | DivisionByZero
+        | ForeignKeyViolation
+        | InvalidForeignKey
         | CheckViolation
         | GeneratedAlways
         | SequenceLimit
         | ReservedName
         | RecursiveDefinition
+        | Raised
+        | NoDataFound
+        | SeveralRows
+        | AssertFailed
+        | CaseNotFound
+        | NullNotAllowed
+        | TooDeep
         | WrongObject => StatusCode::BAD_REQUEST,
         Authentication => StatusCode::UNAUTHORIZED,
         Forbidden => StatusCode::FORBIDDEN,

@@ -8,6 +8,7 @@ use crate::bounded_map::BoundedMap;
 use crate::cancel::Registered;
 use crate::io::{Io, gone, stalled};
 use crate::portal::{PORTALS, PREPARED, Portal, Prepared, ToRun};
+use crate::recent::Recent;
 use crate::report::Reporter;
 use crate::shared::Shared;
 use alluvia_query::{Outcome, Session, TransactionStatus};
@@ -25,6 +26,7 @@ pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) reporter: Reporter,
     pub(crate) prepared: BoundedMap<Arc<Prepared>>,
+    pub(crate) recent: Recent,
     pub(crate) portals: BoundedMap<Portal>,
     /// An error came in the extended protocol, and Sync did not yet.
     pub(crate) skipping: bool,
@@ -55,6 +57,7 @@ impl Connection {
             shared,
             reporter: Reporter::default(),
             prepared: BoundedMap::new(&PREPARED),
+            recent: Recent::default(),
             portals: BoundedMap::new(&PORTALS),
             skipping: false,
             implicit: false,

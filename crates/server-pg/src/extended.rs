@@ -54,6 +54,14 @@ impl Connection {
                 format!("there is a prepared statement {name} already"),
             ));
         }
+        if name.is_empty()
+            && let Some(known) = self.recent.take(sql, &types, &self.session)
+        {
+            self.prepared.insert(name, known.bytes, known);
+            self.io.out.plain(b'1');
+            return Ok(());
+        }
+        let by = if name.is_empty() { self.session.described_by() } else { None };
         let of_types = size_of_val(types.as_slice());
         // A text that there is no room for is not parsed.
         self.prepared.check(&name, name.len() + sql.len() + of_types)?;
@@ -76,8 +84,9 @@ impl Connection {
         self.prepared.check(&name, with_name)?;
         let statement = statement.map(alluvia_query::Prepared::of);
         let (described, is_told) = (Mutex::new(None), AtomicBool::new(false));
-        let prepared = Prepared { statement, types, bytes, described, is_told };
-        self.prepared.insert(name, with_name, Arc::new(prepared));
+        let prepared = Arc::new(Prepared { statement, types, bytes, described, is_told });
+        self.recent.keep(sql, &prepared, by);
+        self.prepared.insert(name, with_name, prepared);
         self.io.out.plain(b'1');
         Ok(())
     }

@@ -18,6 +18,7 @@ mod io;
 mod message_loop;
 mod pending_logins;
 mod portal;
+mod recent;
 mod report;
 mod sending;
 mod server;

@@ -2,7 +2,7 @@
 //! has begun.
 
 use crate::bounded_map::Bounds;
-use crate::types::{Rows, changed, of_field};
+use crate::types::{Rows, changed, of_field, oid};
 use crate::wire::Field;
 use alluvia_query::{Described, Origin, Outcome, ScalarValue};
 use alluvia_syntax::{Command, Statement};
@@ -169,9 +169,12 @@ fn each_format(asked: &[i16], columns: usize) -> Result<Vec<i16>> {
 /// Columns as they are announced.
 pub(crate) fn fields(schema: &SchemaRef, formats: &[i16], origins: &[Option<Origin>]) -> Vec<Field> {
     let field = |(at, field): (usize, &Arc<arrow::datatypes::Field>)| {
-        let (type_oid, type_size, type_modifier) = of_field(field);
+        let (mut type_oid, type_size, mut type_modifier) = of_field(field);
         let format = formats.get(at).copied().unwrap_or(0);
         let origin = origins.get(at).copied().flatten();
+        if let (oid::TEXT, Some(chars_max)) = (type_oid, origin.and_then(|origin| origin.chars_max)) {
+            (type_oid, type_modifier) = (oid::VARCHAR, i32::try_from(chars_max).map_or(-1, |chars_max| chars_max + 4));
+        }
         let (table_oid, attribute) = origin.map_or((0, 0), |origin| (origin.table_oid, origin.column));
         Field { name: field.name().clone(), table_oid, attribute, type_oid, type_size, type_modifier, format }
     };

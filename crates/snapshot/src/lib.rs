@@ -38,9 +38,9 @@ pub use own::Identity;
 pub use own_bytes::own_bytes;
 pub use pins::Pin;
 pub use ports::{
-    Admin, AskedPart, BatchInfo, ClusterInfo, Committed, Done, Durability, Each, Heeds, Ingest, Load, Memo, NewBatch,
-    NewRows, NodeInfo, NodeStatus, Ports, PublishedTotals, PurgeWait, Purged, Read, ReplicaInfo, ReplicaStatus,
-    RowChange, ShardInfo, StageInfo, StagedLoad, Staging, StoreInfo, Uses, Want,
+    Admin, AskedPart, BatchInfo, ClusterInfo, Committed, Done, Durability, Each, HeapInfo, Heeds, Ingest, Load, Memo,
+    NewBatch, NewRows, NodeInfo, NodeStatus, Ports, PublishedTotals, PurgeWait, Purged, Read, ReplicaInfo,
+    ReplicaStatus, RowChange, ShardInfo, StageInfo, StagedLoad, Staging, StoreInfo, Uses, Want,
 };
 pub use snapshot::{Newer, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};

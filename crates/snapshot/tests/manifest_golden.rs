@@ -127,6 +127,7 @@ fn with_keys(catalog: &Catalog) -> Catalog {
             defaults: vec![ColumnDefault { column: ColumnId(1), sql: "1 + 1".to_owned() }],
             identities: identity.into_iter().collect(),
             checks: vec![Check { name: "k".to_owned(), sql: "k1 > 0".to_owned(), columns: vec![ColumnId(1)] }],
+            not_null: Vec::new(),
         };
     }
     changes.push(Change::Sequence { table: TableId(9), column: ColumnId(0), through: Some(1_000), only_after: None });

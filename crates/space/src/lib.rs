@@ -16,6 +16,7 @@ mod mend;
 mod numbers;
 mod placement;
 mod row_op;
+mod row_store;
 mod rules;
 mod schema;
 mod schema_name;
@@ -40,6 +41,7 @@ pub use key_code::{KeyCode, KeyCoder};
 pub use ladder::Ladder;
 pub use placement::{Placement, REPLICAS_MAX, SHARDS_MAX, SLOTS, Spread, shard_of};
 pub use row_op::{OP_COLUMN, RowOp, RowPolicy, without_key};
+pub use row_store::RowStore;
 pub use rules::{Check, ColumnDefault, Identity, IdentityKind, SEQUENCE_CACHE, TableRules, greatest, least};
 pub use schema::{
     CalendarUnit, Column, ColumnType, Curve, DataType, Dimension, KeyRange, Level, LevelSource, ORDINAL_COLUMN,

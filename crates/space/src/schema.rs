@@ -7,6 +7,7 @@
 use crate::constraint::{ForeignKey, Index};
 use crate::ladder::Ladder;
 use crate::placement::Placement;
+use crate::row_store::RowStore;
 use crate::rules::TableRules;
 use crate::zone::ZoneRules;
 use alluvia_types::{ColumnId, TableId};
@@ -255,6 +256,9 @@ pub struct TableOptions {
     /// Where its rows lie, if the database lies on several machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
+    /// Where its rows are kept one by one, if that is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<RowStore>,
 }
 
 /// The schema that is there from the beginning, in which tables are whose definitions name none.
@@ -266,6 +270,15 @@ fn public_schema() -> String {
 
 fn is_public_schema(schema: &str) -> bool {
     schema == PUBLIC_SCHEMA
+}
+
+impl TableDef {
+    /// Whether its rows are to be kept in memory one by one: where nothing is said, those of tables with a key that have no dimensions or
+    /// measures, which are rather asked for aggregates.
+    pub fn keeps_rows(&self) -> bool {
+        let is_plain = self.dimensions.is_empty() && self.measures.is_empty();
+        self.key.is_some() && self.options.rows.map_or(is_plain, |rows| rows == RowStore::Memory)
+    }
 }
 
 /// A table's definition at some version.

@@ -75,6 +75,9 @@ impl TableDef {
         if self.options.ladder != Ladder::default() {
             options.push(("ladder", self.options.ladder.name().to_owned()));
         }
+        if let Some(rows) = self.options.rows {
+            options.push(("rows", rows.name().to_owned()));
+        }
         if let Some(placement) = &self.options.placement {
             options.extend(placement.shown(self));
         }
@@ -156,8 +159,12 @@ mod tests {
         let declared = "shop(order, \"It's\"); time(sold_at: year, month)";
         def.dimensions = dimensions::parse(declared, &def.columns).unwrap();
         def.measures = vec![ColumnId(3)];
-        def.options =
-            TableOptions { freshness: Some("5s".into()), curve: Curve::Z, ladder: Ladder::Half, placement: None };
+        def.options = TableOptions {
+            freshness: Some("5s".into()),
+            curve: Curve::Z,
+            ladder: Ladder::Half,
+            ..TableOptions::default()
+        };
         def.validate().unwrap();
         let with = " WITH (\n  dimensions = 'shop(order, \"It''s\"); time(sold_at: year, month)',\n  measures   = 'price',\n  \
                     curve      = 'z',\n  freshness  = '5s',\n  ladder     = '1/2'\n)";
@@ -207,6 +214,7 @@ mod tests {
                 sql: "\"Price\" > 0".to_owned(),
                 columns: vec![ColumnId(2)],
             }],
+            not_null: Vec::new(),
         };
         def.validate().unwrap();
         let shown = "CREATE TABLE sales (\n  id BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY 5 START WITH 10),\n  \

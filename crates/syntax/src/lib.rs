@@ -16,6 +16,7 @@ pub mod units;
 pub mod alike;
 pub mod bounds;
 mod chains;
+pub mod expression_names;
 pub mod grammar;
 pub mod names;
 pub mod parameter_places;
@@ -26,6 +27,7 @@ pub mod script;
 pub mod statement;
 mod void_parameters;
 
+pub use statements::commands::no_procedure;
 pub use statements::cuboid_name::CuboidName;
 pub use tokens::copied_query::copied_text;
 pub use tokens::hints::Hints;

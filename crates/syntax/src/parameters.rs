@@ -87,6 +87,7 @@ pub fn queries_of(kind: &mut Kind) -> Vec<&mut Query> {
         Kind::CreateTable(create) => create.query.as_deref_mut().into_iter().collect(),
         Kind::CreateView(create) => vec![&mut create.query],
         Kind::Declare(declare) => vec![&mut declare.query],
+        Kind::CallProcedure(call) => call.arguments.as_deref_mut().into_iter().collect(),
         Kind::Copy(copy) => match copy.as_mut() {
             CopyStatement::To { what: CopyWhat::Query(query), .. } => vec![query],
             _ => Vec::new(),
@@ -214,7 +215,7 @@ fn null() -> Expr {
 }
 
 /// The literal that means a value.
-fn literal(value: &ScalarValue) -> Result<Expr> {
+pub fn literal(value: &ScalarValue) -> Result<Expr> {
     let data_type = value.data_type();
     if value.is_null() {
         return Ok(match sql_type(&data_type) {

@@ -8,6 +8,7 @@ use crate::bounds::Bounds;
 use crate::statements::alter::is_alter;
 use crate::statements::maintenance::is_maintenance;
 use crate::statements::roles::is_role_statement;
+use crate::statements::routines::{is_create_procedure, is_drop_procedure};
 use crate::statements::schemas::is_schema_statement;
 use crate::statements::views::is_create_view;
 use crate::tokens::unknown_clauses;
@@ -37,7 +38,6 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("CACHE", ""),
     ("DENY", ""),
     ("DETACH", ""),
-    ("DO", ""),
     ("EXEC", ""),
     ("EXECUTE", "a client's driver runs what it has prepared"),
     ("EXPORT", ""),
@@ -120,6 +120,9 @@ pub fn statement(words: &[String]) -> Result<()> {
         || is_alter(words)
         || words.starts_with(&["CREATE", "UNLOGGED", "TABLE"].map(str::to_owned))
     {
+        return Ok(());
+    }
+    if is_create_procedure(words) || is_drop_procedure(words) {
         return Ok(());
     }
     if drops_none(words) || is_schema_statement(words) {

@@ -11,6 +11,7 @@ use crate::statement::{Kind, Statement};
 use crate::statements::parse::statement;
 use crate::statements::plain_insert;
 use crate::statements::roles::{is_role_statement, secrets};
+use crate::statements::routines;
 use crate::statements::views;
 use crate::tokens::catalog_names::names_catalog;
 use crate::tokens::hints::Hints;
@@ -92,6 +93,9 @@ fn cut_by_tokens(sql: &str, mut each: impl FnMut(&str)) -> Result<Vec<Statement>
         let (kind, names) = with_stack_for(depth::check(tokens)?, tokens.len(), || match refuse::statement(&words) {
             // Its text is kept, for which it takes more than tokens.
             Ok(()) if views::is_create_view(&words) => Ok((views::create_view(tokens, sql, &hints)?, None)),
+            Ok(()) if routines::is_create_procedure(&words) => {
+                Ok((routines::create_procedure(tokens, sql, &hints)?, None))
+            }
             Ok(()) => match statement(tokens, &hints) {
                 Err(error) => refuse::unread(tokens).ok_or(error).map(|refused| (Kind::Refused(refused), None)),
                 Ok(mut kind) => {
@@ -139,7 +143,7 @@ fn without(
 }
 
 /// Runs `parse` with stack for a statement of this depth and so many tokens.
-fn with_stack_for<T>(depth: usize, tokens: usize, parse: impl FnOnce() -> T) -> T {
+pub(crate) fn with_stack_for<T>(depth: usize, tokens: usize, parse: impl FnOnce() -> T) -> T {
     if depth <= SHALLOW_DEPTH_MAX && tokens <= SHALLOW_TOKENS_MAX {
         stacker::maybe_grow(SHALLOW_STACK_BYTES, PARSE_STACK_BYTES, parse)
     } else {

@@ -14,6 +14,7 @@ use crate::statements::merge::Merge;
 use crate::statements::parse::query_of_table;
 use crate::statements::plain_insert::LiteralRows;
 use crate::statements::roles::RoleStatement;
+use crate::statements::routines::{CallProcedure, DoBlock, RoutineStatement};
 use crate::statements::rules::Overriding;
 use crate::statements::schemas::SchemaStatement;
 use crate::statements::views::{AlterView, CreateView};
@@ -110,7 +111,7 @@ impl Statement {
             Kind::Rollback => Command::Rollback,
             Kind::Savepoint(_) | Kind::Release(_) => Command::Savepoint,
             Kind::RollbackTo(_) => Command::RollbackTo,
-            Kind::Setting(_) => Command::Set,
+            Kind::Setting(_) | Kind::SetConstraints(_) => Command::Set,
             Kind::Discard(Discard::All) => Command::Discard,
             Kind::Deallocate(name) => Command::Deallocate(name.clone()),
             Kind::Copy(copy) => match copy.as_ref() {
@@ -274,6 +275,8 @@ pub enum Kind {
     Commit,
     /// ROLLBACK.
     Rollback,
+    /// SET CONSTRAINTS.
+    SetConstraints(SetConstraints),
     /// SAVEPOINT.
     Savepoint(String),
     /// ROLLBACK TO a savepoint.
@@ -284,6 +287,12 @@ pub enum Kind {
     Copy(Box<CopyStatement>),
     /// CALL of one of our procedures.
     Call(Procedure),
+    /// CREATE and DROP PROCEDURE.
+    Routine(Box<RoutineStatement>),
+    /// CALL of a procedure that a user made.
+    CallProcedure(Box<CallProcedure>),
+    /// DO.
+    Do(Box<DoBlock>),
     /// DROP ... IF EXISTS of what is not built, so that there is none of that name.
     DropNone {
         /// The command tag, such as `DROP VIEW`.
@@ -323,6 +332,15 @@ pub enum Kind {
     Deallocate(Option<String>),
     /// Understood, and refused when it is run, so that the rest of its script still runs.
     Refused(Error),
+}
+
+/// When constraints are checked, for the rest of a transaction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetConstraints {
+    /// Which; `None` for all.
+    pub names: Option<Vec<String>>,
+    /// DEFERRED: at COMMIT.
+    pub deferred: bool,
 }
 
 /// What a session forgets.
@@ -414,6 +432,7 @@ impl Kind {
             Kind::AlterView(_) => Some("ALTER VIEW"),
             Kind::Role(statement) => Some(statement.command()),
             Kind::Schema(statement) => Some(statement.command()),
+            Kind::Routine(statement) => Some(statement.command()),
             Kind::Copy(copy) if copy.is_from() => Some("COPY FROM"),
             Kind::Call(procedure) => match procedure {
                 Procedure::PinCuboid(_)
@@ -424,11 +443,15 @@ impl Kind {
             },
             Kind::Query(_)
             | Kind::Explain { .. }
+            // What they run says it by itself.
+            | Kind::CallProcedure(_)
+            | Kind::Do(_)
             | Kind::Describe(_)
             | Kind::ShowTables
             | Kind::ShowCreate(_)
             | Kind::Setting(_)
             | Kind::Begin(_)
+            | Kind::SetConstraints(_)
             | Kind::Commit
             | Kind::Rollback
             | Kind::Savepoint(_)

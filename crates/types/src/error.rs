@@ -169,13 +169,27 @@ pub enum ErrorKind {
     Encoding,
     /// The server is stopping, or ends the connection.
     Shutdown,
+    /// An error that a procedure raised; which it is, its own SQLSTATE says.
+    Raised,
+    /// A query of a procedure that must have a row has none.
+    NoDataFound,
+    /// A query of a procedure that must have one row has several.
+    SeveralRows,
+    /// A condition that a procedure asserts is not true.
+    AssertFailed,
+    /// No branch of a procedure's CASE fits, and it has no ELSE.
+    CaseNotFound,
+    /// NULL where a procedure must have a value.
+    NullNotAllowed,
+    /// Procedures call one another deeper than they may.
+    TooDeep,
     /// A defect in Alluvia.
     Internal,
 }
 
 impl ErrorKind {
     /// Every kind, in the order of their declaration.
-    pub const ALL: [ErrorKind; 80] = [
+    pub const ALL: [ErrorKind; 87] = [
         ErrorKind::Syntax,
         ErrorKind::UndefinedTable,
         ErrorKind::UndefinedColumn,
@@ -255,6 +269,13 @@ impl ErrorKind {
         ErrorKind::Forbidden,
         ErrorKind::Encoding,
         ErrorKind::Shutdown,
+        ErrorKind::Raised,
+        ErrorKind::NoDataFound,
+        ErrorKind::SeveralRows,
+        ErrorKind::AssertFailed,
+        ErrorKind::CaseNotFound,
+        ErrorKind::NullNotAllowed,
+        ErrorKind::TooDeep,
         ErrorKind::Internal,
     ];
 
@@ -338,6 +359,13 @@ impl ErrorKind {
             Forbidden => "42501",
             Encoding => "22021",
             Shutdown => "57P01",
+            Raised => "P0001",
+            NoDataFound => "P0002",
+            SeveralRows => "P0003",
+            AssertFailed => "P0004",
+            CaseNotFound => "20000",
+            NullNotAllowed => "22004",
+            TooDeep => "54001",
             Internal => "XX000",
         }
     }
@@ -355,6 +383,8 @@ struct Inner {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
+    sqlstate: Option<Box<str>>,
+    context: Option<String>,
 }
 
 /// "Too many open files", of this process and of the system, as Unix numbers them.
@@ -364,7 +394,8 @@ const ENFILE: i32 = 23;
 impl Error {
     /// A new error. The message names the thing and the place, in one sentence without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { inner: Box::new(Inner { kind, message: message.into(), detail: None, hint: None }) }
+        let (message, detail, hint) = (message.into(), None, None);
+        Error { inner: Box::new(Inner { kind, message, detail, hint, sqlstate: None, context: None }) }
     }
 
     /// Adds what the user can do.
@@ -379,6 +410,25 @@ impl Error {
         self
     }
 
+    /// Gives it an SQLSTATE that is not its kind's: the one that a procedure raised. What is no SQLSTATE, five digits and capital
+    /// letters, changes nothing.
+    pub fn with_sqlstate(mut self, sqlstate: &str) -> Error {
+        if sqlstate.len() == 5 && sqlstate.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase()) {
+            self.inner.sqlstate = Some(sqlstate.into());
+        }
+        self
+    }
+
+    /// Adds a line on where it happened, behind those of deeper places: the procedure and its line.
+    pub fn with_context(mut self, line: impl Into<String>) -> Error {
+        let line = line.into();
+        self.inner.context = Some(match self.inner.context.take() {
+            Some(deeper) => format!("{deeper}\n{line}"),
+            None => line,
+        });
+        self
+    }
+
     /// Puts `place: ` before the message; for adding the file, line or column as the error travels up.
     pub fn at(mut self, place: impl fmt::Display) -> Error {
         self.inner.message = format!("{place}: {}", self.inner.message);
@@ -388,6 +438,16 @@ impl Error {
     /// What the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         self.inner.kind
+    }
+
+    /// Its SQLSTATE: its kind's, unless it has one of its own.
+    pub fn sqlstate(&self) -> &str {
+        self.inner.sqlstate.as_deref().unwrap_or(self.inner.kind.sqlstate())
+    }
+
+    /// Where it happened, a line for each procedure, the deepest first; not part of its text.
+    pub fn context(&self) -> Option<&str> {
+        self.inner.context.as_deref()
     }
 
     /// The message without the hint.
@@ -449,7 +509,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} ({}): {self}", self.inner.kind, self.inner.kind.sqlstate())
+        write!(f, "{:?} ({}): {self}", self.inner.kind, self.sqlstate())
     }
 }
 
@@ -463,6 +523,15 @@ mod tests {
     fn no_kind_is_missing_among_all() {
         assert!(ErrorKind::ALL.iter().enumerate().all(|(place, &kind)| kind as usize == place));
         assert_eq!(ErrorKind::ALL.len(), ErrorKind::Internal as usize + 1, "Internal is declared last");
+    }
+
+    #[test]
+    fn an_error_may_have_an_sqlstate_of_its_own_and_places() {
+        let raised = Error::new(ErrorKind::Raised, "no").with_sqlstate("22012");
+        assert_eq!((raised.kind(), raised.sqlstate()), (ErrorKind::Raised, "22012"));
+        assert_eq!(raised.with_sqlstate("zero").sqlstate(), "22012");
+        let placed = Error::new(ErrorKind::Raised, "no").with_context("p line 2").with_context("q line 1");
+        assert_eq!((placed.context(), placed.to_string()), (Some("p line 2\nq line 1"), "no".to_owned()));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What operators of JSON are planned as: `->`, `->>`, `#>`, `#>>`, `@>`, `<@`, `?`, `?|`, `?&`, `||`, `-`, `#-`.
+//! What operators of JSON are planned as: `->`, `->>`, `#>`, `#>>`, `@>`, `<@`, `?`, `?|`, `?&`, `||`, `-`, `#-`; and
+//! subscripts of JSONB.
 //!
 //! Invariants, as in PostgreSQL:
 //! - A literal beside JSONB, or a parameter without a type, is JSONB where the operator takes two of that.
@@ -18,8 +19,8 @@ use alluvia_values::list_text::array_elements;
 use arrow::datatypes::FieldRef;
 use datafusion_common::{DFSchema, Result, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion_expr::{Expr, ExprSchemable, ScalarUDF, ScalarUDFImpl};
+use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
+use datafusion_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF, ScalarUDFImpl};
 use sqlparser::ast::BinaryOperator;
 use std::sync::Arc;
 
@@ -92,6 +93,28 @@ impl ExprPlanner for JsonOperators {
         };
         Ok(PlannerResult::Planned(planned))
     }
+
+    fn plan_field_access(
+        &self,
+        expr: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        Ok(part(expr, schema))
+    }
+}
+
+/// `document['name']` and `document[0]`, which is `->` of JSONB.
+fn part(access: RawFieldAccessExpr, schema: &DFSchema) -> PlannerResult<RawFieldAccessExpr> {
+    let RawFieldAccessExpr { expr, field_access } = access;
+    if kind(&expr, schema) != Kind::Jsonb {
+        return PlannerResult::Original(RawFieldAccessExpr { expr, field_access });
+    }
+    let key = match field_access {
+        GetFieldAccess::NamedStructField { name } => Expr::Literal(name, None),
+        GetFieldAccess::ListIndex { key } => *key,
+        field_access => return PlannerResult::Original(RawFieldAccessExpr { expr, field_access }),
+    };
+    PlannerResult::Planned(call(Json::new(Function::Get), vec![expr, key]))
 }
 
 /// Comparisons and `||` of two that may be JSON.

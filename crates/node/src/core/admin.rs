@@ -4,7 +4,7 @@
 
 use super::Core;
 use crate::memos;
-use alluvia_snapshot::{Admin, BatchInfo, Memo, PurgeWait, Purged, Read, StageInfo, StoreInfo};
+use alluvia_snapshot::{Admin, BatchInfo, HeapInfo, Memo, PurgeWait, Purged, Read, StageInfo, StoreInfo};
 use alluvia_tree::SegmentMeta;
 use alluvia_types::{Result, Stage, TableId};
 use std::sync::atomic::Ordering;
@@ -62,6 +62,10 @@ impl Admin for Core {
 
     fn stages(&self) -> Vec<StageInfo> {
         self.views.stages()
+    }
+
+    fn heaps(&self) -> Vec<HeapInfo> {
+        self.views.heap_infos()
     }
 
     fn segments(&self) -> Vec<SegmentMeta> {

@@ -44,6 +44,10 @@ impl Read for Core {
         self.views.last_written(table, codes, above)
     }
 
+    fn last_written_now(&self, table: TableId, codes: &[KeyCode], above: Version) -> Option<Option<Version>> {
+        self.views.last_written_now(table, codes, above)
+    }
+
     fn rows_in_memory(&self, tables: &[TableId], exactly: Option<Version>) -> Option<HeapSnapshot> {
         self.views.rows_in_memory(tables, exactly)
     }

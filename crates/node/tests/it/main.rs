@@ -7,6 +7,7 @@ mod check;
 mod check_kills;
 mod cluster;
 mod conditions;
+mod constraints;
 mod crash;
 mod cuboids;
 mod docs;

@@ -1,5 +1,6 @@
 //! Optimizer rules: DataFusion's that would change what a statement means, wrapped, and ours.
 
+mod below_subqueries;
 pub mod computed_lists;
 pub mod functional_dependencies;
 pub mod held_constants;

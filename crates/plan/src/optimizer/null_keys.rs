@@ -10,6 +10,7 @@
 //! Mends DataFusion (in 55.2): no issue upstream known (searched 2026-11-27: join, IS NOT DISTINCT FROM, NullEquality,
 //! eliminate_cross_join, extract_equijoin_predicate).
 
+use super::below_subqueries::conditions_below;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{NullEquality, Result};
 use datafusion::logical_expr::utils::conjunction;
@@ -18,7 +19,7 @@ use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// DataFusion's rule, which sees no inner join in which NULL equals NULL.
+/// DataFusion's rule, which sees no inner join in which NULL equals NULL, and all conditions of those that there are.
 #[derive(Debug, Default)]
 pub struct JoinsKeepingNulls(EliminateCrossJoin);
 
@@ -32,8 +33,9 @@ impl OptimizerRule for JoinsKeepingNulls {
             LogicalPlan::Join(join) if has_null_keys(&join) => Ok(Transformed::yes(without_keys(join))),
             other => Ok(Transformed::no(other)),
         })?;
-        let is_changed = conditions.transformed;
-        let rewritten = self.0.rewrite(conditions.data, config)?;
+        let lowered = conditions_below(conditions.data)?;
+        let is_changed = conditions.transformed || lowered.transformed;
+        let rewritten = self.0.rewrite(lowered.data, config)?;
         Ok(Transformed::new_transformed(rewritten.data, rewritten.transformed || is_changed))
     }
 }

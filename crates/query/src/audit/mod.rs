@@ -5,9 +5,6 @@
 //!   crash can leave a change without a line, and one that says what became of it.
 //! - Lines are added, never changed. Each is one JSON object; the texts of statements are without passwords, since they were parsed so.
 
-pub(crate) mod log_ins;
-pub(crate) mod refusals;
-
 use crate::clients::Client;
 use alluvia_catalog::authoriser::Authoriser;
 use alluvia_snapshot::Admin;
@@ -110,7 +107,7 @@ impl Audit {
         line.at = shown(self.clock.wall_micros());
         line.outcome = outcome.to_owned();
         line.version = version.map(|version| version.0);
-        line.sqlstate = error.map(|error| error.kind().sqlstate().to_owned());
+        line.sqlstate = error.map(|error| error.sqlstate().to_owned());
         // Of whatever length the text is that the error quotes: a line is bounded.
         line.message = error.map(|error| cut(error.message()).to_owned()).or(line.message.take());
         let mut text =

@@ -1,6 +1,6 @@
 //! The database's roles, as servers ask for them when clients log in.
 //!
-//! [`LogIns`](crate::audit::log_ins::LogIns) and [`Refusals`](crate::audit::refusals::Refusals) decide which log-ins have
+//! [`LogIns`](alluvia_access::LogIns) and [`Refusals`](alluvia_access::Refusals) decide which log-ins have
 //! lines in the audit log.
 //!
 //! Invariants:

@@ -6,9 +6,9 @@
 //! - The columns are the view's, by its names.
 //! - Nothing is scanned that was not pinned: `session::select::pin` has asked for the rights, and pinned the tables.
 
-use crate::merged::statement_to_plan;
 use crate::namespace::Namespace;
 use alluvia_catalog::{Catalog, RelationName, SearchPath, Shown, ViewEntry};
+use alluvia_merged::statement_to_plan;
 use alluvia_syntax::statements::views::query_of;
 use alluvia_syntax::told_apart;
 use alluvia_types::Error;

@@ -11,6 +11,7 @@
 //! | `define` | tables, roles and cuboids; what shows them; CALL |
 //! | `change` | UPDATE, DELETE, TRUNCATE; INSERT with ON CONFLICT or RETURNING |
 //! | `insert` | INSERT, and rows on their way into a transaction or a batch |
+//! | `constraints` | locks and looks at rows for UNIQUE and foreign keys, and their actions |
 //! | `rules` | what a definition does with rows that come: defaults, identity values, conditions |
 //! | `select` | queries, from a tree to rows, on one snapshot; EXPLAIN, cursors |
 //! | `settings` | SET, SHOW, RESET, DISCARD |
@@ -23,6 +24,7 @@
 //! [`run::runner::Runner`]. None takes a [`Session`].
 
 mod change;
+mod constraints;
 mod copy;
 mod define;
 mod door;
@@ -42,7 +44,7 @@ pub use copy::stream_in::Appended;
 pub use door::Session;
 pub use prepared::Prepared;
 pub use prepared::bounded::{Answer, BOUND_OF, BOUND_SIDE};
-pub use prepared::describe::Described;
+pub use prepared::describe::{Described, DescribedBy};
 pub use prepared::refined::{Refinements, Refining};
 pub use run::outcome::{Origin, Outcome};
 pub use run::refinement::{Bounds, IntervalKind, Refinement};

@@ -16,12 +16,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::sync::{Arc, LazyLock};
 
 /// The tables of schema `alluvia`, in name order.
-pub const TABLE_NAMES: [&str; 15] = [
+pub const TABLE_NAMES: [&str; 16] = [
     "audit",
     "batches",
     "columns",
     "cuboids",
     "dimensions",
+    "heaps",
     "nodes",
     "predicate_cache",
     "queries",
@@ -62,6 +63,7 @@ impl SystemTable {
             "columns" => (definitions::COLUMNS, definitions::columns),
             "cuboids" => (activity::CUBOIDS, activity::cuboids),
             "dimensions" => (definitions::DIMENSIONS, definitions::dimensions),
+            "heaps" => (storage::HEAPS, storage::heaps),
             "nodes" => (cluster::NODES, cluster::nodes),
             "predicate_cache" => (activity::PREDICATES, activity::predicates),
             "queries" => (activity::QUERIES, activity::queries),

@@ -22,6 +22,17 @@ pub(crate) const STAGES: &[(&str, Kind)] = &[
     ("table_schema", Kind::Text),
 ];
 
+/// Columns of `alluvia.heaps`.
+pub(crate) const HEAPS: &[(&str, Kind)] = &[
+    ("table_name", Kind::Text),
+    ("state", Kind::Text),
+    ("version", Kind::Count),
+    ("keys", Kind::Count),
+    ("waiting", Kind::Count),
+    ("bytes", Kind::Count),
+    ("table_schema", Kind::Text),
+];
+
 /// Columns of `alluvia.segments`.
 pub(crate) const SEGMENTS: &[(&str, Kind)] = &[
     ("segment_id", Kind::Count),
@@ -67,6 +78,21 @@ pub(crate) fn stages(context: &SystemContext) -> Vec<Vec<Cell>> {
         ]
     };
     context.admin.stages().into_iter().filter(|stage| may_know_of(context, stage.table)).map(row).collect()
+}
+
+pub(crate) fn heaps(context: &SystemContext) -> Vec<Vec<Cell>> {
+    let row = |heap: alluvia_snapshot::HeapInfo| {
+        vec![
+            table_name(context, heap.table),
+            if heap.is_ready { "ready" } else { "loading" }.to_owned().into(),
+            heap.version.0.into(),
+            heap.keys.into(),
+            heap.waiting.into(),
+            heap.bytes.into(),
+            table_schema(context, heap.table),
+        ]
+    };
+    context.admin.heaps().into_iter().filter(|heap| may_know_of(context, heap.table)).map(row).collect()
 }
 
 pub(crate) fn segments(context: &SystemContext) -> Vec<Vec<Cell>> {

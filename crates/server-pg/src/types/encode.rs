@@ -9,7 +9,7 @@ use crate::types::array_shape::{range, shape};
 use crate::types::datetime::{
     EPOCH_DAYS, EPOCH_MICROS, put_date, put_difference, put_double, put_interval, put_real, put_time, put_timestamp,
 };
-use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid_of_field, sent_type};
+use crate::types::{DIMENSIONS_MAX, dimensions, numeric, oid, oid_of_field, sent_type};
 use crate::wire::CHANGED_COLUMNS;
 use alluvia_space::DataType as StoredType;
 use alluvia_space::data_type::{NUMERIC_SCALE, chars_of};
@@ -138,6 +138,8 @@ enum Values<'a> {
     WideDecimal(ArrayFormatter<'a>),
     /// Its values, and the type of the elements: of lists of lists, of the innermost.
     List(&'a ListArray, Box<Column<'a>>, u32),
+    /// A list of the catalog's that is written without brackets, and counts from 0.
+    Vector(&'a ListArray, Box<Column<'a>>, u32),
     Shown(ArrayFormatter<'a>),
 }
 
@@ -196,7 +198,10 @@ impl<'a> Column<'a> {
                     Values::List(_, _, innermost) => *innermost,
                     _ => oid_of_field(element),
                 };
-                Values::List(list, Box::new(inner), element_oid)
+                match oid_of_field(field) {
+                    oid::INT2VECTOR | oid::OIDVECTOR => Values::Vector(list, Box::new(inner), element_oid),
+                    _ => Values::List(list, Box::new(inner), element_oid),
+                }
             }
             DataType::Decimal256(..) => Values::WideDecimal(shown()?),
             _ => Values::Shown(shown()?),
@@ -281,6 +286,15 @@ impl<'a> Column<'a> {
                 }
                 out.put_u8(b'}');
             }
+            Values::Vector(list, inner, _) => {
+                let elements = range(list, row);
+                for at in elements.clone() {
+                    if at > elements.start {
+                        out.put_u8(b' ');
+                    }
+                    inner.put_text(at, out)?;
+                }
+            }
             Values::WideDecimal(formatter) | Values::Shown(formatter) => {
                 out.put_slice(printed(formatter, row)?.as_bytes());
             }
@@ -364,6 +378,14 @@ impl<'a> Column<'a> {
                 }
                 elements.try_for_each(|at| innermost.put(at, out))?;
             }
+            Values::Vector(list, inner, element) => {
+                let mut elements = range(list, row);
+                // One dimension without NULLs, whose places count from 0.
+                for part in [1, 0, *element, elements.len() as u32, 0] {
+                    out.put_u32(part);
+                }
+                elements.try_for_each(|at| inner.put(at, out))?;
+            }
             Values::WideDecimal(formatter) => numeric::put_binary_of_text(out, &printed(formatter, row)?),
             // Text is the same in both formats, and so is what is only text.
             Values::Null | Values::Text(_) | Values::Padded(..) | Values::Shown(_) => self.put_text(row, out)?,
@@ -397,7 +419,7 @@ pub(super) mod tests {
     use alluvia_types::ColumnId;
     use arrow::array::Time64MicrosecondArray;
     use arrow::array::{Decimal256Array, StringArray, UInt64Array};
-    use arrow::datatypes::{Int64Type, IntervalMonthDayNano, Schema, i256};
+    use arrow::datatypes::{Int16Type, Int64Type, IntervalMonthDayNano, Schema, i256};
 
     /// The values of a column as they are sent; `None` for NULL.
     pub(in crate::types) fn rows(array: ArrayRef, binary: bool) -> Result<Vec<Option<Vec<u8>>>> {
@@ -453,6 +475,20 @@ pub(super) mod tests {
         numeric::put_binary(&mut narrow, -5, 2);
         assert_eq!(binary[1].as_deref(), Some(&narrow[..]));
         assert_eq!(binary[2], None);
+    }
+
+    #[test]
+    fn vectors_of_the_catalog_have_no_brackets_and_count_from_0() {
+        let numbers: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int16Type, _, _>([Some([Some(3), Some(1)])]));
+        let metadata = [("pg_type".to_owned(), "int2vector".to_owned())].into();
+        let field = Field::new("indkey", numbers.data_type().clone(), true).with_metadata(metadata);
+        assert_eq!(crate::types::of_field(&field).0, crate::types::oid::INT2VECTOR);
+        let zone = Zone::utc();
+        let (mut text, mut binary) = (BytesMut::new(), BytesMut::new());
+        Column::new(&numbers, false, &field, &zone).unwrap().put_text(0, &mut text).unwrap();
+        Column::new(&numbers, true, &field, &zone).unwrap().put(0, &mut binary).unwrap();
+        assert_eq!(&text[..], b"3 1");
+        assert_eq!(&binary[..24], &[0, 0, 0, 32, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 21, 0, 0, 0, 2, 0, 0, 0, 0]);
     }
 
     #[test]

@@ -28,9 +28,11 @@ pub(crate) mod oid {
     pub(crate) const NAME: u32 = 19;
     pub(crate) const INT8: u32 = 20;
     pub(crate) const INT2: u32 = 21;
+    pub(crate) const INT2VECTOR: u32 = 22;
     pub(crate) const INT4: u32 = 23;
     pub(crate) const TEXT: u32 = 25;
     pub(crate) const OID: u32 = 26;
+    pub(crate) const OIDVECTOR: u32 = 30;
     pub(crate) const JSON: u32 = 114;
     pub(crate) const FLOAT4: u32 = 700;
     pub(crate) const FLOAT8: u32 = 701;
@@ -99,7 +101,8 @@ fn dimensions(wire: &DataType) -> usize {
     }
 }
 
-/// The metadata key by which a column of the catalog says which of PostgreSQL's types it is: `oid`, `name`, `char`.
+/// The metadata key by which a column of the catalog says which of PostgreSQL's types it is: `oid`, `name`, `char`,
+/// `int2vector`, `oidvector`.
 const CATALOG_TYPE: &str = "pg_type";
 
 /// The Arrow type that values are brought to before they are written.
@@ -182,6 +185,8 @@ fn oid_of_field(field: &Field) -> u32 {
         (Some("oid"), DataType::Int64 | DataType::Int32) => oid::OID,
         (Some("name"), DataType::Utf8View) => oid::NAME,
         (Some("char"), DataType::Utf8View) => oid::CHAR,
+        (Some("int2vector"), DataType::List(_)) => oid::INT2VECTOR,
+        (Some("oidvector"), DataType::List(_)) => oid::OIDVECTOR,
         (_, wire) => match StoredType::from_field(field) {
             Some(StoredType::Json) => oid::JSON,
             Some(StoredType::Jsonb) => oid::JSONB,

@@ -143,15 +143,15 @@ impl Out {
     }
 
     pub(crate) fn error(&mut self, severity: Severity, error: &Error) {
-        let more = [(b'D', error.detail()), (b'H', error.hint())];
-        self.report(b'E', severity, error.kind().sqlstate(), error.message(), more);
+        let more = [(b'D', error.detail()), (b'H', error.hint()), (b'W', error.context())];
+        self.report(b'E', severity, error.sqlstate(), error.message(), more);
     }
 
     pub(crate) fn notice(&mut self, severity: Severity, sqlstate: &str, message: &str) {
-        self.report(b'N', severity, sqlstate, message, [(b'D', None), (b'H', None)]);
+        self.report(b'N', severity, sqlstate, message, [(b'D', None), (b'H', None), (b'W', None)]);
     }
 
-    fn report(&mut self, kind: u8, severity: Severity, sqlstate: &str, message: &str, more: [(u8, Option<&str>); 2]) {
+    fn report(&mut self, kind: u8, severity: Severity, sqlstate: &str, message: &str, more: [(u8, Option<&str>); 3]) {
         self.message(kind, |out| {
             let mut field = |code: u8, text: &str| {
                 out.put_u8(code);

@@ -124,3 +124,51 @@ async fn changed_columns_are_told_as_postgresql_tells_them() {
     );
     assert_eq!(state(&error), "0A000");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_that_come_again_follow_definitions() {
+    let served = serve().await;
+    let client = served.client().await;
+    client.batch_execute("CREATE TABLE t (a INT); INSERT INTO t VALUES (7)").await.unwrap();
+    let mut raw = RawClient::connect(&served).await;
+    raw.send_raw(&startup("alluvia")).await;
+    raw.until_ready().await;
+    let sql = "SELECT a FROM t WHERE a = $1";
+    for _ in 0..3 {
+        assert_eq!(asked(&mut raw, sql, &["007"]).await, ["7"]);
+    }
+    client.batch_execute("DROP TABLE t; CREATE TABLE t (a TEXT); INSERT INTO t VALUES ('007'), ('7')").await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(asked(&mut raw, sql, &["007"]).await, ["007"]);
+    }
+    // The session's own hides it.
+    raw.send_raw(&message(b'Q', b"CREATE TEMPORARY TABLE t (a INT); INSERT INTO t VALUES (8)\0")).await;
+    raw.until_ready().await;
+    for _ in 0..2 {
+        assert_eq!(asked(&mut raw, sql, &["08"]).await, ["8"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_of_varchar_say_their_length() {
+    let served = serve().await;
+    let client = served.client().await;
+    let table = "CREATE TABLE names (id INT PRIMARY KEY, name VARCHAR(10), rest TEXT, code CHAR(3));
+        INSERT INTO names VALUES (1, 'a', 'b', 'c')";
+    client.batch_execute(table).await.unwrap();
+    let statement = client.prepare("SELECT name, rest, upper(name), code FROM names n ORDER BY id").await.unwrap();
+    let types: Vec<&Type> = statement.columns().iter().map(|column| column.type_()).collect();
+    assert_eq!(types, [&Type::VARCHAR, &Type::TEXT, &Type::TEXT, &Type::BPCHAR]);
+    let mut raw = RawClient::connect(&served).await;
+    raw.send_raw(&startup("alluvia")).await;
+    raw.until_ready().await;
+    for sql in
+        ["SELECT name FROM names", "SELECT x.name FROM (SELECT * FROM names) x", "SELECT name FROM names WHERE id = 1"]
+    {
+        raw.send_raw(&message(b'Q', &[sql.as_bytes(), b"\0"].concat())).await;
+        let messages = raw.until_ready().await;
+        let (_, described) = messages.iter().find(|(kind, _)| *kind == b'T').unwrap();
+        // VARCHAR, of any size, of 10 characters and 4 more, as text.
+        assert!(described.ends_with(&[0, 0, 4, 19, 255, 255, 0, 0, 0, 14, 0, 0]), "{sql}: {described:?}");
+    }
+}

@@ -10,6 +10,7 @@
 //! - a row that it has in a segment which the snapshot lacks was moved since, and is looked for in the snapshot.
 
 use super::SnapshotRow;
+use crate::key_tables::KeyTable;
 use crate::snapshot::TableRead;
 use crate::views::Views;
 use alluvia_keys::RowPlace;
@@ -107,6 +108,18 @@ impl Views {
         let locks = self.keys().locks(&[table]);
         let mut guards = locks.lock();
         let (_, keys) = guards.first_mut()?;
+        self.last_written_of(keys, codes, above)
+    }
+
+    /// The same where nobody has the lock; `None` where it would be waited for.
+    pub fn last_written_now(&self, table: TableId, codes: &[KeyCode], above: Version) -> Option<Option<Version>> {
+        let locks = self.keys().locks(&[table]);
+        let mut guards = locks.lock_within(Duration::ZERO)?;
+        let (_, keys) = guards.first_mut()?;
+        Some(self.last_written_of(keys, codes, above))
+    }
+
+    fn last_written_of(&self, keys: &mut KeyTable, codes: &[KeyCode], above: Version) -> Option<Version> {
         let is_current = keys.of(self.keys().generation()).is_some();
         let visible = self.visible();
         // Without any, nobody has written a key since the database was opened.

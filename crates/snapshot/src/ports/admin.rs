@@ -54,6 +54,23 @@ pub struct StageInfo {
     pub parts: u64,
 }
 
+/// A table's rows in memory, for `alluvia.heaps`.
+#[derive(Clone, Copy, Debug)]
+pub struct HeapInfo {
+    /// The table.
+    pub table: TableId,
+    /// Whether it has every row, and can be read.
+    pub is_ready: bool,
+    /// The version of the last batch that was applied.
+    pub version: Version,
+    /// Keys that it knows.
+    pub keys: u64,
+    /// Keys of batches that wait to be applied.
+    pub waiting: u64,
+    /// Estimated bytes in memory.
+    pub bytes: u64,
+}
+
 /// What became visible since the database was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PublishedTotals {
@@ -224,6 +241,10 @@ pub trait Admin: Send + Sync + Debug {
     fn batches(&self, limit: usize) -> Vec<BatchInfo>;
     /// Every table's stages.
     fn stages(&self) -> Vec<StageInfo>;
+    /// Tables whose rows are in memory one by one, in the order of their ids.
+    fn heaps(&self) -> Vec<HeapInfo> {
+        Vec::new()
+    }
     /// Segments of all tables that the newest snapshot names.
     fn segments(&self) -> Vec<SegmentMeta>;
     /// The machines that it lies on, if it lies on several. Asks them, and waits for a moment.

@@ -21,7 +21,7 @@ mod ingest;
 mod read;
 
 pub use admin::{Admin, BatchInfo, Memo, PublishedTotals, PurgeWait, Purged, StageInfo, StoreInfo};
-pub use admin::{ClusterInfo, NodeInfo, NodeStatus, ReplicaInfo, ReplicaStatus, ShardInfo};
+pub use admin::{ClusterInfo, HeapInfo, NodeInfo, NodeStatus, ReplicaInfo, ReplicaStatus, ShardInfo};
 pub use ingest::{Committed, Done, Durability, Heeds, Ingest, Load, NewBatch, NewRows, RowChange, StagedLoad, Staging};
 pub use read::{AskedPart, Each, Read, Uses, Want};
 

@@ -100,6 +100,10 @@ pub trait Read: Send + Sync + Debug {
     fn last_written(&self, _table: TableId, _codes: &[KeyCode], _above: Version) -> Option<Version> {
         None
     }
+    /// The same, without waiting for anything; `None` where something would be waited for.
+    fn last_written_now(&self, _table: TableId, _codes: &[KeyCode], _above: Version) -> Option<Option<Version>> {
+        None
+    }
     /// The rows of these tables in memory, at a version that whoever asks has pinned, or at the newest; `None` where one of them has no heap
     /// that can be read.
     fn rows_in_memory(&self, _tables: &[TableId], _exactly: Option<Version>) -> Option<HeapSnapshot> {

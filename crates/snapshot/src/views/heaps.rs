@@ -7,11 +7,11 @@
 
 use super::{Published, State, Views};
 use crate::pins::Pin;
-use crate::ports::Want;
+use crate::ports::{HeapInfo, Want};
 use crate::snapshot::{Snapshot, TableRead};
 use alluvia_catalog::TableEntry;
 use alluvia_heap::{FedBatch, FedKey, Heap, HeapView, Heaps};
-use alluvia_types::{Error, Freshness, Result, Stage, TableId, Version};
+use alluvia_types::{Error, Freshness, Result, Stage, TableId, Version, planted};
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::DataType;
@@ -138,6 +138,24 @@ impl Views {
         Some(HeapSnapshot { snapshot, heaps, oldest })
     }
 
+    /// What there is of them.
+    pub fn heap_infos(&self) -> Vec<HeapInfo> {
+        let info = |heap: Arc<Heap>| {
+            let (version, keys, waiting) = heap.counts();
+            HeapInfo {
+                table: heap.entry().def.id,
+                is_ready: heap.is_ready(),
+                version,
+                keys: keys as u64,
+                waiting: waiting as u64,
+                bytes: heap.bytes() as u64,
+            }
+        };
+        let mut infos: Vec<HeapInfo> = self.heaps.all().into_iter().map(info).collect();
+        infos.sort_unstable_by_key(|info| info.table);
+        infos
+    }
+
     /// Begins a heap of a table; `None` where it has one, or none may be made.
     pub fn begin_heap(&self, table: TableId) -> Option<HeapLoad> {
         if self.heaps.bytes_max() == 0 {
@@ -147,7 +165,7 @@ impl Views {
         let now = self.clock.monotonic();
         let state = self.state.read();
         let entry: &Arc<TableEntry> = state.catalog.by_id(table)?;
-        if self.heaps.of(entry).is_some() {
+        if self.heaps.of(entry).is_some() || !entry.def.keeps_rows() {
             return None;
         }
         let want = Want {
@@ -181,7 +199,7 @@ impl Views {
         for table in tables.into_iter().filter(|&table| self.heaps.is_fed(table)) {
             let is_staged = batch.loads.iter().any(|load| load.table == table);
             let rows = batch.rows.iter().find(|(of, _, _)| *of == table).map(|(_, rows, _)| rows.clone());
-            let fed = keys.remove(&table).filter(|_| !is_staged);
+            let fed = keys.remove(&table).filter(|_| !is_staged || planted("heap after a load"));
             let fed = fed.map(|keys| FedBatch { version: batch.info.version, rows, keys });
             self.heaps.feed(table, fed);
         }

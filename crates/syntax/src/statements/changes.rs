@@ -10,6 +10,8 @@
 
 use crate::names::{PUBLIC, name_of, parts_of, user_table};
 use crate::statements::assignments::{Assigned, assigned};
+use crate::statements::locked_within;
+use crate::statements::locking::RowLock;
 use crate::trees::prepare;
 use crate::trees::value_rows::query_of_row;
 use crate::trees::visit::visit_mut;
@@ -43,6 +45,8 @@ pub struct Update {
     pub returning: Option<Box<Query>>,
     /// What the tables beside are called that RETURNING may name.
     pub beside: Vec<Ident>,
+    /// What subqueries of the condition lock, by their numbers ([`locked_within`]).
+    pub locked: Vec<Vec<RowLock>>,
 }
 
 /// DELETE from a user table, of all its rows also for TRUNCATE.
@@ -58,8 +62,28 @@ pub struct Delete {
     pub returning: Option<Box<Query>>,
     /// What the tables beside are called that RETURNING may name.
     pub beside: Vec<Ident>,
+    /// What subqueries of the condition lock, by their numbers ([`locked_within`]).
+    pub locked: Vec<Vec<RowLock>>,
     /// RESTART IDENTITY of TRUNCATE: whether sequences of the table begin anew.
     pub restarts: bool,
+    /// CASCADE of TRUNCATE: whether all rows go of the tables that refer to it.
+    pub cascades: bool,
+}
+
+impl Delete {
+    /// Of all rows of a table, as TRUNCATE has it.
+    pub fn whole(schema: &str, table: &str, restarts: bool) -> Result<Delete> {
+        let ident = |name: &str| Ident::with_quote('"', name);
+        let target = Target::named(&ObjectName::from(vec![ident(schema), ident(table)]))?;
+        Delete::of_target(target, restarts, true)
+    }
+
+    fn of_target(target: Target, restarts: bool, cascades: bool) -> Result<Delete> {
+        let query = target.query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
+        let Target { table, alias, .. } = target;
+        let (beside, locked) = (Vec::new(), Vec::new());
+        Ok(Delete { table, alias, query, returning: None, beside, locked, restarts, cascades })
+    }
 }
 
 /// ON CONFLICT of an INSERT.
@@ -99,7 +123,7 @@ pub enum ConflictAction {
 }
 
 /// Takes over an UPDATE, behind the queries of its WITH.
-pub(crate) fn update_of(update: ast::Update, with: Option<With>) -> Result<Update> {
+pub(crate) fn update_of(mut update: ast::Update, with: Option<With>) -> Result<Update> {
     refuse(&[
         (!update.optimizer_hints.is_empty(), "an optimizer hint", ""),
         (update.or.is_some(), "UPDATE OR ...", ""),
@@ -119,12 +143,13 @@ pub(crate) fn update_of(update: ast::Update, with: Option<With>) -> Result<Updat
     let Assigned { columns, values, defaults } = assigned(update.assignments)?;
     let (returning, beside) = target.returning_beside(update.returning, with.as_ref(), &others)?;
     let from = std::iter::once(target.under(target.alias.clone())).chain(others).collect();
+    let locked = locked_within::take_out(update.selection.as_mut())?;
     let query = target.query(with, values, from, update.selection)?;
-    Ok(Update { table: target.table, alias: target.alias, columns, defaults, query, returning, beside })
+    Ok(Update { table: target.table, alias: target.alias, columns, defaults, query, returning, beside, locked })
 }
 
 /// Takes over a DELETE, behind the queries of its WITH.
-pub(crate) fn delete_of(delete: ast::Delete, with: Option<With>) -> Result<Delete> {
+pub(crate) fn delete_of(mut delete: ast::Delete, with: Option<With>) -> Result<Delete> {
     let several = "write one DELETE for each table, and USING for tables that rows are compared with";
     let from = match delete.from {
         FromTable::WithFromKeyword(from) if delete.tables.is_empty() => from,
@@ -146,8 +171,10 @@ pub(crate) fn delete_of(delete: ast::Delete, with: Option<With>) -> Result<Delet
     let others = delete.using.unwrap_or_default();
     let (returning, beside) = target.returning_beside(delete.returning, with.as_ref(), &others)?;
     let from = std::iter::once(target.under(target.alias.clone())).chain(others).collect();
+    let locked = locked_within::take_out(delete.selection.as_mut())?;
     let query = target.query(with, vec![number("1")], from, delete.selection)?;
-    Ok(Delete { table: target.table, alias: target.alias, query, returning, beside, restarts: false })
+    let Target { table, alias, .. } = target;
+    Ok(Delete { table, alias, query, returning, beside, locked, restarts: false, cascades: false })
 }
 
 /// Takes over a TRUNCATE: of each table once.
@@ -157,7 +184,7 @@ pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Vec<Delete>> {
         (truncate.partitions.is_some(), "PARTITION in TRUNCATE", "write DELETE FROM t WHERE ..."),
         (truncate.on_cluster.is_some(), "ON CLUSTER", ""),
     ])?;
-    // Nothing depends on a table: CASCADE and RESTRICT mean nothing.
+    let cascades = truncate.cascade == Some(ast::CascadeOption::Cascade);
     let restarts = truncate.identity == Some(ast::TruncateIdentityOption::Restart);
     let mut tables: Vec<Delete> = Vec::with_capacity(truncate.table_names.len());
     for ast::TruncateTableTarget { name, .. } in &truncate.table_names {
@@ -165,9 +192,7 @@ pub(crate) fn truncate_of(truncate: ast::Truncate) -> Result<Vec<Delete>> {
         if tables.iter().any(|known| known.table == target.table) {
             continue;
         }
-        let query = target.query(None, vec![number("1")], vec![target.under(target.alias.clone())], None)?;
-        let Target { table, alias, .. } = target;
-        tables.push(Delete { table, alias, query, returning: None, beside: Vec::new(), restarts });
+        tables.push(Delete::of_target(target, restarts, cascades)?);
     }
     Ok(tables)
 }

@@ -236,7 +236,17 @@ fn session_of(args: &ast::FunctionArguments) -> Result<u64> {
     literal_text(expr).and_then(|text| text.parse().ok()).ok_or_else(wrong)
 }
 
-/// CALL of a procedure.
+/// The error of a CALL of a procedure that is not there.
+pub fn no_procedure(name: impl std::fmt::Display) -> Error {
+    let plain = PLAIN_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}()"));
+    let of_cuboids = CUBOID_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}('table', 'levels')"));
+    let others = [format!("{SYSTEM}.{CANCEL}(session_id)"), format!("{SYSTEM}.{PURGE}('table')")];
+    let known: Vec<String> = plain.chain(of_cuboids).chain(others).collect();
+    Error::new(ErrorKind::UndefinedFunction, format!("there is no procedure {name}"))
+        .with_hint(format!("procedures are {}", known.join(", ")))
+}
+
+/// CALL of a procedure of the system's.
 pub fn call_of(function: &ast::Function) -> Result<Kind> {
     let parts = parts_of(&function.name)?;
     let name = match parts.as_slice() {
@@ -255,12 +265,7 @@ pub fn call_of(function: &ast::Function) -> Result<Kind> {
         return Ok(Kind::Call(Procedure::Purge(table)));
     }
     let Some((_, procedure)) = PLAIN_PROCEDURES.into_iter().find(|(known, _)| *known == name) else {
-        let plain = PLAIN_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}()"));
-        let of_cuboids = CUBOID_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}('table', 'levels')"));
-        let others = [format!("{SYSTEM}.{CANCEL}(session_id)"), format!("{SYSTEM}.{PURGE}('table')")];
-        let known: Vec<String> = plain.chain(of_cuboids).chain(others).collect();
-        return Err(Error::new(ErrorKind::UndefinedFunction, format!("there is no procedure {}", function.name))
-            .with_hint(format!("procedures are {}", known.join(", "))));
+        return Err(no_procedure(&function.name));
     };
     let no_arguments = match &function.args {
         ast::FunctionArguments::None => true,

@@ -4,7 +4,10 @@
 //! - What is accepted is kept, and what is kept is checked: every clause that would mean something else is refused by name.
 //! - What has no name gets the one that PostgreSQL would give it.
 
-use crate::names::{name_of, user_table};
+use crate::names::{name_of, parts_of, user_table};
+use crate::statement::SetConstraints;
+use crate::statements::parse::syntax;
+use crate::statements::roles::{one_of, word};
 use crate::statements::rules::free_name;
 use alluvia_catalog::RelationName;
 use alluvia_space::{Action, ForeignKey, Index, TableDef};
@@ -14,6 +17,7 @@ use sqlparser::ast::{
     ConstraintCharacteristics, ConstraintReferenceMatchKind, DeferrableInitial, Expr, ForeignKeyConstraint, Ident,
     IndexColumn, KeyOrIndexDisplay, NullsDistinctOption, ReferentialAction, UniqueConstraint,
 };
+use sqlparser::parser::Parser;
 
 /// A UNIQUE as it is declared.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -139,6 +143,25 @@ fn action(action: ReferentialAction) -> Action {
         ReferentialAction::Cascade => Action::Cascade,
         ReferentialAction::SetNull => Action::SetNull,
         ReferentialAction::SetDefault => Action::SetDefault,
+    }
+}
+
+/// `SET CONSTRAINTS { ALL | names } { DEFERRED | IMMEDIATE }`.
+pub(crate) fn parse_set_constraints(parser: &mut Parser<'_>) -> Result<SetConstraints> {
+    parser.next_token();
+    parser.next_token();
+    let names = match word(parser, "ALL") {
+        true => None,
+        false => {
+            let names = parser.parse_comma_separated(|parser| parser.parse_object_name(false)).map_err(syntax)?;
+            let last = |name| parts_of(name).map(|mut parts| parts.pop().unwrap_or_default());
+            Some(names.iter().map(last).collect::<Result<Vec<String>>>()?)
+        }
+    };
+    match one_of(parser, &["DEFERRED", "IMMEDIATE"]) {
+        Some(said) => Ok(SetConstraints { names, deferred: said == "DEFERRED" }),
+        None => Err(Error::new(ErrorKind::Syntax, "SET CONSTRAINTS needs DEFERRED or IMMEDIATE behind it")
+            .with_hint("write SET CONSTRAINTS ALL DEFERRED")),
     }
 }
 

@@ -10,7 +10,8 @@ use crate::statements::rules::{CheckSpec, IdentitySpec, check_spec, default_sql,
 use crate::statements::written_types::column_type_of;
 use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
 use alluvia_space::{
-    Column, ColumnType, Curve, IdentityKind, Ladder, Placement, Spread, TableDef, TableOptions, TableRules, dimensions,
+    Column, ColumnType, Curve, IdentityKind, Ladder, Placement, RowStore, Spread, TableDef, TableOptions, TableRules,
+    dimensions,
 };
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
 use alluvia_values::errors::not_supported;
@@ -111,6 +112,8 @@ pub struct WithOptions {
     pub replicas: Option<String>,
     /// On how many of them rows are durable before their batch is committed.
     pub write_quorum: Option<String>,
+    /// Where rows are kept one by one: `memory`, `none` or `auto`.
+    pub rows: Option<String>,
     /// Storage parameters of PostgreSQL, which mean nothing here.
     pub meaningless: Vec<String>,
 }
@@ -443,7 +446,7 @@ fn is_as(token: Option<&Token>) -> bool {
 }
 
 pub(super) fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
-    const KNOWN: [&str; 10] = [
+    const KNOWN: [&str; 11] = [
         "dimensions",
         "measures",
         "curve",
@@ -454,6 +457,7 @@ pub(super) fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
         "shards",
         "replicas",
         "write_quorum",
+        "rows",
     ];
     let mut with = WithOptions::default();
     for option in options {
@@ -477,6 +481,7 @@ pub(super) fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
             "shards" => &mut with.shards,
             "replicas" => &mut with.replicas,
             "write_quorum" => &mut with.write_quorum,
+            "rows" => &mut with.rows,
             _ => {
                 let near = near_names(&name, KNOWN);
                 let hint = match near.first() {
@@ -578,6 +583,7 @@ pub fn define(
         curve: with.curve.as_deref().map(curve_of).transpose()?.unwrap_or_default(),
         ladder: with.ladder.as_deref().map(Ladder::parse).transpose()?.unwrap_or_default(),
         placement: placement_of(with, &columns)?,
+        rows: with.rows.as_deref().map(RowStore::parse).transpose()?.flatten(),
     };
     let next_column_id = columns.len() as u32;
     let def = TableDef {

@@ -1,9 +1,11 @@
-//! SELECT ... FOR UPDATE and FOR SHARE: a query, and the relations of it whose rows are locked.
+//! SELECT ... FOR UPDATE and FOR SHARE: a query, and the relations of it whose rows are locked. FOR NO KEY UPDATE and FOR KEY SHARE are
+//! these by now ([`phrases`](crate::tokens::phrases)).
 //!
 //! Invariants:
 //! - A row of the answer is made of one row of each relation that is locked: what makes one of several (groups, DISTINCT, UNION) is
 //!   refused, as is the side of an outer join that may be missing.
-//! - The clauses stand behind the statement's own query, and nowhere in it.
+//! - The clauses stand behind the statement's own query, or behind a subquery of the WHERE of UPDATE or DELETE
+//!   ([`locked_within`](super::locked_within)), and nowhere else.
 
 use crate::names::{name_of, relation_name};
 use crate::statement::Kind;
@@ -67,6 +69,12 @@ struct Read {
 
 /// A query that has such clauses.
 pub(crate) fn locking_of(mut query: Box<Query>) -> Result<Kind> {
+    let locks = locks_of(&mut query)?;
+    Ok(Kind::Locking(Box::new(Locking { query: prepare(query)?, locks })))
+}
+
+/// What the clauses of a query lock, which are taken out of it.
+pub(super) fn locks_of(query: &mut Query) -> Result<Vec<RowLock>> {
     let clauses = std::mem::take(&mut query.locks);
     let called = clauses.first().map_or_else(String::new, |clause| format!("FOR {}", clause.lock_type));
     let SetExpr::Select(select) = query.body.as_ref() else {
@@ -101,8 +109,7 @@ pub(crate) fn locking_of(mut query: Box<Query>) -> Result<Kind> {
         }
     }
     locks.sort_by_key(|(at, _)| *at);
-    let locks = locks.into_iter().map(|(_, lock)| lock).collect();
-    Ok(Kind::Locking(Box::new(Locking { query: prepare(query)?, locks })))
+    Ok(locks.into_iter().map(|(_, lock)| lock).collect())
 }
 
 fn refuse_groups(select: &Select, called: &str) -> Result<()> {
@@ -210,6 +217,8 @@ mod tests {
                 "t as t for update, Wait; u as u for share, Wait",
             ),
             ("SELECT 1 FROM t LEFT JOIN u ON true FOR UPDATE OF t", "t as t for update, Wait"),
+            ("SELECT 1 FROM t FOR NO KEY UPDATE OF t SKIP LOCKED", "t as t for update, Skip"),
+            ("SELECT 1 FROM t FOR KEY SHARE NOWAIT", "t as t for share, Refuse"),
             ("WITH w AS (SELECT 1) SELECT 1 FROM t, w FOR UPDATE", "t as t for update, Wait"),
             ("SELECT 1 FROM t", "no lock"),
         ] {

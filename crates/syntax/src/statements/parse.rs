@@ -17,11 +17,13 @@ use crate::statements::commands::{
     transaction_modes,
 };
 use crate::statements::comments::parse_comment;
+use crate::statements::constraints::parse_set_constraints;
 use crate::statements::definitions::{ColumnSpec, create_table, refuse_dropped};
 use crate::statements::locking::locking_of;
 use crate::statements::maintenance::{is_maintenance, parse_maintenance};
 use crate::statements::merge::{is_merge, parse_merge};
 use crate::statements::roles::{is_role_statement, parse_role_statement};
+use crate::statements::routines::{call_procedure, calls_system, is_drop_procedure, parse_do, parse_drop_procedure};
 use crate::statements::schemas::{is_schema_statement, parse_schema_statement, parse_set_schema, sets_schema};
 use crate::statements::views::{is_alter_view, parse_alter_view};
 use crate::tokens::hints::Hints;
@@ -158,11 +160,18 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
             Keyword::CREATE | Keyword::ALTER | Keyword::DROP if is_schema_statement(&first_words(parser, 2)) => {
                 Kind::Schema(Box::new(parse_schema_statement(parser)?))
             }
+            Keyword::DROP if is_drop_procedure(&first_words(parser, 2)) => {
+                Kind::Routine(Box::new(parse_drop_procedure(parser)?))
+            }
+            Keyword::DO => Kind::Do(Box::new(parse_do(parser)?)),
             Keyword::ALTER if sets_schema(parser) => Kind::AlterTable(parse_set_schema(parser)?),
             Keyword::ALTER if is_alter(&first_words(parser, 2)) => Kind::AlterTable(parse_alter(parser)?),
             Keyword::COMMENT => {
                 parser.next_token();
                 Kind::Comment(parse_comment(parser)?)
+            }
+            Keyword::SET if first_words(parser, 2).last().is_some_and(|word| word == "CONSTRAINTS") => {
+                Kind::SetConstraints(parse_set_constraints(parser)?)
             }
             _ if is_maintenance(&first_words(parser, 5)) => parse_maintenance(parser)?,
             _ => of_tree(parser.parse_statement().map_err(syntax)?)?,
@@ -349,7 +358,8 @@ fn of_tree(tree: ast::Statement) -> Result<Kind> {
         }
         Tree::Savepoint { name } => Ok(Kind::Savepoint(names::name_of(&name))),
         Tree::ReleaseSavepoint { name } => Ok(Kind::Release(names::name_of(&name))),
-        Tree::Call(function) => call_of(&function),
+        Tree::Call(function) if calls_system(&function) => call_of(&function),
+        Tree::Call(function) => call_procedure(&function),
         Tree::Declare { stmts } => {
             let mut declare = declare_of(stmts)?;
             declare.query = prepare(declare.query)?;

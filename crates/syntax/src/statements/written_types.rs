@@ -2,11 +2,16 @@
 //!
 //! Invariant: a type is taken whole or refused by name, with what to write instead.
 
+use crate::grammar::Grammar;
+use crate::statements::parse::syntax;
 use crate::statements::rules::serial_type;
+use crate::tokens::{depth, lexer};
 use alluvia_space::{CHARS_MAX, ColumnType, DataType};
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
 use sqlparser::ast::{self, CharLengthUnits, CharacterLength, ExactNumberInfo, TimezoneInfo};
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Token;
 
 /// The type of a column for a written one.
 pub fn column_type_of(written: &ast::DataType) -> Result<ColumnType> {
@@ -17,6 +22,19 @@ pub fn column_type_of(written: &ast::DataType) -> Result<ColumnType> {
         Some(chars_max) => Ok(ColumnType { data_type: DataType::Text, chars_max: Some(chars_max) }),
         None => data_type_of(written).map(ColumnType::from),
     }
+}
+
+/// The type of a column for the text of a type.
+pub fn column_type_of_text(text: &str) -> Result<ColumnType> {
+    let tokens = lexer::of(text)?;
+    depth::check(&tokens)?;
+    let grammar = Grammar::for_tokens(tokens.len());
+    let mut parser = Parser::new(&grammar).with_tokens_with_locations(tokens).with_recursion_limit(depth::DEPTH_MAX);
+    let written = parser.parse_data_type().map_err(syntax)?;
+    if parser.peek_token_ref().token != Token::EOF {
+        return Err(Error::new(ErrorKind::Syntax, format!("{text} is no type")));
+    }
+    column_type_of(&written)
 }
 
 /// The n of `CHAR(n)`, which is 1 where none is written; `None` for other types.

@@ -1,5 +1,5 @@
 //! What PostgreSQL's grammar says in more words than the parser knows: `TRIM(TRAILING FROM x)`, `FETCH FIRST 5 ROWS ONLY`, `WITH [NO] DATA`
-//! behind CREATE TABLE ... AS; and what means nothing here: `FROM ONLY t`, where no table inherits, and `[NOT] DEFERRABLE` of a transaction,
+//! behind CREATE TABLE ... AS; locks of rows that are taken for stronger ones; and what means nothing here: `FROM ONLY t`, where no table inherits, and `[NOT] DEFERRABLE` of a transaction,
 //! where none waits.
 //!
 //! Invariant: only a whole phrase is changed. Half of one is left to the parser, which refuses it; so are `WITH TIES` and `PERCENT`, which
@@ -23,6 +23,7 @@ pub fn shorten(tokens: &mut [TokenWithSpan]) -> bool {
         match phrases.word(at) {
             Some(Keyword::TRIM) => phrases.trim(at),
             Some(Keyword::FETCH) => phrases.fetch(at),
+            Some(Keyword::FOR) => phrases.lock(at),
             Some(Keyword::ONLY) => phrases.only(at, of_tables.last() == Some(&true)),
             Some(Keyword::DEFERRABLE) if has_modes => phrases.deferrable(at),
             _ => {}
@@ -103,6 +104,16 @@ impl Phrases<'_> {
             true => self.put(end, Token::Number("1".to_owned(), false)),
             false => self.take_out(end),
         }
+    }
+
+    /// `FOR NO KEY UPDATE` and `FOR KEY SHARE` as the stronger `FOR UPDATE` and `FOR SHARE`: who holds a row may have changed its key.
+    fn lock(&mut self, at: usize) {
+        let left_out = match (self.word(at + 1), self.word(at + 2), self.word(at + 3)) {
+            (Some(Keyword::NO), Some(Keyword::KEY), Some(Keyword::UPDATE)) => 2,
+            (Some(Keyword::KEY), Some(Keyword::SHARE), _) => 1,
+            _ => 0,
+        };
+        (at + 1..=at + left_out).for_each(|place| self.take_out(place));
     }
 
     /// Notes of what kind of list the token at `at` makes what follows.

@@ -5,7 +5,7 @@
 //! - It is `array_agg` in a subquery: in the query itself where that has nothing but rows, so that columns from around it mean what they
 //!   mean; else in one around it, to which the query gives what it is ordered by.
 //! - Only queries of one column that are no set operation are taken; others are refused by name.
-//! - A statement that names something of `pg_` is left alone.
+//! - A statement that names something of `pg_` is left to the room of the catalog, which brings one after the other to aggregates.
 
 use crate::grammar::Grammar;
 use crate::names::name_of;
@@ -45,13 +45,29 @@ pub(crate) fn may_have(tokens: &[TokenWithSpan]) -> bool {
 
 /// Brings all of a query's to aggregates.
 pub fn write_out(query: &mut Query) -> Result<()> {
-    rewrite(query, |expr| rows_of(expr).is_some(), &mut |expr| {
-        if let Some(rows) = rows_of(expr) {
-            let listed = Expr::Subquery(Box::new(gathered(rows.clone())?));
-            *expr = call("coalesce", vec![listed, call("make_array", Vec::new())]);
-        }
-        Ok(())
-    })
+    rewrite(query, |expr| rows_of(expr).is_some(), &mut expand)
+}
+
+/// Brings an expression to an aggregate, if it is one.
+pub fn expand(expr: &mut Expr) -> Result<()> {
+    if let Some(rows) = rows_of(expr) {
+        let listed = Expr::Subquery(Box::new(gathered(rows.clone())?));
+        *expr = call("coalesce", vec![listed, call("make_array", Vec::new())]);
+    }
+    Ok(())
+}
+
+/// Whether a subquery gives one list, as those do that [`expand`] writes.
+pub fn is_gathered(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let [
+        SelectItem::UnnamedExpr(Expr::Function(function))
+        | SelectItem::ExprWithAlias { expr: Expr::Function(function), .. },
+    ] = select.projection.as_slice()
+    else {
+        return false;
+    };
+    matches!(function.name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name_of(name) == "array_agg"))
 }
 
 /// The query behind ARRAY, which the parser takes for a function.

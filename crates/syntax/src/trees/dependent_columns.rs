@@ -7,7 +7,8 @@ use crate::names::{name_of, relation_name};
 use crate::trees::visit::{visit, visit_mut};
 use alluvia_catalog::RelationName;
 use sqlparser::ast::{
-    Expr, GroupByExpr, Ident, ObjectName, Query, Select, TableFactor, TableWithJoins, Visitor, VisitorMut,
+    Expr, GroupByExpr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor,
+    TableWithJoins, Visitor, VisitorMut,
 };
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -57,8 +58,8 @@ impl VisitorMut for Groups<'_> {
             if !key.iter().all(is_grouped) {
                 continue;
             }
-            let mentioned = mentioned(select);
-            let rest = columns.iter().filter(|column| mentioned.contains(*column) && !is_grouped(column));
+            let (mentioned, all) = (mentioned(select), is_whole(select, &alias));
+            let rest = columns.iter().filter(|column| (all || mentioned.contains(*column)) && !is_grouped(column));
             added.extend(
                 rest.map(|column| Expr::CompoundIdentifier(vec![alias.clone(), Ident::with_quote('"', column)])),
             );
@@ -115,6 +116,17 @@ fn is_column(expr: &Expr, table: &Ident, column: &str) -> bool {
     }
 }
 
+/// Whether a SELECT gives all columns of a table: `*` or `t.*`.
+fn is_whole(select: &Select, table: &Ident) -> bool {
+    select.projection.iter().any(|item| match item {
+        SelectItem::Wildcard(_) => true,
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+            name.0.last().and_then(|part| part.as_ident()).is_some_and(|of| name_of(of) == name_of(table))
+        }
+        _ => false,
+    })
+}
+
 /// The last parts of all names in a SELECT.
 fn mentioned(select: &Select) -> BTreeSet<String> {
     #[derive(Default)]
@@ -157,6 +169,9 @@ mod tests {
         assert!(all.ends_with(r#"GROUP BY a, t.b, t."c""#), "{all}");
         let within = grouped("SELECT 1 FROM (SELECT s.d FROM t s GROUP BY b, a) q").unwrap();
         assert!(within.contains(r#"GROUP BY b, a, s."d""#), "{within}");
+        let whole = grouped("SELECT s.*, count(y) FROM t s JOIN u ON true GROUP BY s.a, b").unwrap();
+        assert!(whole.ends_with(r#"GROUP BY s.a, b, s."c", s."d""#), "{whole}");
+        assert_eq!(grouped("SELECT u.*, count(a) FROM t, u GROUP BY t.a, t.b"), None, "all of another");
         assert_eq!(grouped("SELECT a, c FROM t GROUP BY a"), None, "a part of a key");
         assert_eq!(grouped("SELECT a, c FROM u GROUP BY a, b"), None, "no key is known");
         assert_eq!(grouped("SELECT a, b FROM t GROUP BY a, b"), None);

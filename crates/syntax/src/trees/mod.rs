@@ -4,7 +4,7 @@
 //! [`visit`] and [`rewriting`] are what passes walk trees with. Types are not known here: what needs them is a rule of `plan`.
 
 pub(crate) mod arg_min_max;
-pub(crate) mod array_subqueries;
+pub mod array_subqueries;
 pub(crate) mod at_time_zone;
 pub(crate) mod cast_keys;
 pub(crate) mod column_labels;

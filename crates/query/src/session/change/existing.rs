@@ -9,10 +9,12 @@
 use crate::session::change::beside::{first_beside, returned_beside};
 use crate::session::change::reading::{Read, Reading, misfit};
 use crate::session::change::written::Written;
+use crate::session::constraints::set_places;
 use crate::session::insert::computed::refuse_of_rows;
 use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use crate::session::transaction::own_changes::How;
 use alluvia_catalog::rights::Privilege;
 use alluvia_change::{Gone, Seen, UpdateQuery, delete_query, update_query};
 use alluvia_snapshot::RowChange;
@@ -49,7 +51,8 @@ pub(crate) async fn update(run: &Run, update: &Update) -> Result<Outcome> {
     let returned = returned_beside(run, &reading, update.returning.as_deref(), tables, &read, &rows).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
     let computed_at = Some(reading.snapshot.version);
-    let written = Written::nothing(&reading);
+    let how = How { set: set_places(&reading.entry, update), paired: gone != Gone::Replaced };
+    let written = Written::nothing(&reading).so(how);
     let written = match gone {
         Gone::Replaced => written.and(RowChange::Upsert, computed_at, rows),
         Gone::Keys | Gone::Identities => {

@@ -40,6 +40,10 @@ pub(crate) fn heaps_of(run: &Run, point: &PointStatement) -> Result<Option<HeapS
     let is_known = |(heap, (_, entry)): (&Arc<alluvia_heap::Heap>, (_, &Arc<TableEntry>))| {
         heap.entry().changed_at == entry.changed_at && heap.entry().def.id == entry.def.id
     };
+    // A transaction may read an older version than the heap begins with.
+    if found.rows().is_none() {
+        return Ok(None);
+    }
     let is_newer = exactly.is_some() || found.snapshot.version >= at_least;
     if !is_newer || !found.heaps().iter().zip(point.tables()).all(is_known) {
         return Ok(None);

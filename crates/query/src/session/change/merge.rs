@@ -11,6 +11,7 @@ use crate::session::change::existing::{refuse_columns_of_rows, telling};
 use crate::session::change::reading::{Read, Reading, misfit};
 use crate::session::change::returning::Returned;
 use crate::session::change::written::Written;
+use crate::session::constraints::concern;
 use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -20,6 +21,7 @@ use alluvia_catalog::rights::Privilege;
 use alluvia_change::{
     ACTIONS, MergeChange, MergeQuery, MergeWrite, ROWS, SOURCE, Seen, merge_query, merge_returning_query,
 };
+use alluvia_constraints::Doing;
 use alluvia_snapshot::RowChange;
 use alluvia_syntax::names::name_of;
 use alluvia_syntax::statements::merge::{ACTION, Merge, MergeAction};
@@ -43,6 +45,11 @@ pub(super) async fn merge(run: &Run, merge: &Merge) -> Result<Outcome> {
     let reading = Reading::begin(run, &merge.table, &privileges(merge), &queries).await?;
     let MergeQuery { query, gone, known, whole, source, changes } = merge_query(&reading.entry.def, merge)?;
     let read = reading.read(run, query, [reading.target(gone)]).await?;
+    let moves = changes.iter().any(|change| matches!(change.write, MergeWrite::Update { moves: true, .. }));
+    if moves && concern(run, &reading.entry, Doing::Deletes)? {
+        return Err(not_supported("setting the key of a table in MERGE to which foreign keys refer")
+            .with_hint("UPDATE the key: what refers to it follows, or refuses it"));
+    }
     let rules = rules_of(run, &reading.entry).await?;
     let (removes, told) = telling(&reading, gone)?;
     let mut seen = Seen::default();

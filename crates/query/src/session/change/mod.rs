@@ -13,6 +13,7 @@
 mod beside;
 pub(crate) mod existing;
 mod heap;
+mod locked_within;
 pub(crate) mod locking;
 mod merge;
 pub(crate) mod points;
@@ -23,6 +24,7 @@ mod upsert;
 mod written;
 
 use crate::session::change::existing::{delete, update};
+use crate::session::change::locked_within::{settled_delete, settled_update};
 use crate::session::change::merge::merge;
 use crate::session::change::truncate::truncate;
 use crate::session::change::upsert::insert;
@@ -89,6 +91,12 @@ impl Change {
 
     async fn run(&self, run: &Arc<Run>, hints: &Hints) -> Result<Outcome> {
         match self {
+            Change::Update(statement) if !statement.locked.is_empty() => {
+                update(run, &settled_update(run, statement, hints).await?).await
+            }
+            Change::Delete(statement) if !statement.locked.is_empty() => {
+                delete(run, &settled_delete(run, statement, hints).await?).await
+            }
             Change::Update(statement) => update(run, statement).await,
             Change::Delete(statement) => delete(run, statement).await,
             Change::Truncate(tables) => truncate(run, tables).await,

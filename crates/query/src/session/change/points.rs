@@ -8,6 +8,7 @@
 use crate::by_key::LookupCost;
 use crate::execution::blocking::blocking;
 use crate::session::change::heap::{find_by_keys, find_by_query, heaps_of};
+use crate::session::constraints::set_places;
 use crate::session::rules::rules_of;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -16,7 +17,7 @@ use crate::session::select::pin::{pin_point, read_of};
 use crate::session::state::scope::Scope;
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
-use crate::session::transaction::own_changes::add;
+use crate::session::transaction::own_changes::{How, add_as};
 use crate::session::transaction::pin_transaction;
 use crate::session::transaction::row_locks::{KeyedRows, Patience, lock_rows, was_written, written_since};
 use crate::session::transaction::submit::submit;
@@ -25,11 +26,12 @@ use crate::used::UsedCounters;
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{RelationName, TableEntry};
+use alluvia_constraints::{Doing, concerns};
 use alluvia_locks::Mode;
 use alluvia_points::{FoundRows, PointKind, PointLock, PointStatement, point_tables};
 use alluvia_snapshot::{HeapSnapshot, NewBatch, NewRows, RowChange, Snapshot, SnapshotRow};
 use alluvia_space::key_code::KeyCode;
-use alluvia_syntax::{Hints, Statement};
+use alluvia_syntax::{Hints, Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
@@ -38,6 +40,7 @@ use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How often rows are looked for anew that others have changed, before the general way goes on.
 const TRIES_MAX: u32 = 4;
@@ -53,7 +56,22 @@ pub(crate) fn compiled(scope: &Scope, statement: &Statement) -> Option<PointStat
         is_everybodys.then_some(entry)
     };
     let entries = point_tables(&statement.kind)?.iter().map(entry).collect::<Option<Vec<_>>>()?;
+    if is_looked_at(scope, statement, entries.first()?)? {
+        return None;
+    }
     PointStatement::recognise(&statement.kind, &entries)
+}
+
+/// Whether constraints are to look at the rows of a statement that changes some: such go the general way. A table that refers to another is
+/// made without that one being told.
+fn is_looked_at(scope: &Scope, statement: &Statement, entry: &Arc<TableEntry>) -> Option<bool> {
+    let set = match &statement.kind {
+        Kind::Update(update) => Some(set_places(entry, update)?),
+        Kind::Delete(_) => None,
+        _ => return Some(false),
+    };
+    let doing = set.as_deref().map_or(Doing::Deletes, Doing::Sets);
+    Some(concerns(scope.resolver().ok()?.catalog(), &entry.def, doing))
 }
 
 /// Runs a compiled statement, whose answer has a schema, if that is known; `None` where the general way must.
@@ -119,6 +137,7 @@ fn may_run(run: &Run, statement: &Statement, point: &PointStatement) -> bool {
         && state.temporary.is_empty()
         && !matches!(state.transaction, Transaction::Failed(_));
     drop(state);
+    let is_plain = is_plain && is_looked_at(&run.scope, statement, point.entry()) == Some(false);
     is_plain && may_write && !run.engine().read().is_remote() && privileges.iter().all(may)
 }
 
@@ -169,7 +188,7 @@ async fn try_once(run: &Arc<Run>, point: &PointStatement, asked: &Asked<'_>) -> 
         PointKind::Delete | PointKind::Query(_) => Vec::new(),
     };
     let found = match (asked.keys, &heaps) {
-        (Some(named), _) => Some(find(run, point, (snapshot, heaps.as_ref()), named, columns).await?),
+        (Some(named), _) => find(run, point, (snapshot, heaps.as_ref()), named, columns).await?,
         (None, Some(heaps)) => queried(run, point, heaps, asked, &columns)?,
         (None, None) => None,
     };
@@ -211,9 +230,10 @@ async fn try_once(run: &Arc<Run>, point: &PointStatement, asked: &Asked<'_>) -> 
     }
     let rows = NewRows::insert(entry.def.id, entry.changed_at, vec![rows]);
     let rows = NewRows { change, computed_at: Some(version), ..rows };
+    run.is_looked_at.store(true, Ordering::Relaxed);
     let is_open = run.state().is_open()?;
     match is_open {
-        true => drop(add(run, entry, vec![rows]).await?),
+        true => drop(add_as(run, entry, vec![rows], How { set: Some(Vec::new()), paired: false }).await?),
         false => drop(submit(run, NewBatch { rows: vec![rows], ..NewBatch::default() }).await?),
     }
     run.progress.add_rows(count as u64);
@@ -238,14 +258,15 @@ fn queried(
     Ok(Some(Found { rows, keys, answer, cost }))
 }
 
-/// The rows that have the keys: the open transaction's own, and those of a snapshot whose keys it has left alone, in the heap, if there is one.
+/// The rows that have the keys: the open transaction's own, and those of a snapshot whose keys it has left alone, in the heap, if there is
+/// one; `None` where that has gone since.
 async fn find(
     run: &Run,
     point: &PointStatement,
     (snapshot, heaps): (Arc<Snapshot>, Option<&HeapSnapshot>),
     (keys, codes): (&RecordBatch, &[KeyCode]),
     columns: Vec<usize>,
-) -> Result<Found> {
+) -> Result<Option<Found>> {
     let table = point.entry().def.id;
     let mut own: Vec<Option<RecordBatch>> = vec![None; codes.len()];
     let mut untouched: Vec<usize> = Vec::with_capacity(codes.len());
@@ -277,8 +298,7 @@ async fn find(
             let cost = LookupCost { rows: rows.num_rows() as u64, ..LookupCost::default() };
             (rows, found, cost)
         }
-        // The heap may have gone since.
-        None if heaps.is_some() => return Err(written_since(&point.entry().def.name)),
+        None if heaps.is_some() => return Ok(None),
         None => {
             let (store, coder) = (Arc::clone(run.engine().read()), point.coder().clone());
             let read_columns = columns.clone();
@@ -311,7 +331,7 @@ async fn find(
         }
     };
     let keys = filter_record_batch(keys, &BooleanArray::from(are_there)).map_err(|error| misfit(&error))?;
-    Ok(Found { rows, keys, answer: None, cost })
+    Ok(Some(Found { rows, keys, answer: None, cost }))
 }
 
 /// Locks rows that were read at a version.
@@ -339,8 +359,7 @@ fn answer(point: &PointStatement, shown: &[(usize, String)], rows: RecordBatch) 
     let schema = Arc::new(Schema::new(shown.iter().map(field).collect::<Vec<Field>>()));
     let rows = RecordBatch::try_new(Arc::clone(&schema), rows.columns().to_vec()).map_err(|error| misfit(&error))?;
     let rows = futures::stream::iter((rows.num_rows() > 0).then_some(Ok(rows)));
-    let table = point.entry().def.id.0;
-    let origins = shown.iter().map(|(at, _)| origin(table, *at)).collect();
+    let origins = shown.iter().map(|(at, _)| origin(&point.entry().def, *at)).collect();
     Ok(Outcome::rows("SELECT", Box::pin(RecordBatchStreamAdapter::new(schema, rows))).with_origins(origins))
 }
 
@@ -358,7 +377,7 @@ fn query_answer(point: &PointStatement, rows: RecordBatch) -> Outcome {
     let origins = point.query().map(|query| {
         let of = |(place, _): (Option<(usize, usize)>, &str)| {
             let (table, column) = place?;
-            origin(query.entries().get(table)?.def.id.0, column)
+            origin(&query.entries().get(table)?.def, column)
         };
         query.shown().map(of).collect()
     });

@@ -10,23 +10,30 @@ use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
+use crate::session::transaction::row_locks::lock_whole;
 use crate::session::transaction::submit::change;
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{Change, TableEntry};
 use alluvia_change::delete_query;
 use alluvia_syntax::statements::changes::Delete;
-use alluvia_types::{ColumnId, Error, Result};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Query;
 use std::sync::Arc;
 
 /// TRUNCATE of at least one table.
 pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
+    let all = match tables.iter().any(|delete| delete.cascades) {
+        true => with_children(run, tables)?,
+        false => tables.to_vec(),
+    };
+    let tables = all.as_slice();
     let [first, others @ ..] = tables else { return Err(Error::internal("a TRUNCATE names no table")) };
     for other in others {
         run.scope.table_for(Need::Privilege(Privilege::Truncate), &other.table)?;
     }
+    lock_referred(run, tables).await?;
     // All of them by one snapshot.
     let queries: Vec<&Query> = tables.iter().map(|delete| &*delete.query).collect();
     let begun = Reading::begin(run, &first.table, &[Privilege::Truncate], &queries).await?;
@@ -64,6 +71,52 @@ pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
         Some(used) => outcome.with_used(used),
         None => outcome,
     })
+}
+
+/// Refuses tables to which others refer that keep their rows, and locks those to which any do: nobody refers to their rows from now on.
+async fn lock_referred(run: &Run, tables: &[Delete]) -> Result<()> {
+    let entries = tables.iter().map(|delete| run.scope.table_for(Need::Definition, &delete.table));
+    let mut entries = entries.collect::<Result<Vec<_>>>()?;
+    entries.sort_by_key(|entry| entry.def.id);
+    let catalog = Arc::clone(run.scope.resolver()?.catalog());
+    for entry in &entries {
+        let mut is_referred = false;
+        for (child, key) in catalog.references_to(entry.def.id) {
+            is_referred = true;
+            if entries.iter().all(|named| named.def.id != child.def.id) {
+                let message = "cannot truncate a table referenced in a foreign key constraint";
+                let detail = format!("Table \"{}\" references \"{}\" by {}.", child.def.name, entry.def.name, key.name);
+                return Err(Error::new(ErrorKind::NotSupported, message).with_detail(detail).with_hint(format!(
+                    "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
+                    child.def.name
+                )));
+            }
+        }
+        if is_referred {
+            lock_whole(run, &entry.def).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The tables, and those that refer to them, to those, and so on: TRUNCATE ... CASCADE.
+fn with_children(run: &Run, tables: &[Delete]) -> Result<Vec<Delete>> {
+    let catalog = Arc::clone(run.scope.resolver()?.catalog());
+    let mut all = tables.to_vec();
+    let mut at = 0;
+    while let Some(delete) = all.get(at).cloned() {
+        let parent = run.scope.table_for(Need::Definition, &delete.table)?;
+        for (child, _) in catalog.references_to(parent.def.id) {
+            let known = all.iter().any(|known| {
+                run.scope.table_for(Need::Definition, &known.table).is_ok_and(|entry| entry.def.id == child.def.id)
+            });
+            if !known {
+                all.push(Delete::whole(&child.def.schema, &child.def.name, delete.restarts)?);
+            }
+        }
+        at += 1;
+    }
+    Ok(all)
 }
 
 /// Has the sequences of a table begin anew: in a transaction for its own statements, and by its COMMIT for all.

@@ -8,6 +8,7 @@
 use crate::session::change::reading::{Read, Reading, misfit, too_many};
 use crate::session::change::returning::Returned;
 use crate::session::change::written::Written;
+use crate::session::constraints::without_conflicts;
 use crate::session::insert::computed::refuse_of_rows;
 use crate::session::insert::rows::{inserted, write};
 use crate::session::insert::{insert as insert_plain, rows_of};
@@ -18,6 +19,7 @@ use crate::session::transaction::own_changes::new_ones;
 use alluvia_catalog::TableEntry;
 use alluvia_catalog::authoriser::{INSERT, Need};
 use alluvia_catalog::rights::Privilege;
+use alluvia_change::conflict::Arbiter;
 use alluvia_change::{Resolved, Seen, insert_or_update, resolve};
 use alluvia_snapshot::RowChange;
 use alluvia_syntax::Hints;
@@ -33,20 +35,28 @@ use std::sync::Arc;
 pub(super) async fn insert(run: &Arc<Run>, statement: &Insert, hints: &Hints) -> Result<Outcome> {
     let entry = run.scope.table_for(INSERT, &statement.table)?;
     let resolved = statement.conflict.as_deref().map(|conflict| resolve(&entry.def, conflict)).transpose()?;
+    let unique = match &resolved {
+        Some(Resolved::Nothing(Arbiter::Any)) if entry.def.unique_indexes().next().is_some() => Some(None),
+        Some(Resolved::Nothing(Arbiter::Index(name))) => Some(Some(name.as_str())),
+        _ => None,
+    };
     let change = match &resolved {
         None => RowChange::of_table(&entry.def),
-        Some(Resolved::Nothing) if entry.def.key.is_none() => RowChange::Insert,
-        Some(Resolved::Nothing) => RowChange::InsertNew,
+        Some(Resolved::Nothing(Arbiter::Index(_))) => RowChange::Insert,
+        Some(Resolved::Nothing(_)) if entry.def.key.is_none() => RowChange::Insert,
+        Some(Resolved::Nothing(_)) => RowChange::InsertNew,
         Some(Resolved::Replace | Resolved::Compute { .. }) => RowChange::Upsert,
     };
-    match resolved {
+    match &resolved {
         Some(Resolved::Compute { alias, values, query }) => {
             let reading = begin(run, statement, &[Privilege::Insert, Privilege::Update]).await?;
             check_same(&entry, &reading)?;
-            return insert_or_set(run, reading, statement, (&alias, &values, &query), hints).await;
+            return insert_or_set(run, reading, statement, (alias, values, query), hints).await;
         }
         // It is the table's way, which takes any number of rows.
-        Some(Resolved::Nothing) if change == RowChange::of_table(&entry.def) && statement.returning.is_none() => {
+        Some(Resolved::Nothing(_))
+            if unique.is_none() && change == RowChange::of_table(&entry.def) && statement.returning.is_none() =>
+        {
             let plain = Insert { conflict: None, ..statement.clone() };
             return insert_plain(run, plain, hints).await;
         }
@@ -56,9 +66,12 @@ pub(super) async fn insert(run: &Arc<Run>, statement: &Insert, hints: &Hints) ->
         _ => {}
     }
     if statement.returning.is_some() {
-        return insert_returning(run, statement, change, hints).await;
+        return insert_returning(run, statement, change, unique, hints).await;
     }
-    let (rows, used) = rows_of(run, &entry, statement, hints).await.map_err(too_many)?;
+    let (mut rows, used) = rows_of(run, &entry, statement, hints).await.map_err(too_many)?;
+    if let Some(named) = unique {
+        rows = without_conflicts(run, &entry, named, rows).await?;
+    }
     if change == RowChange::Upsert {
         refuse_repeated(&entry, &rows)?;
     }
@@ -70,9 +83,18 @@ pub(super) async fn insert(run: &Arc<Run>, statement: &Insert, hints: &Hints) ->
 }
 
 /// INSERT ... RETURNING of rows that come as `change` says.
-async fn insert_returning(run: &Arc<Run>, statement: &Insert, change: RowChange, hints: &Hints) -> Result<Outcome> {
+async fn insert_returning(
+    run: &Arc<Run>,
+    statement: &Insert,
+    change: RowChange,
+    unique: Option<Option<&str>>,
+    hints: &Hints,
+) -> Result<Outcome> {
     let reading = begin(run, statement, &[Privilege::Insert]).await?;
-    let (rows, _) = rows_of(run, &reading.entry, statement, hints).await.map_err(too_many)?;
+    let (mut rows, _) = rows_of(run, &reading.entry, statement, hints).await.map_err(too_many)?;
+    if let Some(named) = unique {
+        rows = without_conflicts(run, &reading.entry, named, rows).await?;
+    }
     if change == RowChange::Upsert && statement.conflict.is_some() {
         refuse_repeated(&reading.entry, &rows)?;
     }

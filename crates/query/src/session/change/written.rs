@@ -2,7 +2,7 @@
 
 use crate::session::change::reading::Reading;
 use crate::session::run::Run;
-use crate::session::transaction::own_changes::add;
+use crate::session::transaction::own_changes::{How, add_as};
 use crate::session::transaction::submit::{submit, submit_empty};
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::{NewBatch, NewRows, RowChange};
@@ -14,11 +14,12 @@ use std::sync::Arc;
 pub(super) struct Written {
     entry: Arc<TableEntry>,
     changes: Vec<NewRows>,
+    how: How,
 }
 
 impl Written {
     pub(super) fn nothing(reading: &Reading) -> Written {
-        Written { entry: Arc::clone(&reading.entry), changes: Vec::new() }
+        Written { entry: Arc::clone(&reading.entry), changes: Vec::new(), how: How::default() }
     }
 
     /// And these rows. `computed_at` is the version that they were computed from, where it matters that they are as they were then.
@@ -28,6 +29,12 @@ impl Written {
             let rows = NewRows::insert(self.entry.def.id, self.entry.changed_at, batches);
             self.changes.push(NewRows { change, computed_at, ..rows });
         }
+        self
+    }
+
+    /// What is known of the changes beside their rows.
+    pub(super) fn so(mut self, how: How) -> Self {
+        self.how = how;
         self
     }
 
@@ -41,12 +48,12 @@ impl Written {
     /// The same of several tables, which change together.
     pub(super) async fn commit_all(run: &Run, all: Vec<Written>) -> Result<u64> {
         let (mut rows, mut passed_over, mut are_held) = (Vec::new(), 0, true);
-        for Written { entry, changes } in all {
+        for Written { entry, changes, how } in all {
             if !run.state().is_held(entry.def.id)? {
                 are_held = false;
                 rows.extend(changes);
             } else if !changes.is_empty() {
-                passed_over += add(run, &entry, changes).await?;
+                passed_over += add_as(run, &entry, changes, how).await?;
             }
         }
         if are_held {

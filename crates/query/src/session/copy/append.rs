@@ -2,15 +2,18 @@
 //!
 //! Columns are matched by name, as SQL would match them; types are cast as INSERT casts them.
 
+use crate::session::constraints::{concern, constrained};
 use crate::session::insert::rows::hold;
 use crate::session::rules::{Rules, completed, rules_of};
 use crate::session::run::Run;
 use crate::session::run::runner::Runner;
 use crate::session::state::temporary::is_temporary;
 use crate::session::transaction::check_outside;
+use crate::session::transaction::own_changes::add;
 use crate::session::transaction::submit::submit;
 use alluvia_catalog::authoriser::INSERT;
 use alluvia_catalog::{RelationName, TableEntry};
+use alluvia_constraints::Doing;
 use alluvia_copy::Assigner;
 use alluvia_snapshot::{Committed, NewBatch, NewRows, RowChange};
 use alluvia_space::TableDef;
@@ -59,7 +62,7 @@ impl<'a> BatchBuilder<'a> {
 }
 
 async fn commit_rows(
-    run: &Run,
+    run: &Arc<Run>,
     tables: Vec<(RelationName, Vec<RecordBatch>)>,
     producer: Option<ProducerMark>,
 ) -> Result<Committed> {
@@ -88,12 +91,45 @@ async fn commit_rows(
             None => rows.push(NewRows::of_table(&entry.def, entry.changed_at, bound)),
         }
     }
+    if let Some(passed) = constrained_rows(run, &rows, producer.as_ref()).await? {
+        return Ok(Committed { passed_over: passed.passed_over + passed_over, ..passed });
+    }
     if rows.is_empty() && are_temporary {
         let version = run.state().seen;
         return Ok(Committed { version, duplicate: false, passed_over });
     }
     let committed = submit(run, NewBatch { rows, producer, ..NewBatch::default() }).await?;
     Ok(Committed { passed_over: committed.passed_over + passed_over, ..committed })
+}
+
+/// The same of tables of which constraints are to look at the rows, in a transaction of its own.
+async fn constrained_rows(
+    run: &Arc<Run>,
+    rows: &[NewRows],
+    producer: Option<&ProducerMark>,
+) -> Result<Option<Committed>> {
+    let catalog = run.engine().read().catalog();
+    let mut concerned = false;
+    for rows in rows {
+        if let Some(entry) = catalog.by_id(rows.table) {
+            concerned |= concern(run, entry, Doing::Inserts)?;
+        }
+    }
+    if !concerned {
+        return Ok(None);
+    }
+    let work = async {
+        let mut passed_over = 0;
+        for rows in rows {
+            let entry = catalog.by_id(rows.table).ok_or_else(|| Error::internal("a table of an append is gone"))?;
+            passed_over += add(run, entry, vec![rows.clone()]).await?;
+        }
+        Ok(passed_over)
+    };
+    let mark = NewBatch { producer: producer.cloned(), ..NewBatch::default() };
+    let (passed_over, committed) = constrained(run, mark, work).await?;
+    let none = Committed { version: run.state().seen, duplicate: false, passed_over: 0 };
+    Ok(Some(Committed { passed_over, ..committed.unwrap_or(none) }))
 }
 
 /// Batches in the storage schema of a table, with what its definition gives them.

@@ -5,7 +5,8 @@
 //! - Of two batches with one key for one table the second is acknowledged as the first was, and not applied, for seven
 //!   days.
 
-use crate::session::copy::mixed::check_rights;
+use crate::session::constraints::{concern, constrained};
+use crate::session::copy::mixed::{check_rights, hold_mixed};
 use crate::session::copy::{copy_context, for_copy, store_of};
 use crate::session::rules::rules_of;
 use crate::session::run::Run;
@@ -15,8 +16,9 @@ use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::submit_empty;
 use alluvia_catalog::RelationName;
 use alluvia_catalog::authoriser::INSERT;
-use alluvia_copy::{BodyOptions, Hints, copy_from};
-use alluvia_snapshot::BatchKey;
+use alluvia_constraints::Doing;
+use alluvia_copy::{BodyOptions, Hints, IntoTransaction, copy_from};
+use alluvia_snapshot::{BatchKey, NewBatch};
 use alluvia_syntax::copy::options::{CopyOptions, Direction};
 use alluvia_syntax::copy::statement::Source;
 use alluvia_syntax::copy::streams::Streams;
@@ -101,6 +103,20 @@ async fn ingest_here(run: &Arc<Run>, ingest: Ingest, body: Box<dyn Read + Send>)
     check_rights(&run.scope, &entry, policy)?;
     let rules = rules_of(run, &entry).await?;
     context.rules = for_copy(&rules);
+    if concern(run, &entry, Doing::Any)? {
+        let held = Arc::new(Mutex::new(run.scope.held()));
+        let destination = Box::new(IntoTransaction(Arc::clone(&held)));
+        let work = async {
+            let copied =
+                copy_from(context, Arc::clone(&entry), ingest.columns, Source::Stdin, options, destination).await?;
+            let rows = std::mem::take(&mut held.lock().batches);
+            let passed_over = hold_mixed(run, &entry, policy, rows).await?;
+            Ok(copied.rows.saturating_sub(passed_over))
+        };
+        let (rows, committed) = constrained(run, NewBatch { key, ..NewBatch::default() }, work).await?;
+        let duplicate = committed.is_some_and(|committed| committed.duplicate);
+        return Ok(Ingested { rows, version: committed.map(|committed| committed.version), duplicate });
+    }
     let destination = Box::new(store_of(run, &entry, policy, rules, key));
     let report = copy_from(context, entry, ingest.columns, Source::Stdin, options, destination).await?;
     let committed = match report.committed {

@@ -17,6 +17,7 @@
 //! - When a call returns, nothing of the memory that the rows came in is held: it may be another library's.
 
 use crate::execution::blocking::blocking;
+use crate::session::constraints::{concern, constrained};
 use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed, submit_mixed};
 use crate::session::define::tables::{create_temporary, create_with, creating, schema_of_new, seed};
 use crate::session::insert::rows::sink;
@@ -28,6 +29,7 @@ use crate::session::transaction::check_outside;
 use crate::session::transaction::submit::{submit, submit_empty};
 use alluvia_catalog::authoriser::{INSERT, Need};
 use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA, TableEntry};
+use alluvia_constraints::Doing;
 use alluvia_copy::progress::Phase;
 use alluvia_copy::{Assigner, BadRow, Held, Incoming, Lacking, Wanted, infer_schema};
 use alluvia_snapshot::{Committed, NewBatch};
@@ -196,6 +198,11 @@ async fn append_rows(
                 .with_hint("nothing of the table outlasts its session: leave the number out"));
         }
         return append_temporary(run, &entry, policy, rows).await;
+    }
+    if concern(run, &entry, Doing::Any)? {
+        let mark = NewBatch { producer, ..NewBatch::default() };
+        let (appended, committed) = constrained(run, mark, append_pending(run, &entry, policy, rows)).await?;
+        return Ok(Appended { committed: committed.or(appended.committed), ..appended });
     }
     if run.state().is_open()? {
         return append_pending(run, &entry, policy, rows).await;

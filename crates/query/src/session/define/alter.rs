@@ -25,7 +25,7 @@ use alluvia_catalog::rights::Object;
 use alluvia_catalog::{Catalog, Change, Needed, RelationName, SearchPath, TEMPORARY_SCHEMA, TableEntry, alter};
 use alluvia_change::conflict::key_name;
 use alluvia_space::keywords::quoted;
-use alluvia_space::{Check, Column, Ladder, TableDef};
+use alluvia_space::{Check, Column, Ladder, RowStore, TableDef};
 use alluvia_syntax::statements::alter::{AlterTable, TableChange};
 use alluvia_syntax::statements::definitions::{WithOptions, checked_freshness};
 use alluvia_syntax::statements::keys::with_on_conflict;
@@ -312,6 +312,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             shards: None,
             replicas: None,
             write_quorum: None,
+            rows,
             meaningless: _,
         }) => {
             let mut options = def.options.clone();
@@ -320,6 +321,9 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             }
             if let Some(ladder) = ladder {
                 options.ladder = Ladder::parse(&ladder)?;
+            }
+            if let Some(rows) = rows {
+                options.rows = RowStore::parse(&rows)?;
             }
             let def = alter::set_options(def, options)?;
             match on_conflict {

@@ -8,7 +8,6 @@
 use crate::errors::planning_error;
 use crate::errors::signatures::sql_name;
 use crate::execution::planning::plan_apart;
-use crate::merged::statement_to_plan;
 use crate::namespace::Namespace;
 use crate::namespace::views::ClosedView;
 use crate::result_names::named_schema;
@@ -29,6 +28,7 @@ use alluvia_catalog::{
     Catalog, Change, INFORMATION_SCHEMA, Needed, PG_CATALOG, RelationName, SYSTEM_SCHEMA, TEMPORARY_SCHEMA, ViewColumn,
     ViewDef, ViewEntry, ViewRead, check_replaced,
 };
+use alluvia_merged::statement_to_plan;
 use alluvia_plan::described_types::described_schema;
 use alluvia_plan::read_columns::columns_read;
 use alluvia_snapshot::Snapshot;

@@ -9,6 +9,7 @@ mod statements;
 use crate::clients::{Client, Registration};
 use crate::engine::Engine;
 use crate::report::Report;
+use crate::session::prepared::describe::{self, DescribedBy};
 use crate::session::run::runner::Runner;
 use crate::session::settings;
 use crate::session::state::cursors::Cursors;
@@ -158,6 +159,17 @@ impl Session {
     /// serves the session to end one that waits longer.
     pub fn idle_transaction_timeout(&self) -> Duration {
         self.scope().state().settings.idle_transaction_timeout
+    }
+
+    /// What descriptions of statements follow from now, beside their texts; `None` while the session has definitions of
+    /// its own.
+    pub fn described_by(&self) -> Option<DescribedBy> {
+        describe::described_by(self.scope())
+    }
+
+    /// Whether they would follow from that now.
+    pub fn describes_by(&self, by: &DescribedBy) -> bool {
+        describe::describes_by(self.scope(), by)
     }
 
     /// What clocks of the session show: texts of moments are in this time zone.

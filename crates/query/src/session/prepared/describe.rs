@@ -27,16 +27,19 @@ use crate::session::run::runner::Runner;
 use crate::session::select::origins::origins;
 use crate::session::select::shown_names::{PlannedColumns, columns_of, plan_by_distinct_names};
 use crate::session::settings::setting;
+use crate::session::state::State;
+use crate::session::state::scope::Scope;
 use alluvia_catalog::RelationName;
 use alluvia_catalog::authoriser::{INSERT, Need};
 use alluvia_catalog::rights::Privilege;
+use alluvia_settings::Settings;
 use alluvia_space::{Column, DataType as ColumnType};
 use alluvia_syntax::statement::{Insert, InsertSource, SettingCommand};
 use alluvia_syntax::statements::changes::ConflictAction;
 use alluvia_syntax::statements::merge::{Merge, MergeAction};
 use alluvia_syntax::trees::like_escape;
 use alluvia_syntax::{Hints, Kind, Statement, parameter_places, parameters};
-use alluvia_types::{Error, Result};
+use alluvia_types::{Error, Result, Version};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::Placeholder;
@@ -55,6 +58,31 @@ pub struct Described {
     pub columns: Option<SchemaRef>,
     /// Where these are from; empty where nobody knows.
     pub origins: Arc<[Option<Origin>]>,
+}
+
+/// What a description follows from beside the statement: while that is the same, so is the description.
+#[derive(Clone, Debug)]
+pub struct DescribedBy {
+    definitions: Version,
+    settings: Settings,
+}
+
+/// What descriptions follow from now; `None` while the session has definitions of its own.
+pub(crate) fn described_by(scope: &Scope) -> Option<DescribedBy> {
+    let definitions = scope.engine.read().catalog().version;
+    let state = scope.state();
+    has_none_of_its_own(&state).then(|| DescribedBy { definitions, settings: state.settings.clone() })
+}
+
+/// Whether that is the same now.
+pub(crate) fn describes_by(scope: &Scope, by: &DescribedBy) -> bool {
+    let definitions = scope.engine.read().catalog().version;
+    let state = scope.state();
+    has_none_of_its_own(&state) && by.definitions == definitions && by.settings == state.settings
+}
+
+fn has_none_of_its_own(state: &State) -> bool {
+    state.temporary.is_empty() && !state.has_own_definitions()
 }
 
 /// The types of a statement's parameters, and its columns.

@@ -144,7 +144,7 @@ impl Rules {
     }
 
     /// So many values of a column, as its definition gives them.
-    fn values(&self, column: usize, count: usize) -> Result<ArrayRef> {
+    pub(crate) fn values(&self, column: usize, count: usize) -> Result<ArrayRef> {
         let def = &self.entry.def;
         let wanted = def.columns[column].data_type.to_arrow();
         if count == 0 {

@@ -29,6 +29,7 @@ use alluvia_syntax::ResultNames;
 use alluvia_types::{Result, TableId, Version};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 /// One statement on its way.
@@ -58,6 +59,8 @@ pub(crate) struct Run {
     named: Mutex<Arc<BTreeSet<TableId>>>,
     /// Set to the version that its batch had before, if its producer had sent it before.
     pub(crate) repeated: Arc<OnceLock<Version>>,
+    /// Set once it is known what constraints have to look at: rows that are committed before that came by a way that nobody looks at.
+    pub(crate) is_looked_at: AtomicBool,
 }
 
 impl Run {
@@ -79,6 +82,7 @@ impl Run {
             pinned: Mutex::default(),
             named: Mutex::default(),
             repeated: Arc::default(),
+            is_looked_at: AtomicBool::default(),
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Origin {
     pub table_oid: u32,
     /// Its place among the table's columns, from 1 on.
     pub column: i16,
+    /// The n of a VARCHAR(n), which plans do not know.
+    pub chars_max: Option<u32>,
 }
 
 impl fmt::Debug for Outcome {

@@ -91,8 +91,8 @@ impl PointRead {
         run.engine().point_plans().count();
         let rows = futures::stream::iter((batch.num_rows() > 0).then_some(Ok(batch)));
         let rows = RecordBatchStreamAdapter::new(Arc::clone(plan.schema()), rows);
-        let (table, columns) = (plan.entry().def.id.0, plan.columns());
-        let places = plan.shown_places().map(|at| columns.get(at?).and_then(|place| origin(table, *place)));
+        let (def, columns) = (&plan.entry().def, plan.columns());
+        let places = plan.shown_places().map(|at| columns.get(at?).and_then(|place| origin(def, *place)));
         let outcome = Outcome::rows("SELECT", Box::pin(rows)).with_used(used);
         Ok(Some(outcome.with_origins(places.collect())))
     }

@@ -5,6 +5,7 @@
 use crate::session::run::outcome::Origin;
 use crate::table::AlluviaTable;
 use alluvia_pg_catalog::table_oid;
+use alluvia_space::{DataType, TableDef};
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan};
 use std::sync::Arc;
@@ -23,10 +24,12 @@ pub(crate) fn origins(plan: &LogicalPlan) -> Origins {
     }
 }
 
-/// A column of a table, by the table's number and its place from 0 on.
-pub(crate) fn origin(table: u32, place: usize) -> Option<Origin> {
-    let table_oid = u32::try_from(table_oid(table)).ok()?;
-    Some(Origin { table_oid, column: i16::try_from(place + 1).ok()? })
+/// A column of a table, by its place from 0 on; `None` of a hidden one, behind these.
+pub(crate) fn origin(def: &TableDef, place: usize) -> Option<Origin> {
+    let column = def.columns.get(place)?;
+    let table_oid = u32::try_from(table_oid(def.id.0)).ok()?;
+    let chars_max = column.chars_max.filter(|_| column.data_type == DataType::Text);
+    Some(Origin { table_oid, column: i16::try_from(place + 1).ok()?, chars_max })
 }
 
 fn of_column(plan: &LogicalPlan, at: usize) -> Option<Origin> {
@@ -57,10 +60,7 @@ fn of_column(plan: &LogicalPlan, at: usize) -> Option<Origin> {
                 None => at,
             };
             let provider = source_as_provider(&scan.source).ok()?;
-            let def = &provider.downcast_ref::<AlluviaTable>()?.entry().def;
-            // Behind the columns there may be hidden ones.
-            def.columns.get(place)?;
-            origin(def.id.0, place)
+            origin(&provider.downcast_ref::<AlluviaTable>()?.entry().def, place)
         }
         _ => None,
     }

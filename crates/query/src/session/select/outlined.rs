@@ -8,7 +8,6 @@
 use crate::errors::error_of;
 use crate::execution::blocking::blocking;
 use crate::execution::planning::plan_apart;
-use crate::merged::statement_to_plan;
 use crate::sample::{DrawnQuery, DrawnRows, OUTLINE_TEXT_BYTES_MAX, Outline, OutlineKey, SamplePlanner};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
@@ -16,6 +15,7 @@ use crate::session::select::pin::{pin, read_of, reference_of};
 use crate::session::select::planning::{Brought, catalog_query, planning_state, statement_context};
 use crate::session::state::temporary::is_temporary;
 use crate::table::AlluviaTable;
+use alluvia_merged::statement_to_plan;
 use alluvia_snapshot::Snapshot;
 use alluvia_syntax::Hints;
 use alluvia_types::Result;

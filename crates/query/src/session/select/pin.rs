@@ -64,6 +64,23 @@ pub(crate) async fn pin_newest(run: &Run, references: &[TableReference]) -> Resu
     Ok(snapshot)
 }
 
+/// The newest version of tables that constraints look at, whoever the session is; the statement reads nothing else of it.
+pub(crate) async fn pin_tables(run: &Run, tables: &[TableId]) -> Result<Arc<Snapshot>> {
+    let (at_least, exactly) = match &run.state().transaction {
+        Transaction::Open(open) => (open.least(), open.version()),
+        _ => (Version(0), None),
+    };
+    let at_least = at_least.max(run.state().must_see());
+    let want = Want { freshness: Freshness::Within(Duration::ZERO), at_least, exactly, tables: tables.to_vec() };
+    let mut snapshot = snapshot_of(run.engine().read(), want, Rows::There).await?;
+    run.state().add_own_definitions(&mut snapshot, tables)?;
+    if let (Some(version), Transaction::Open(open)) = (exactly, &mut run.state().transaction) {
+        // What it reads is not what is newest: that nothing came since, COMMIT finds out.
+        tables.iter().for_each(|table| open.rests_on(*table, version));
+    }
+    without_killed(run, snapshot).await.map(Arc::new)
+}
+
 /// The same for a statement that reads rows of one table by their keys, and looks itself at what the open transaction has changed; as new
 /// as can be for what `is_newest`.
 pub(crate) async fn pin_point(run: &Run, table: &RelationName, is_newest: bool) -> Result<Snapshot> {

@@ -9,7 +9,6 @@ use crate::answer::Accuracy;
 use crate::errors::{error_of, planning_error};
 use crate::execution::planning::plan_apart;
 use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS, Watched};
-use crate::merged::{MergedColumns, statement_to_plan};
 use crate::namespace::{GivenTables, Namespace};
 use crate::point::{PointPlans, PointText};
 use crate::sample::SamplePlanner;
@@ -27,6 +26,7 @@ use crate::system::{self, SystemContext};
 use crate::table::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
 use alluvia_copy::progress::CancelToken;
+use alluvia_merged::{MergedColumns, statement_to_plan};
 use alluvia_pg_catalog::{CatalogContext, Viewer};
 use alluvia_snapshot::Snapshot;
 use alluvia_syntax::trees::generate_series::compute_moments;
@@ -172,7 +172,9 @@ pub(crate) async fn plan_given(
     snapshot: &Arc<Snapshot>,
     given: GivenTables,
 ) -> Result<Planned> {
-    let mut unplanned = plan_later(run, query, snapshot, &Hints::default())?;
+    // All rows, whatever the session's sample is: constraints look at every one.
+    let hints = Hints { sample_fraction: Some("1".to_owned()), ..Hints::default() };
+    let mut unplanned = plan_later(run, query, snapshot, &hints)?;
     let state = &mut unplanned.state;
     let namespace = Namespace::new(&snapshot.catalog, &run.scope.path(), state).of_named(run.named()).and(given);
     state.register_catalog_list(namespace.into_list());

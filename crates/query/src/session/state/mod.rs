@@ -103,8 +103,9 @@ impl State {
 
     /// Where the session stands.
     pub(crate) fn transaction_status(&self) -> TransactionStatus {
-        match self.transaction {
+        match &self.transaction {
             Transaction::None => TransactionStatus::Idle,
+            Transaction::Open(open) if open.is_alone => TransactionStatus::Idle,
             Transaction::Open(_) => TransactionStatus::Open,
             Transaction::Failed(_) => TransactionStatus::Failed,
         }
@@ -113,6 +114,7 @@ impl State {
     /// An error came: an open transaction can only end, or go back to a savepoint.
     pub(crate) fn fail_transaction(&mut self) {
         self.transaction = match std::mem::take(&mut self.transaction) {
+            Transaction::Open(open) if open.is_alone => Transaction::None,
             Transaction::Open(mut open) => {
                 open.drop_unsaved();
                 self.temporary.take_back(open.temporary_kept());
@@ -156,6 +158,9 @@ impl State {
 
     /// Outside of a transaction a statement begins: what one has left that did not come to its end goes.
     pub(crate) fn begin_statement(&mut self) {
+        if matches!(&self.transaction, Transaction::Open(open) if open.is_alone) {
+            self.transaction = Transaction::None;
+        }
         if let Transaction::None = self.transaction {
             self.temporary.take_back(0);
         }
@@ -284,6 +289,8 @@ impl Standing for Mutex<State> {
     fn keeps_locks(&self) -> Option<usize> {
         match &self.lock().transaction {
             Transaction::None => Some(0),
+            // Its statement has not come to its end.
+            Transaction::Open(open) if open.is_alone => Some(0),
             Transaction::Open(_) => None,
             Transaction::Failed(failed) => Some(failed.locks_saved()),
         }

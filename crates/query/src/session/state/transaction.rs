@@ -16,6 +16,7 @@ use crate::engine::sequences::SharedBlock;
 use crate::session::state::definitions::{Definer, PendingDefinitions};
 use alluvia_catalog::authoriser::Authoriser;
 use alluvia_catalog::{Catalog, Change, TableEntry};
+use alluvia_constraints::Events;
 use alluvia_rows::{Killed, PendingRows};
 use alluvia_settings::Settings;
 use alluvia_snapshot::{NewBatch, NewRows, Pin};
@@ -57,6 +58,10 @@ pub(crate) struct OpenTransaction {
     read: BTreeMap<TableId, Version>,
     /// Tables of which no row may have been written since, so that constraints hold.
     unwritten: BTreeMap<TableId, Version>,
+    /// What its constraints are still to look at.
+    pub(crate) events: Events,
+    /// It is of one statement, which is outside of a transaction for everybody else.
+    pub(crate) is_alone: bool,
     definitions: PendingDefinitions,
     /// What is taken of the sequences of tables that it makes, and of columns that it has numbered.
     sequences: BTreeMap<(TableId, ColumnId), Change>,
@@ -77,6 +82,7 @@ struct Savepoint {
     /// How many changes of rows waited, and by which definition.
     tables: BTreeMap<TableId, (usize, Arc<TableEntry>)>,
     definitions: usize,
+    events: usize,
     bytes: u64,
     outside: Outside,
 }
@@ -128,6 +134,8 @@ impl OpenTransaction {
             tables: BTreeMap::new(),
             read: BTreeMap::new(),
             unwritten: BTreeMap::new(),
+            events: Events::default(),
+            is_alone: false,
             definitions: PendingDefinitions::default(),
             sequences: BTreeMap::new(),
             restarted: BTreeMap::new(),
@@ -375,8 +383,8 @@ impl OpenTransaction {
         let tables = self.tables.iter().map(place).collect();
         let Found { settings, cursors, temporary, locks } = found;
         let outside = Outside { settings, locals: self.locals.clone(), cursors, temporary, locks };
-        let (definitions, bytes) = (self.definitions.len(), self.bytes);
-        self.savepoints.push(Savepoint { name, tables, definitions, bytes, outside });
+        let (definitions, events, bytes) = (self.definitions.len(), self.events.len(), self.bytes);
+        self.savepoints.push(Savepoint { name, tables, definitions, events, bytes, outside });
         Ok(())
     }
 
@@ -409,10 +417,12 @@ impl OpenTransaction {
         let Some(last) = self.savepoints.last() else {
             self.tables.clear();
             self.definitions.truncate(0);
+            self.events.truncate(0);
             self.bytes = 0;
             return;
         };
         self.definitions.truncate(last.definitions);
+        self.events.truncate(last.events);
         self.tables.retain(|table, rows| match last.tables.get(table) {
             Some((changes, entry)) => {
                 rows.truncate(*changes);

@@ -6,6 +6,7 @@ use crate::execution::blocking::blocking;
 use crate::rights::of_statement;
 use crate::session::change::locking::locking;
 use crate::session::change::{Change, change};
+use crate::session::constraints::{concern_statement, constrained, set_constraints, settle_due};
 use crate::session::copy::copy;
 use crate::session::define::alter::alter_table;
 use crate::session::define::comments::{comment, idle};
@@ -26,9 +27,11 @@ use crate::session::state::transaction::Transaction;
 use crate::session::transaction::savepoints::{release, rollback_to, savepoint};
 use crate::session::transaction::{begin, check_transaction, commit, pin_transaction, rollback};
 use alluvia_catalog::Catalog;
+use alluvia_snapshot::NewBatch;
 use alluvia_syntax::parameters::missing;
-use alluvia_syntax::{Hints, Kind, Statement};
+use alluvia_syntax::{Hints, Kind, Statement, no_procedure};
 use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_values::errors::not_supported;
 use std::sync::Arc;
 
 /// Does what a statement asks for.
@@ -113,6 +116,14 @@ fn goes_by_definitions(kind: &Kind) -> bool {
 
 /// Does it, whatever the columns of its answer are called.
 async fn done(run: &Arc<Run>, kind: Kind, hints: Hints) -> Result<Outcome> {
+    if concern_statement(run, &kind)? {
+        let (outcome, _) = constrained(run, NewBatch::default(), done_by_kind(run, kind, hints)).await?;
+        return Ok(outcome);
+    }
+    done_by_kind(run, kind, hints).await
+}
+
+async fn done_by_kind(run: &Arc<Run>, kind: Kind, hints: Hints) -> Result<Outcome> {
     let scope = &run.scope;
     match kind {
         Kind::Query(query) => answer(run, query, &hints).await,
@@ -151,13 +162,24 @@ async fn done(run: &Arc<Run>, kind: Kind, hints: Hints) -> Result<Outcome> {
         Kind::Role(statement) => role_statement(run, *statement).await,
         Kind::Schema(statement) => schema_statement(run, *statement).await,
         Kind::Begin(modes) => begin(scope, modes).await,
-        Kind::Commit => commit(run).await,
+        Kind::Commit => match settle_due(run, true).await {
+            Ok(()) => commit(run).await,
+            Err(error) => {
+                // As in PostgreSQL, who cannot commit has rolled back.
+                drop(rollback(scope));
+                Err(error)
+            }
+        },
+        Kind::SetConstraints(statement) => set_constraints(run, statement).await,
         Kind::Rollback => rollback(scope),
         Kind::Savepoint(name) => savepoint(scope, name),
         Kind::RollbackTo(name) => rollback_to(scope, &name),
         Kind::Release(name) => release(scope, &name),
         Kind::Copy(statement) => copy(run, *statement, &hints).await,
         Kind::Call(procedure) => call(run, procedure).await,
+        Kind::Routine(statement) => Err(not_supported(statement.command())),
+        Kind::CallProcedure(call) => Err(no_procedure(call.name)),
+        Kind::Do(_) => Err(not_supported("DO")),
         Kind::Declare(statement) => declare(run, statement, &hints).await,
         Kind::Fetch { name, count } => fetch(run, &name, count).await,
         Kind::CloseCursor(name) => close_cursor(&scope.cursors, name.as_deref()),

@@ -7,6 +7,7 @@
 //! - SET is undone by ROLLBACK, and SET LOCAL by the end of the transaction.
 
 pub(crate) mod own_changes;
+pub(crate) mod own_rows;
 pub(crate) mod row_locks;
 pub(crate) mod savepoints;
 pub(crate) mod submit;
@@ -21,7 +22,7 @@ use crate::session::state::scope::Scope;
 use crate::session::state::transaction::{OpenTransaction, Transaction};
 use crate::session::state::{State, failed_transaction};
 use crate::session::transaction::submit::submit_of;
-use alluvia_snapshot::Want;
+use alluvia_snapshot::{Committed, NewBatch, Want};
 use alluvia_syntax::Kind;
 use alluvia_syntax::copy::statement::CopyStatement;
 use alluvia_syntax::names::user_table;
@@ -145,6 +146,26 @@ fn end_failed(run: &Run, failed: OpenTransaction) {
     let mut state = run.state();
     state.settings = failed.settings_before;
     state.temporary.take_back(0);
+}
+
+/// Opens a transaction for one statement that has none.
+pub(crate) fn begin_alone(run: &Run) {
+    let mut open = OpenTransaction::new(Isolation::ReadCommitted, run.settings.clone());
+    (open.is_alone, open.has_run) = (true, true);
+    run.state().transaction = Transaction::Open(Box::new(open));
+}
+
+/// Commits the transaction of one statement, under what `mark` says of its batch.
+pub(crate) async fn commit_alone(run: &Run, mark: NewBatch) -> Result<Option<Committed>> {
+    let open = match std::mem::take(&mut run.state().transaction) {
+        Transaction::Open(open) if open.is_alone => open,
+        _ => return Err(failed_transaction()),
+    };
+    let (batch, definers) = open.into_batch()?;
+    if batch.rows.is_empty() && batch.changes.is_empty() {
+        return Ok(None);
+    }
+    submit_of(run, NewBatch { key: mark.key, ..batch }, &definers).await.map(Some)
 }
 
 /// Commits what there is in a transaction.

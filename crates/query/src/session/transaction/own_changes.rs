@@ -13,21 +13,39 @@ use crate::session::run::Run;
 use crate::session::state::failed_transaction;
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
+use crate::session::transaction::own_rows::rows_of_keys;
 use crate::session::transaction::row_locks::lock_changes;
 use crate::session::transaction::temporary::TemporaryWriter;
 use alluvia_catalog::TableEntry;
+use alluvia_constraints::Event;
+use alluvia_constraints::events::{of_parents, of_rows, referred};
+use alluvia_constraints::settle::joined;
 use alluvia_snapshot::{NewRows, RowChange, Want};
 use alluvia_space::TableDef;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId, Version};
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow::array::{BooleanArray, RecordBatch, UInt64Array};
+use arrow::compute::{filter_record_batch, take_record_batch};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What is known of changes beside their rows, for what constraints are to look at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct How {
+    /// The columns that change, by their places; `None` where it may be any.
+    pub(crate) set: Option<Vec<usize>>,
+    /// The rows of the first change go, and those of the second are what they become, row by row.
+    pub(crate) paired: bool,
+}
+
 /// Adds changes of one table to the open transaction, in their order. Gives how many rows were passed over.
 pub(crate) async fn add(run: &Run, entry: &Arc<TableEntry>, changes: Vec<NewRows>) -> Result<u64> {
+    add_as(run, entry, changes, How::default()).await
+}
+
+/// The same, where more is known of them.
+pub(crate) async fn add_as(run: &Run, entry: &Arc<TableEntry>, changes: Vec<NewRows>, how: How) -> Result<u64> {
     if is_temporary(entry.def.id) {
         let writer = TemporaryWriter::new(run, entry);
         return blocking(move || writer.add(changes)).await;
@@ -45,14 +63,44 @@ pub(crate) async fn add(run: &Run, entry: &Arc<TableEntry>, changes: Vec<NewRows
         changes.iter_mut().for_each(|rows| rows.computed_at = None);
     }
     let bytes_max = run.scope.pending_bytes_max();
+    let events = events_of(run, entry, &changes, &how).await?;
     match &mut run.state().transaction {
         Transaction::Open(open) => {
             open.push(entry, changes, bytes_max)?;
+            open.events.extend(events);
             open.reads_from(newest);
         }
         _ => return Err(failed_transaction()),
     }
     Ok(passed_over)
+}
+
+/// What constraints are to look at once these changes are made.
+async fn events_of(run: &Run, entry: &Arc<TableEntry>, changes: &[NewRows], how: &How) -> Result<Vec<Event>> {
+    let catalog = Arc::clone(run.scope.resolver()?.catalog());
+    let come = |rows: &&NewRows| matches!(rows.change, RowChange::Insert | RowChange::InsertNew | RowChange::Upsert);
+    let set = how.set.as_deref();
+    let mut events = of_rows(&catalog, entry, changes.iter().filter(come).flat_map(|rows| &rows.batches), set)?;
+    let referred = referred(&catalog, entry, set)?;
+    let Some(coder) = KeyCoder::new(&entry.def).filter(|_| !referred.is_empty()) else { return Ok(events) };
+    // What parents were, before they change.
+    let is_told = |change| matches!(change, RowChange::Delete | RowChange::Upsert);
+    for rows in changes.iter().filter(|rows| is_told(rows.change)) {
+        let keys = joined(&rows.batches)?;
+        let codes = coder.codes(&keys)?;
+        let (places, old) = rows_of_keys(run, entry, &coder, &codes).await?;
+        let new = match rows.change {
+            RowChange::Upsert => Some(keys),
+            _ if how.paired => Some(joined(changes.last().map_or(&[][..], |rows| &rows.batches))?),
+            _ => None,
+        };
+        let new = new.map(|new| {
+            let places: UInt64Array = places.iter().map(|place| *place as u64).collect();
+            take_record_batch(&new, &places).map_err(|error| Error::internal(format!("rows of parents: {error}")))
+        });
+        events.extend(of_parents(entry, &referred, &old, new.transpose()?.as_ref())?);
+    }
+    Ok(events)
 }
 
 /// Of rows that are passed over where their keys are there, those that are not, at a version that the statement reads.
@@ -179,6 +227,10 @@ async fn are_there(
     if unknown.is_empty() {
         return Ok((is_there, version));
     }
+    if let Some((found, version)) = in_heap(run, table, version, &unknown) {
+        is_there.extend(unknown.into_iter().zip(found));
+        return Ok((is_there, Some(version)));
+    }
     let at_least = version.unwrap_or_else(|| run.state().must_see());
     let (store, coder) = (Arc::clone(run.engine().read()), coder.clone());
     let found = blocking(move || {
@@ -194,6 +246,18 @@ async fn are_there(
     let (found, version) = found.await?;
     is_there.extend(found);
     Ok((is_there, Some(version)))
+}
+
+/// Whether keys have rows in a table's heap, if it has one, and the version at which.
+fn in_heap(run: &Run, table: TableId, version: Option<Version>, codes: &[KeyCode]) -> Option<(Vec<bool>, Version)> {
+    let heaps = run.engine().read().rows_in_memory(&[table], version)?;
+    let version = heaps.snapshot.version;
+    if version < run.state().must_see() {
+        return None;
+    }
+    let views = heaps.rows()?;
+    let view = views.first()?;
+    Some((codes.iter().map(|&code| view.by_code(code, version).is_some()).collect(), version))
 }
 
 /// As the store refuses it.

@@ -22,6 +22,7 @@ use crate::session::state::transaction::Transaction;
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_locks::{Key, Mode, Scope as LockScope};
 use alluvia_snapshot::{Heeds, NewRows};
+use alluvia_space::TableDef;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_types::{Error, ErrorKind, Freshness, Result, TableId, Version};
 use arrow::array::RecordBatch;
@@ -92,24 +93,58 @@ pub(crate) fn heeds(scope: &Scope) -> Option<Heeds> {
 /// # Errors
 /// `Deadlock`; `LockNotAvailable` of a lock that is not waited for, or not for so long.
 pub(crate) async fn lock_rows(run: &Run, rows: &KeyedRows<'_>, mode: Mode, patience: Patience) -> Result<()> {
-    let (locks, session, table) = (run.engine().sessions().locks(), run.scope.id, rows.table);
-    let codes = rows.sorted();
-    let mut left = codes.as_slice();
+    let shown = |code| format!("row with key {} of table {}", rows.shown(code), rows.name);
+    lock_codes(run, (rows.table, rows.name), &rows.sorted(), mode, patience, shown).await
+}
+
+/// Stands for all values of a table: who locks more than [`ROWS_MAX`] has this one alone, and who locks fewer shares it.
+const WHOLE: u128 = u128::MAX - 1;
+
+/// Locks values of a table that its constraints look for, for the session's transaction.
+///
+/// # Errors
+/// Those of [`lock_rows`].
+pub(crate) async fn lock_values(run: &Run, def: &TableDef, mut codes: Vec<u128>, mode: Mode) -> Result<()> {
+    codes.sort_unstable();
+    codes.dedup();
+    if codes.is_empty() {
+        return Ok(());
+    }
+    let (table, shown) =
+        ((def.id, def.name.as_str()), |_| format!("value that a constraint of table {} is of", def.name));
+    if codes.len() > ROWS_MAX {
+        return lock_whole(run, def).await;
+    }
+    lock_codes(run, table, &[WHOLE], Mode::Shared, Patience::Waits, shown).await?;
+    lock_codes(run, table, &codes, mode, Patience::Waits, shown).await
+}
+
+/// Locks all values of a table.
+pub(crate) async fn lock_whole(run: &Run, def: &TableDef) -> Result<()> {
+    let shown = |_| format!("values that constraints of table {} are of", def.name);
+    lock_codes(run, (def.id, &def.name), &[WHOLE], Mode::Exclusive, Patience::Waits, shown).await
+}
+
+async fn lock_codes(
+    run: &Run,
+    (table, name): (TableId, &str),
+    codes: &[u128],
+    mode: Mode,
+    patience: Patience,
+    shown: impl Fn(u128) -> String,
+) -> Result<()> {
+    let (locks, session) = (run.engine().sessions().locks(), run.scope.id);
+    let mut left = codes;
     while !left.is_empty() {
         let locked = locks.try_rows(session, table, left, mode)?;
         let Some((&code, rest)) = left[locked..].split_first() else { break };
         let key = Key::Row { table, code };
         let held = || {
             let holders: Vec<String> = locks.holders_beside(session, key).iter().map(u64::to_string).collect();
-            format!(
-                "row with key {} of table {}, which session {} holds",
-                rows.shown(code),
-                rows.name,
-                holders.join(", ")
-            )
+            format!("{}, which session {} holds", shown(code), holders.join(", "))
         };
         if patience == Patience::None {
-            let message = format!("could not obtain lock on row in relation \"{}\"", rows.name);
+            let message = format!("could not obtain lock on row in relation \"{name}\"");
             return Err(Error::new(ErrorKind::LockNotAvailable, message)
                 .with_hint(format!("NOWAIT does not wait for the {}", held())));
         }
@@ -134,6 +169,9 @@ pub(crate) async fn lock_rows(run: &Run, rows: &KeyedRows<'_>, mode: Mode, patie
 /// Waits until what has written any of these rows above a version is visible; gives whether anything has. The rows are locked.
 pub(crate) async fn was_written(run: &Run, table: TableId, codes: Vec<KeyCode>, above: Version) -> Result<bool> {
     let store = Arc::clone(run.engine().read());
+    if store.last_written_now(table, &codes, above) == Some(None) {
+        return Ok(false);
+    }
     blocking(move || match store.last_written(table, &codes, above) {
         Some(version) => store.wait_visible(version).map(|()| true),
         None => Ok(false),

@@ -18,10 +18,13 @@ use crate::session::state::temporary::of_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::row_locks::{heeds, lock_batch, wait_for_taken};
 use alluvia_catalog::Change;
+use alluvia_constraints::{Doing, concerns};
 use alluvia_copy::progress::Phase;
 use alluvia_snapshot::{Committed, Durability, Ingest, NewBatch};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_values::errors::not_supported;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tracing::{Instrument, info_span};
 
 /// Changes definitions: in the open transaction, or as a batch of its own; those of temporary tables in the session.
@@ -69,6 +72,8 @@ pub(crate) async fn submit(run: &Run, batch: NewBatch) -> Result<Committed> {
 pub(crate) async fn submit_of(run: &Run, mut batch: NewBatch, definers: &[Definer]) -> Result<Committed> {
     run.unpin();
     let ingest = Arc::clone(run.engine().ingest());
+    let durability = durability_of(run, &batch);
+    refuse_unlooked(run, &batch)?;
     let audits = match before_commit(run, &batch, definers).await {
         Ok(audits) => audits,
         Err(error) => {
@@ -85,7 +90,6 @@ pub(crate) async fn submit_of(run: &Run, mut batch: NewBatch, definers: &[Define
     let own_mark = batch.producer.is_none().then(|| run.settings.producer_mark()).flatten();
     batch.producer = batch.producer.or_else(|| own_mark.clone());
     batch.heeds = heeds(&run.scope);
-    let durability = run.settings.durability;
     let committed = hand_over_unlocked(run, ingest, batch, durability).instrument(info_span!("commit")).await;
     run.progress.set_phase(Phase::Idle);
     audit_ends(audits, &committed).await;
@@ -98,6 +102,35 @@ pub(crate) async fn submit_of(run: &Run, mut batch: NewBatch, definers: &[Define
         run.state().next_producer_sequence();
     }
     Ok(committed)
+}
+
+/// Who has waited for a value that a constraint is of looks at what is visible: so what was written under its lock is, when it is given
+/// back.
+fn durability_of(run: &Run, batch: &NewBatch) -> Durability {
+    let is_relaxed = run.settings.durability == Durability::Relaxed;
+    if is_relaxed && concerned(run, batch, Doing::Any).is_none() { Durability::Relaxed } else { Durability::Sync }
+}
+
+/// A table of a batch whose constraints what is done concerns.
+fn concerned(run: &Run, batch: &NewBatch, doing: Doing<'_>) -> Option<String> {
+    let catalog = run.engine().read().catalog();
+    let mut tables = batch.rows.iter().map(|rows| rows.table).chain(batch.loads.iter().map(|load| load.table));
+    let concerned = |table| catalog.by_id(table).filter(|entry| concerns(&catalog, &entry.def, doing));
+    tables.find_map(concerned).map(|entry| entry.def.name.clone())
+}
+
+/// Refuses rows that nobody has looked at for constraints.
+fn refuse_unlooked(run: &Run, batch: &NewBatch) -> Result<()> {
+    if run.is_looked_at.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    match concerned(run, batch, Doing::Any) {
+        None => Ok(()),
+        Some(table) => {
+            Err(not_supported(format!("this way into table {table}, which has unique constraints or foreign keys"))
+                .with_hint("use INSERT, UPDATE, DELETE or COPY"))
+        }
+    }
 }
 
 /// Uses up the number of the session's producer, if it has one, by a batch of no rows: the next batch follows it.

@@ -3,6 +3,7 @@
 //! Some rows are then taken away from the snapshot, and others added, as a transaction does that has changed rows: the
 //! first are not found any more, the others are.
 
+use super::heaps;
 use super::model::TableModel;
 use super::tables::{KEYS, key, row};
 use super::world::Checked;
@@ -27,6 +28,8 @@ pub fn compare(engine: &Engine, version: u64, read: &TableRead, model: &TableMod
     let found = lookup.find(engine, version, read, &coder)?;
     let expected: Vec<Option<Row>> = lookup.keys.iter().map(|key| model.row_with(version, key).cloned()).collect();
     lookup.are(read, &found, &expected)?;
+    let keys: Vec<(KeyCode, Option<Row>)> = lookup.codes.iter().copied().zip(expected.iter().cloned()).collect();
+    heaps::compare(engine, version, read, (model, &keys), random)?;
 
     let mut changed = read.clone();
     let gone: BTreeSet<SnapshotRow> = found.iter().flatten().filter(|_| random.one_in(3)).copied().collect();

@@ -22,6 +22,7 @@ mod followers;
 mod full;
 mod generate;
 mod handover;
+mod heaps;
 mod history;
 mod locked;
 mod lookups;

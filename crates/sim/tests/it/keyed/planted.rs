@@ -22,6 +22,9 @@
 //! | `index trusted above its version` | `Views::find_keys` | a key that was written since is where the index has it |
 //! | `dead row found by key` | `Views::find_keys` | rows that the reader's transaction has killed are found |
 //! | `moved row not found` | `Views::find_keys` | what the index has in a segment that the snapshot lacks is not there |
+//! | `heap forgets too much` | `heap::Rows::forget` | older rows go though somebody has pinned a version that reads them |
+//! | `heap not told of deletes` | `Effects::fed_keys` | keys that are gone keep their rows in heaps |
+//! | `heap after a load` | `Views::feed_heaps` | a heap goes on beside rows that were staged |
 //! | `locked row written` | `commit::changes` | a batch that heeds locks does not look for them |
 //!
 //! To plant one: `if planted("horizon too far") { ... }` with `alluvia_types::planted`, at that place.
@@ -37,7 +40,7 @@ const LOCKED: &str = "keyed::locked::rows_that_another_session_has_locked_are_no
 const CRASH: &str = "keyed::crash::power_loss_at_every_call_and_again_during_recovery";
 
 /// Every bug, and the test that finds it.
-const BUGS: [(&str, &str); 20] = [
+const BUGS: [(&str, &str); 23] = [
     ("kill lost at install", HANDOVER),
     ("kill at the wrong row", HISTORIES),
     ("kill at the wrong segment", HISTORIES),
@@ -57,6 +60,9 @@ const BUGS: [(&str, &str); 20] = [
     ("index trusted above its version", HISTORIES),
     ("dead row found by key", HISTORIES),
     ("moved row not found", HISTORIES),
+    ("heap forgets too much", HISTORIES),
+    ("heap not told of deletes", HISTORIES),
+    ("heap after a load", HISTORIES),
     ("locked row written", LOCKED),
 ];
 

@@ -2,7 +2,7 @@
 
 use alluvia_sim::Random;
 use alluvia_sim::rows::{Row, Value};
-use alluvia_space::{Column, DataType, OnConflict, PrimaryKey, TableDef, TableOptions, dimensions};
+use alluvia_space::{Column, DataType, OnConflict, PrimaryKey, RowStore, TableDef, TableOptions, dimensions};
 use alluvia_types::{ColumnId, TableId};
 
 /// What a table's key is.
@@ -87,7 +87,7 @@ pub fn table(id: TableId, name: &str, kind: KeyKind, on_conflict: OnConflict) ->
         dimensions,
         measures,
         seed: 7,
-        options: TableOptions::default(),
+        options: TableOptions { rows: Some(RowStore::Memory), ..TableOptions::default() },
     }
 }
 

@@ -23,9 +23,11 @@ const NAMES_MAX: usize = 1_000;
 
 /// Refusals of a database. Times are monotonic.
 #[derive(Debug)]
-pub(crate) struct Refusals {
-    pub(crate) log_ins: Minutes<IpAddr>,
-    pub(crate) statements: Minutes<String>,
+pub struct Refusals {
+    /// Of log-ins, by address.
+    pub log_ins: Minutes<IpAddr>,
+    /// Of statements, by user.
+    pub statements: Minutes<String>,
 }
 
 impl Default for Refusals {
@@ -36,7 +38,7 @@ impl Default for Refusals {
 
 /// Lines by whom they are about.
 #[derive(Debug)]
-pub(crate) struct Minutes<K> {
+pub struct Minutes<K> {
     lines_max: u32,
     /// `None` is all that are not told apart.
     by_name: Mutex<HashMap<Option<K>, Minute>>,
@@ -56,7 +58,7 @@ impl<K: Eq + Hash + Ord> Minutes<K> {
     }
 
     /// One more is refused: whether it has a line.
-    pub(crate) fn has_line(&self, name: K, now: Duration) -> bool {
+    pub fn has_line(&self, name: K, now: Duration) -> bool {
         let mut by_name = self.by_name.lock();
         let name = Some(name);
         let is_told_apart = by_name.contains_key(&name) || by_name.len() < NAMES_MAX;
@@ -71,7 +73,7 @@ impl<K: Eq + Hash + Ord> Minutes<K> {
     }
 
     /// How many were left out of the minutes that are over, by name; they are told once.
-    pub(crate) fn left_out(&self, now: Duration) -> Vec<(Option<K>, u64)> {
+    pub fn left_out(&self, now: Duration) -> Vec<(Option<K>, u64)> {
         let mut by_name = self.by_name.lock();
         let is_over = |_: &Option<K>, minute: &mut Minute| now.saturating_sub(minute.since) >= MINUTE;
         let over = by_name.extract_if(is_over).map(|(name, minute)| (name, minute.left_out));

@@ -1,9 +1,9 @@
-//! Which log-ins have lines in the audit log. Those that are refused are [`Refusals`](crate::audit::refusals::Refusals)'s.
+//! Which log-ins have lines in the audit log. Those that are refused are [`Refusals`](crate::refusals::Refusals)'s.
 //!
 //! Invariant: a log-in that makes something that lasts (a connection, a token) has a line. Of requests that show a password each, a user
 //! and address have one line an hour.
 
-use alluvia_access::LogIn;
+use crate::directory::LogIn;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,13 +16,13 @@ const REMEMBERED_MAX: usize = 10_000;
 
 /// Log-ins of a database's servers. Times are monotonic.
 #[derive(Debug, Default)]
-pub(crate) struct LogIns {
+pub struct LogIns {
     held: Mutex<HashMap<(String, &'static str, IpAddr), Duration>>,
 }
 
 impl LogIns {
     /// Whether a log-in goes on one that was written.
-    pub(crate) fn goes_on(&self, user: &str, protocol: &'static str, peer: IpAddr, kind: LogIn, now: Duration) -> bool {
+    pub fn goes_on(&self, user: &str, protocol: &'static str, peer: IpAddr, kind: LogIn, now: Duration) -> bool {
         if kind == LogIn::Lasting {
             return false;
         }
@@ -32,7 +32,7 @@ impl LogIns {
     }
 
     /// It was written.
-    pub(crate) fn written(&self, user: &str, protocol: &'static str, peer: IpAddr, kind: LogIn, now: Duration) {
+    pub fn written(&self, user: &str, protocol: &'static str, peer: IpAddr, kind: LogIn, now: Duration) {
         if kind == LogIn::Lasting {
             return;
         }

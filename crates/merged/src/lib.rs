@@ -43,7 +43,7 @@ use std::collections::{HashMap, HashSet};
 type Result<T> = std::result::Result<T, DataFusionError>;
 
 /// A statement's logical plan.
-pub(crate) async fn statement_to_plan(state: &SessionState, tree: Tree) -> Result<LogicalPlan> {
+pub async fn statement_to_plan(state: &SessionState, tree: Tree) -> Result<LogicalPlan> {
     let mut tree = tree;
     let is_apart = match query_in(&mut tree) {
         Some(query) => {
@@ -84,7 +84,7 @@ fn without_repetition(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 /// Plans the SELECTs of one statement whose columns are told by their FROM.
 #[derive(Debug, Default)]
-pub(crate) struct MergedColumns {
+pub struct MergedColumns {
     parts: Mutex<Parts>,
 }
 
