@@ -164,12 +164,12 @@ impl Rows {
 
     /// Drops what nobody reads who reads at `oldest` or above.
     fn forget(&mut self, layout: &Layout, oldest: Version) -> Result<()> {
-        let oldest = if planted("heap forgets too much") { Version(u64::MAX) } else { oldest };
+        let unread = if planted("heap forgets too much") { Version(u64::MAX) } else { oldest };
         while let Some(&(version, slot)) = self.garbage.front()
-            && version <= oldest
+            && version <= unread
         {
             self.garbage.pop_front();
-            self.prune(layout, slot, oldest)?;
+            self.prune(layout, slot, unread)?;
         }
         self.floor = self.floor.max(oldest.min(self.through));
         Ok(())

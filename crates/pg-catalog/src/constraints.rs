@@ -58,10 +58,10 @@ struct Constraint<'a> {
     entry: &'a Arc<TableEntry>,
     oid: i64,
     name: String,
-    kind: Of<'a>,
+    kind: ConstraintKind<'a>,
 }
 
-enum Of<'a> {
+enum ConstraintKind<'a> {
     Key(Indexed<'a>),
     Check(&'a Check),
     Foreign(&'a ForeignKey),
@@ -70,19 +70,19 @@ enum Of<'a> {
 impl Constraint<'_> {
     fn columns(&self) -> &[ColumnId] {
         match &self.kind {
-            Of::Key(index) => index.columns,
-            Of::Check(check) => &check.columns,
-            Of::Foreign(key) => &key.columns,
+            ConstraintKind::Key(index) => index.columns,
+            ConstraintKind::Check(check) => &check.columns,
+            ConstraintKind::Foreign(key) => &key.columns,
         }
     }
 
     /// As the standard's views and `pg_constraint` call its kind.
     fn kinds(&self) -> (&'static str, &'static str) {
         match &self.kind {
-            Of::Key(index) if index.primary => ("PRIMARY KEY", "p"),
-            Of::Key(_) => ("UNIQUE", "u"),
-            Of::Check(_) => ("CHECK", "c"),
-            Of::Foreign(_) => ("FOREIGN KEY", "f"),
+            ConstraintKind::Key(index) if index.primary => ("PRIMARY KEY", "p"),
+            ConstraintKind::Key(_) => ("UNIQUE", "u"),
+            ConstraintKind::Check(_) => ("CHECK", "c"),
+            ConstraintKind::Foreign(_) => ("FOREIGN KEY", "f"),
         }
     }
 }
@@ -121,19 +121,24 @@ fn indexes(catalog: &Catalog) -> impl Iterator<Item = Indexed<'_>> {
 fn constraints(catalog: &Catalog) -> impl Iterator<Item = Constraint<'_>> {
     catalog.tables().flat_map(|entry| {
         let keys = indexes_of(entry).filter_map(move |index| {
-            Some(Constraint { entry, oid: index.constraint?, name: index.name.clone(), kind: Of::Key(index) })
+            Some(Constraint {
+                entry,
+                oid: index.constraint?,
+                name: index.name.clone(),
+                kind: ConstraintKind::Key(index),
+            })
         });
         let checks = entry.def.rules.checks.iter().enumerate().map(move |(at, check)| Constraint {
             entry,
             oid: numbered(FIRST_CHECK_OID, entry, at),
             name: check.name.clone(),
-            kind: Of::Check(check),
+            kind: ConstraintKind::Check(check),
         });
         let foreign = entry.def.foreign_keys.iter().enumerate().map(move |(at, key)| Constraint {
             entry,
             oid: numbered(FIRST_FOREIGN_KEY_OID, entry, at),
             name: key.name.clone(),
-            kind: Of::Foreign(key),
+            kind: ConstraintKind::Foreign(key),
         });
         keys.chain(checks).chain(foreign)
     })
@@ -168,9 +173,9 @@ pub(crate) fn constraint_text(catalog: &Catalog, oid: i64) -> Option<String> {
     let constraint = constraints(catalog).find(|constraint| constraint.oid == oid)?;
     let def = &constraint.entry.def;
     Some(match &constraint.kind {
-        Of::Key(index) => format!("{} ({})", constraint.kinds().0, def.listed(index.columns)),
-        Of::Check(check) => format!("CHECK ({})", check.sql),
-        Of::Foreign(key) => def.foreign_key_sql(key, &catalog.by_id(key.parent)?.def),
+        ConstraintKind::Key(index) => format!("{} ({})", constraint.kinds().0, def.listed(index.columns)),
+        ConstraintKind::Check(check) => format!("CHECK ({})", check.sql),
+        ConstraintKind::Foreign(key) => def.foreign_key_sql(key, &catalog.by_id(key.parent)?.def),
     })
 }
 
@@ -227,7 +232,7 @@ pub(crate) fn rows_of(schema: &str, table: &str) -> Option<fn(&CatalogContext) -
             let row = |constraint: Constraint<'_>| {
                 let said = |is: bool| if is { "YES" } else { "NO" };
                 let (deferrable, deferred) = match &constraint.kind {
-                    Of::Foreign(key) => (key.deferrable, key.initially_deferred),
+                    ConstraintKind::Foreign(key) => (key.deferrable, key.initially_deferred),
                     _ => (false, false),
                 };
                 let mut row = row! {
@@ -241,7 +246,7 @@ pub(crate) fn rows_of(schema: &str, table: &str) -> Option<fn(&CatalogContext) -
         },
         "check_constraints" => |context| {
             let row = |constraint: Constraint<'_>| {
-                let Of::Check(check) = constraint.kind else { return None };
+                let ConstraintKind::Check(check) = constraint.kind else { return None };
                 Some(row! {
                     constraint_catalog: DATABASE_NAME, constraint_schema: shown_schema(&constraint.entry.def.schema),
                     constraint_name: check.name.clone(), check_clause: check.sql.clone(),
@@ -251,7 +256,7 @@ pub(crate) fn rows_of(schema: &str, table: &str) -> Option<fn(&CatalogContext) -
         },
         "referential_constraints" => |context| {
             let row = |constraint: Constraint<'_>| {
-                let Of::Foreign(key) = constraint.kind else { return None };
+                let ConstraintKind::Foreign(key) = constraint.kind else { return None };
                 let referred = index_referred(&context.catalog, key)?;
                 Some(row! {
                     constraint_catalog: DATABASE_NAME, constraint_schema: shown_schema(&constraint.entry.def.schema),
@@ -264,11 +269,13 @@ pub(crate) fn rows_of(schema: &str, table: &str) -> Option<fn(&CatalogContext) -
             constraints(&context.catalog).filter_map(row).collect()
         },
         "key_column_usage" => |context| {
-            let keys = constraints(&context.catalog).filter(|constraint| !matches!(constraint.kind, Of::Check(_)));
+            let keys =
+                constraints(&context.catalog).filter(|constraint| !matches!(constraint.kind, ConstraintKind::Check(_)));
             keys.flat_map(|constraint| key_columns(&context.catalog, &constraint)).collect()
         },
         "constraint_column_usage" => |context| {
-            let keys = constraints(&context.catalog).filter(|constraint| !matches!(constraint.kind, Of::Check(_)));
+            let keys =
+                constraints(&context.catalog).filter(|constraint| !matches!(constraint.kind, ConstraintKind::Check(_)));
             keys.flat_map(|constraint| used_columns(&context.catalog, &constraint)).collect()
         },
         _ => return None,
@@ -280,13 +287,13 @@ fn pg_constraint(catalog: &Catalog, constraint: &Constraint<'_>) -> Row {
     let mut row = row! {
         oid: constraint.oid, conname: constraint.name.clone(), connamespace: schema_oid(catalog, &entry.def.schema),
         contype: constraint.kinds().1, convalidated: true, conrelid: table_oid(entry.def.id.0), conislocal: true,
-        connoinherit: !matches!(constraint.kind, Of::Check(_)), confupdtype: " ", confdeltype: " ", confmatchtype: " ",
+        connoinherit: !matches!(constraint.kind, ConstraintKind::Check(_)), confupdtype: " ", confdeltype: " ", confmatchtype: " ",
         conkey: places_of(entry, constraint.columns()),
     };
     match &constraint.kind {
-        Of::Key(index) => row.extend(row! { conindid: index.oid }),
-        Of::Check(check) => row.extend(row! { conbin: check.sql.clone() }),
-        Of::Foreign(key) => {
+        ConstraintKind::Key(index) => row.extend(row! { conindid: index.oid }),
+        ConstraintKind::Check(check) => row.extend(row! { conbin: check.sql.clone() }),
+        ConstraintKind::Foreign(key) => {
             row.extend(row! {
                 condeferrable: key.deferrable, condeferred: key.initially_deferred, confmatchtype: "s",
                 conindid: index_referred(catalog, key).map_or(0, |index| index.oid),
@@ -312,7 +319,7 @@ fn named(entry: &TableEntry, name: &str) -> Row {
 fn key_columns(catalog: &Catalog, constraint: &Constraint<'_>) -> Vec<Row> {
     let entry = constraint.entry;
     let referred = match &constraint.kind {
-        Of::Foreign(key) => index_referred(catalog, key).map(|index| (index.columns, *key)),
+        ConstraintKind::Foreign(key) => index_referred(catalog, key).map(|index| (index.columns, *key)),
         _ => None,
     };
     let row = |(at, id): (usize, &ColumnId)| {
@@ -332,7 +339,7 @@ fn key_columns(catalog: &Catalog, constraint: &Constraint<'_>) -> Vec<Row> {
 /// The columns that a constraint needs: of a foreign key those that it refers to.
 fn used_columns(catalog: &Catalog, constraint: &Constraint<'_>) -> Vec<Row> {
     let (table, columns) = match &constraint.kind {
-        Of::Foreign(key) => (catalog.by_id(key.parent), key.parent_columns.as_slice()),
+        ConstraintKind::Foreign(key) => (catalog.by_id(key.parent), key.parent_columns.as_slice()),
         _ => (Some(constraint.entry), constraint.columns()),
     };
     let Some(table) = table else { return Vec::new() };

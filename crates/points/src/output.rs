@@ -37,6 +37,10 @@ impl PointQuery {
         schema: Option<&SchemaRef>,
         columns: &[usize],
     ) -> Option<FoundRows> {
+        // Of a comparison with NULL planning makes what it likes: the types of sums, for one, are others then.
+        if parameters.iter().any(ScalarValue::is_null) {
+            return None;
+        }
         let (limit, offset) = (self.count(&self.limit, parameters)?, self.count(&self.offset, parameters)?);
         let offset = offset.unwrap_or(0);
         let wanted = limit.map_or(usize::MAX, |limit| limit.saturating_add(offset));

@@ -12,7 +12,6 @@
 
 mod audit;
 mod clients;
-mod errors;
 mod execution;
 mod namespace;
 
@@ -40,8 +39,9 @@ pub use engine::{Engine, EngineOptions, empty_spill_dir};
 
 pub use audit::is_audit_line;
 
+pub(crate) use alluvia_errors as errors;
+pub use alluvia_errors::from_datafusion;
 pub use clients::Client;
-pub use errors::from_datafusion;
 pub use report::Report;
 pub use session::{
     Answer, Appended, BOUND_OF, BOUND_SIDE, BatchBuilder, Bounds, Described, DescribedBy, Ingest, Ingested,

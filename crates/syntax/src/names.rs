@@ -13,6 +13,9 @@ use sqlparser::tokenizer::Token;
 
 /// The schema that is there from the beginning.
 pub const PUBLIC: &str = PUBLIC_SCHEMA;
+/// The schema that names without one are planned in: whatever stands along the session's search path. It begins with
+/// [`ENGINES_OWN`](alluvia_space::ENGINES_OWN): a statement that wrote it would read along the path what it has not named.
+pub const ALONG_PATH: &str = "\u{1}search path";
 /// The schema of system tables and procedures.
 pub const SYSTEM: &str = SYSTEM_SCHEMA;
 

@@ -8,12 +8,13 @@ pub(crate) mod tables;
 pub(crate) mod views;
 
 use crate::namespace::named_only::NamedOnly;
-use crate::namespace::tables::{ALONG_PATH, SnapshotCatalog};
+use crate::namespace::tables::SnapshotCatalog;
 use crate::namespace::views::{ViewPlanner, WithViews};
 use alluvia_catalog::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, SearchPath};
 use alluvia_change::GIVEN;
 use alluvia_functions::table::{Function, functions};
 use alluvia_pg_catalog::CatalogSchema;
+use alluvia_syntax::names::ALONG_PATH;
 use alluvia_syntax::names::{PUBLIC, SYSTEM};
 use alluvia_syntax::sample::thin::THIN;
 use alluvia_types::TableId;

@@ -51,9 +51,10 @@ fn unnamed(relation: &RelationName) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::tables::{ALONG_PATH, SnapshotCatalog};
+    use crate::namespace::tables::SnapshotCatalog;
     use alluvia_catalog::Change;
     use alluvia_space::DataType;
+    use alluvia_syntax::names::ALONG_PATH;
     use alluvia_syntax::statements::definitions::{WithOptions, define};
     use alluvia_types::Version;
     use alluvia_values::errors::user_error;

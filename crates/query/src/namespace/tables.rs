@@ -9,6 +9,7 @@
 use crate::system::{SystemTable, TABLE_NAMES};
 use crate::table::AlluviaTable;
 use alluvia_catalog::{Catalog, RelationName, SearchPath};
+use alluvia_syntax::names::ALONG_PATH;
 use alluvia_types::{Error, ErrorKind, near_names};
 use alluvia_values::errors::wrap;
 use async_trait::async_trait;
@@ -18,9 +19,6 @@ use std::sync::Arc;
 
 /// The schema of system tables.
 const SYSTEM_SCHEMA: &str = "alluvia";
-/// The schema that names without one are planned in: whatever stands along the session's search path. It begins with
-/// [`ENGINES_OWN`](alluvia_space::ENGINES_OWN): a statement that wrote it would read along the path what it has not named.
-pub(crate) const ALONG_PATH: &str = "\u{1}search path";
 
 /// The schemas of one version's definitions. Cheap to make: one per statement.
 #[derive(Debug)]

@@ -121,7 +121,8 @@ pub(crate) async fn constrained<T>(
     }
     let done = async {
         let done = work.await?;
-        settle_due(run, false).await?;
+        // Of a transaction of its own the statement's end is the COMMIT.
+        settle_due(run, is_own).await?;
         Ok(done)
     };
     match done.await {

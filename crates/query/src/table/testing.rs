@@ -1,7 +1,8 @@
 //! A table made by hand, with pending rows and what sessions keep of it, and the live rows in a plain in-memory table beside it.
 
 use super::statistics::ScanCache;
-use crate::namespace::tables::{ALONG_PATH, SnapshotCatalog};
+use crate::namespace::tables::SnapshotCatalog;
+use alluvia_syntax::names::ALONG_PATH;
 use crate::system::{QueryLog, SystemContext};
 use crate::table::context::{IndexUse, StatementContext};
 use crate::used::UsedCounters;

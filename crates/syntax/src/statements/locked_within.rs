@@ -11,6 +11,7 @@ use crate::statements::parse::query_of_table;
 use crate::trees::display_names::MARK;
 use crate::visit_mut;
 use alluvia_types::{Error, Result};
+use alluvia_values::errors::not_supported;
 use sqlparser::ast::{BinaryOperator, Expr, Ident, ObjectName, Query, SetExpr, TableAlias, TableFactor, VisitorMut};
 use std::ops::ControlFlow;
 
@@ -56,6 +57,15 @@ impl VisitorMut for Taken {
             && !subquery.locks.is_empty()
         {
             *expr = Expr::InSubquery { expr: left.clone(), subquery: subquery.clone(), negated: false };
+        }
+        if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr
+            && let Expr::Subquery(subquery) = right.as_ref()
+            && !subquery.locks.is_empty()
+        {
+            let lock = subquery.locks.first().map(ToString::to_string).unwrap_or_default();
+            return ControlFlow::Break(
+                not_supported(format!("{lock} within a query")).with_hint("it may stand behind IN, = or = ANY"),
+            );
         }
         let subquery = match expr {
             Expr::InSubquery { subquery, .. } | Expr::Subquery(subquery) if !subquery.locks.is_empty() => subquery,

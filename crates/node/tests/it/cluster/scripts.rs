@@ -9,9 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// What a gateway tells of is its own: segments, blocks and the index are of workers.
 const SEGMENTS: &str = "shows segments, blocks or plans over them";
 
+/// Rows of several machines are not looked at together.
+const CONSTRAINTS: &str = "UNIQUE and foreign keys are refused";
+
 /// Scripts that do not hold, by the name of their file, and why.
 const NOT_YET: &[(&str, &str)] = &[
     ("by_key", SEGMENTS),
+    ("constraints", CONSTRAINTS),
+    ("foreign_keys", CONSTRAINTS),
     ("freshness", SEGMENTS),
     ("index", SEGMENTS),
     ("insert", "rows that tie come in another order"),
@@ -21,6 +26,7 @@ const NOT_YET: &[(&str, &str)] = &[
     ("row_locks", "transactions read one version, and nobody locks rows"),
     ("samples", SEGMENTS),
     ("settings", "freshness 'merged' gives what is newer"),
+    ("unique", CONSTRAINTS),
     ("transactions_definitions", "what another gateway has defined is told by COMMIT, and up to 20 ms later by others"),
 ];
 

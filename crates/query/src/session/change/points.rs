@@ -91,7 +91,7 @@ pub(crate) async fn run_point(
         return Ok(None);
     }
     let schema = point.query().and(schema.or_else(|| shown_schema(point)));
-    let asked = Asked { keys: named.as_ref().map(|(keys, codes)| (keys, codes.as_slice())), values, schema };
+    let asked = PointArguments { keys: named.as_ref().map(|(keys, codes)| (keys, codes.as_slice())), values, schema };
     pin_transaction(&run.scope).await?;
     run.scope.await_own_writes().await?;
     let repeats = match &mut run.state().transaction {
@@ -146,7 +146,7 @@ fn is_same(entry: &TableEntry, other: &TableEntry) -> bool {
 }
 
 /// What a statement asks for.
-struct Asked<'a> {
+struct PointArguments<'a> {
     /// The keys that it names, and their codes.
     keys: Option<(&'a RecordBatch, &'a [KeyCode])>,
     values: &'a [ScalarValue],
@@ -163,7 +163,7 @@ struct Found {
     cost: LookupCost,
 }
 
-async fn try_once(run: &Arc<Run>, point: &PointStatement, asked: &Asked<'_>) -> Result<Option<Outcome>> {
+async fn try_once(run: &Arc<Run>, point: &PointStatement, asked: &PointArguments<'_>) -> Result<Option<Outcome>> {
     let values = asked.values;
     let heaps = heaps_of(run, point)?;
     let snapshot = match &heaps {
@@ -245,7 +245,7 @@ fn queried(
     run: &Run,
     point: &PointStatement,
     heaps: &HeapSnapshot,
-    asked: &Asked<'_>,
+    asked: &PointArguments<'_>,
     columns: &[usize],
 ) -> Result<Option<Found>> {
     let key = point.entry().def.key_columns().unwrap_or_default();

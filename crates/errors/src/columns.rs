@@ -5,7 +5,7 @@
 
 use alluvia_space::keywords::quoted;
 use alluvia_types::{Error, ErrorKind, near_names};
-use datafusion::common::{Column, SchemaError, TableReference};
+use datafusion_common::{Column, SchemaError, TableReference};
 
 /// Columns that a hint lists.
 const SHOWN_MAX: usize = 12;

@@ -3,7 +3,7 @@
 //! DataFusion tells of it in words alone, in the same words as of a defect of its own, and with the names of Arrow's types. Here the words
 //! are read, and told as PostgreSQL does: by the function with its arguments' types as SQL has them, and what it takes instead.
 
-use crate::errors::lower_first;
+use crate::lower_first;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::calls::QUANTIFIED_CALL;
 use alluvia_values::errors::clean;
@@ -13,7 +13,7 @@ use arrow::datatypes::DataType;
 const FORMS_MAX: usize = 5;
 
 /// The user's error, if a message tells that no form of a function takes its arguments.
-pub(crate) fn missing_form(message: &str) -> Option<Error> {
+pub fn missing_form(message: &str) -> Option<Error> {
     let message = message.split("\n\nbacktrace:").next().unwrap_or(message);
     let Some((before, rest)) = message.split_once("No function matches the given name and argument types '") else {
         // Where it is told without its arguments.
@@ -174,7 +174,7 @@ fn class_name(text: &str) -> String {
 }
 
 /// A message with the names of types that Arrow has and SQL has not, outside of quotes, as SQL has them.
-pub(crate) fn with_sql_types(message: &str) -> String {
+pub fn with_sql_types(message: &str) -> String {
     let mut told = String::with_capacity(message.len());
     let (mut rest, mut is_quoted) = (message, false);
     while let Some(first) = rest.chars().next() {
@@ -250,7 +250,7 @@ fn type_name(text: &str) -> String {
 const A_STRUCT: &str = "a struct";
 
 /// A type of Arrow's as SQL has it.
-pub(crate) fn sql_name(data_type: &DataType) -> String {
+pub fn sql_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Null => "NULL".to_owned(),
         DataType::List(element)

@@ -4,27 +4,26 @@
 //! - An error of ours that travelled through DataFusion or Arrow arrives as it was.
 //! - Nothing a user sees names DataFusion, or shows a tree of its own or the parser's, except a defect's own message.
 
-pub(crate) mod signatures;
+pub mod signatures;
 
 mod columns;
 mod elsewhere;
 mod names;
 mod operands;
 
-use crate::errors::signatures::{missing_form, with_sql_types};
-use crate::namespace::tables::ALONG_PATH;
+use crate::signatures::{missing_form, with_sql_types};
 use alluvia_catalog::{Catalog, RelationName, SearchPath};
 use alluvia_functions::table as functions;
-use alluvia_syntax::names::SYSTEM;
+use alluvia_syntax::names::{ALONG_PATH, SYSTEM};
 use alluvia_syntax::trees::merged_columns::{self, HIDDEN};
 use alluvia_types::{Error, ErrorKind, near_names};
-pub(crate) use alluvia_values::errors::{clean, exhausted, not_supported, spill_io_error, user_error};
+pub use alluvia_values::errors::{clean, exhausted, not_supported, spill_io_error, user_error};
 use alluvia_values::parse::{Bad, parse_i64};
 use arrow::error::ArrowError;
-use datafusion::common::DataFusionError;
+use datafusion_common::DataFusionError;
 
 /// An error of planning; `catalog` is what the statement could name.
-pub(crate) fn planning_error(error: &DataFusionError, catalog: &Catalog) -> Error {
+pub fn planning_error(error: &DataFusionError, catalog: &Catalog) -> Error {
     if let (None, DataFusionError::Plan(message)) = (user_error(error), leaf(error)) {
         let quoted = |before| message.strip_prefix(before).and_then(|rest| rest.split('\'').next());
         if let Some(name) = quoted("table '") {
@@ -79,7 +78,7 @@ fn unknown_function(name: &str) -> Error {
 }
 
 /// Any error that a query ends with.
-pub(crate) fn error_of(error: &DataFusionError) -> Error {
+pub fn error_of(error: &DataFusionError) -> Error {
     if let Some(own) = user_error(error) {
         return own;
     }
@@ -143,12 +142,12 @@ fn told_by_words(message: &str) -> Option<Error> {
 }
 
 /// Whether Arrow tells that the texts or lists of a batch are longer together than a column can hold: 2 GB, or 2^31 elements.
-pub(crate) fn is_overflow(message: &str) -> bool {
+pub fn is_overflow(message: &str) -> bool {
     message.to_ascii_lowercase().contains("offset overflow")
 }
 
 /// What is told of that.
-pub(crate) fn overflow() -> Error {
+pub fn overflow() -> Error {
     Error::new(ErrorKind::TooLarge, "a value, or the values of one batch of rows, come to more than 2 GB").with_hint(
         "make fewer of them at a time: SET batch_size to less, shorten the values, or aggregate fewer rows into one value",
     )
@@ -327,7 +326,8 @@ fn cast_error(message: &str) -> Error {
     }
 }
 
-pub(crate) fn lower_first(text: &str) -> String {
+/// A sentence as a part of another.
+pub fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) if !text.get(1..2).is_some_and(|second| second.bytes().all(|byte| byte.is_ascii_uppercase())) => {
@@ -341,7 +341,6 @@ pub(crate) fn lower_first(text: &str) -> String {
 mod tests {
     use super::*;
     use alluvia_values::errors::wrap;
-    use datafusion::parquet::errors::ParquetError;
     use std::sync::Arc;
 
     #[test]
