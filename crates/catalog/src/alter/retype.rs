@@ -4,9 +4,11 @@
 //! - What a column is in files never changes: another type is another column, which has the name, the place and the rules of the one
 //!   before it.
 //! - What places, keys and sums of files are made of keeps its type.
+//! - Values by which rows refer to others stay what they are.
 
 use super::{add_column, next_id};
 use crate::{Catalog, Change, CommentOn};
+use alluvia_space::keywords::quoted;
 use alluvia_space::{Column, ColumnType, DataType, TableDef, greatest, least};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
 
@@ -67,7 +69,7 @@ pub fn retype(table: &TableDef, name: &str, wanted: ColumnType, values: Values) 
         to.validate()?;
         return Ok(Retype::Definition { to: Box::new(to), chars_max: shorter });
     }
-    refuse_bound(table, column, wanted)?;
+    refuse_bound(table, column)?;
     let name = between_name(table, name)?;
     let between = add_column(table, &name, wanted, true)?;
     let new = between.columns.last().map(|column| column.id).ok_or_else(|| Error::internal("a column was lost"))?;
@@ -123,7 +125,7 @@ pub fn converts(from: DataType, to: DataType) -> bool {
 }
 
 /// Refuses a column whose type other things depend on.
-fn refuse_bound(table: &TableDef, column: &Column, wanted: ColumnType) -> Result<()> {
+fn refuse_bound(table: &TableDef, column: &Column) -> Result<()> {
     let name = &column.name;
     let refused = |what: &str| {
         let message = format!("the type of column \"{name}\" of table {} cannot be changed: {what}", table.shown());
@@ -139,14 +141,40 @@ fn refuse_bound(table: &TableDef, column: &Column, wanted: ColumnType) -> Result
     if table.key.as_ref().is_some_and(|key| key.columns.contains(&column.id)) {
         return refused("it is part of the primary key");
     }
+    Ok(())
+}
+
+/// Refuses a type that foreign keys of a column, or those that refer to it, could not go on with: one that does not compare with that on
+/// the other side, or values that may be others.
+pub fn refuse_referred(
+    catalog: &Catalog,
+    table: &TableDef,
+    name: &str,
+    wanted: ColumnType,
+    values: Values,
+) -> Result<()> {
+    let column = table.column(name)?;
     let is_alike = column.data_type == wanted.data_type
         || column.data_type.is_whole_number() && wanted.data_type.is_whole_number()
         || column.data_type.is_text() && wanted.data_type.is_text();
-    let refers = table.foreign_keys.iter().find(|key| key.columns.contains(&column.id));
-    match refers.filter(|_| !is_alike) {
-        Some(key) => refused(&format!("foreign key {} is of it", key.name)),
-        None => Ok(()),
+    if is_alike && values == Values::Assigned {
+        return Ok(());
     }
+    let own = table.foreign_keys.iter().find(|key| key.columns.contains(&column.id)).map(|key| (table, key));
+    let others = || catalog.references_to(table.id).find(|(_, key)| key.parent_columns.contains(&column.id));
+    let Some((child, key)) = own.or_else(|| others().map(|(child, key)| (&*child.def, key))) else { return Ok(()) };
+    let how = if is_alike { "computed anew" } else { "of another type" };
+    let message = format!(
+        "column \"{name}\" of table {} cannot be {how}: foreign key {} of table {} is of it",
+        table.shown(),
+        key.name,
+        child.shown()
+    );
+    Err(Error::new(ErrorKind::NotSupported, message).with_hint(format!(
+        "ALTER TABLE {} DROP CONSTRAINT {} first, and add it again behind it",
+        child.shown(),
+        quoted(&key.name)
+    )))
 }
 
 /// A name that no column has.

@@ -2,7 +2,6 @@
 
 use super::statistics::ScanCache;
 use crate::namespace::tables::SnapshotCatalog;
-use alluvia_syntax::names::ALONG_PATH;
 use crate::system::{QueryLog, SystemContext};
 use crate::table::context::{IndexUse, StatementContext};
 use crate::used::UsedCounters;
@@ -14,6 +13,7 @@ use alluvia_plan::rules::configure;
 use alluvia_skipping::PredicateCache;
 use alluvia_snapshot::{Killed, Newer, Read, Snapshot, Want};
 use alluvia_space::TableDef;
+use alluvia_syntax::names::ALONG_PATH;
 use alluvia_types::{Clock, Error, Freshness, ManualClock, Result, TableId, Version};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;

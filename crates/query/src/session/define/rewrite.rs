@@ -6,6 +6,7 @@
 //! - A table that is made anew is whole, and so is what refers to it, in the same batch.
 
 use crate::session::change::existing::update;
+use crate::session::constraints::settle_due;
 use crate::session::define::alter::{define_anew, refuse_broken};
 use crate::session::define::constraints::{add_checked, refuse_found};
 use crate::session::define::tables::{name_sequences, whole_name};
@@ -21,7 +22,7 @@ use crate::session::transaction::submit::{change, submit};
 use crate::session::transaction::{begin, commit, rollback};
 use alluvia_catalog::alter::columns;
 use alluvia_catalog::alter::remake::remake;
-use alluvia_catalog::alter::retype::{NewColumn, Retype, Values, carried, converts, retype};
+use alluvia_catalog::alter::retype::{NewColumn, Retype, Values, carried, converts, refuse_referred, retype};
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::{Change, Needed, RelationName, TableEntry, alter};
 use alluvia_constraints::definition::{duplicates_sql, is_duplicate};
@@ -39,6 +40,7 @@ use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use alluvia_values::errors::not_supported;
 use futures::future::BoxFuture;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How often a statement is begun again that others were in the way of.
 const TRIES_MAX: u32 = 10;
@@ -55,12 +57,17 @@ pub(super) async fn altering(run: &Arc<Run>, name: &RelationName, change: TableC
     if !is_of_several || run.scope.in_transaction() {
         return one(run, name, change).await;
     }
+    // What is changed here is looked at here.
+    run.is_looked_at.store(true, Ordering::Relaxed);
     for tried in 1.. {
         let modes = Modes { access: Some(Access::ReadWrite), isolation: Some(Isolation::ReadCommitted) };
         begin(&run.scope, modes).await?;
         let own = Own(&run.scope);
         let done = match one(run, name, change.clone()).await {
-            Ok(notices) => commit(run).await.map(|_| notices),
+            Ok(notices) => match settle_due(run, true).await {
+                Ok(()) => commit(run).await.map(|_| notices),
+                Err(error) => Err(error),
+            },
             Err(error) => Err(error),
         };
         drop(own);
@@ -229,6 +236,7 @@ async fn set_type(
             shown.to_lowercase()
         )));
     }
+    refuse_referred(run.scope.resolver()?.catalog(), &entry.def, name, wanted, values)?;
     let value = match using {
         Some(sql) => format!("({sql})"),
         // As it is assigned: what is too long is refused.
