@@ -9,7 +9,7 @@ use crate::before_types::timestamps::DatesAsTimestamps;
 use alluvia_functions::arrays::PlannedArrays;
 use alluvia_functions::bytes::{JoinedBytes, PlannedCuts};
 use alluvia_functions::datetime::date_part::PlannedDatePart;
-use alluvia_functions::json::JsonOperators;
+use alluvia_functions::json::{JsonOperators, JsonSubscripts};
 use alluvia_functions::operators::durations::WrittenDurations;
 use alluvia_functions::operators::interval_scaling::ScaledIntervals;
 use alluvia_functions::operators::numerics::NumericOperators;
@@ -21,8 +21,12 @@ use std::sync::Arc;
 
 /// Puts planners before DataFusion's, which would plan its own functions for the same forms.
 pub(crate) fn insert_first(planners: &mut Vec<Arc<dyn ExprPlanner>>) {
-    let first: [Arc<dyn ExprPlanner>; 3] =
-        [Arc::new(PlannedArrays::default()), Arc::new(PlannedCuts::default()), Arc::new(PlannedDatePart::default())];
+    let first: [Arc<dyn ExprPlanner>; 4] = [
+        Arc::new(JsonSubscripts),
+        Arc::new(PlannedArrays::default()),
+        Arc::new(PlannedCuts::default()),
+        Arc::new(PlannedDatePart::default()),
+    ];
     planners.splice(0..0, first);
 }
 

@@ -14,4 +14,4 @@ pub(crate) mod text;
 mod tree;
 pub(crate) mod written;
 
-pub use operators::JsonOperators;
+pub use operators::{JsonOperators, JsonSubscripts};

@@ -93,7 +93,13 @@ impl ExprPlanner for JsonOperators {
         };
         Ok(PlannerResult::Planned(planned))
     }
+}
 
+/// Subscripts of JSONB: to be asked before DataFusion's planner, which takes every subscript for one of a struct or a map.
+#[derive(Debug)]
+pub struct JsonSubscripts;
+
+impl ExprPlanner for JsonSubscripts {
     fn plan_field_access(
         &self,
         expr: RawFieldAccessExpr,
