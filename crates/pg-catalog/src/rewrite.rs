@@ -249,7 +249,8 @@ impl VisitorMut for Rewrite<'_> {
                 if let Some(known) = rights::memberships(function) {
                     *expr = known;
                 } else if let FunctionArguments::Subquery(query) = &function.args
-                    && self.is_empty_query(query)
+                    // What is recursive cannot look at the row around it.
+                    && (self.is_empty_query(query) || query.with.as_ref().is_some_and(|with| with.recursive))
                 {
                     *expr = Constant::Null.expr();
                 } else if array_subqueries::expand(expr).is_err() {
