@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_that_name_whole_keys_are_recognised() {
+    fn statements_about_few_rows_are_recognised_by_whole_keys_or_as_queries() {
         for sql in [
             "UPDATE stock SET n = $1, ytd = ytd + $2 WHERE i = $3 AND w = $4",
             "UPDATE stock s SET n = n - 1 WHERE (s.w = 1) AND $1 = i",
@@ -396,20 +396,29 @@ mod tests {
             "SELECT n FROM stock WHERE w = $1 AND i = $2",
             "SELECT n FROM stock WHERE w = $1 AND i = $2 FOR SHARE NOWAIT",
         ] {
-            assert!(recognised(sql).is_some(), "{sql}");
+            assert!(recognised(sql).is_some_and(|point| point.query().is_none()), "{sql}");
+        }
+        for sql in [
+            "UPDATE stock SET n = 1 WHERE i = $2 AND w = 1 AND n > 0",
+            "DELETE FROM stock WHERE w = $1 AND i BETWEEN $2 AND $3",
+            "SELECT count(*), sum(ytd) FROM stock WHERE w = $1 AND i = $2",
+            "SELECT n FROM stock WHERE w = $1 AND i = $2 ORDER BY n LIMIT 1",
+            "SELECT n FROM stock WHERE w = $1 AND i > $2 ORDER BY i DESC LIMIT $3 FOR UPDATE",
+            "SELECT i, max(n) FROM stock WHERE w IN ($1, 2) GROUP BY i ORDER BY i",
+        ] {
+            assert!(recognised(sql).is_some_and(|point| point.query().is_some()), "{sql}");
         }
         for sql in [
             "UPDATE stock SET n = $1 WHERE i = $2",
             "UPDATE stock SET w = $1 WHERE i = $2 AND w = 1",
             "UPDATE stock SET n = abs(n) WHERE i = $2 AND w = 1",
-            "UPDATE stock SET n = 1 WHERE i = $2 AND w = 1 AND n > 0",
             "UPDATE stock SET n = 1 FROM t WHERE i = $2 AND w = 1",
             "UPDATE stock SET n = 1 WHERE i = $1 AND w = 1 RETURNING n",
-            "SELECT count(*) FROM stock WHERE w = $1 AND i = $2",
-            "SELECT n FROM stock WHERE w = $1 AND i = $2 ORDER BY n LIMIT 1",
             "SELECT n FROM stock WHERE w = $1 AND i = $2 FOR UPDATE SKIP LOCKED",
             "SELECT n FROM stock WHERE w = $1 OR i = $2",
-            "SELECT n FROM stock WHERE w = $1 AND i > $2",
+            "SELECT n FROM stock WHERE w = $1 AND abs(i) = $2",
+            "SELECT count(*) FROM stock WHERE w = $1 GROUP BY i HAVING count(*) > 1",
+            "SELECT count(*) FROM stock WHERE w = $1 FOR UPDATE",
         ] {
             assert!(recognised(sql).is_none(), "{sql}");
         }
