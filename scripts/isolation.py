@@ -50,10 +50,6 @@ OURS = {
         ("BEGIN", "the command tag"),
     ("READ UNCOMMITTED is READ COMMITTED", "A: SHOW transaction_isolation"):
         ("read committed", "it shows what holds"),
-    ("SKIP LOCKED", "T4: DELETE FROM test WHERE id = (SELECT id FROM test ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id"):
-        ("0A000", "rows are locked by a statement's own query alone"),
-    ("FOR NO KEY UPDATE and FOR KEY SHARE", "T1: SELECT * FROM test WHERE id = 1 FOR NO KEY UPDATE"):
-        ("42601", "not in the grammar"),
 }
 
 
