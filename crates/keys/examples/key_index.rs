@@ -19,7 +19,7 @@ fn code(number: u64) -> KeyCode {
 
 fn main() {
     let clock = SystemClock::default();
-    let mut index = KeyIndex::default();
+    let mut index = KeyIndex::new(64);
     let place = |row: u64| RowPlace::Segment { segment: SegmentId(1), row: row as u32 };
     let mut start = clock.monotonic();
     let mut printed = 0;

@@ -11,6 +11,6 @@ mod index;
 mod place;
 mod recent;
 
-pub use index::KeyIndex;
+pub use index::{KeyIndex, KeyIndexBuilder};
 pub use place::RowPlace;
 pub use recent::Recent;

@@ -1,6 +1,6 @@
 //! Rows of keyed tables that a statement names by their keys: `WHERE id = 5` reads a row, not a table.
 //!
-//! [`conditions`] finds the keys in filters, [`named`] makes their codes and finds their rows.
+//! [`conditions`] finds the keys in filters, [`named`] makes their codes and finds their rows; [`ranges`] does both for keys between two.
 //!
 //! Invariants:
 //! - What is found has every row that passes the filters, and may have others: filters are evaluated on what is found as
@@ -11,5 +11,7 @@
 
 mod conditions;
 mod named;
+mod ranges;
 
-pub(crate) use named::{LookupCost, NamedKeys};
+pub(crate) use named::{FoundRows, LookupCost, NamedKeys};
+pub(crate) use ranges::KeyRange;

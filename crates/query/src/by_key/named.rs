@@ -117,7 +117,7 @@ impl NamedKeys {
 /// Rows that were found by their keys, in the order in which they lie, each once.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct FoundRows {
-    rows: Vec<SnapshotRow>,
+    pub(super) rows: Vec<SnapshotRow>,
 }
 
 impl FoundRows {

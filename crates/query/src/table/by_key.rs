@@ -9,7 +9,7 @@
 use super::metrics::{count, describe};
 use super::scan::{Scan, Sieve, Skipped};
 use super::tail::TailSource;
-use crate::by_key::NamedKeys;
+use crate::by_key::{FoundRows, NamedKeys};
 use alluvia_values::errors::wrap;
 use arrow::array::RecordBatch;
 use datafusion::common::Result;
@@ -23,13 +23,22 @@ impl Scan<'_> {
     pub(super) fn plan_by_keys(self, keys: &NamedKeys) -> Result<Arc<dyn ExecutionPlan>> {
         let (context, read) = (self.context, self.read);
         let found = keys.find(context.store.as_ref(), context.snapshot.version, read).map_err(wrap)?;
+        self.plan_of_found(&found, Some(keys.count()))
+    }
+
+    /// The scan, where no others than these rows pass its filters, and all rows are asked for. They were found by so many keys, or lie
+    /// between two.
+    pub(super) fn plan_of_found(self, found: &FoundRows, keys: Option<usize>) -> Result<Arc<dyn ExecutionPlan>> {
+        let (context, read) = (self.context, self.read);
         let rows = read.rows_at(found.rows(), &self.projected.indices).map_err(wrap)?;
         let cost = found.cost(read);
         cost.count_planned(&context.used);
-        let source = TailSource::of_keys(&self.projected, &rows, keys.count(), cost, Arc::clone(&context.used))?;
+        let source = TailSource::of_keys(&self.projected, &rows, keys, cost, Arc::clone(&context.used))?;
         let skipped = [("segments_skipped", cost.segments_skipped), ("blocks_skipped", cost.blocks_skipped)];
         describe(source.metrics_set(), &self.entry.def, &context.snapshot, false, &skipped);
-        count(source.metrics_set(), "keys", keys.count() as u64);
+        if let Some(keys) = keys {
+            count(source.metrics_set(), "keys", keys as u64);
+        }
         let source = source.traced(self.span.clone());
         let found = self.sift(DataSourceExec::from_data_source(source), &Sieve::OPEN, None, None)?;
         let pending = context.pending.get(&self.entry.def.id);

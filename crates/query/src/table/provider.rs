@@ -12,7 +12,7 @@ use super::draw::{Behind, Draw, WEIGHT_COLUMN};
 use super::elsewhere::is_utc;
 use super::scan::Scan;
 use super::traced::ScanSpan;
-use crate::by_key::NamedKeys;
+use crate::by_key::{KeyRange, NamedKeys};
 use alluvia_catalog::TableEntry;
 use alluvia_change::identity_names;
 use alluvia_functions::operators::has_operator;
@@ -169,6 +169,7 @@ impl AlluviaTable {
         // What a transaction has made of a definition, the store does not know.
         let is_found = draw == Draw::default() && !is_waiting(read.entry.changed_at);
         let keys = if is_found { NamedKeys::of_filters(filters, table) } else { None };
+        let between = if is_found { KeyRange::of_filters(filters, table) } else { None };
         let scan = Scan {
             entry: &self.entry,
             schema: &self.schema,
@@ -195,9 +196,14 @@ impl AlluviaTable {
         if read.is_elsewhere {
             return scan.elsewhere(filters, is_utc(session));
         }
-        match keys {
-            Some(keys) => scan.plan_by_keys(&keys),
-            None => scan.plan(),
+        if let Some(keys) = keys {
+            return scan.plan_by_keys(&keys);
         }
+        if let Some(between) = between
+            && let Some(found) = between.find(read).map_err(wrap)?
+        {
+            return scan.plan_of_found(&found, None);
+        }
+        scan.plan()
     }
 }

@@ -53,7 +53,8 @@ pub(crate) struct TailSource {
 /// How rows were found by their keys.
 #[derive(Clone, Copy, Debug)]
 struct Lookup {
-    keys: usize,
+    /// How many; `None` of those between two.
+    keys: Option<usize>,
     cost: LookupCost,
 }
 
@@ -89,7 +90,7 @@ impl TailSource {
     pub(crate) fn of_keys(
         projected: &Projected,
         rows: &RecordBatch,
-        keys: usize,
+        keys: Option<usize>,
         cost: LookupCost,
         used: Arc<UsedCounters>,
     ) -> Result<TailSource> {
@@ -202,12 +203,16 @@ impl DataSource for TailSource {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (t, &self.lookup) {
             (DisplayFormatType::Default | DisplayFormatType::Verbose, Some(lookup)) => {
-                write!(f, "key lookup, keys={}, rows={}", lookup.keys, self.rows)?;
+                match lookup.keys {
+                    Some(keys) => write!(f, "key lookup, keys={keys}, rows={}", self.rows)?,
+                    None => write!(f, "key range, rows={}", self.rows)?,
+                }
                 self.fetch.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
             }
-            (DisplayFormatType::TreeRender, Some(lookup)) => {
-                writeln!(f, "format=key lookup\nkeys={}\nrows={}", lookup.keys, self.rows)
-            }
+            (DisplayFormatType::TreeRender, Some(lookup)) => match lookup.keys {
+                Some(keys) => writeln!(f, "format=key lookup\nkeys={keys}\nrows={}", self.rows),
+                None => writeln!(f, "format=key range\nrows={}", self.rows),
+            },
             (DisplayFormatType::Default | DisplayFormatType::Verbose, None) => {
                 write!(f, "tail, rows={}, partitions={}", self.rows, self.partitions.len())?;
                 self.fetch.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))

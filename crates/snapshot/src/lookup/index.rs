@@ -4,8 +4,8 @@
 //! is changed or looked up by key after the database was opened, and after a full disk took batches back.
 
 use crate::views::WholeTable;
-use alluvia_keys::{KeyIndex, RowPlace};
-use alluvia_space::key_code::{KeyCode, KeyCoder};
+use alluvia_keys::{KeyIndex, KeyIndexBuilder, RowPlace};
+use alluvia_space::key_code::KeyCoder;
 use alluvia_space::{ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_tree::Segment;
 use alluvia_types::{Error, ErrorKind, Result, Version};
@@ -20,20 +20,12 @@ impl WholeTable {
     /// `Corrupt` if a segment is damaged, or two rows have one key.
     pub fn key_index(&self, coder: &KeyCoder) -> Result<KeyIndex> {
         let columns: Vec<(&str, DataType)> = coder.columns().collect();
-        let mut index = KeyIndex::default();
-        let rows = |segment: &Arc<Segment>| {
+        let live = |segment: &Arc<Segment>| {
             let meta = segment.meta();
             meta.rows - self.kills.of(meta.id).map_or(0, |dead| dead.rows())
         };
-        index.reserve(self.segments.iter().map(rows).sum::<u64>() as usize);
-        let mut add = |code: KeyCode, place: RowPlace| match index.insert(code, place) {
-            None => Ok(()),
-            Some(other) => Err(Error::new(
-                ErrorKind::Corrupt,
-                format!("two rows of a table have one key: {place:?} and {other:?}"),
-            )
-            .with_hint("run `alluvia check` and restore the data directory from a copy")),
-        };
+        let keys = self.segments.iter().map(live).sum::<u64>() as usize;
+        let mut index = KeyIndexBuilder::new(coder.code_bits(), keys);
         for segment in &self.segments {
             let id = segment.meta().id;
             let dead = self.kills.of(id);
@@ -41,7 +33,7 @@ impl WholeTable {
             for keys in segment.column_batches(&columns)? {
                 for code in coder.codes(&keys?)? {
                     if dead.is_none_or(|dead| !dead.is_killed_by(row, Version(u64::MAX))) {
-                        add(code, RowPlace::Segment { segment: id, row: row as u32 })?;
+                        index.add(code, RowPlace::Segment { segment: id, row: row as u32 });
                     }
                     row += 1;
                 }
@@ -51,11 +43,14 @@ impl WholeTable {
             let identities = identities_of(rows)?;
             for (code, (version, ordinal)) in coder.codes(rows)?.into_iter().zip(identities) {
                 if !self.kills.tail().contains_key(&(version, ordinal)) {
-                    add(code, RowPlace::Tail { version, ordinal })?;
+                    index.add(code, RowPlace::Tail { version, ordinal });
                 }
             }
         }
-        Ok(index)
+        index.finish().map_err(|(one, other)| {
+            Error::new(ErrorKind::Corrupt, format!("two rows of a table have one key: {one:?} and {other:?}"))
+                .with_hint("run `alluvia check` and restore the data directory from a copy")
+        })
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod index;
 mod indexed;
+mod range;
 mod scan;
 mod values;
 

@@ -84,6 +84,11 @@ impl KeyCoder {
         self.exact_bits().is_some()
     }
 
+    /// The most bits that a code has.
+    pub fn code_bits(&self) -> u32 {
+        self.exact_bits().unwrap_or(CODE_BITS)
+    }
+
     /// The bits of all columns together, if they fit a code.
     pub(crate) fn exact_bits(&self) -> Option<u32> {
         let mut total = 0;
@@ -121,6 +126,47 @@ impl KeyCoder {
             (least.is_valid(row) && most.is_valid(row)).then_some((low, high))
         };
         Ok(Some((0..least.len().min(most.len())).map(bounds).collect()))
+    }
+
+    /// Between which codes those of keys lie whose first columns have some values, and whose next column lies between two, each an array of
+    /// one row, which is not NULL; inclusively, and of a bound that is not given to the end. `None` where values say nothing of codes: these
+    /// are hashed, or the columns are floats, whose order is not that of bounds, or too few.
+    ///
+    /// # Errors
+    /// The arrays are not of the columns' types.
+    pub fn code_range(
+        &self,
+        first: &[ArrayRef],
+        (least, most): (Option<&ArrayRef>, Option<&ArrayRef>),
+    ) -> Result<Option<CodeRange>> {
+        let Some(mut rest) = self.exact_bits() else { return Ok(None) };
+        let (mut low, mut high): CodeRange = (0, 0);
+        let bits_of = |at: usize, value: &ArrayRef| -> Result<Option<(u128, u32)>> {
+            let Some(column) = self.columns.get(at) else { return Ok(None) };
+            let is_float = matches!(column.data_type, DataType::Real | DataType::Double);
+            let Some(bits) = column.bits.filter(|_| !is_float && value.len() == 1 && value.is_valid(0)) else {
+                return Ok(None);
+            };
+            Ok(Some((Values::new(value.as_ref(), column.data_type)?.bits(0), bits)))
+        };
+        for (at, value) in first.iter().enumerate() {
+            let Some((value, bits)) = bits_of(at, value)? else { return Ok(None) };
+            rest -= bits;
+            (low, high) = (low | value << rest, high | value << rest);
+        }
+        // Ones in as many low bits; a shift by all bits is none.
+        let ones = |bits: u32| if bits == 0 { 0 } else { KeyCode::MAX >> (CODE_BITS - bits) };
+        let (mut below, mut above) = (0, ones(rest));
+        for (bound, is_least) in [(least, true), (most, false)] {
+            let Some(bound) = bound else { continue };
+            let Some((value, bits)) = bits_of(first.len(), bound)? else { return Ok(None) };
+            let behind = rest - bits;
+            match is_least {
+                true => below = value << behind,
+                false => above = value << behind | ones(behind),
+            }
+        }
+        Ok(Some((low | below, high | above)))
     }
 
     /// The storage name of the key's first column.

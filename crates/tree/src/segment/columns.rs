@@ -114,9 +114,7 @@ impl Segment {
             }
             places.push(read - 1);
         }
-        if rows.len() <= POINT_ROWS_MAX as usize
-            && let Some(found) = self.resident_rows(columns, rows)?
-        {
+        if let Some(found) = self.resident_rows(columns, rows)? {
             return Ok(found);
         }
         let found = self.read_few(columns, &ranges, read)?;

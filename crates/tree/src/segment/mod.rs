@@ -8,6 +8,7 @@
 mod columns;
 mod cursor;
 mod derived;
+mod key_order;
 mod packed;
 mod points;
 mod resident;
@@ -33,7 +34,7 @@ use parking_lot::Mutex;
 use parquet::file::metadata::ParquetMetaData;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// An immutable run of rows in key order, by block or by row. Shared by `Arc`; its files are deleted when it was
@@ -57,6 +58,8 @@ pub struct Segment {
     derived: Derived,
     /// Rows that point reads have decoded, in all columns, and that no whole column was decoded for.
     credit: AtomicU64,
+    /// How often rows were asked for in the order of their keys while that was not known.
+    key_order_asked: AtomicU32,
     rungs: Vec<Rung>,
     retired: AtomicBool,
 }
@@ -115,6 +118,7 @@ impl Segment {
             bands: Arc::default(),
             derived: Derived::default(),
             credit: AtomicU64::new(0),
+            key_order_asked: AtomicU32::new(0),
             rungs,
             retired: AtomicBool::new(false),
         }))

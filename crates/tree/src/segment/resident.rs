@@ -11,10 +11,11 @@ use super::Segment;
 use super::columns::{Source, schema_of};
 use alluvia_types::{Error, Result};
 use arrow::array::{
-    Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array,
+    Array, ArrayRef, AsArray, GenericByteViewArray, GenericByteViewBuilder, RecordBatch, RecordBatchOptions,
+    UInt32Array, UInt64Array, new_null_array,
 };
 use arrow::compute::{concat, take};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{ByteViewType, DataType};
 use arrow::error::ArrowError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,7 +50,7 @@ impl Segment {
                 Source::Absent(data_type) => new_null_array(data_type, rows.len()),
                 Source::Parquet(_) => {
                     let Some(column) = self.whole_column(name, data_type, rows.len())? else { return Ok(None) };
-                    tight(take(&column.0, &places, None).map_err(|error| self.misfit(&error))?)
+                    taken(&column.0, &places).map_err(|error| self.misfit(&error))?
                 }
             });
         }
@@ -100,11 +101,20 @@ impl Segment {
     }
 }
 
-/// The same values, without the buffers of those that were not taken.
-fn tight(values: ArrayRef) -> ArrayRef {
-    match values.data_type() {
-        DataType::Utf8View => Arc::new(values.as_string_view().gc()),
-        DataType::BinaryView => Arc::new(values.as_binary_view().gc()),
-        _ => values,
+/// Some of the values. A whole column of texts has hundreds of buffers, which Arrow's kernel would hand on with each row: texts are copied.
+fn taken(values: &ArrayRef, places: &UInt32Array) -> Result<ArrayRef, ArrowError> {
+    Ok(match values.data_type() {
+        DataType::Utf8View => Arc::new(copied(values.as_string_view(), places)),
+        DataType::BinaryView => Arc::new(copied(values.as_binary_view(), places)),
+        _ => take(values, places, None)?,
+    })
+}
+
+fn copied<T: ByteViewType>(values: &GenericByteViewArray<T>, places: &UInt32Array) -> GenericByteViewArray<T> {
+    let mut copies = GenericByteViewBuilder::<T>::with_capacity(places.len());
+    for &place in places.values() {
+        let place = place as usize;
+        copies.append_option(values.is_valid(place).then(|| values.value(place)));
     }
+    copies.finish()
 }
