@@ -3,7 +3,7 @@
 
 use alluvia_catalog::{Catalog, Change, TableEntry};
 use alluvia_constraints::events::{of_parents, of_rows, referred};
-use alluvia_constraints::settle::Changed;
+use alluvia_constraints::settle::{Changed, Found};
 use alluvia_constraints::{Event, Events, Looks, Values, settle};
 use alluvia_locks::Mode;
 use alluvia_space::{Action, Column, DataType, ForeignKey, Index, OnConflict, PrimaryKey, TableDef, TableOptions};
@@ -119,7 +119,7 @@ impl Looks for Plain {
         values: &'a Values,
         wanted: &'a [usize],
         told: bool,
-    ) -> BoxFuture<'a, Result<Vec<RecordBatch>>> {
+    ) -> BoxFuture<'a, Result<Found>> {
         async move {
             let types = vec![ArrowType::Int32; columns.len()];
             let asked: HashSet<_> = values.cast_to(&types)?.keys()?.into_iter().collect();
@@ -135,12 +135,16 @@ impl Looks for Plain {
             let found = batch(entry, &found.collect::<Vec<_>>());
             let mut given = wanted.to_vec();
             given.extend(told.then_some(0));
-            Ok(vec![found.project(&given).unwrap()])
+            Ok(Found { batches: vec![found.project(&given).unwrap()], at: Version(1) })
         }
         .boxed()
     }
 
-    fn wait_for<'a>(&'a self, _: &'a Arc<TableEntry>, keys: Vec<ArrayRef>) -> BoxFuture<'a, Result<()>> {
+    fn sees_commits(&self) -> bool {
+        true
+    }
+
+    fn wait_for<'a>(&'a self, _: &'a Arc<TableEntry>, keys: Vec<ArrayRef>, _: Mode) -> BoxFuture<'a, Result<()>> {
         assert!(keys.len() == 1 && !keys[0].is_empty());
         async { Ok(()) }.boxed()
     }
@@ -191,13 +195,9 @@ fn expected(
             for key in child.def.foreign_keys.iter().filter(|key| key.parent == table) {
                 let (from, of) = (key.columns[0].0 as usize, key.parent_columns[0].0);
                 let action = if is_update { key.on_update } else { key.on_delete };
-                let parents: HashSet<i32> = all[&table].values().filter_map(|row| row[of as usize]).collect();
                 let lost: Vec<(i32, Vec<Option<i32>>)> = all[&child.def.id]
                     .iter()
-                    .filter(|(_, row)| {
-                        row[from]
-                            .is_some_and(|value| !parents.contains(&value) && became.contains_key(&(table, of, value)))
-                    })
+                    .filter(|(_, row)| row[from].is_some_and(|value| became.contains_key(&(table, of, value))))
                     .map(|(key, row)| (*key, row.clone()))
                     .collect();
                 if lost.is_empty() || matches!(action, Action::NoAction | Action::Restrict) {
