@@ -9,8 +9,7 @@
 //! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, definitions, settings, savepoints before it, and itself.
 //! - A statement sees what those before it have changed ([`alluvia_rows`]), and nothing that COMMIT would not make.
 //! - A table that it has read and drops has no row that it has not read, or its COMMIT is refused.
-//! - What waits is bounded: rows, what is known of their keys, the columns that they get when they are read, definitions, and values that
-//!   constraints are still to look at.
+//! - What waits is bounded: rows, what is known of their keys, the columns that they get when they are read, definitions, and events.
 
 use crate::engine::sequences::SharedBlock;
 use crate::session::state::definitions::{Definer, PendingDefinitions};
@@ -75,8 +74,7 @@ pub(crate) struct OpenTransaction {
     pub(crate) has_run: bool,
 }
 
-/// A place in a transaction. Rows and changes are only ever added, so how many there were says which. What constraints are to look at is
-/// taken when it was looked at, and is to be looked at again where that is undone.
+/// A place in a transaction. Rows and changes are only ever added, so how many there were says which; events are taken, too.
 #[derive(Debug)]
 struct Savepoint {
     name: String,
