@@ -107,29 +107,26 @@ pub(crate) async fn submit_of(run: &Run, mut batch: NewBatch, definers: &[Define
 /// back.
 fn durability_of(run: &Run, batch: &NewBatch) -> Durability {
     let is_relaxed = run.settings.durability == Durability::Relaxed;
-    if is_relaxed && concerned(run, batch).is_empty() { Durability::Relaxed } else { Durability::Sync }
+    if is_relaxed && concerned(run, batch, |_, _| true).is_none() { Durability::Relaxed } else { Durability::Sync }
 }
 
-/// The tables of a batch that have constraints, or to which others refer, with the definitions that their rows were checked against.
-fn concerned(run: &Run, batch: &NewBatch) -> Vec<(Arc<TableEntry>, Version)> {
-    let catalog = run.engine().read().catalog();
+/// A table of a batch that has constraints, or to which others refer, among those that are asked about: with the definition that its rows
+/// were checked against.
+fn concerned(run: &Run, batch: &NewBatch, is_asked: impl Fn(TableId, Version) -> bool) -> Option<Arc<TableEntry>> {
     let tables = batch.rows.iter().map(|rows| (rows.table, rows.checked_at));
-    let tables = tables.chain(batch.loads.iter().map(|load| (load.table, load.checked_at)));
-    let concerned = |(table, checked_at)| {
-        let entry = catalog.by_id(table).filter(|entry| concerns(&catalog, &entry.def, Doing::Any))?;
-        Some((Arc::clone(entry), checked_at))
-    };
-    tables.filter_map(concerned).collect()
+    let mut tables = tables.chain(batch.loads.iter().map(|load| (load.table, load.checked_at)));
+    let catalog = run.engine().read().catalog();
+    tables.find_map(|(table, checked_at)| {
+        let entry = catalog.by_id(table).filter(|_| is_asked(table, checked_at))?;
+        concerns(&catalog, &entry.def, Doing::Any).then(|| Arc::clone(entry))
+    })
 }
 
 /// Refuses rows that nobody has looked at for constraints: those of a definition for which it was not decided whether they concern them.
 fn refuse_unlooked(run: &Run, batch: &NewBatch) -> Result<()> {
-    let concerned = concerned(run, batch);
     let decided = run.decided.lock();
-    let Some((entry, _)) = concerned.iter().find(|(entry, checked_at)| !decided.knows(entry.def.id, *checked_at))
-    else {
-        return Ok(());
-    };
+    let unknown = concerned(run, batch, |table, checked_at| !decided.knows(table, checked_at));
+    let Some(entry) = unknown else { return Ok(()) };
     let name = &entry.def.name;
     match decided.names(entry.def.id) {
         true => Err(Error::new(ErrorKind::Conflict, format!("table {name} was changed by another session"))
