@@ -1,16 +1,15 @@
-//! What is still to be looked at in a transaction, because of what it has changed.
+//! What is to be looked at because of what a statement changes.
 //!
 //! Invariants:
-//! - An event is kept until it was looked at, or what made it was rolled back.
-//! - What is deferred waits for COMMIT, or SET CONSTRAINTS IMMEDIATE; actions (CASCADE, SET NULL, SET DEFAULT) and RESTRICT never wait.
+//! - Values of an event are in the types in which they are compared.
+//! - A row that keeps its values asks nothing of those that refer to it.
 
 use crate::values::Values;
 use alluvia_catalog::{Catalog, TableEntry};
-use alluvia_space::{Action, ForeignKey};
+use alluvia_space::ForeignKey;
 use alluvia_types::{ColumnId, Result, TableId};
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
-use std::collections::BTreeMap;
 
 /// What happened to values that a constraint is of.
 #[derive(Clone, Debug)]
@@ -36,67 +35,14 @@ pub struct Event {
     pub happened: Happened,
 }
 
-/// What is to be looked at, and when.
-#[derive(Clone, Debug, Default)]
-pub struct Events {
-    waiting: Vec<Event>,
-    modes: Modes,
-}
-
-/// What SET CONSTRAINTS has said.
-#[derive(Clone, Debug, Default)]
-struct Modes {
-    all: Option<bool>,
-    named: BTreeMap<String, bool>,
-}
-
-impl Events {
-    /// More is to be looked at.
-    pub fn extend(&mut self, events: Vec<Event>) {
-        self.waiting.extend(events);
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// Forgets those after the first so many.
-    pub fn truncate(&mut self, kept: usize) {
-        self.waiting.truncate(kept);
-    }
-
-    /// SET CONSTRAINTS: of these names, or of all.
-    pub fn defer(&mut self, names: Option<&[String]>, deferred: bool) {
-        match names {
-            None => self.modes = Modes { all: Some(deferred), named: BTreeMap::new() },
-            Some(names) => self.modes.named.extend(names.iter().map(|name| (name.clone(), deferred))),
-        }
-    }
-
-    /// Takes what is to be looked at now, or `all` of it, in its order.
-    pub fn take_due(&mut self, catalog: &Catalog, all: bool) -> Vec<Event> {
-        let modes = &self.modes;
-        let waits = |event: &Event| {
-            let key = catalog.by_id(event.table).and_then(|entry| foreign_key(entry, &event.name));
-            let Some(key) = key.filter(|key| key.deferrable) else { return false };
-            let waits = modes.named.get(&key.name).copied().or(modes.all).unwrap_or(key.initially_deferred);
-            waits
-                && match event.happened {
-                    Happened::Comes(_) => false,
-                    Happened::Refers(_) => true,
-                    Happened::Goes(_) => key.on_delete == Action::NoAction,
-                    Happened::Becomes(..) => key.on_update == Action::NoAction,
-                }
+impl Event {
+    /// What it holds in memory, about.
+    pub fn bytes(&self) -> u64 {
+        let values = match &self.happened {
+            Happened::Comes(values) | Happened::Refers(values) | Happened::Goes(values) => values.bytes(),
+            Happened::Becomes(old, new) => old.bytes() + new.bytes(),
         };
-        let (left, due) = std::mem::take(&mut self.waiting).into_iter().partition(|event| !all && waits(event));
-        self.waiting = left;
-        due
+        (size_of::<Event>() + self.name.len()) as u64 + values
     }
 }
 

@@ -17,8 +17,10 @@ pub mod events;
 pub mod messages;
 pub mod settle;
 pub mod values;
+pub mod waiting;
 
-pub use concerns::{Doing, concerns};
-pub use events::{Event, Events, Happened};
+pub use concerns::{Decided, Doing, concerns};
+pub use events::{Event, Happened};
 pub use settle::{Looks, settle};
 pub use values::Values;
+pub use waiting::Events;

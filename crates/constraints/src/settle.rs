@@ -1,7 +1,8 @@
 //! Looks at what a statement, or a transaction, has changed, and does what foreign keys say of rows that refer to what is gone.
 //!
 //! Invariants:
-//! - Locks come before looks.
+//! - Values are locked before it is looked who has them. Rows that refer to what is gone are looked for first, and locked when they are
+//!   changed: what was found says of which version it is, and where others have written since one looks again.
 //! - Actions come before checks, which see what is left when nothing more follows.
 
 use crate::events::{Event, Happened, foreign_key, reference_types, types_of};
@@ -10,8 +11,8 @@ use crate::values::{Bytes, Values, counts, taken};
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_locks::Mode;
 use alluvia_space::{Action, ForeignKey, Index};
-use alluvia_types::{Error, ErrorKind, Result};
-use arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use alluvia_types::{ColumnId, Error, ErrorKind, Result, Version};
+use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Schema};
 use futures::future::BoxFuture;
@@ -27,6 +28,17 @@ pub struct Changed {
     pub rows: Option<RecordBatch>,
     /// The columns that change, by their places.
     pub set: Vec<usize>,
+    /// The version at which the rows were looked for.
+    pub at: Version,
+}
+
+/// Rows that were looked for.
+#[derive(Debug)]
+pub struct Found {
+    /// They themselves.
+    pub batches: Vec<RecordBatch>,
+    /// What others had committed by then.
+    pub at: Version,
 }
 
 /// What a session does for its constraints.
@@ -46,10 +58,14 @@ pub trait Looks: Send + Sync {
         values: &'a Values,
         wanted: &'a [usize],
         told: bool,
-    ) -> BoxFuture<'a, Result<Vec<RecordBatch>>>;
-    /// Returns once nobody else is changing the rows of a table that have these keys.
-    fn wait_for<'a>(&'a self, entry: &'a Arc<TableEntry>, keys: Vec<ArrayRef>) -> BoxFuture<'a, Result<()>>;
-    /// Changes rows within the statement.
+    ) -> BoxFuture<'a, Result<Found>>;
+    /// Whether what is looked at is what others have committed by now.
+    fn sees_commits(&self) -> bool;
+    /// Returns once nobody else is changing the rows of a table that have these keys, which are locked then.
+    fn wait_for<'a>(&'a self, entry: &'a Arc<TableEntry>, keys: Vec<ArrayRef>, mode: Mode)
+    -> BoxFuture<'a, Result<()>>;
+    /// Changes rows within the statement, all of them or none; a `Conflict` where others have written one since it was looked for. They
+    /// are locked then.
     fn change<'a>(&'a self, entry: &'a Arc<TableEntry>, changed: Changed) -> BoxFuture<'a, Result<()>>;
     /// So many values of a column by its default.
     fn default_of<'a>(
@@ -62,6 +78,8 @@ pub trait Looks: Send + Sync {
 
 /// How many rounds of actions one statement may take: more is a circle that never ends.
 const ROUNDS_MAX: usize = 10_000;
+/// How often rows are looked for that others write meanwhile: those that were found stay locked, so there are ever fewer.
+const LOOKS_MAX: usize = 100;
 
 /// Looks at all that is due, until nothing is.
 pub async fn settle(session: &dyn Looks) -> Result<()> {
@@ -72,13 +90,13 @@ pub async fn settle(session: &dyn Looks) -> Result<()> {
             if checks.is_empty() {
                 return Ok(());
             }
-            for check in merged(std::mem::take(&mut checks))? {
+            for check in merged(std::mem::take(&mut checks), true)? {
                 look(session, check).await?;
             }
             continue;
         }
         let catalog = session.catalog()?;
-        for event in merged(due)? {
+        for event in merged(due, false)? {
             match is_check(&catalog, &event) {
                 true => checks.push(event),
                 false => look(session, event).await?,
@@ -100,23 +118,50 @@ fn is_check(catalog: &Catalog, event: &Event) -> bool {
     }
 }
 
-/// Events of one constraint and kind as one.
-fn merged(events: Vec<Event>) -> Result<Vec<Event>> {
-    let mut all: Vec<Event> = Vec::with_capacity(events.len());
+/// Events of one constraint and kind as one. Of parents that become others it is so of checks alone: what one becomes by one event, the
+/// next may change again.
+fn merged(events: Vec<Event>, are_checks: bool) -> Result<Vec<Event>> {
+    let mut places = HashMap::new();
+    let mut all: Vec<Vec<Event>> = Vec::new();
     for event in events {
-        let known = all.iter_mut().find(|known| {
-            known.table == event.table && known.name == event.name && {
-                std::mem::discriminant(&known.happened) == std::mem::discriminant(&event.happened)
-            }
-        });
-        match (known.map(|known| &mut known.happened), &event.happened) {
-            (Some(Happened::Comes(known)), Happened::Comes(more))
-            | (Some(Happened::Refers(known)), Happened::Refers(more))
-            | (Some(Happened::Goes(known)), Happened::Goes(more)) => *known = known.and(more)?,
-            _ => all.push(event),
+        if !are_checks && matches!(event.happened, Happened::Becomes(..)) {
+            all.push(vec![event]);
+            continue;
+        }
+        let kind = std::mem::discriminant(&event.happened);
+        let at = *places.entry((event.table, event.name.clone(), kind)).or_insert(all.len());
+        match all.get_mut(at) {
+            Some(known) => known.push(event),
+            None => all.push(vec![event]),
         }
     }
-    Ok(all)
+    all.into_iter().map(one_of).collect()
+}
+
+/// Events of one constraint and kind, of which there is one at least.
+fn one_of(mut events: Vec<Event>) -> Result<Event> {
+    let Some(last) = events.pop() else { return Err(Error::internal("no events are made one")) };
+    if events.is_empty() {
+        return Ok(last);
+    }
+    let (mut firsts, mut seconds) = (Vec::with_capacity(events.len() + 1), Vec::new());
+    for event in events.iter().chain([&last]) {
+        match &event.happened {
+            Happened::Comes(values) | Happened::Refers(values) | Happened::Goes(values) => firsts.push(values),
+            Happened::Becomes(old, new) => {
+                firsts.push(old);
+                seconds.push(new);
+            }
+        }
+    }
+    let values = Values::joined(&firsts)?;
+    let happened = match &last.happened {
+        Happened::Comes(_) => Happened::Comes(values.distinct()?),
+        Happened::Refers(_) => Happened::Refers(values.distinct()?),
+        Happened::Goes(_) => Happened::Goes(values.distinct()?),
+        Happened::Becomes(..) => Happened::Becomes(values, Values::joined(&seconds)?),
+    };
+    Ok(Event { happened, ..last })
 }
 
 async fn look(session: &dyn Looks, event: Event) -> Result<()> {
@@ -158,7 +203,7 @@ async fn comes(session: &dyn Looks, entry: &Arc<TableEntry>, index: &Index, valu
     let wanted: Vec<usize> = columns.iter().chain(&key).copied().collect();
     let mut has_waited = key.is_empty();
     loop {
-        let found = session.rows_with(entry, &columns, values, &wanted, false).await?;
+        let found = session.rows_with(entry, &columns, values, &wanted, false).await?.batches;
         let times = counts(&found, &types)?;
         let keys = values.keys()?;
         let Some(row) = keys.iter().position(|key| times.get(key).is_some_and(|times| *times > 1)) else {
@@ -174,7 +219,8 @@ async fn comes(session: &dyn Looks, entry: &Arc<TableEntry>, index: &Index, valu
             let of = Values::aligned(batch, &places, &types)?.keys()?;
             let rows: Vec<usize> = (0..of.len()).filter(|row| several.contains(&of[*row])).collect();
             if !rows.is_empty() {
-                session.wait_for(entry, taken(&batch.columns()[types.len()..], &rows)?).await?;
+                let keys = taken(&batch.columns()[types.len()..], &rows)?;
+                session.wait_for(entry, keys, Mode::Shared).await?;
             }
         }
         has_waited = true;
@@ -214,7 +260,7 @@ impl Reference<'_> {
     /// Of these values, those that no parent has.
     async fn parentless(&self, values: &Values) -> Result<Values> {
         let columns = self.parent.def.places(&self.key.parent_columns)?;
-        let found = self.session.rows_with(self.parent, &columns, values, &columns, false).await?;
+        let found = self.session.rows_with(self.parent, &columns, values, &columns, false).await?.batches;
         values.without(&counts(&found, &self.of.types)?)
     }
 
@@ -226,7 +272,7 @@ impl Reference<'_> {
         }
         // The rows may be gone since.
         let columns = self.child.def.places(&self.key.columns)?;
-        let found = self.session.rows_with(self.child, &columns, &missing, &columns, false).await?;
+        let found = self.session.rows_with(self.child, &columns, &missing, &columns, false).await?.batches;
         match found.iter().find(|batch| batch.num_rows() > 0) {
             None => Ok(()),
             Some(found) => Err(orphan((&self.child.def, self.key), &self.parent.def, found.columns(), 0)?),
@@ -236,35 +282,61 @@ impl Reference<'_> {
     /// Parents have gone that had these values, or have others now.
     async fn goes(&self, old: &Values, new: Option<&Values>) -> Result<()> {
         self.lock(old, Mode::Exclusive).await?;
-        let gone = self.parentless(&old.distinct()?).await?;
-        if gone.is_empty() {
-            return Ok(());
-        }
+        let action = if new.is_some() { self.key.on_update } else { self.key.on_delete };
         let columns = self.child.def.places(&self.key.columns)?;
-        let whole: Vec<usize> = (0..self.child.def.columns.len()).collect();
-        let found = self.session.rows_with(self.child, &columns, &gone, &whole, true).await?;
-        for batch in found.into_iter().filter(|batch| batch.num_rows() > 0) {
-            self.act(&columns, batch, old, new).await?;
+        let width = self.child.def.columns.len();
+        let whole: Vec<usize> = (0..width).collect();
+        let mut has_waited = self.child.def.key.is_none();
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let gone = old.distinct()?;
+            let gone = match action {
+                Action::NoAction => self.parentless(&gone).await?,
+                // As in PostgreSQL, rows follow the parent that they had, also where another has its value by now.
+                _ => gone,
+            };
+            if gone.is_empty() {
+                return Ok(());
+            }
+            let Found { batches, at } = self.session.rows_with(self.child, &columns, &gone, &whole, true).await?;
+            // All at once: what has got another value must not be found by that one again.
+            let found = joined(&batches)?;
+            if found.num_rows() == 0 {
+                return Ok(());
+            }
+            let (rows, told) = (part(&found, 0..width)?, part(&found, width..found.num_columns())?);
+            if let Action::NoAction | Action::Restrict = action {
+                if has_waited {
+                    let values: Vec<ArrayRef> = columns.iter().map(|at| Arc::clone(rows.column(*at))).collect();
+                    return Err(still_referenced((&self.child.def, self.key), &self.parent.def, &values, 0)?);
+                }
+                // Another may be about to take the rows away, and has them locked.
+                self.session.wait_for(self.child, told.columns().to_vec(), Mode::Shared).await?;
+                has_waited = true;
+                continue;
+            }
+            let changed = Changed { told, rows: Some(rows), set: columns.clone(), at };
+            match self.act(action, changed, old, new).await {
+                Err(error)
+                    if error.kind() == ErrorKind::Conflict && looks < LOOKS_MAX && self.session.sees_commits() => {}
+                done => return done,
+            }
         }
-        Ok(())
     }
 
-    async fn act(&self, columns: &[usize], found: RecordBatch, old: &Values, new: Option<&Values>) -> Result<()> {
-        let action = if new.is_some() { self.key.on_update } else { self.key.on_delete };
-        let width = self.child.def.columns.len();
-        let (rows, told) = (part(&found, 0..width)?, part(&found, width..found.num_columns())?);
-        if let Action::NoAction | Action::Restrict = action {
-            let values: Vec<ArrayRef> = columns.iter().map(|at| Arc::clone(rows.column(*at))).collect();
-            return Err(still_referenced((&self.child.def, self.key), &self.parent.def, &values, 0)?);
-        }
+    /// Does what an action says to rows that were found.
+    async fn act(&self, action: Action, found: Changed, old: &Values, new: Option<&Values>) -> Result<()> {
+        let Changed { told, rows: Some(rows), set: columns, at } = found else { return Ok(()) };
         let mut set: Vec<(usize, ArrayRef)> = Vec::with_capacity(columns.len());
         match (action, new) {
             (Action::Cascade, None) => {
-                return self.session.change(self.child, Changed { told, rows: None, set: Vec::new() }).await;
+                let gone = Changed { told, rows: None, set: Vec::new(), at };
+                return self.session.change(self.child, gone).await;
             }
             (Action::Cascade, Some(new)) => {
                 let of: HashMap<Bytes, usize> = old.keys()?.into_iter().zip(0..).collect();
-                let keys = Values::aligned(&rows, columns, &self.of.types)?.keys()?;
+                let keys = Values::aligned(&rows, &columns, &self.of.types)?.keys()?;
                 let from = keys.iter().map(|key| of.get(key).copied());
                 let from = from.collect::<Option<Vec<usize>>>();
                 let from = from.ok_or_else(|| Error::internal("a row refers to what no parent was"))?;
@@ -275,7 +347,7 @@ impl Reference<'_> {
                 set.extend(columns.iter().map(null));
             }
             _ => {
-                for at in columns {
+                for at in &columns {
                     set.push((*at, self.session.default_of(self.child, *at, rows.num_rows()).await?));
                 }
             }
@@ -296,32 +368,77 @@ impl Reference<'_> {
             arrays[at] = array;
         }
         let rows = RecordBatch::try_new(Arc::clone(self.child.storage_schema()), arrays).map_err(misfit)?;
-        self.session.change(self.child, Changed { told, rows: Some(rows), set: columns.to_vec() }).await
+        self.session.change(self.child, Changed { told, rows: Some(rows), set: columns, at }).await
     }
 }
 
-/// Of rows that come, those whose values in a unique index nobody has yet, and none of them before; the values are locked.
+/// Of rows that come, those whose values nobody has yet in any of these unique indexes, nor in the key where that counts; neither have
+/// rows before them that stay. The values are locked.
 pub async fn new_in(
     session: &dyn Looks,
     entry: &Arc<TableEntry>,
-    index: &Index,
+    (counts_key, indexes): (bool, &[&Index]),
     rows: Vec<RecordBatch>,
 ) -> Result<Vec<RecordBatch>> {
-    let (columns, types) = (entry.def.places(&index.columns)?, types_of(entry, &index.columns)?);
-    let values = Values::of(&rows, &columns, &types)?.distinct()?;
-    session.lock(entry, unique_codes(entry, index, &values)?, Mode::Exclusive).await?;
-    let found = session.rows_with(entry, &columns, &values, &columns, false).await?;
-    let mut known: HashSet<Bytes> = counts(&found, &types)?.into_keys().collect();
+    let mut known: Vec<Known> = Vec::with_capacity(indexes.len() + 1);
+    // Rows before values: so is what an INSERT locks.
+    if let Some(key) = entry.def.key.as_ref().filter(|_| counts_key) {
+        let like = Known::new(entry, &key.columns)?;
+        let values = Values::of(&rows, &like.columns, &like.types)?;
+        session.wait_for(entry, values.columns().to_vec(), Mode::Exclusive).await?;
+        known.push(like);
+    }
+    for index in indexes {
+        let like = Known::new(entry, &index.columns)?;
+        let values = Values::of(&rows, &like.columns, &like.types)?;
+        session.lock(entry, unique_codes(entry, index, &values)?, Mode::Exclusive).await?;
+        known.push(like);
+    }
+    for like in &mut known {
+        let values = Values::of(&rows, &like.columns, &like.types)?.distinct()?;
+        let found = session.rows_with(entry, &like.columns, &values, &like.columns, false).await?.batches;
+        like.values = counts(&found, &like.types)?.into_keys().collect();
+    }
     let mut new = Vec::with_capacity(rows.len());
     for batch in rows {
-        let of = Values::aligned(&batch, &columns, &types)?;
-        let is_null = |row: usize| of.columns().iter().any(|column| column.is_null(row));
-        let keep = of.keys()?.into_iter().enumerate().map(|(row, key)| is_null(row) || known.insert(key));
-        let keep: arrow::array::BooleanArray = keep.map(Some).collect();
-        let batch = arrow::compute::filter_record_batch(&batch, &keep).map_err(misfit)?;
+        let told = known.iter().map(|like| like.told(&batch)).collect::<Result<Vec<_>>>()?;
+        let mut keep = Vec::with_capacity(batch.num_rows());
+        for row in 0..batch.num_rows() {
+            let is_new = known
+                .iter()
+                .zip(&told)
+                .all(|(like, told)| told[row].as_ref().is_none_or(|value| !like.values.contains(value)));
+            if is_new {
+                let values = known.iter_mut().zip(&told);
+                values.for_each(|(like, told)| like.values.extend(told[row].clone()));
+            }
+            keep.push(is_new);
+        }
+        let batch = arrow::compute::filter_record_batch(&batch, &keep.into()).map_err(misfit)?;
         new.extend((batch.num_rows() > 0).then_some(batch));
     }
     Ok(new)
+}
+
+/// Values that rows have in columns of which no two may have the same.
+struct Known {
+    columns: Vec<usize>,
+    types: Vec<DataType>,
+    values: HashSet<Bytes>,
+}
+
+impl Known {
+    fn new(entry: &TableEntry, columns: &[ColumnId]) -> Result<Known> {
+        let (columns, types) = (entry.def.places(columns)?, types_of(entry, columns)?);
+        Ok(Known { columns, types, values: HashSet::new() })
+    }
+
+    /// What each row has there; `None` of one that has a NULL.
+    fn told(&self, batch: &RecordBatch) -> Result<Vec<Option<Bytes>>> {
+        let of = Values::aligned(batch, &self.columns, &self.types)?;
+        let is_whole = |row: usize| of.columns().iter().all(|column| column.is_valid(row));
+        Ok(of.keys()?.into_iter().enumerate().map(|(row, key)| is_whole(row).then_some(key)).collect())
+    }
 }
 
 /// Columns of a batch.

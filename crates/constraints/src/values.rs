@@ -1,11 +1,12 @@
 //! Values of some columns, without those that have a NULL: what is locked, and looked for.
 //!
-//! Invariant: of values in the same types equal ones have equal bytes, whatever arrays they came in, and so one code.
+//! Invariant: of values in the same types equal ones have equal bytes, whatever arrays they came in, and so one code: zeros of
+//! both signs are equal, and so are NaNs.
 
 use alluvia_types::{Error, Result, TableId};
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{CastOptions, cast_with_options, concat, filter_record_batch, take};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema};
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, SortField};
 use std::collections::{HashMap, HashSet};
@@ -96,12 +97,16 @@ impl Values {
         self.filtered(keys.into_iter().map(|key| seen.insert(key)))
     }
 
-    /// These and others of the same types, each once.
-    pub fn and(&self, other: &Values) -> Result<Values> {
-        let all = [&self.rows, &other.rows];
-        let places: Vec<usize> = (0..self.rows.num_columns()).collect();
-        let types: Vec<DataType> = self.rows.columns().iter().map(|column| column.data_type().clone()).collect();
-        Values::of(all, &places, &types)?.distinct()
+    /// All of these row by row, in the types of the first.
+    pub fn joined(all: &[&Values]) -> Result<Values> {
+        let first = all.first().ok_or_else(|| Error::internal("no values are joined"))?;
+        let column = |(at, known): (usize, &ArrayRef)| {
+            let parts = all.iter().map(|values| fitted(values.rows.column(at), known.data_type()));
+            let parts = parts.collect::<Result<Vec<_>>>()?;
+            concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>()).map_err(misfit)
+        };
+        let columns = first.columns().iter().enumerate().map(column).collect::<Result<_>>()?;
+        Ok(Values { rows: batch_of(columns)? })
     }
 
     /// Those whose keys are not among these.
@@ -162,10 +167,37 @@ fn plain_type(data_type: &DataType) -> DataType {
 
 fn fitted(column: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
     if column.data_type() == wanted {
-        return Ok(Arc::clone(column));
+        return Ok(same_if_equal(column));
     }
     let options = CastOptions { safe: true, ..CastOptions::default() };
-    cast_with_options(column, wanted, &options).map_err(misfit)
+    Ok(same_if_equal(&cast_with_options(column, wanted, &options).map_err(misfit)?))
+}
+
+/// Numbers that are equal by one pattern of bits: zeros of both signs, and NaNs.
+fn same_if_equal(column: &ArrayRef) -> ArrayRef {
+    let double = |value: f64| {
+        if value == 0.0 {
+            0.0
+        } else if value.is_nan() {
+            f64::NAN
+        } else {
+            value
+        }
+    };
+    let single = |value: f32| {
+        if value == 0.0 {
+            0.0
+        } else if value.is_nan() {
+            f32::NAN
+        } else {
+            value
+        }
+    };
+    match column.data_type() {
+        DataType::Float64 => Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(double)),
+        DataType::Float32 => Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(single)),
+        _ => Arc::clone(column),
+    }
 }
 
 fn batch_of(columns: Vec<ArrayRef>) -> Result<RecordBatch> {
@@ -191,7 +223,7 @@ fn misfit(error: ArrowError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{Int32Array, Int64Array, StringArray, StringViewArray};
+    use arrow::array::{Float32Array, Float64Array, Int32Array, Int64Array, StringArray, StringViewArray};
 
     fn of(columns: Vec<ArrayRef>) -> Values {
         let batch = batch_of(columns).unwrap();
@@ -214,5 +246,26 @@ mod tests {
         assert_eq!(known.values().copied().collect::<Vec<_>>(), [2]);
         assert_eq!(wide.cast_to(&[DataType::Int64]).unwrap().len(), 2);
         assert!(narrow.without(&known).unwrap().is_empty());
+    }
+
+    #[test]
+    fn zeros_are_one_value_and_so_are_nans() {
+        let odd = f64::from_bits(f64::NAN.to_bits() | 1);
+        let doubles = of(vec![Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN, odd, -odd, 1.0]))]);
+        assert_eq!(doubles.distinct().unwrap().len(), 3);
+        assert_eq!(doubles.codes(TableId(1), "x", &[0]).unwrap().into_iter().collect::<HashSet<_>>().len(), 3);
+        let singles = of(vec![Arc::new(Float32Array::from(vec![0.0, -0.0, f32::NAN, -f32::NAN]))]);
+        assert_eq!(singles.distinct().unwrap().len(), 2);
+        let found = counts(std::slice::from_ref(&doubles.rows), &[DataType::Float64]).unwrap();
+        assert!(singles.cast_to(&[DataType::Float64]).unwrap().without(&found).unwrap().is_empty());
+    }
+
+    #[test]
+    fn values_are_joined_row_by_row() {
+        let (some, more) =
+            (of(vec![Arc::new(Int64Array::from(vec![1, 2]))]), of(vec![Arc::new(Int32Array::from(vec![2]))]));
+        let all = Values::joined(&[&some, &more, &some]).unwrap();
+        assert_eq!((all.len(), all.distinct().unwrap().len()), (5, 2));
+        assert_eq!(all.columns()[0].data_type(), &DataType::Int64);
     }
 }

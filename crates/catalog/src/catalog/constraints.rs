@@ -3,7 +3,7 @@
 use super::{Catalog, Change, TableEntry, conflict};
 use crate::name::{RelationName, SearchPath};
 use alluvia_space::{ForeignKey, Index};
-use alluvia_types::{ColumnId, Result, TableId};
+use alluvia_types::{Result, TableId};
 use std::sync::Arc;
 
 impl Catalog {
@@ -27,15 +27,6 @@ impl Catalog {
         self.by_id.values().filter(move |entry| of_table(entry)).flat_map(move |entry| {
             entry.def.foreign_keys.iter().filter(move |key| key.parent == parent).map(move |key| (entry, key))
         })
-    }
-
-    /// The columns of a table that others refer to, each once.
-    pub fn referenced_columns(&self, parent: TableId) -> Vec<ColumnId> {
-        let mut columns: Vec<ColumnId> =
-            self.references_to(parent).flat_map(|(_, key)| key.parent_columns.iter().copied()).collect();
-        columns.sort_unstable();
-        columns.dedup();
-        columns
     }
 
     /// Refuses changes after which rows refer to a table that is gone: another batch has made that so.

@@ -3,7 +3,9 @@
 //! Invariants:
 //! - A statement that constraints concern runs in a transaction: outside of one in its own, which commits once nothing is left to be
 //!   looked at.
-//! - All looks at rows go through [`Session::rows_with`].
+//! - All looks at rows go through [`rows_with`], which says of which version they are; what is changed then was computed from that one.
+//! - Whether constraints concern a statement is decided by a definition, and asked anew where that is another when it is run again.
+//!   Nobody commits rows by a definition for which it was not decided.
 //! - What is looked at is what is newest, where the transaction sees that, and whatever its freshness and sample are. Where it reads one
 //!   version, its COMMIT is refused if a row came since to a table that was looked at.
 
@@ -18,14 +20,14 @@ use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::own_changes::{How, add_as};
 use crate::session::transaction::own_rows::rows_of_keys;
-use crate::session::transaction::row_locks::{KeyedRows, Patience, lock_rows, lock_values};
+use crate::session::transaction::row_locks::{KeyedRows, Patience, ROWS_MAX, lock_rows, lock_values};
 use crate::session::transaction::{begin_alone, commit_alone};
 use crate::table::{AlluviaTable, sql_schema};
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_change::{ROWS, TARGET, identity_names, read_all_given};
 use alluvia_constraints::events::types_of;
-use alluvia_constraints::settle::Changed;
+use alluvia_constraints::settle::{Changed, Found};
 use alluvia_constraints::{Doing, Event, Looks, Values, concerns, settle};
 use alluvia_locks::Mode;
 use alluvia_snapshot::{Committed, NewBatch, NewRows, RowChange};
@@ -38,7 +40,7 @@ use alluvia_syntax::names::{name_of, user_table};
 use alluvia_syntax::statement::SetConstraints;
 use alluvia_syntax::statements::changes::Update;
 use alluvia_syntax::{Kind, parse};
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, Version};
 use alluvia_values::compact::tight_batch;
 use alluvia_values::errors::not_supported;
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
@@ -49,51 +51,45 @@ use datafusion::datasource::MemTable;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Whether constraints concern what the statement does to a table.
 pub(crate) fn concern(run: &Run, entry: &TableEntry, doing: Doing<'_>) -> Result<bool> {
-    run.is_looked_at.store(true, Ordering::Relaxed);
+    run.decided.lock().note(entry);
     Ok(!is_temporary(entry.def.id) && concerns(run.scope.resolver()?.catalog(), &entry.def, doing))
 }
 
-/// Whether they concern a statement, and what it does; refused of what cannot be looked at.
+/// Refuses a definition by which it was not decided whether constraints concern the statement: it came meanwhile.
+pub(crate) fn check_decided(run: &Run, entry: &TableEntry) -> Result<()> {
+    match is_temporary(entry.def.id) || run.decided.lock().knows(entry.def.id, entry.changed_at) {
+        true => Ok(()),
+        false => {
+            Err(Error::new(ErrorKind::Conflict, format!("table {} was changed by another session", entry.def.name))
+                .with_hint("run the statement again"))
+        }
+    }
+}
+
+/// Whether they concern a statement that is run once, and what it does; refused of what cannot be looked at.
 pub(crate) fn concern_statement(run: &Run, kind: &Kind) -> Result<bool> {
-    let (table, is_insert) = match kind {
-        Kind::Insert(insert) => (insert.table.clone(), true),
-        Kind::Update(update) => (update.table.clone(), false),
-        Kind::Delete(delete) => (delete.table.clone(), false),
-        Kind::Merge(merge) => (merge.table.clone(), false),
+    let (table, doing, is_in_batches) = match kind {
+        Kind::Insert(insert) if insert.conflict.is_none() && insert.returning.is_none() => {
+            (insert.table.clone(), Doing::Inserts, false)
+        }
+        // Each row may say what it does.
         Kind::Copy(copy) => match copy.as_ref() {
-            CopyStatement::From { table, .. } => (user_table(table)?, true),
+            CopyStatement::From { table, .. } => (user_table(table)?, Doing::Any, copy.is_in_batches()),
             CopyStatement::To { .. } => return Ok(false),
         },
-        // COMMIT, and what looks itself at what it does.
-        Kind::Commit | Kind::Truncate(_) => {
-            run.is_looked_at.store(true, Ordering::Relaxed);
-            return Ok(false);
-        }
         _ => return Ok(false),
     };
     // What is not there is told by whoever needs it.
     let Ok(entry) = run.scope.table_for(Need::Definition, &table) else { return Ok(false) };
-    let set = match kind {
-        Kind::Update(update) => set_places(&entry, update),
-        _ => None,
-    };
-    let doing = match (kind, &set) {
-        _ if is_insert => Doing::Inserts,
-        (Kind::Delete(_), _) => Doing::Deletes,
-        (_, Some(set)) => Doing::Sets(set),
-        _ => Doing::Any,
-    };
     let is_concerned = concern(run, &entry, doing)?;
-    if let Kind::Copy(copy) = kind
-        && is_concerned
-        && copy.is_in_batches()
-    {
-        return Err(not_supported("COPY with BATCH_ROWS into a table with unique constraints or foreign keys")
-            .with_hint("leave BATCH_ROWS out: the rows are one batch"));
+    if is_concerned && is_in_batches {
+        return Err(not_supported(
+            "COPY with BATCH_ROWS of a table with unique constraints or foreign keys, or to which some refer",
+        )
+        .with_hint("leave BATCH_ROWS out: the rows are one batch"));
     }
     Ok(is_concerned)
 }
@@ -128,18 +124,29 @@ pub(crate) async fn constrained<T>(
     match done.await {
         Ok(done) if is_own => Ok((done, commit_alone(run, mark).await?)),
         Ok(done) => Ok((done, None)),
-        // What failed is failed by whoever runs the statement: a transaction of its own is gone then.
-        Err(error) => Err(error),
+        Err(error) => {
+            if is_own {
+                // Whoever runs it again begins anew.
+                run.state().begin_statement();
+            }
+            Err(error)
+        }
     }
 }
 
-/// Looks at what is due, or at `all` that is left.
+/// Looks at what is due, or at `all` that is left: what was changed may be committed then.
 pub(crate) async fn settle_due(run: &Arc<Run>, all: bool) -> Result<()> {
-    let is_clear = match &run.state().transaction {
-        Transaction::Open(open) => open.events.is_empty(),
-        _ => true,
+    let has_due = match &run.state().transaction {
+        Transaction::Open(open) => open.events.has_due(all),
+        _ => false,
     };
-    if is_clear { Ok(()) } else { settle(&Session { run: Arc::clone(run), all }).await }
+    if has_due {
+        settle(&Looker { run: Arc::clone(run), all }).await?;
+    }
+    if all {
+        run.decided.lock().note_all();
+    }
+    Ok(())
 }
 
 /// SET CONSTRAINTS.
@@ -173,28 +180,28 @@ pub(crate) async fn set_constraints(run: &Arc<Run>, statement: SetConstraints) -
     Ok(done)
 }
 
-/// Of rows that come, those that no row is like in unique indexes, nor any of them before; of one index, if it is told.
+/// Of rows that come, those that no row is like by the key or in unique indexes, nor any of them before that stays; in one index, if it is
+/// told.
 pub(crate) async fn without_conflicts(
     run: &Arc<Run>,
     entry: &Arc<TableEntry>,
     named: Option<&str>,
-    mut rows: Vec<RecordBatch>,
+    rows: Vec<RecordBatch>,
 ) -> Result<Vec<RecordBatch>> {
-    let session = Session { run: Arc::clone(run), all: false };
-    for index in entry.def.unique_indexes().filter(|index| named.is_none_or(|named| named == index.name)) {
-        rows = alluvia_constraints::settle::new_in(&session, entry, index, rows).await?;
-    }
-    Ok(rows)
+    let looker = Looker { run: Arc::clone(run), all: false };
+    let indexes = entry.def.unique_indexes().filter(|index| named.is_none_or(|named| named == index.name));
+    let indexes: Vec<_> = indexes.collect();
+    alluvia_constraints::settle::new_in(&looker, entry, (named.is_none(), &indexes), rows).await
 }
 
 /// A session, as its constraints have it.
-pub(crate) struct Session {
+struct Looker {
     run: Arc<Run>,
     /// Whether nothing may wait any more.
     all: bool,
 }
 
-impl Looks for Session {
+impl Looks for Looker {
     fn catalog(&self) -> Result<Arc<Catalog>> {
         Ok(Arc::clone(self.run.scope.resolver()?.catalog()))
     }
@@ -218,24 +225,42 @@ impl Looks for Session {
         values: &'a Values,
         wanted: &'a [usize],
         told: bool,
-    ) -> BoxFuture<'a, Result<Vec<RecordBatch>>> {
+    ) -> BoxFuture<'a, Result<Found>> {
         Box::pin(rows_with(&self.run, entry, columns, values, (wanted, told)))
     }
 
-    fn wait_for<'a>(&'a self, entry: &'a Arc<TableEntry>, keys: Vec<ArrayRef>) -> BoxFuture<'a, Result<()>> {
+    fn sees_commits(&self) -> bool {
+        matches!(&self.run.state().transaction, Transaction::Open(open) if open.sees_commits())
+    }
+
+    fn wait_for<'a>(
+        &'a self,
+        entry: &'a Arc<TableEntry>,
+        keys: Vec<ArrayRef>,
+        mode: Mode,
+    ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
+            // As many as nobody locks who changes them.
+            if keys.first().is_none_or(|keys| keys.is_empty() || keys.len() > ROWS_MAX) {
+                return Ok(());
+            }
             let (Some(coder), Some(key)) = (KeyCoder::new(&entry.def), entry.def.key_columns()) else { return Ok(()) };
             let schema = Arc::new(entry.storage_schema().project(&key).map_err(misfit)?);
             let keys = RecordBatch::try_new(schema, keys).map_err(misfit)?;
             let rows = KeyedRows::new(entry, &coder, vec![&keys])?;
-            lock_rows(&self.run, &rows, Mode::Shared, Patience::Waits).await
+            lock_rows(&self.run, &rows, mode, Patience::Waits).await
         })
     }
 
     fn change<'a>(&'a self, entry: &'a Arc<TableEntry>, changed: Changed) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let Changed { told, rows, set } = changed;
-            let of = |change, rows| NewRows { change, ..NewRows::insert(entry.def.id, entry.changed_at, vec![rows]) };
+            let Changed { told, rows, set, at } = changed;
+            let of = |change, rows| NewRows {
+                change,
+                // Whether new keys are free, the store knows: what was there of old is of no account.
+                computed_at: (change != RowChange::Insert).then_some(at),
+                ..NewRows::insert(entry.def.id, entry.changed_at, vec![rows])
+            };
             if let (Some(rows), Some(rules)) = (&rows, rules_of(&self.run, entry).await?) {
                 rules.check([rows])?;
             }
@@ -275,11 +300,11 @@ async fn rows_with(
     columns: &[usize],
     values: &Values,
     (wanted, told): (&[usize], bool),
-) -> Result<Vec<RecordBatch>> {
+) -> Result<Found> {
     let ids: Vec<_> = columns.iter().map(|at| entry.def.columns[*at].id).collect();
     let values = values.cast_to(&types_of(entry, &ids)?)?.distinct()?;
     if values.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Found { batches: Vec::new(), at: Version(0) });
     }
     let key = entry.def.key_columns().unwrap_or_default();
     let is_key = key.len() == columns.len() && key.iter().all(|at| columns.contains(at));
@@ -289,10 +314,10 @@ async fn rows_with(
             let arrays = arrays.map(|at| Arc::clone(&values.columns()[at])).collect();
             let schema = Arc::new(entry.storage_schema().project(&key).map_err(misfit)?);
             let keys = RecordBatch::try_new(schema, arrays).map_err(misfit)?;
-            let (_, rows) = rows_of_keys(run, entry, &coder, &coder.codes(&keys)?).await?;
+            let (_, rows, at) = rows_of_keys(run, entry, &coder, &coder.codes(&keys)?).await?;
             let mut given = wanted.to_vec();
             given.extend(key.iter().filter(|_| told));
-            Ok(vec![rows.project(&given).map_err(misfit)?])
+            Ok(Found { batches: vec![rows.project(&given).map_err(misfit)?], at })
         }
         None => rows_by_query(run, entry, columns, &values, (wanted, told)).await,
     }
@@ -305,7 +330,7 @@ async fn rows_by_query(
     columns: &[usize],
     values: &Values,
     (wanted, told): (&[usize], bool),
-) -> Result<Vec<RecordBatch>> {
+) -> Result<Found> {
     let def = &entry.def;
     let name = |at: &usize| format!("t.{}", quoted(&def.columns[*at].name));
     let mut given: Vec<String> = wanted.iter().map(name).collect();
@@ -344,7 +369,8 @@ async fn rows_by_query(
         held.push(tight_batch(next.map_err(from_datafusion)?))?;
     }
     let stored = |batch: RecordBatch| as_stored(entry, &batch, wanted, told);
-    held.batches.into_iter().map(stored).collect()
+    let batches = held.batches.into_iter().map(stored).collect::<Result<_>>()?;
+    Ok(Found { batches, at: snapshot.version })
 }
 
 /// Columns of a query by the names and types of storage.

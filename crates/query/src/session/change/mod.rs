@@ -7,6 +7,7 @@
 //!   transaction, and in one at READ COMMITTED, the statement is then run again, on a newer snapshot: nothing of it has happened.
 //!   There PostgreSQL evaluates the condition again for the changed row alone (EvalPlanQual); here rows that have come to meet it
 //!   since are changed, too.
+//! - What constraints ask for is a part of the statement, and is run again with it.
 //! - Everything that may refuse a statement, RETURNING included, comes before its batch is handed over.
 //! - Within a transaction a statement reads what those before it have changed, and its own changes wait with theirs.
 
@@ -28,6 +29,7 @@ use crate::session::change::locked_within::{settled_delete, settled_update};
 use crate::session::change::merge::merge;
 use crate::session::change::truncate::truncate;
 use crate::session::change::upsert::insert;
+use crate::session::constraints::{concern, constrained, set_places};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::sample_fraction_of;
@@ -36,6 +38,8 @@ use crate::session::state::transaction::Transaction;
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
 use alluvia_catalog::{RelationName, TableEntry};
+use alluvia_constraints::Doing;
+use alluvia_snapshot::NewBatch;
 use alluvia_syntax::Hints;
 use alluvia_syntax::statement::Insert;
 use alluvia_syntax::statements::changes::{Delete, Update};
@@ -116,17 +120,13 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
     });
     let entries = entries.collect::<Result<Vec<_>>>()?;
     let is_temporary = entries.iter().any(|entry| is_temporary(entry.def.id));
-    let sees_commits = matches!(&run.state().transaction, Transaction::Open(open) if open.sees_commits());
-    if sees_commits && !is_temporary {
-        return change_locked(run, &statement, hints).await;
-    }
     let is_alone = !run.state().is_open()? && !is_temporary;
     let locks = run.engine().sessions().locks();
     let held = locks.in_transaction(run.scope.id);
     let mut turn = None;
     let mut wait = FIRST_WAIT;
     for _ in 1..TRIES_MAX {
-        match statement.run(run, hints).await {
+        match once(run, &statement, hints, is_temporary).await {
             Err(error) if error.kind() == ErrorKind::Conflict && is_alone => {}
             done => return done,
         }
@@ -140,7 +140,7 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
         run.token.check()?;
         wait *= 2;
     }
-    let done = statement.run(run, hints).await;
+    let done = once(run, &statement, hints, is_temporary).await;
     drop(turn);
     done.map_err(|error| match error.kind() {
         ErrorKind::Conflict if is_alone => {
@@ -151,12 +151,46 @@ pub(crate) async fn change(run: &Arc<Run>, statement: Change, hints: &Hints) -> 
     })
 }
 
-/// Runs a statement in a transaction that sees what others commit. What it finds stays locked when it is run again, so it comes to its
-/// end as soon as no more rows come to meet its condition.
+/// Runs a statement, and what its constraints ask for. Whether they concern it is asked each time: a definition may be another by then.
+async fn once(run: &Arc<Run>, statement: &Change, hints: &Hints, is_temporary: bool) -> Result<Outcome> {
+    if is_temporary {
+        return statement.run(run, hints).await;
+    }
+    let work = change_locked(run, statement, hints);
+    match concern_change(run, statement)? {
+        true => Box::pin(constrained(run, NewBatch::default(), work)).await.map(|(outcome, _)| outcome),
+        false => work.await,
+    }
+}
+
+/// Whether constraints concern what a statement does.
+fn concern_change(run: &Run, statement: &Change) -> Result<bool> {
+    let (table, is_update) = match statement {
+        // It looks itself at what it does.
+        Change::Truncate(_) => return Ok(false),
+        Change::Insert(Insert { table, .. }) => (table, None),
+        Change::Delete(delete) => (&delete.table, None),
+        Change::Merge(merge) => (&merge.table, None),
+        Change::Update(update) => (&update.table, Some(update)),
+    };
+    let entry = run.scope.table_for(Need::Definition, table)?;
+    let set = is_update.and_then(|update| set_places(&entry, update));
+    let doing = match (statement, &set) {
+        (Change::Insert(_), _) => Doing::Inserts,
+        (Change::Delete(_), _) => Doing::Deletes,
+        (_, Some(set)) => Doing::Sets(set),
+        _ => Doing::Any,
+    };
+    concern(run, &entry, doing)
+}
+
+/// Runs a statement; again where it has met others in a transaction that sees what they commit. What it finds stays locked then, so it
+/// comes to its end as soon as no more rows come to meet its condition.
 async fn change_locked(run: &Arc<Run>, statement: &Change, hints: &Hints) -> Result<Outcome> {
+    let sees_commits = matches!(&run.state().transaction, Transaction::Open(open) if open.sees_commits());
     for _ in 1..TRIES_LOCKED_MAX {
         match statement.run(run, hints).await {
-            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            Err(error) if error.kind() == ErrorKind::Conflict && sees_commits => {}
             done => return done,
         }
         run.unpin();

@@ -40,7 +40,6 @@ use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// How often rows are looked for anew that others have changed, before the general way goes on.
 const TRIES_MAX: u32 = 4;
@@ -230,7 +229,7 @@ async fn try_once(run: &Arc<Run>, point: &PointStatement, asked: &PointArguments
     }
     let rows = NewRows::insert(entry.def.id, entry.changed_at, vec![rows]);
     let rows = NewRows { change, computed_at: Some(version), ..rows };
-    run.is_looked_at.store(true, Ordering::Relaxed);
+    run.decided.lock().note(entry);
     let is_open = run.state().is_open()?;
     match is_open {
         true => drop(add_as(run, entry, vec![rows], How { set: Some(Vec::new()), paired: false }).await?),

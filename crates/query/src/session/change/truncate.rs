@@ -6,10 +6,12 @@ use crate::execution::blocking::blocking;
 use crate::session::change::existing::telling_rows;
 use crate::session::change::reading::Reading;
 use crate::session::change::written::Written;
+use crate::session::constraints::check_decided;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
+use crate::session::transaction::own_changes::How;
 use crate::session::transaction::row_locks::lock_whole;
 use crate::session::transaction::submit::change;
 use alluvia_catalog::authoriser::Need;
@@ -51,12 +53,15 @@ pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
             count += run.state().temporary_to_change()?.clear(entry.def.id)?;
             continue;
         }
+        check_decided(run, &entry)?;
         let reading = Reading { snapshot, entry, time_zone: run.settings.time_zone.clone() };
         let (query, gone, _) = delete_query(&reading.entry.def, delete, false)?;
         let read = reading.read(run, query, [reading.target(gone)]).await?;
         let (change, rows) = telling_rows(&reading, gone, &read, 0)?;
         count += rows.iter().map(|rows: &RecordBatch| rows.num_rows() as u64).sum::<u64>();
-        all.push(Written::nothing(&reading).and(change, Some(reading.snapshot.version), rows));
+        // What refers to the rows goes with them.
+        let how = How { set: Some(Vec::new()), paired: false };
+        all.push(Written::nothing(&reading).so(how).and(change, Some(reading.snapshot.version), rows));
         used = Some(read.used);
     }
     // A batch may have to wait until what statements hold is given back: not for its own.
@@ -80,6 +85,7 @@ async fn lock_referred(run: &Run, tables: &[Delete]) -> Result<()> {
     entries.sort_by_key(|entry| entry.def.id);
     let catalog = Arc::clone(run.scope.resolver()?.catalog());
     for entry in &entries {
+        run.decided.lock().note(entry);
         let mut is_referred = false;
         for (child, key) in catalog.references_to(entry.def.id) {
             is_referred = true;

@@ -17,6 +17,7 @@ pub(crate) mod mixed;
 pub(crate) mod stream_in;
 
 use crate::errors::from_datafusion;
+use crate::session::constraints::check_decided;
 use crate::session::copy::into_temporary::IntoTemporary;
 use crate::session::copy::mixed::{MixedWriter, change_of, check_rights, hold_mixed};
 use crate::session::rules::{Rules, rules_of};
@@ -91,6 +92,7 @@ pub(crate) async fn copy(run: &Arc<Run>, copy: CopyStatement, hints: &Hints) -> 
         CopyStatement::From { table, columns, source, mut options, streams } => {
             options.time_zone = run.settings.time_zone.clone();
             let entry = run.scope.table_for(INSERT, &user_table(&table)?)?;
+            check_decided(run, &entry)?;
             let policy = options.policy;
             policy.check(&entry.def)?;
             check_rights(&run.scope, &entry, policy)?;

@@ -92,7 +92,7 @@ fn taken(name: &str) -> Error {
 fn foreign_key(run: &Run, def: &TableDef, spec: &ForeignKeySpec) -> Result<ForeignKey> {
     let is_itself = spec.parent.name == def.name && spec.parent.schema().is_none_or(|schema| schema == def.schema);
     if is_itself {
-        return foreign_key_of(def, spec, def);
+        return refuse_keyless(foreign_key_of(def, spec, def)?, def);
     }
     run.scope.refuse_view(Need::Ownership, &spec.parent)?;
     let parent = run.scope.table_for(Need::Ownership, &spec.parent)?;
@@ -100,12 +100,16 @@ fn foreign_key(run: &Run, def: &TableDef, spec: &ForeignKeySpec) -> Result<Forei
         let message = "constraints on permanent tables may reference only permanent tables";
         return Err(Error::new(ErrorKind::InvalidDefinition, message));
     }
-    let key = foreign_key_of(def, spec, &parent.def)?;
-    match &parent.def.key {
+    refuse_keyless(foreign_key_of(def, spec, &parent.def)?, &parent.def)
+}
+
+/// Refuses a parent whose rows have no keys: what they were before they change is found by these.
+fn refuse_keyless(key: ForeignKey, parent: &TableDef) -> Result<ForeignKey> {
+    match &parent.key {
         Some(_) => Ok(key),
         None => Err(not_supported(format!(
             "a foreign key that refers to table {}, which has no primary key",
-            parent.def.shown()
+            parent.shown()
         ))
         .with_hint("create the parent with a PRIMARY KEY")),
     }
@@ -252,7 +256,7 @@ pub(crate) async fn drop_index(run: &Arc<Run>, drop: DropIndex) -> Result<Outcom
         return Err(alone("DROP INDEX"));
     }
     let mut outcome = Outcome::done("DROP INDEX");
-    let mut changes: Vec<Change> = Vec::new();
+    let (mut changes, mut notices): (Vec<Change>, Vec<String>) = (Vec::new(), Vec::new());
     for name in &drop.names {
         let found = {
             let authoriser = run.scope.resolver()?;
@@ -283,11 +287,26 @@ pub(crate) async fn drop_index(run: &Arc<Run>, drop: DropIndex) -> Result<Outcom
             Some(known) => *known = def,
             None => changes.push(Change::AlterTable { def, was: entry.changed_at }),
         }
-        changes.extend(with.changes);
-        outcome = with.notices.into_iter().fold(outcome, Outcome::with_notice);
+        with.changes.into_iter().for_each(|change| without_lost(&mut changes, change));
+        // What has gone with one index of a table is told again with the next.
+        notices.extend(with.notices.into_iter().filter(|notice| !notices.contains(notice)).collect::<Vec<_>>());
     }
     change(run, changes).await?;
+    outcome = notices.into_iter().fold(outcome, Outcome::with_notice);
     Ok(outcome)
+}
+
+/// Adds the change of a table that only loses foreign keys to others, which may change the same table.
+fn without_lost(changes: &mut Vec<Change>, change: Change) {
+    let Change::AlterTable { def: lost, .. } = &change else { return };
+    let known = changes.iter_mut().find_map(|change| match change {
+        Change::AlterTable { def, .. } if def.id == lost.id => Some(def),
+        _ => None,
+    });
+    match known {
+        Some(known) => known.foreign_keys.retain(|key| lost.foreign_keys.contains(key)),
+        None => changes.push(change),
+    }
 }
 
 /// ALTER INDEX ... RENAME TO.

@@ -40,7 +40,6 @@ use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use alluvia_values::errors::not_supported;
 use futures::future::BoxFuture;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// How often a statement is begun again that others were in the way of.
 const TRIES_MAX: u32 = 10;
@@ -57,8 +56,6 @@ pub(super) async fn altering(run: &Arc<Run>, name: &RelationName, change: TableC
     if !is_of_several || run.scope.in_transaction() {
         return one(run, name, change).await;
     }
-    // What is changed here is looked at here.
-    run.is_looked_at.store(true, Ordering::Relaxed);
     for tried in 1.. {
         let modes = Modes { access: Some(Access::ReadWrite), isolation: Some(Isolation::ReadCommitted) };
         begin(&run.scope, modes).await?;

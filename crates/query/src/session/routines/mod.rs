@@ -9,6 +9,7 @@
 
 mod host;
 
+use crate::session::constraints::settle_due;
 use crate::session::define::routines::{compiled, compiled_block};
 use crate::session::routines::host::{Called, SessionHost};
 use crate::session::run::Run;
@@ -87,7 +88,11 @@ async fn alone(run: &Arc<Run>, kind: &Kind, values: &[ScalarValue]) -> Result<Ou
     begin(scope, Modes::default()).await.map_err(|error| (error, false))?;
     let sees_commits = matches!(&run.state().transaction, Transaction::Open(open) if open.sees_commits());
     let done = match once(run, kind, values).await {
-        Ok(outcome) => commit(run).await.map(|_| outcome),
+        // What waits for COMMIT is looked at now.
+        Ok(outcome) => match settle_due(run, true).await {
+            Ok(()) => commit(run).await.map(|_| outcome),
+            Err(error) => Err(error),
+        },
         error => error,
     };
     drop(opened);

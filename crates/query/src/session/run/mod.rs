@@ -23,6 +23,7 @@ use crate::session::run::refinement::RefinementSlot;
 use crate::session::state::State;
 use crate::session::state::definitions::Definer;
 use crate::session::state::scope::Scope;
+use alluvia_constraints::Decided;
 use alluvia_copy::progress::{CancelToken, Progress};
 use alluvia_settings::Settings;
 use alluvia_snapshot::Snapshot;
@@ -32,7 +33,6 @@ use datafusion::common::ScalarValue;
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 /// Runs CALL and DO with values of their parameters: what does stands above what dispatches statements.
@@ -67,8 +67,8 @@ pub(crate) struct Run {
     pub(crate) calls: Calls,
     /// Set to the version that its batch had before, if its producer had sent it before.
     pub(crate) repeated: Arc<OnceLock<Version>>,
-    /// Set once it is known what constraints have to look at: rows that are committed before that came by a way that nobody looks at.
-    pub(crate) is_looked_at: AtomicBool,
+    /// For which tables it is known whether constraints concern it: rows of others came by a way that nobody looks at.
+    pub(crate) decided: Mutex<Decided>,
 }
 
 impl Run {
@@ -91,7 +91,7 @@ impl Run {
             named: Mutex::default(),
             calls,
             repeated: Arc::default(),
-            is_looked_at: AtomicBool::default(),
+            decided: Mutex::default(),
         }
     }
 

@@ -9,14 +9,13 @@
 //! - ROLLBACK TO leaves exactly what SAVEPOINT found: rows, definitions, settings, savepoints before it, and itself.
 //! - A statement sees what those before it have changed ([`alluvia_rows`]), and nothing that COMMIT would not make.
 //! - A table that it has read and drops has no row that it has not read, or its COMMIT is refused.
-//! - What waits is bounded: rows, what is known of their keys, the columns that they get when they are read, and
-//!   definitions.
+//! - What waits is bounded: rows, what is known of their keys, the columns that they get when they are read, definitions, and events.
 
 use crate::engine::sequences::SharedBlock;
 use crate::session::state::definitions::{Definer, PendingDefinitions};
 use alluvia_catalog::authoriser::Authoriser;
 use alluvia_catalog::{Catalog, Change, TableEntry};
-use alluvia_constraints::Events;
+use alluvia_constraints::{Event, Events};
 use alluvia_rows::{Killed, PendingRows};
 use alluvia_settings::Settings;
 use alluvia_snapshot::{NewBatch, NewRows, Pin};
@@ -75,14 +74,14 @@ pub(crate) struct OpenTransaction {
     pub(crate) has_run: bool,
 }
 
-/// A place in a transaction. Rows and changes are only ever added, so how many there were says which.
+/// A place in a transaction. Rows and changes are only ever added, so how many there were says which; events are taken, too.
 #[derive(Debug)]
 struct Savepoint {
     name: String,
     /// How many changes of rows waited, and by which definition.
     tables: BTreeMap<TableId, (usize, Arc<TableEntry>)>,
     definitions: usize,
-    events: usize,
+    events: Events,
     bytes: u64,
     outside: Outside,
 }
@@ -210,11 +209,18 @@ impl OpenTransaction {
         Ok(())
     }
 
-    /// What it holds with so many bytes more, if it may.
+    /// Its constraints are to look at more.
+    pub(crate) fn note(&mut self, events: Vec<Event>, bytes_max: u64) -> Result<()> {
+        self.events.extend(events);
+        self.grown(0, bytes_max).map(|_| ())
+    }
+
+    /// What it holds beside events with so many bytes more, if it may.
     fn grown(&self, added: u64, bytes_max: u64) -> Result<u64> {
-        let bytes = self.bytes.saturating_add(added);
+        let held = self.bytes.saturating_add(added);
+        let bytes = held.saturating_add(self.events.bytes());
         if bytes <= bytes_max {
-            return Ok(bytes);
+            return Ok(held);
         }
         Err(Error::new(
             ErrorKind::OutOfMemory,
@@ -385,7 +391,7 @@ impl OpenTransaction {
         let tables = self.tables.iter().map(place).collect();
         let Found { settings, cursors, temporary, locks } = found;
         let outside = Outside { settings, locals: self.locals.clone(), cursors, temporary, locks };
-        let (definitions, events, bytes) = (self.definitions.len(), self.events.len(), self.bytes);
+        let (definitions, events, bytes) = (self.definitions.len(), self.events.clone(), self.bytes);
         self.savepoints.push(Savepoint { name, tables, definitions, events, bytes, outside });
         Ok(())
     }
@@ -419,12 +425,12 @@ impl OpenTransaction {
         let Some(last) = self.savepoints.last() else {
             self.tables.clear();
             self.definitions.truncate(0);
-            self.events.truncate(0);
+            self.events = Events::default();
             self.bytes = 0;
             return;
         };
         self.definitions.truncate(last.definitions);
-        self.events.truncate(last.events);
+        self.events = last.events.clone();
         self.tables.retain(|table, rows| match last.tables.get(table) {
             Some((changes, entry)) => {
                 rows.truncate(*changes);

@@ -67,7 +67,7 @@ pub(crate) async fn add_as(run: &Run, entry: &Arc<TableEntry>, changes: Vec<NewR
     match &mut run.state().transaction {
         Transaction::Open(open) => {
             open.push(entry, changes, bytes_max)?;
-            open.events.extend(events);
+            open.note(events, bytes_max)?;
             open.reads_from(newest);
         }
         _ => return Err(failed_transaction()),
@@ -88,7 +88,7 @@ async fn events_of(run: &Run, entry: &Arc<TableEntry>, changes: &[NewRows], how:
     for rows in changes.iter().filter(|rows| is_told(rows.change)) {
         let keys = joined(&rows.batches)?;
         let codes = coder.codes(&keys)?;
-        let (places, old) = rows_of_keys(run, entry, &coder, &codes).await?;
+        let (places, old, _) = rows_of_keys(run, entry, &coder, &codes).await?;
         let new = match rows.change {
             RowChange::Upsert => Some(keys),
             _ if how.paired => Some(joined(changes.last().map_or(&[][..], |rows| &rows.batches))?),

@@ -6,20 +6,21 @@ use crate::session::state::transaction::Transaction;
 use alluvia_catalog::TableEntry;
 use alluvia_snapshot::Want;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
-use alluvia_types::{Error, Freshness, Result};
+use alluvia_types::{Error, Freshness, Result, Version};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::concat_batches;
 use arrow::error::ArrowError;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The rows that have these keys, in the storage schema of `entry`, and of each which of the keys it has.
+/// The rows that have these keys, in the storage schema of `entry`, and of each which of the keys it has; and the version that those which
+/// others have committed are of.
 pub(crate) async fn rows_of_keys(
     run: &Run,
     entry: &Arc<TableEntry>,
     coder: &KeyCoder,
     codes: &[KeyCode],
-) -> Result<(Vec<usize>, RecordBatch)> {
+) -> Result<(Vec<usize>, RecordBatch, Version)> {
     let table = entry.def.id;
     let (mut places, mut batches, mut untouched) = (Vec::new(), Vec::new(), Vec::new());
     let (exactly, at_least) = {
@@ -72,7 +73,7 @@ pub(crate) async fn rows_of_keys(
     for row in batches {
         all.push(RecordBatch::try_new(Arc::clone(entry.storage_schema()), row.columns().to_vec()).map_err(misfit)?);
     }
-    Ok((places, concat_batches(entry.storage_schema(), &all).map_err(misfit)?))
+    Ok((places, concat_batches(entry.storage_schema(), &all).map_err(misfit)?, version))
 }
 
 /// Rows of one definition as those of another, whose further columns are NULL.

@@ -17,14 +17,13 @@ use crate::session::state::failed_transaction;
 use crate::session::state::temporary::of_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::row_locks::{heeds, lock_batch, wait_for_taken};
-use alluvia_catalog::Change;
+use alluvia_catalog::{Change, TableEntry};
 use alluvia_constraints::{Doing, concerns};
 use alluvia_copy::progress::Phase;
 use alluvia_snapshot::{Committed, Durability, Ingest, NewBatch};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
 use alluvia_values::errors::not_supported;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tracing::{Instrument, info_span};
 
 /// Changes definitions: in the open transaction, or as a batch of its own; those of temporary tables in the session.
@@ -108,26 +107,32 @@ pub(crate) async fn submit_of(run: &Run, mut batch: NewBatch, definers: &[Define
 /// back.
 fn durability_of(run: &Run, batch: &NewBatch) -> Durability {
     let is_relaxed = run.settings.durability == Durability::Relaxed;
-    if is_relaxed && concerned(run, batch, Doing::Any).is_none() { Durability::Relaxed } else { Durability::Sync }
+    if is_relaxed && concerned(run, batch, |_, _| true).is_none() { Durability::Relaxed } else { Durability::Sync }
 }
 
-/// A table of a batch whose constraints what is done concerns.
-fn concerned(run: &Run, batch: &NewBatch, doing: Doing<'_>) -> Option<String> {
+/// A table of a batch that has constraints, or to which others refer, among those that are asked about: with the definition that its rows
+/// were checked against.
+fn concerned(run: &Run, batch: &NewBatch, is_asked: impl Fn(TableId, Version) -> bool) -> Option<Arc<TableEntry>> {
+    let tables = batch.rows.iter().map(|rows| (rows.table, rows.checked_at));
+    let mut tables = tables.chain(batch.loads.iter().map(|load| (load.table, load.checked_at)));
     let catalog = run.engine().read().catalog();
-    let mut tables = batch.rows.iter().map(|rows| rows.table).chain(batch.loads.iter().map(|load| load.table));
-    let concerned = |table| catalog.by_id(table).filter(|entry| concerns(&catalog, &entry.def, doing));
-    tables.find_map(concerned).map(|entry| entry.def.name.clone())
+    tables.find_map(|(table, checked_at)| {
+        let entry = catalog.by_id(table).filter(|_| is_asked(table, checked_at))?;
+        concerns(&catalog, &entry.def, Doing::Any).then(|| Arc::clone(entry))
+    })
 }
 
-/// Refuses rows that nobody has looked at for constraints.
+/// Refuses rows that nobody has looked at for constraints: those of a definition for which it was not decided whether they concern them.
 fn refuse_unlooked(run: &Run, batch: &NewBatch) -> Result<()> {
-    if run.is_looked_at.load(Ordering::Relaxed) {
-        return Ok(());
-    }
-    match concerned(run, batch, Doing::Any) {
-        None => Ok(()),
-        Some(table) => {
-            Err(not_supported(format!("this way into table {table}, which has unique constraints or foreign keys"))
+    let decided = run.decided.lock();
+    let unknown = concerned(run, batch, |table, checked_at| !decided.knows(table, checked_at));
+    let Some(entry) = unknown else { return Ok(()) };
+    let name = &entry.def.name;
+    match decided.names(entry.def.id) {
+        true => Err(Error::new(ErrorKind::Conflict, format!("table {name} was changed by another session"))
+            .with_hint("run the statement again")),
+        false => {
+            Err(not_supported(format!("this way into table {name}, which has unique constraints or foreign keys"))
                 .with_hint("use INSERT, UPDATE, DELETE or COPY"))
         }
     }
