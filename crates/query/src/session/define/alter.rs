@@ -113,8 +113,8 @@ pub(super) async fn define_anew(run: &Arc<Run>, entry: &Arc<TableEntry>, change:
         return add_check(run, entry, def, &check).await.map(|()| Vec::new());
     }
     let is_named_anew = (&def.schema, &def.name) != (&entry.def.schema, &entry.def.name);
-    if is_named_anew && run.scope.resolver()?.catalog().id_in_schema(&def.schema, &def.name).is_some() {
-        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
+    if is_named_anew && !is_free(run.scope.resolver()?.catalog(), &def.schema, &def.name) {
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("relation '{}' already exists", def.name)));
     }
     def.validate()?;
     let mut with = without_columns(run, &entry.def, &def, cascades)?;
