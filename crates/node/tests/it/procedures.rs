@@ -155,7 +155,7 @@ fn what_a_call_raises_is_bounded_and_the_client_hears_of_that() {
     let session = db.session();
     block_on(async {
         let block = "DO $$ DECLARE x TEXT := 'a'; BEGIN FOR i IN 1..22 LOOP x := x || x; END LOOP; \
-                     FOR i IN 1..10000 LOOP RAISE NOTICE '%', x; END LOOP; END $$";
+                     FOR i IN 1..100 LOOP RAISE NOTICE '%', x; END LOOP; END $$";
         let outcome = session.sql(block).await.unwrap();
         let told = outcome.notices().to_vec();
         outcome.collect().await.unwrap();
