@@ -101,12 +101,8 @@ pub fn drop_column(table: &TableDef, name: &str) -> Result<TableDef> {
         )
         .with_hint("drop the table instead"));
     }
-    // A column that the user named "a~7" must not come back as column 7, when that is called "a".
-    let reserved = number_at_end(&column.storage_name).filter(|&number| number >= table.next_column_id);
     let mut table = table.clone();
-    if let Some(number) = reserved {
-        table.next_column_id = next_id(&table, number)?;
-    }
+    pass_number_of(&mut table, &column.storage_name)?;
     table.columns.retain(|column| column.id != id);
     table.measures.retain(|measure| *measure != id);
     table.rules.defaults.retain(|default| default.column != id);
@@ -256,6 +252,14 @@ fn check_name(table: &TableDef, name: &str) -> Result<()> {
             ErrorKind::DuplicateColumn,
             format!("table '{}' already has a column '{name}'", table.name),
         ));
+    }
+    Ok(())
+}
+
+/// Before a column goes: one that the user named "a~7" must not come back as column 7, when that is called "a".
+fn pass_number_of(table: &mut TableDef, storage_name: &str) -> Result<()> {
+    if let Some(number) = number_at_end(storage_name).filter(|&number| number >= table.next_column_id) {
+        table.next_column_id = next_id(table, number)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What goes with what is dropped: the views that need it, and the foreign keys that refer to it.
 //!
-//! Invariant: nothing that a view or a foreign key needs goes without it. Without CASCADE it does not go at all (2BP01), and what else would have to go is told; with it
-//! they go before what they need, and are told, too.
+//! Invariant: nothing that a view or a foreign key needs goes without it. Without CASCADE it does not go at all (2BP01), and what else would
+//! have to go is told; with it they go before what they need, and are told, too.
 
 use crate::{Catalog, Change, Needed, TableEntry};
 use alluvia_space::{ForeignKey, TableDef};

@@ -114,7 +114,11 @@ impl Order {
         let version = self.next;
         let changed = match head.changes {
             [] => None,
-            changes => Some(Arc::new(self.catalog.apply(version, changes)?)),
+            changes => {
+                let changed = self.catalog.apply(version, changes)?;
+                changed.check_index_names(&self.catalog, changes)?;
+                Some(Arc::new(changed))
+            }
         };
         let current = changed.as_ref().unwrap_or(&self.catalog);
         head.checked.iter().try_for_each(|&(table, at)| check_definition(current, version, table, at))?;

@@ -13,6 +13,16 @@ use arrow::array::Array;
 use arrow::datatypes::DataType as ArrowType;
 use datafusion_common::{DataFusionError, ScalarValue};
 
+/// Bytes that a value holds beside its own place, which is the same for all.
+pub(crate) fn bytes_of(value: &ScalarValue) -> u64 {
+    let bytes = match value {
+        ScalarValue::Utf8(text) => text.as_ref().map_or(0, String::capacity),
+        ScalarValue::Binary(bytes) => bytes.as_ref().map_or(0, Vec::capacity),
+        value => value.size().saturating_sub(size_of::<ScalarValue>()),
+    };
+    bytes as u64
+}
+
 /// What becomes of a value that is assigned.
 #[derive(Debug)]
 pub(crate) enum Fitted {

@@ -160,13 +160,7 @@ impl ProcedureDef {
         })
     }
 
-    /// The CREATE PROCEDURE statement that makes it.
-    pub fn show_create(&self) -> String {
-        let (schema, name) = (quoted(&self.schema), quoted(&self.name));
-        format!("CREATE OR REPLACE PROCEDURE {schema}.{name}{}", self.behind_name())
-    }
-
-    /// What stands behind the name in that statement.
+    /// What stands behind the name in the CREATE PROCEDURE statement that makes it.
     pub fn behind_name(&self) -> String {
         let parameters: Vec<String> = self.parameters.iter().map(Parameter::shown).collect();
         let mut text = format!("({})\nLANGUAGE {}", parameters.join(", "), self.language.name());

@@ -27,6 +27,12 @@ pub trait Host: Send + Sync {
 
     /// How many procedures run around the one that is called.
     fn calls_around(&self) -> usize;
+
+    /// Variables hold so many bytes more from now on; an error if that is more than those of all procedures that run may hold.
+    fn hold(&self, bytes: u64) -> Result<()>;
+
+    /// So many of them are free again.
+    fn free(&self, bytes: u64);
 }
 
 /// What a statement gave.

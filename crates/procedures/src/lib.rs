@@ -33,7 +33,8 @@
 //! - An expression that the interpreter evaluates itself (constants, variables, whole numbers, decimals, comparisons, logic, `||` of texts) is what the
 //!   statement `SELECT expression` gives: whatever it is not sure of goes to the host. Overflow is an error.
 //! - A variable has a value of its declared type or NULL, assigned as PostgreSQL assigns; a length is kept.
-//! - Every turn of a loop asks [`Host::check_stop`], and gives its thread to others now and then. Calls nest [`CALLS_MAX`] deep at most.
+//! - Every call and every turn of a loop asks [`Host::check_stop`], and gives its thread to others now and then. [`Host::hold`] bounds what
+//!   variables hold. Calls nest [`CALLS_MAX`] deep at most.
 //! - No text, whatever is in it, makes the compiler panic, overflow its stack, or take more than time in proportion (by statements).
 //! - An error of a run says as its context where it was: `PL/pgSQL procedure p line 3 at RAISE`. One of the compiler begins with its line.
 //!

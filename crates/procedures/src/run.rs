@@ -2,13 +2,15 @@
 //!
 //! Invariants:
 //! - One future runs all steps of a call, whatever they nest: what recurs are calls of procedures, which [`CALLS_MAX`] bounds.
-//! - Every step backwards asks whether to stop, and each [`TURNS`]th gives the thread to others, also where no statement is run.
+//! - Every call and every step backwards asks whether to stop; every call and each [`TURNS`]th of those steps gives the thread to others, also
+//!   where no statement is run.
+//! - The host knows how many bytes variables hold, and is told when they are free: once the call is over, however it ends.
 
 mod loops;
 mod raise;
 mod values;
 
-use crate::assign::{null_of, plain, value_at};
+use crate::assign::{bytes_of, null_of, plain, value_at};
 use crate::definition::Mode;
 use crate::host::{Answer, CALLS_MAX, Host};
 use crate::program::{Compiled, CompiledParameter, FOUND, Into, Op, Query, Rows, SlotKind, Target};
@@ -42,6 +44,16 @@ enum Held {
     Record(Option<Row>),
 }
 
+impl Held {
+    /// Bytes beside those that every slot has.
+    fn bytes(&self) -> u64 {
+        match self {
+            Held::Scalar(value) => bytes_of(value),
+            Held::Record(row) => row.iter().flat_map(|row| &row.values).map(bytes_of).sum(),
+        }
+    }
+}
+
 /// The row that a record holds.
 #[derive(Debug)]
 struct Row {
@@ -56,6 +68,14 @@ struct Run<'a> {
     loops: Vec<Option<Turns>>,
     row_count: u64,
     turns: u32,
+    /// Bytes that the host knows of.
+    bytes: u64,
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.host.free(self.bytes);
+    }
 }
 
 impl Compiled {
@@ -68,6 +88,9 @@ impl Compiled {
                 Error::new(ErrorKind::TooDeep, message).with_hint("does a procedure call itself without an end?")
             );
         }
+        // Calls without a loop may be many, too.
+        host.check_stop()?;
+        give_way().await;
         let mut run = Run {
             program: self,
             host,
@@ -75,6 +98,7 @@ impl Compiled {
             loops: (0..self.loops).map(|_| None).collect(),
             row_count: 0,
             turns: 0,
+            bytes: 0,
         };
         for slot in &self.slots {
             run.slots.push(match &slot.kind {
@@ -295,7 +319,7 @@ impl Run<'_> {
         match into {
             Into::Record(slot) => {
                 let values = rows.columns().iter().map(value).collect::<Result<Vec<ScalarValue>>>()?;
-                self.slots[*slot] = Held::Record(Some(Row { schema: rows.schema(), values }));
+                self.put_slot(*slot, Held::Record(Some(Row { schema: rows.schema(), values })))?;
             }
             // As in PostgreSQL, columns too many go nowhere, and variables too many are NULL.
             Into::Targets(targets) => {

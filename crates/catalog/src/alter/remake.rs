@@ -1,7 +1,9 @@
 //! A table that is made anew under its name, because what its files depend on changes: its key.
 //!
-//! Invariant: what is said of the table beside its definition stays: owner, grants, comments, what is taken of its sequences, and the
-//! foreign keys that refer to it. Views are bound to a table's id, so a table that they read is not made anew.
+//! Invariants:
+//! - What is said of the table beside its definition stays: owner, grants, comments, what is taken of its sequences, and the foreign keys
+//!   that refer to it. Views are bound to a table's id, so a table that they read is not made anew.
+//! - What another batch has made of its definition meanwhile is not lost: then the changes are a `Conflict`.
 
 use crate::rights::{BOOTSTRAP, Object, RightsChange};
 use crate::{Catalog, Change, CommentOn, Needed, TableEntry};
@@ -19,7 +21,8 @@ pub fn remake(catalog: &Catalog, old: &TableEntry, new: &TableDef, what: &str) -
     }
     let mut new = new.clone();
     refer_to(&mut new, from, to);
-    let mut changes = vec![Change::DropTable { id: from }, Change::CreateTable { def: new.clone() }];
+    let as_it_is = Change::AlterTable { def: TableDef::clone(&old.def), was: old.changed_at };
+    let mut changes = vec![as_it_is, Change::DropTable { id: from }, Change::CreateTable { def: new.clone() }];
     let rights = catalog.rights();
     let owner = rights.owner(from);
     if owner != BOOTSTRAP {

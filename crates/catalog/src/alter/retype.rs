@@ -6,7 +6,7 @@
 //! - What places, keys and sums of files are made of keeps its type.
 //! - Values by which rows refer to others stay what they are.
 
-use super::{add_column, next_id};
+use super::{add_column, next_id, pass_number_of};
 use crate::{Catalog, Change, CommentOn};
 use alluvia_space::keywords::quoted;
 use alluvia_space::{Column, ColumnType, DataType, TableDef, greatest, least};
@@ -194,6 +194,7 @@ fn in_place(between: &TableDef, old: &Column, new: ColumnId) -> Result<TableDef>
     let mut to = between.clone();
     let mut column = to.columns.pop().ok_or_else(|| Error::internal("a column was lost"))?;
     column.name.clone_from(&old.name);
+    pass_number_of(&mut to, &old.storage_name)?;
     if !between.takes_null(old) && !to.rules.not_null.contains(&old.id) {
         to.rules.not_null.push(old.id);
     }

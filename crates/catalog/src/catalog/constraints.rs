@@ -3,8 +3,12 @@
 use super::{Catalog, Change, TableEntry, conflict};
 use crate::name::{RelationName, SearchPath};
 use alluvia_space::{ForeignKey, Index};
-use alluvia_types::{Result, TableId};
+use alluvia_types::{Error, Result, TableId};
 use std::sync::Arc;
+
+fn is_taken(name: &str) -> Error {
+    conflict(format!("relation \"{name}\" was made by another batch"))
+}
 
 impl Catalog {
     /// The index that a name means, with its table: an index is in its table's schema. That of a primary key is none of these.
@@ -27,6 +31,48 @@ impl Catalog {
         self.by_id.values().filter(move |entry| of_table(entry)).flat_map(move |entry| {
             entry.def.foreign_keys.iter().filter(move |key| key.parent == parent).map(move |key| (entry, key))
         })
+    }
+
+    /// Refuses changes, made of definitions before, that give an index a name that another relation or index of its schema has, or a relation
+    /// that of an index: another batch has taken it. Logs may have such changes, so that who repeats one does not ask.
+    pub fn check_index_names(&self, before: &Catalog, changes: &[Change]) -> Result<()> {
+        for change in changes {
+            match change {
+                Change::CreateTable { def } | Change::AlterTable { def, .. } => {
+                    let Some(now) = self.by_id.get(&def.id).map(|entry| &entry.def) else { continue };
+                    let was = before.by_id.get(&def.id).filter(|was| was.def.schema == now.schema);
+                    if was.is_none_or(|was| was.def.name != now.name) {
+                        self.check_no_index(&now.schema, &now.name, None)?;
+                    }
+                    for name in now.indexes.iter().map(|index| &index.name) {
+                        if was.is_none_or(|was| was.def.indexes.iter().all(|known| known.name != *name)) {
+                            self.check_no_index(&now.schema, name, Some(now.id))?;
+                            if self.id_in_schema(&now.schema, name).is_some() {
+                                return Err(is_taken(name));
+                            }
+                        }
+                    }
+                }
+                Change::CreateView { def } => self.check_no_index(&def.schema, &def.name, None)?,
+                Change::AlterView { def, .. } => {
+                    let was = before.view_by_id(def.id).map(|was| (&was.def.schema, &was.def.name));
+                    if was != Some((&def.schema, &def.name)) {
+                        self.check_no_index(&def.schema, &def.name, None)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses the name of an index of any table but this one.
+    fn check_no_index(&self, schema: &str, name: &str, but: Option<TableId>) -> Result<()> {
+        let others = self.tables_in(schema).filter(|entry| Some(entry.def.id) != but);
+        match others.flat_map(|entry| &entry.def.indexes).any(|index| index.name == name) {
+            true => Err(is_taken(name)),
+            false => Ok(()),
+        }
     }
 
     /// Refuses changes after which rows refer to a table that is gone: another batch has made that so.

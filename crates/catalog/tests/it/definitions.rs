@@ -1,9 +1,11 @@
 //! Definitions through their versions: changes applied, refused, stored; columns altered.
 
+use alluvia_catalog::alter::remake::remake;
+use alluvia_catalog::alter::retype::{Retype, Values, retype};
 use alluvia_catalog::{Catalog, Change, CommentOn, PUBLIC_SCHEMA_ID, SearchPath, alter};
 use alluvia_space::{
-    Check, Column, ColumnType, Curve, DataType, Dimension, Identity, IdentityKind, Ladder, OnConflict, PrimaryKey,
-    TableDef, TableOptions, ZoneRules, dimensions,
+    Check, Column, ColumnType, Curve, DataType, Dimension, Identity, IdentityKind, Index, Ladder, OnConflict,
+    PrimaryKey, TableDef, TableOptions, ZoneRules, dimensions,
 };
 use alluvia_types::{ColumnId, ErrorKind, Result, TableId, Version};
 use proptest::prelude::*;
@@ -226,6 +228,63 @@ fn columns_come_and_go() {
     assert_eq!(alter::drop_column(&table, "price").unwrap().measures, []);
     let single = self::table(3, "single", &["x"], "");
     assert_eq!(kind(alter::drop_column(&single, "x")), ErrorKind::InvalidDefinition);
+}
+
+#[test]
+fn a_column_of_another_type_leaves_its_number_to_nobody() {
+    let def = table(1, "t", &["k", "a~3"], "");
+    let wanted = ColumnType { data_type: DataType::Int64, chars_max: None };
+    let Retype::Column(new) = retype(&def, "a~3", wanted, Values::Computed).unwrap() else {
+        panic!("a column takes its place")
+    };
+    let wider = alter::add_column(&new.to, "a", DataType::Int32, true).unwrap();
+    let stored: Vec<&str> = wider.columns.iter().map(|column| column.storage_name.as_str()).collect();
+    assert!(!stored.contains(&"a~3"), "{stored:?}");
+    assert_eq!(stored[2], "a~4");
+}
+
+#[test]
+fn a_table_that_is_made_anew_loses_nothing_of_what_others_have_made_of_it() {
+    let first = Catalog::default().apply(Version(1), &[create(&sales())]).unwrap();
+    let new = TableDef { id: TableId(2), ..keyed() };
+    let changes = remake(&first, first.table("sales").unwrap(), &new, "a key").unwrap();
+    let made = first.apply(Version(2), &changes).unwrap();
+    assert_eq!((made.table("sales").unwrap().def.id, made.tables().count()), (TableId(2), 1));
+    let wider = alter::add_column(&sales(), "x", DataType::Int32, true).unwrap();
+    let meanwhile = first.apply(Version(2), &[Change::AlterTable { def: wider, was: Version(1) }]).unwrap();
+    assert_eq!(kind(meanwhile.apply(Version(3), &changes)), ErrorKind::Conflict);
+}
+
+#[test]
+fn an_index_has_its_name_alone() {
+    let index =
+        |name: &str| Index { name: name.to_owned(), columns: vec![ColumnId(0)], unique: false, is_constraint: false };
+    let with = |def: &TableDef, name: &str| alter::add_index(def, index(name)).unwrap();
+    let (one, two) = (table(1, "one", &["x"], ""), table(2, "two", &["x"], ""));
+    let before = Catalog::default().apply(Version(1), &[create(&with(&one, "i")), create(&two)]).unwrap();
+    let checked = |changes: &[Change]| {
+        let after = before.apply(Version(2), changes).unwrap();
+        after.check_index_names(&before, changes).map_err(|error| error.kind())
+    };
+    let altered = |def: TableDef| Change::AlterTable { def, was: Version(1) };
+    for (changes, is_free) in [
+        (vec![altered(with(&two, "j"))], true),
+        (vec![altered(with(&two, "i"))], false),
+        (vec![altered(with(&two, "one"))], false),
+        (vec![create(&table(3, "i", &["x"], ""))], false),
+        (vec![altered(TableDef { name: "i".into(), ..two.clone() })], false),
+        // In the place of what goes with the same batch.
+        (vec![Change::DropTable { id: TableId(1) }, create(&with(&table(3, "one", &["x"], ""), "i"))], true),
+        (vec![altered(with(&one, "j")), altered(with(&two, "i"))], true),
+        (vec![Change::DropTable { id: TableId(1) }, create(&table(3, "i", &["x"], ""))], true),
+    ] {
+        assert_eq!(checked(&changes), if is_free { Ok(()) } else { Err(ErrorKind::Conflict) }, "{changes:?}");
+    }
+    // What a log has of old is repeated as it was, and goes on.
+    let doubled = before.apply(Version(2), &[altered(with(&two, "i"))]).unwrap();
+    let wider = alter::add_column(&with(&two, "i"), "y", DataType::Int32, true).unwrap();
+    let changes = [Change::AlterTable { def: wider, was: Version(2) }];
+    doubled.apply(Version(3), &changes).unwrap().check_index_names(&doubled, &changes).unwrap();
 }
 
 #[test]

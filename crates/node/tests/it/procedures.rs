@@ -128,6 +128,44 @@ fn a_call_that_is_stopped_leaves_no_transaction() {
 }
 
 #[test]
+fn calls_without_loops_are_stopped_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir.path().join("db"));
+    let session = Arc::new(db.session());
+    block_on(async {
+        let made = "CREATE PROCEDURE p(n INT) LANGUAGE plpgsql AS $$ DECLARE m INT := n + 1; BEGIN \
+                    IF n < 31 THEN CALL p(m); CALL p(m); END IF; END $$";
+        run(&session, made).await.unwrap();
+        run(&session, "SET statement_timeout = '100ms'").await.unwrap();
+        assert_eq!(run(&session, "CALL p(0)").await.unwrap_err().kind().sqlstate(), "57014");
+        run(&session, "RESET statement_timeout").await.unwrap();
+        let of_task = Arc::clone(&session);
+        let task = tokio::spawn(async move { run(&of_task, "CALL p(0)").await });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        session.cancel_handle().cancel();
+        assert_eq!(task.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+        assert_eq!(session.transaction_status(), TransactionStatus::Idle);
+    });
+}
+
+#[test]
+fn what_a_call_raises_is_bounded_and_the_client_hears_of_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&dir.path().join("db"));
+    let session = db.session();
+    block_on(async {
+        let block = "DO $$ DECLARE x TEXT := 'a'; BEGIN FOR i IN 1..22 LOOP x := x || x; END LOOP; \
+                     FOR i IN 1..100 LOOP RAISE NOTICE '%', x; END LOOP; END $$";
+        let outcome = session.sql(block).await.unwrap();
+        let told = outcome.notices().to_vec();
+        outcome.collect().await.unwrap();
+        // 64 MiB of them, and the word that there were more.
+        assert_eq!(told.len(), 17);
+        assert!(told[16].contains("not told"), "{}", told[16]);
+    });
+}
+
+#[test]
 fn procedures_are_there_after_a_start() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");

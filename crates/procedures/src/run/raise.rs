@@ -3,6 +3,7 @@
 use super::Run;
 use crate::conditions::{is_sqlstate, sqlstate_of};
 use crate::host::{Level, Notice};
+use crate::own::refuse_long;
 use crate::program::{Expression, Raise, RaiseOption};
 use alluvia_space::DataType;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -66,10 +67,10 @@ impl Run<'_> {
     async fn formatted(&self, pieces: &[String], raise: &Raise) -> Result<String> {
         let mut message = pieces.first().cloned().unwrap_or_default();
         for (argument, piece) in raise.arguments.iter().zip(pieces.iter().skip(1)) {
-            match self.text_of(argument, raise.cast).await? {
-                Some(text) => message.push_str(&text),
-                None => message.push_str("<NULL>"),
-            }
+            let text = self.text_of(argument, raise.cast).await?;
+            let text = text.as_deref().unwrap_or("<NULL>");
+            refuse_long(message.len() + text.len() + piece.len())?;
+            message.push_str(text);
             message.push_str(piece);
         }
         Ok(message)

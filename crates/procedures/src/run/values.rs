@@ -1,7 +1,7 @@
 //! Values of variables, and of expressions.
 
 use super::{Held, Row, Run};
-use crate::assign::{Fitted, fit, fit_cast, null_of, value_at};
+use crate::assign::{Fitted, bytes_of, fit, fit_cast, null_of, value_at};
 use crate::own::Own;
 use crate::program::{Expression, Query, SlotKind, Source, Target};
 use alluvia_space::{ColumnType, DataType};
@@ -128,11 +128,29 @@ impl Run<'_> {
 
     /// A variable as it is when its block begins.
     pub(super) fn clear(&mut self, slot: usize) -> Result<()> {
-        self.slots[slot] = match &self.program.slots[slot].kind {
+        let held = match &self.program.slots[slot].kind {
             SlotKind::Scalar { column_type, .. } => Held::Scalar(null_of(column_type.data_type)?),
             SlotKind::Any => Held::Scalar(ScalarValue::Null),
             SlotKind::Record => Held::Record(None),
         };
+        self.put_slot(slot, held)
+    }
+
+    /// Puts into a slot what may be of any size.
+    pub(super) fn put_slot(&mut self, slot: usize, held: Held) -> Result<()> {
+        self.count(self.slots[slot].bytes(), held.bytes())?;
+        self.slots[slot] = held;
+        Ok(())
+    }
+
+    /// Tells the host that what held so many bytes before holds so many now.
+    fn count(&mut self, before: u64, now: u64) -> Result<()> {
+        if now > before {
+            self.host.hold(now - before)?;
+        } else if before > now {
+            self.host.free(before - now);
+        }
+        self.bytes = self.bytes + now - before;
         Ok(())
     }
 
@@ -154,8 +172,7 @@ impl Run<'_> {
                     SlotKind::Any => value,
                     SlotKind::Record => return Err(Error::internal("a value was compiled to be a record's")),
                 };
-                self.slots[*slot] = Held::Scalar(value);
-                Ok(())
+                self.put_slot(*slot, Held::Scalar(value))
             }
             Target::Field(slot, field) => {
                 let name = format!("{}.{field}", self.name_of(*slot));
@@ -169,6 +186,7 @@ impl Run<'_> {
                         Error::new(ErrorKind::DatatypeMismatch, message).with_hint("cast it to the type of the column")
                     );
                 };
+                self.count(bytes_of(&self.row_of(*slot)?.values[place]), bytes_of(&value))?;
                 if let Held::Record(Some(row)) = &mut self.slots[*slot] {
                     row.values[place] = value;
                 }

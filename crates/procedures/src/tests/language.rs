@@ -4,6 +4,7 @@ use super::{Mock, call, compiled, def, def_of, failed, told, wait};
 use crate::{CALLS_MAX, ProcedureDef, compile};
 use alluvia_types::ErrorKind;
 use datafusion_common::ScalarValue;
+use std::sync::atomic::Ordering;
 
 #[test]
 fn variables_have_values_and_inner_ones_hide_outer_ones() {
@@ -107,6 +108,37 @@ fn every_turn_asks_whether_to_stop() {
         let error = call(&mock, "", body, &[]).unwrap_err();
         assert_eq!((error.kind(), error.context().is_some()), (ErrorKind::Cancelled, true), "{body}");
     }
+}
+
+#[test]
+fn every_call_asks_whether_to_stop() {
+    let mock = Mock { stops_after: Some(0), ..Mock::default() };
+    assert_eq!(call(&mock, "", "BEGIN RAISE NOTICE 'x'; END", &[]).unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(mock.told(), Vec::<String>::new());
+}
+
+#[test]
+fn what_variables_hold_is_counted_and_bounded() {
+    let grows = "DECLARE x TEXT := 'a'; y TEXT; BEGIN FOR i IN 1..12 LOOP x := x || x; END LOOP; y := x; x := NULL; \
+                 RAISE NOTICE 'done'; END";
+    // 4096 bytes, and while y gets them twice as many.
+    for (held_max, is_refused) in [(Some(5_000), true), (Some(9_000), false), (None, false)] {
+        let mock = Mock { held_max, ..Mock::default() };
+        let done = call(&mock, "", grows, &[]);
+        assert_eq!(done.err().map(|error| error.sqlstate().to_owned()), is_refused.then(|| "53200".to_owned()));
+        assert_eq!((mock.told().is_empty(), mock.held.load(Ordering::Relaxed)), (is_refused, 0));
+    }
+    // A block that begins again, a record and its fields.
+    let rows = [("SELECT a FROM t", super::rows(&[(1, "a text"), (2, "b")]))];
+    let mock = Mock { held_max: Some(1_000), ..Mock::answering(&rows) };
+    let body = "DECLARE r RECORD; BEGIN FOR i IN 1..1000 LOOP DECLARE z TEXT := 'a text of some bytes'; BEGIN NULL; END; \
+                SELECT a INTO r FROM t; r.name := 'another text than that'; END LOOP; END";
+    call(&mock, "", body, &[]).unwrap();
+    assert_eq!(mock.held.load(Ordering::Relaxed), 0);
+    // A message is a text.
+    let long =
+        "DECLARE x TEXT := 'a'; BEGIN FOR i IN 1..25 LOOP x := x || x; END LOOP; RAISE NOTICE '% % %', x, x, x; END";
+    assert_eq!(failed(long).0, "54000");
 }
 
 #[test]
@@ -235,9 +267,10 @@ fn definitions_are_stored_and_shown() {
     );
     let stored = serde_json::to_string(&made).unwrap();
     assert_eq!(serde_json::from_str::<ProcedureDef>(&stored).unwrap(), made);
-    assert_eq!(def_of(&made.show_create()), made);
+    let shown = |def: &ProcedureDef| format!("CREATE PROCEDURE \"{}\"{}", def.name, def.behind_name());
+    assert_eq!(def_of(&shown(&made)), made);
     let odd = def("", "BEGIN RAISE '$procedur' || '$x$'; END");
-    assert_eq!(def_of(&odd.show_create()), odd);
+    assert_eq!(def_of(&shown(&odd)), odd);
     assert!(
         ProcedureDef::of_block(&alluvia_syntax::statements::routines::DoBlock {
             language: "perl".into(),

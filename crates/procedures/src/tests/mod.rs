@@ -19,7 +19,7 @@ use datafusion_common::ScalarValue;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 /// Answers statements by their texts, and keeps what it was asked and told.
@@ -31,6 +31,8 @@ pub struct Mock {
     pub stops_asked: AtomicUsize,
     pub stops_after: Option<usize>,
     pub around: usize,
+    pub held: AtomicU64,
+    pub held_max: Option<u64>,
 }
 
 impl Mock {
@@ -88,6 +90,19 @@ impl Host for Mock {
 
     fn calls_around(&self) -> usize {
         self.around
+    }
+
+    fn hold(&self, bytes: u64) -> Result<()> {
+        let held = self.held.load(Ordering::Relaxed) + bytes;
+        if self.held_max.is_some_and(|most| held > most) {
+            return Err(Error::new(ErrorKind::OutOfMemory, "too much"));
+        }
+        self.held.store(held, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn free(&self, bytes: u64) {
+        assert!(self.held.fetch_sub(bytes, Ordering::Relaxed) >= bytes);
     }
 }
 

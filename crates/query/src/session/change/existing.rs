@@ -93,7 +93,7 @@ pub(super) async fn delete(run: &Run, delete: &Delete) -> Result<Outcome> {
 }
 
 /// Refuses columns of a query that would make another thing of its rows in this place of a statement.
-pub(super) fn refuse_columns_of_rows(run: &Run, query: &Query, place: &str) -> Result<()> {
+pub(crate) fn refuse_columns_of_rows(run: &Run, query: &Query, place: &str) -> Result<()> {
     let SetExpr::Select(select) = query.body.as_ref() else { return Ok(()) };
     for item in &select.projection {
         if let SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr) = item {

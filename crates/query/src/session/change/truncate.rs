@@ -1,6 +1,9 @@
 //! TRUNCATE: all rows of its tables go, in one batch.
 //!
-//! Invariant: sequences begin anew once the rows are gone, and never where they stay.
+//! Invariants:
+//! - Who may not truncate a table neither locks it nor waits for its locks.
+//! - What refers to the tables is locked by the definitions that their rows are deleted by.
+//! - Sequences begin anew once the rows are gone, and never where they stay.
 
 use crate::execution::blocking::blocking;
 use crate::session::change::existing::telling_rows;
@@ -16,7 +19,7 @@ use crate::session::transaction::row_locks::lock_whole;
 use crate::session::transaction::submit::change;
 use alluvia_catalog::authoriser::Need;
 use alluvia_catalog::rights::Privilege;
-use alluvia_catalog::{Change, TableEntry};
+use alluvia_catalog::{Catalog, Change, TableEntry};
 use alluvia_change::delete_query;
 use alluvia_syntax::statements::changes::Delete;
 use alluvia_types::{ColumnId, Error, ErrorKind, Result};
@@ -31,14 +34,21 @@ pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
         false => tables.to_vec(),
     };
     let tables = all.as_slice();
-    let [first, others @ ..] = tables else { return Err(Error::internal("a TRUNCATE names no table")) };
-    for other in others {
-        run.scope.table_for(Need::Privilege(Privilege::Truncate), &other.table)?;
+    let first = tables.first().ok_or_else(|| Error::internal("a TRUNCATE names no table"))?;
+    let entry = |delete: &Delete| run.scope.table_for(Need::Privilege(Privilege::Truncate), &delete.table);
+    let entries = tables.iter().map(entry).collect::<Result<Vec<_>>>()?;
+    entries.iter().for_each(|entry| run.decided.lock().note(entry));
+    let referred = referred(run.scope.resolver()?.catalog(), &entries)?;
+    for entry in &referred {
+        lock_whole(run, &entry.def).await?;
     }
-    lock_referred(run, tables).await?;
     // All of them by one snapshot.
     let queries: Vec<&Query> = tables.iter().map(|delete| &*delete.query).collect();
     let begun = Reading::begin(run, &first.table, &[Privilege::Truncate], &queries).await?;
+    let catalog = &begun.snapshot.catalog;
+    let path = run.scope.path();
+    let seen = tables.iter().map(|delete| catalog.relation(&delete.table, &path).cloned());
+    refuse_others(&referred, &self::referred(catalog, &seen.collect::<Result<Vec<_>>>()?)?)?;
     let mut all = Vec::with_capacity(tables.len());
     let mut count = 0;
     let mut used = None;
@@ -78,31 +88,36 @@ pub(super) async fn truncate(run: &Run, tables: &[Delete]) -> Result<Outcome> {
     })
 }
 
-/// Refuses tables to which others refer that keep their rows, and locks those to which any do: nobody refers to their rows from now on.
-async fn lock_referred(run: &Run, tables: &[Delete]) -> Result<()> {
-    let entries = tables.iter().map(|delete| run.scope.table_for(Need::Definition, &delete.table));
-    let mut entries = entries.collect::<Result<Vec<_>>>()?;
-    entries.sort_by_key(|entry| entry.def.id);
-    let catalog = Arc::clone(run.scope.resolver()?.catalog());
-    for entry in &entries {
-        run.decided.lock().note(entry);
-        let mut is_referred = false;
-        for (child, key) in catalog.references_to(entry.def.id) {
-            is_referred = true;
-            if entries.iter().all(|named| named.def.id != child.def.id) {
-                let message = "cannot truncate a table referenced in a foreign key constraint";
-                let detail = format!("Table \"{}\" references \"{}\" by {}.", child.def.name, entry.def.name, key.name);
-                return Err(Error::new(ErrorKind::NotSupported, message).with_detail(detail).with_hint(format!(
-                    "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
-                    child.def.name
-                )));
-            }
-        }
-        if is_referred {
-            lock_whole(run, &entry.def).await?;
+/// Of tables those to which any refer, in the order in which they are locked: nobody refers to their rows from then on. Refused where what
+/// refers to them keeps its rows.
+fn referred(catalog: &Catalog, entries: &[Arc<TableEntry>]) -> Result<Vec<Arc<TableEntry>>> {
+    let mut referred = entries.to_vec();
+    referred.sort_by_key(|entry| entry.def.id);
+    referred.retain(|entry| catalog.references_to(entry.def.id).next().is_some());
+    for entry in &referred {
+        let is_left = |child: &TableEntry| entries.iter().all(|named| named.def.id != child.def.id);
+        if let Some((child, key)) = catalog.references_to(entry.def.id).find(|(child, _)| is_left(child)) {
+            let message = "cannot truncate a table referenced in a foreign key constraint";
+            let detail = format!("Table \"{}\" references \"{}\" by {}.", child.def.name, entry.def.name, key.name);
+            return Err(Error::new(ErrorKind::NotSupported, message).with_detail(detail).with_hint(format!(
+                "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
+                child.def.name
+            )));
         }
     }
-    Ok(())
+    Ok(referred)
+}
+
+/// Refuses tables to which others refer since those that are locked were found.
+fn refuse_others(locked: &[Arc<TableEntry>], seen: &[Arc<TableEntry>]) -> Result<()> {
+    let is_locked = |entry: &Arc<TableEntry>| locked.iter().any(|locked| locked.def.id == entry.def.id);
+    match seen.iter().find(|entry| !is_locked(entry)) {
+        None => Ok(()),
+        Some(entry) => {
+            let message = format!("another session has made a table refer to table {} meanwhile", entry.def.name);
+            Err(Error::new(ErrorKind::Conflict, message).with_hint("run the statement again"))
+        }
+    }
 }
 
 /// The tables, and those that refer to them, to those, and so on: TRUNCATE ... CASCADE.

@@ -1,12 +1,14 @@
-//! ALTER TABLE: changes of definitions that leave rows as they are.
+//! ALTER TABLE: which table it is of, and the changes of its definition in which no row gets another value.
 //!
-//! A change is checked against the newest visible definitions and committed as a batch, or added to the open
-//! transaction's; if another session changed the same table in between, the batch is refused with `Conflict` and
-//! nothing has happened. What gives rows other values is [`super::rewrite`].
+//! Invariants:
+//! - A change is checked against the newest visible definitions and committed as a batch, or added to the open transaction's; if another
+//!   session changed the same table in between, the batch is refused with `Conflict` and nothing has happened.
+//! - What must hold of the rows that are there is looked up among them, and none of them was written since.
+//!
+//! What gives rows other values, or changes several things at once, is [`super::rewrite`].
 
-use crate::errors::from_datafusion;
 use crate::session::define::constraints::{
-    add_foreign_key, add_unique, parents_anew, rename_index, with_constraints, without_keys,
+    add_checked, add_foreign_key, add_unique, parents_anew, rename_index, with_constraints, without_keys,
 };
 use crate::session::define::rewrite::altering;
 use crate::session::define::roles::give;
@@ -15,8 +17,6 @@ use crate::session::define::views::alter_as_table;
 use crate::session::rules::check_definition;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
-use crate::session::select::pin::{pin_newest, reference_of};
-use crate::session::select::planning::plan_later;
 use crate::session::transaction::submit;
 use alluvia_catalog::alter::columns;
 use alluvia_catalog::authoriser::Need;
@@ -31,9 +31,7 @@ use alluvia_syntax::statements::definitions::{WithOptions, checked_freshness};
 use alluvia_syntax::statements::keys::with_on_conflict;
 use alluvia_syntax::statements::moment_defaults::fix_moments;
 use alluvia_syntax::statements::rules::{check_of, renamed};
-use alluvia_syntax::{Hints, Kind, parse};
 use alluvia_types::{Error, ErrorKind, Result, TableId};
-use futures::StreamExt;
 use std::sync::Arc;
 
 /// ALTER TABLE.
@@ -115,8 +113,8 @@ pub(super) async fn define_anew(run: &Arc<Run>, entry: &Arc<TableEntry>, change:
         return add_check(run, entry, def, &check).await.map(|()| Vec::new());
     }
     let is_named_anew = (&def.schema, &def.name) != (&entry.def.schema, &entry.def.name);
-    if is_named_anew && run.scope.resolver()?.catalog().id_in_schema(&def.schema, &def.name).is_some() {
-        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", def.name)));
+    if is_named_anew && !is_free(run.scope.resolver()?.catalog(), &def.schema, &def.name) {
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("relation '{}' already exists", def.name)));
     }
     def.validate()?;
     let mut with = without_columns(run, &entry.def, &def, cascades)?;
@@ -211,47 +209,24 @@ fn lost_by_replacing(run: &Run, entry: &TableEntry, def: &TableDef) -> Option<St
 }
 
 /// Adds a condition, which must hold for the rows that are there.
-///
-/// They are looked at before, and once more when no row that breaks it can come any more: then the condition goes again
-/// if one has come between.
 async fn add_check(run: &Arc<Run>, entry: &Arc<TableEntry>, def: TableDef, check: &Check) -> Result<()> {
-    refuse_broken(run, &def, check).await?;
-    let is_alone = !run.state().is_held(def.id)?;
-    submit::change(run, vec![Change::AlterTable { def: def.clone(), was: entry.changed_at }]).await?;
-    if is_alone {
-        run.scope.await_own_writes().await?;
-        if let Err(error) = refuse_broken(run, &def, check).await {
-            let now = run.scope.table_for(Need::Ownership, &whole_name(&def))?;
-            let def = alter::drop_constraint(&now.def, &check.name)?;
-            submit::change(run, vec![Change::AlterTable { def, was: now.changed_at }]).await?;
-            return Err(error);
-        }
-    }
-    Ok(())
+    let altered = vec![Change::AlterTable { def, was: entry.changed_at }];
+    add_checked(run, &[entry], &broken_sql(&entry.def, check), altered, |_| Ok(is_broken(&entry.def, check))).await
 }
 
-/// Refuses a condition that is false of a row which is there.
-pub(super) async fn refuse_broken(run: &Arc<Run>, def: &TableDef, check: &Check) -> Result<()> {
-    let table = def.qualified();
-    let text = format!("SELECT 1 FROM {table} WHERE NOT ({}) LIMIT 1", check.sql);
-    let query = match parse(&text)?.pop().map(|statement| statement.kind) {
-        Some(Kind::Query(query)) => query,
-        _ => return Err(Error::internal("a condition is no part of a query")),
-    };
-    let snapshot = pin_newest(run, &[reference_of(&whole_name(def))]).await?;
-    let hints = Hints { sample_fraction: Some("1".to_owned()), ..Hints::default() };
-    let planned = plan_later(run, query, &snapshot, &hints)?.plan().await?;
-    let mut rows = planned.execute()?;
-    while let Some(batch) = rows.next().await {
-        run.token.check()?;
-        if batch.map_err(from_datafusion)?.num_rows() > 0 {
-            let message =
-                format!("check constraint \"{}\" of relation \"{}\" is violated by some row", check.name, def.name);
-            return Err(Error::new(ErrorKind::CheckViolation, message)
-                .with_hint(format!("SELECT * FROM {table} WHERE NOT ({}) gives them", check.sql)));
-        }
-    }
-    Ok(())
+/// A query that finds a row of which a condition is false.
+pub(super) fn broken_sql(def: &TableDef, check: &Check) -> String {
+    format!("SELECT 1 FROM {} WHERE NOT ({}) LIMIT 1", def.qualified(), check.sql)
+}
+
+/// The error for a row that such a query has found.
+pub(super) fn is_broken(def: &TableDef, check: &Check) -> Error {
+    let message = format!("check constraint \"{}\" of relation \"{}\" is violated by some row", check.name, def.name);
+    Error::new(ErrorKind::CheckViolation, message).with_hint(format!(
+        "SELECT * FROM {} WHERE NOT ({}) gives them",
+        def.qualified(),
+        check.sql
+    ))
 }
 
 enum Altered {

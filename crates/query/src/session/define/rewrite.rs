@@ -5,13 +5,13 @@
 //! - Rows that are there are changed as UPDATE changes them; none that came meanwhile is left as it was, or COMMIT refuses.
 //! - A table that is made anew is whole, and so is what refers to it, in the same batch.
 
-use crate::session::change::existing::update;
+use crate::session::change::existing::{refuse_columns_of_rows, update};
 use crate::session::constraints::settle_due;
-use crate::session::define::alter::{define_anew, refuse_broken};
+use crate::session::define::alter::{broken_sql, define_anew, is_broken};
 use crate::session::define::constraints::{add_checked, refuse_found};
 use crate::session::define::tables::{name_sequences, whole_name};
 use crate::session::insert::rows::{hold, mapping, read_all, stream_into};
-use crate::session::rules::check_definition;
+use crate::session::rules::{check_definition, rules_of};
 use crate::session::run::Run;
 use crate::session::select::pin::{pin_newest, reference_of};
 use crate::session::select::planning::plan_later;
@@ -55,6 +55,13 @@ pub(super) async fn altering(run: &Arc<Run>, name: &RelationName, change: TableC
     };
     if !is_of_several || run.scope.in_transaction() {
         return one(run, name, change).await;
+    }
+    let entry = run.scope.table_for(Need::Ownership, name)?;
+    if let TableChange::SetType { column, column_type, using, is_cast } = &change
+        && is_made_anew(&entry.def, column, *column_type)?
+    {
+        let values = (values_of(using.as_ref(), *is_cast), using.clone());
+        return set_type(run, &entry, column, *column_type, values).await;
     }
     for tried in 1.. {
         let modes = Modes { access: Some(Access::ReadWrite), isolation: Some(Isolation::ReadCommitted) };
@@ -110,11 +117,7 @@ fn one<'a>(run: &'a Arc<Run>, name: &'a RelationName, change: TableChange) -> Bo
                 Ok(Vec::new())
             }
             TableChange::SetType { column, column_type, using, is_cast } => {
-                let values = match using {
-                    None => Values::Assigned,
-                    Some(_) if is_cast => Values::Cast,
-                    Some(_) => Values::Computed,
-                };
+                let values = values_of(using.as_ref(), is_cast);
                 set_type(run, &entry, &column, column_type, (values, using)).await
             }
             TableChange::AddColumn { column, if_not_exists, then } => {
@@ -214,6 +217,29 @@ fn rest_on(run: &Run, table: TableId, version: Version) {
     }
 }
 
+/// Where the values of a column of another type come from.
+fn values_of(using: Option<&String>, is_cast: bool) -> Values {
+    match using {
+        None => Values::Assigned,
+        Some(_) if is_cast => Values::Cast,
+        Some(_) => Values::Computed,
+    }
+}
+
+/// Whether another type of a column makes its table anew in one batch, which holds no rows in memory. Rows of which more than the key
+/// must be unique in it are looked at in a transaction.
+fn is_made_anew(def: &TableDef, name: &str, wanted: ColumnType) -> Result<bool> {
+    let id = def.column(name)?.id;
+    Ok(retypes_key(def, name, wanted)? && def.unique_indexes().all(|index| !index.columns.contains(&id)))
+}
+
+/// Whether another type of a column is another key.
+fn retypes_key(def: &TableDef, name: &str, wanted: ColumnType) -> Result<bool> {
+    let column = def.column(name)?;
+    let is_key = def.key.as_ref().is_some_and(|key| key.columns.contains(&column.id));
+    Ok(is_key && column.data_type != wanted.data_type)
+}
+
 /// ALTER COLUMN TYPE.
 async fn set_type(
     run: &Arc<Run>,
@@ -223,7 +249,6 @@ async fn set_type(
     (values, using): (Values, Option<String>),
 ) -> Result<Vec<String>> {
     let column = entry.def.column(name)?;
-    let is_key = entry.def.key.as_ref().is_some_and(|key| key.columns.contains(&column.id));
     let shown = Column { data_type: wanted.data_type, chars_max: wanted.chars_max, ..column.clone() }.sql_type();
     if using.is_none() && !converts(column.data_type, wanted.data_type) {
         let message = format!("column \"{name}\" cannot be cast automatically to type {}", shown.to_lowercase());
@@ -240,7 +265,7 @@ async fn set_type(
         None if matches!(wanted.data_type, DataType::Text | DataType::Char) => format!("{}::text", quoted(name)),
         None => format!("CAST({} AS {shown})", quoted(name)),
     };
-    if is_key && column.data_type != wanted.data_type {
+    if retypes_key(&entry.def, name, wanted)? {
         let mut def = TableDef::clone(&entry.def);
         for known in def.columns.iter_mut().filter(|known| known.id == column.id) {
             (known.data_type, known.chars_max) = (wanted.data_type, wanted.chars_max);
@@ -299,7 +324,7 @@ async fn replace_column(run: &Arc<Run>, entry: &Arc<TableEntry>, column: &NewCol
         refuse_found(run, &[&now], &nulls_sql(def, &known.name), |_| Ok(has_nulls(def, &known.name))).await?;
     }
     for check in def.rules.checks.iter().filter(|check| check.columns.contains(&column.new)) {
-        refuse_broken(run, def, check).await?;
+        refuse_found(run, &[&now], &broken_sql(def, check), |_| Ok(is_broken(def, check))).await?;
     }
     for index in def.unique_indexes().filter(|index| index.columns.contains(&column.new)) {
         refuse_found(run, &[&now], &duplicates_sql(def, index)?, |row| is_duplicate(def, index, row)).await?;
@@ -369,6 +394,8 @@ async fn loaded_anew(
         Some(Kind::Query(query)) => query,
         _ => return Err(Error::internal("what reads a table whole is no query")),
     };
+    refuse_columns_of_rows(run, &query, "USING")?;
+    let rules = rules_of(run, &Arc::new(TableEntry::new(Arc::new(def.clone()), Version(0)))).await?;
     let snapshot = pin_newest(run, &[reference_of(&whole_name(&entry.def))]).await?;
     let (version, hints) = (snapshot.version, Hints { sample_fraction: Some("1".to_owned()), ..Hints::default() });
     let planned = plan_later(run, query, &snapshot, &hints)?.plan().await?;
@@ -376,11 +403,11 @@ async fn loaded_anew(
     if !run.state().is_open()? {
         let mut batch = NewBatch { changes, unwritten: vec![(entry.def.id, version)], ..NewBatch::default() };
         // The version is ignored for a table that the same batch creates.
-        stream_into(run, &planned, (&Arc::new(def.clone()), Version(0)), &mapping, &None, &mut batch).await?;
+        stream_into(run, &planned, (&Arc::new(def.clone()), Version(0)), &mapping, &rules, &mut batch).await?;
         drop((planned, snapshot));
         return submit(run, batch).await.map(|_| ());
     }
-    let rows = read_all(run, &planned, def, &mapping, &None).await?;
+    let rows = read_all(run, &planned, def, &mapping, &rules).await?;
     drop((planned, snapshot));
     rest_on(run, entry.def.id, version);
     change(run, changes).await?;

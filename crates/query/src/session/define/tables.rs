@@ -41,12 +41,15 @@ use std::sync::Arc;
 pub(crate) async fn create_table(run: &Arc<Run>, create: CreateTable, hints: &Hints) -> Result<Outcome> {
     let schema = schema_of_new(&run.scope, &create.name)?;
     let name = (schema.as_str(), create.name.name.as_str());
-    if run.scope.resolver()?.catalog().id_in_schema(name.0, name.1).is_some() {
+    let resolver = run.scope.resolver()?;
+    if !is_free(resolver.catalog(), name.0, name.1) {
+        let is_relation = resolver.catalog().id_in_schema(name.0, name.1).is_some();
+        let kind = if is_relation { "table" } else { "relation" };
         if create.if_not_exists {
-            let notice = format!("table '{}' exists already, and is left as it is", create.name.name);
+            let notice = format!("{kind} '{}' exists already, and is left as it is", create.name.name);
             return Ok(Outcome::done("CREATE TABLE").with_notice(notice));
         }
-        return Err(Error::new(ErrorKind::DuplicateTable, format!("table '{}' already exists", create.name.name))
+        return Err(Error::new(ErrorKind::DuplicateTable, format!("{kind} '{}' already exists", create.name.name))
             .with_hint("choose another name, drop the table first, or write CREATE TABLE IF NOT EXISTS"));
     }
     if create.with.placement.is_some() && create.temporary.is_none() && !run.engine().read().is_remote() {

@@ -12,7 +12,7 @@ use crate::namespace::Namespace;
 use crate::namespace::views::ClosedView;
 use crate::result_names::named_schema;
 use crate::session::define::roles::give;
-use crate::session::define::tables::{missing_schema, schema_of_new};
+use crate::session::define::tables::{is_free, missing_schema, schema_of_new};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::pin::pin;
@@ -76,15 +76,15 @@ pub(crate) async fn create_view(run: &Arc<Run>, create: CreateView) -> Result<Ou
     };
     let is_own = schema == TEMPORARY_SCHEMA;
     let replaced = match catalog.id_in_schema(&schema, &name.name) {
-        None => None,
-        Some(_) if !or_replace => {
-            return Err(Error::new(ErrorKind::DuplicateTable, format!("relation \"{}\" already exists", name.name))
-                .with_hint("choose another name, drop it first, or write CREATE OR REPLACE VIEW"));
-        }
-        Some(id) => match catalog.view_by_id(id) {
+        None if is_free(&catalog, &schema, &name.name) => None,
+        Some(id) if or_replace => match catalog.view_by_id(id) {
             Some(view) => Some(Arc::clone(view)),
             None => return Err(no_view(&name.name)),
         },
+        _ => {
+            return Err(Error::new(ErrorKind::DuplicateTable, format!("relation \"{}\" already exists", name.name))
+                .with_hint("choose another name, drop it first, or write CREATE OR REPLACE VIEW"));
+        }
     };
     if let Some(view) = &replaced {
         authoriser.view(Need::Ownership, view)?;

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A statement of a procedure is run as a prepared one: with its own snapshot at READ COMMITTED, with rights, locks and the transaction's
 //!   own rows; but all of its rows are there before the procedure goes on, and none of them is estimated.
-//! - The rows of one statement are held within the session's `memory_limit`.
+//! - The rows of one statement are held within the session's `memory_limit`, and so are the variables of all procedures that run.
 
 use crate::errors::from_datafusion;
 use crate::session::prepared::{Prepared, execute_within};
@@ -20,8 +20,6 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Notices that one CALL tells at most.
-const NOTICES_MAX: usize = 10_000;
 /// What is told in the place of a statement that has nothing to say of itself.
 const NOTHING_SPECIAL: &str = "00000";
 
@@ -42,14 +40,14 @@ pub(super) struct SessionHost<'a> {
 
 impl<'a> SessionHost<'a> {
     pub(super) fn new(run: &'a Arc<Run>, kept: &'a Kept, by: Called<'a>) -> SessionHost<'a> {
+        if by.around == 0 {
+            run.held_by_call.begin();
+        }
         SessionHost { run, kept, by }
     }
 
     fn tell(&self, notice: Notice) {
-        let mut notices = self.by.notices.lock();
-        if notices.len() < NOTICES_MAX {
-            notices.push(notice);
-        }
+        self.run.held_by_call.tell(&mut self.by.notices.lock(), notice);
     }
 
     async fn answer(&self, statement: &Embedded, values: &[ScalarValue]) -> Result<Answer> {
@@ -92,6 +90,14 @@ impl Host for SessionHost<'_> {
 
     fn calls_around(&self) -> usize {
         self.by.around
+    }
+
+    fn hold(&self, bytes: u64) -> Result<()> {
+        self.run.held_by_call.hold(bytes, self.run.settings.memory_limit_bytes)
+    }
+
+    fn free(&self, bytes: u64) {
+        self.run.held_by_call.free(bytes);
     }
 }
 

@@ -9,6 +9,7 @@
 //! - [`supervise`] keeps a statement from harming anything but itself, from its start until its last row.
 
 pub(crate) mod auditing;
+pub(crate) mod called;
 pub(crate) mod described_plan;
 pub(crate) mod outcome;
 pub(crate) mod refinement;
@@ -17,6 +18,7 @@ pub(crate) mod supervise;
 
 use crate::answer::{Accuracy, CachedStatement};
 use crate::engine::Engine;
+use crate::session::run::called::HeldByCall;
 use crate::session::run::described_plan::DescribedPlan;
 use crate::session::run::outcome::Outcome;
 use crate::session::run::refinement::RefinementSlot;
@@ -65,6 +67,8 @@ pub(crate) struct Run {
     named: Mutex<Arc<BTreeSet<TableId>>>,
     /// What runs procedures.
     pub(crate) calls: Calls,
+    /// What procedures that it runs hold.
+    pub(crate) held_by_call: Arc<HeldByCall>,
     /// Set to the version that its batch had before, if its producer had sent it before.
     pub(crate) repeated: Arc<OnceLock<Version>>,
     /// For which tables it is known whether constraints concern it: rows of others came by a way that nobody looks at.
@@ -90,6 +94,7 @@ impl Run {
             pinned: Mutex::default(),
             named: Mutex::default(),
             calls,
+            held_by_call: Arc::default(),
             repeated: Arc::default(),
             decided: Mutex::default(),
         }
@@ -98,7 +103,7 @@ impl Run {
     /// A statement within this one: of a procedure that it runs. What it tells is not estimated.
     pub(crate) fn within(&self, text: Arc<str>) -> Run {
         let run = Run::new(&self.scope, self.token.clone(), text, self.calls);
-        Run { accuracy: None, query_id: self.query_id, ..run }
+        Run { accuracy: None, query_id: self.query_id, held_by_call: Arc::clone(&self.held_by_call), ..run }
     }
 
     /// What all sessions share.

@@ -5,7 +5,8 @@
 //!   applies them in their order.
 //! - A definition that waits has a version that no batch will ever have, and no other definition has: what is kept
 //!   between statements by a definition's version is never taken for another's, nor outlives ROLLBACK.
-//! - COMMIT asks once more whether who made a change may make it: a table may have got another owner meanwhile.
+//! - COMMIT asks once more whether who made a change may make it: a table may have got another owner meanwhile. What follows from such a
+//!   change in tables of others is made with it.
 //! - If another session has changed what a change was made from, whatever looks at definitions next is refused with
 //!   `Conflict`, and so is COMMIT.
 
@@ -13,6 +14,7 @@ use alluvia_catalog::authoriser::{Authoriser, Need};
 use alluvia_catalog::rights::{Object, Privilege, RightsChange};
 use alluvia_catalog::{Catalog, Change, CommentOn};
 use alluvia_rows::in_log;
+use alluvia_space::{ForeignKey, TableDef};
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, Version};
 use std::sync::Arc;
 
@@ -122,8 +124,11 @@ impl PendingDefinitions {
     pub(crate) fn check_rights(&self, authoriser: &Authoriser) -> Result<()> {
         for statement in &self.statements {
             let authoriser = authoriser.acting_as(&statement.definer.acting);
+            // One that takes a table's place under its name.
+            let is_remade = statement.changes.iter().any(|change| matches!(change, Change::DropTable { .. }));
             for change in &statement.changes {
                 match change {
+                    Change::CreateTable { .. } if is_remade => {}
                     Change::CreateTable { def } => check_schema(&authoriser, &def.schema)?,
                     Change::CreateView { def } => check_schema(&authoriser, &def.schema)?,
                     // A view goes with what it needs, too, whose owner may drop that.
@@ -153,7 +158,7 @@ impl PendingDefinitions {
                     }
                     Change::AlterTable { def, .. } => match authoriser.catalog().by_id(def.id) {
                         // What refers to it makes it anew as it is.
-                        Some(entry) if *entry.def == *def => {}
+                        Some(entry) if *entry.def == *def || self.is_of_references(&entry.def, def) => {}
                         Some(entry) => {
                             authoriser.table(Need::Ownership, entry)?;
                             if entry.def.schema != def.schema {
@@ -193,6 +198,35 @@ impl PendingDefinitions {
             }
         }
         Ok(())
+    }
+
+    /// Whether a definition differs from that of a table only in foreign keys which cannot be as they were, by what the transaction makes of
+    /// the tables that they refer to.
+    fn is_of_references(&self, was: &TableDef, now: &TableDef) -> bool {
+        let is_same = *was == TableDef { foreign_keys: was.foreign_keys.clone(), ..now.clone() };
+        let gone: Vec<&ForeignKey> = was.foreign_keys.iter().filter(|key| !now.foreign_keys.contains(key)).collect();
+        let mut come = now.foreign_keys.iter().filter(|key| !was.foreign_keys.contains(key));
+        let takes_place = |new: &ForeignKey, old: &ForeignKey| {
+            let ForeignKey { parent, parent_columns, .. } = new.clone();
+            *new == ForeignKey { parent, parent_columns, ..old.clone() }
+                && (new.parent == old.parent || self.all().any(|change| change.new_id() == Some(new.parent)))
+        };
+        is_same
+            && gone.iter().all(|key| self.loses(key))
+            && come.all(|new| gone.iter().any(|old| takes_place(new, old)))
+    }
+
+    /// Whether a foreign key has nothing that it refers to any more.
+    fn loses(&self, key: &ForeignKey) -> bool {
+        self.all().any(|change| match change {
+            Change::DropTable { id } => *id == key.parent,
+            Change::AlterTable { def, .. } => def.id == key.parent && def.key_of_columns(&key.parent_columns).is_none(),
+            _ => false,
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Change> {
+        self.statements.iter().flat_map(|statement| &statement.changes)
     }
 
     /// What COMMIT submits, and the statements that it is of.
@@ -239,7 +273,7 @@ mod tests {
     use super::*;
     use alluvia_catalog::alter;
     use alluvia_rows::{is_waiting, waiting};
-    use alluvia_space::{DataType, TableDef};
+    use alluvia_space::DataType;
     use alluvia_syntax::statements::definitions::{WithOptions, define};
 
     fn def(id: u32, name: &str) -> TableDef {
