@@ -56,7 +56,7 @@ pub struct AlikeText<'a> {
 
 /// What a column is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EqualTo {
+pub enum ComparedWith {
     /// The literal at this place of [`AlikeText::literals`], with its sign.
     Literal {
         /// Its place.
@@ -66,6 +66,80 @@ pub enum EqualTo {
     },
     /// The parameter of this number, from 1.
     Parameter(usize),
+}
+
+/// How a column is compared: it stands on the left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+/// What a column is compared with: with one value that it equals, or with bounds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Compared<T> {
+    /// What it is equal to.
+    pub equal: Option<T>,
+    /// What it is greater than, and whether it may be that itself.
+    pub least: Option<(T, bool)>,
+    /// What it is less than, and whether it may be that itself.
+    pub most: Option<(T, bool)>,
+}
+
+impl<T> Default for Compared<T> {
+    fn default() -> Compared<T> {
+        Compared { equal: None, least: None, most: None }
+    }
+}
+
+impl<T> Compared<T> {
+    /// Adds a comparison; `None` where there is one of the same kind, or one that is said twice.
+    pub fn add(&mut self, comparison: Comparison, value: T) -> Option<()> {
+        let is_free = match comparison {
+            Comparison::Equal => self.equal.is_none() && self.least.is_none() && self.most.is_none(),
+            Comparison::Less | Comparison::LessOrEqual => self.equal.is_none() && self.most.is_none(),
+            Comparison::Greater | Comparison::GreaterOrEqual => self.equal.is_none() && self.least.is_none(),
+        };
+        if !is_free {
+            return None;
+        }
+        match comparison {
+            Comparison::Equal => self.equal = Some(value),
+            Comparison::Less => self.most = Some((value, false)),
+            Comparison::LessOrEqual => self.most = Some((value, true)),
+            Comparison::Greater => self.least = Some((value, false)),
+            Comparison::GreaterOrEqual => self.least = Some((value, true)),
+        }
+        Some(())
+    }
+
+    /// The values.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        let bounds = [&self.least, &self.most].into_iter().flatten().map(|(value, _)| value);
+        self.equal.iter().chain(bounds)
+    }
+
+    /// The same with other values, if all can be told.
+    pub fn try_map<U>(&self, mut value: impl FnMut(&T) -> Option<U>) -> Option<Compared<U>> {
+        let mut bound = |bound: &Option<(T, bool)>| match bound {
+            Some((with, counts)) => Some(Some((value(with)?, *counts))),
+            None => Some(None),
+        };
+        let (least, most) = (bound(&self.least)?, bound(&self.most)?);
+        let equal = match &self.equal {
+            Some(with) => Some(value(with)?),
+            None => None,
+        };
+        Some(Compared { equal, least, most })
+    }
 }
 
 impl<'a> AlikeText<'a> {
@@ -161,48 +235,91 @@ impl<'a> AlikeText<'a> {
         self.is_word(0, word)
     }
 
-    /// What each of these columns is compared with by `=` in the WHERE of the text, if the text has one SELECT and one WHERE,
-    /// if nothing in its FROM may call columns otherwise than their table does, if the WHERE mentions each of them once, and
-    /// if there are no other parameters.
-    pub fn equal_to(&self, columns: &[&str]) -> Option<Vec<EqualTo>> {
+    /// What each of these columns is compared with in the WHERE of the text, if the text has one SELECT and one WHERE, if nothing in its
+    /// FROM may call columns otherwise than their table does, if each mention of them in the WHERE is such a comparison, and if there are no
+    /// other parameters.
+    pub fn compared(&self, columns: &[&str]) -> Option<Vec<Compared<ComparedWith>>> {
         let mut wheres = (0..self.parts.len()).filter(|&at| self.is_word(at, "where"));
         let (Some(begin), None) = (wheres.next(), wheres.next()) else { return None };
         if (1..self.parts.len()).any(|at| self.is_word(at, "select")) || !self.is_from_plain(begin) {
             return None;
         }
-        let found: Vec<EqualTo> =
-            columns.iter().map(|column| self.equal_to_one(begin, column)).collect::<Option<_>>()?;
+        let of_column = |column: &&str| {
+            let mut compared = Compared::default();
+            for at in (begin + 1..self.parts.len()).filter(|&at| self.is_column(at, column)) {
+                self.comparison(begin, at, &mut compared)?;
+            }
+            Some(compared)
+        };
+        let found: Vec<Compared<ComparedWith>> = columns.iter().map(of_column).collect::<Option<_>>()?;
         let parameters = self.parts.iter().filter(|part| matches!(part, Part::Parameter(_))).count();
-        let compared = found.iter().filter(|with| matches!(with, EqualTo::Parameter(_))).count();
+        let compared = found.iter().flat_map(Compared::values);
+        let compared = compared.filter(|with| matches!(with, ComparedWith::Parameter(_))).count();
         (parameters == compared).then_some(found)
     }
 
-    fn equal_to_one(&self, begin: usize, column: &str) -> Option<EqualTo> {
-        let mut mentions = (begin + 1..self.parts.len()).filter(|&at| match self.parts[at] {
+    fn is_column(&self, at: usize, column: &str) -> bool {
+        match self.parts[at] {
             Part::Word(word) => word.eq_ignore_ascii_case(column),
             Part::Quoted(name) => name == column,
             _ => false,
-        });
-        let (Some(at), None) = (mentions.next(), mentions.next()) else { return None };
+        }
+    }
+
+    /// Adds what the mention of a column is compared with.
+    fn comparison(&self, begin: usize, at: usize, compared: &mut Compared<ComparedWith>) -> Option<()> {
         let qualified = at >= 2
             && self.parts[at - 1] == Part::Sign('.')
             && matches!(self.parts[at - 2], Part::Word(_) | Part::Quoted(_));
         let before = if qualified { at - 2 } else { at } - 1;
-        let begins = before == begin || self.is_word(before, "and") || self.parts[before] == Part::Sign('(');
-        if !begins || self.parts.get(at + 1) != Some(&Part::Sign('=')) {
+        if before != begin && !self.is_word(before, "and") && self.parts[before] != Part::Sign('(') {
             return None;
         }
-        let is_negative = self.parts.get(at + 2) == Some(&Part::Sign('-'));
-        let value = if is_negative { at + 3 } else { at + 2 };
-        let ends = value + 1 == self.parts.len()
-            || self.is_word(value + 1, "and")
-            || self.is_word(value + 1, "limit")
-            || self.parts.get(value + 1) == Some(&Part::Sign(')'));
+        if self.is_word(at + 1, "between") {
+            let (least, end) = self.value(at + 2)?;
+            // In brackets that begin here both bounds would be one value.
+            if !self.is_word(end, "and") {
+                return None;
+            }
+            let (most, end) = self.value(end + 1)?;
+            compared.add(Comparison::GreaterOrEqual, least)?;
+            compared.add(Comparison::LessOrEqual, most)?;
+            return self.ends(end).then_some(());
+        }
+        let sign = |at: usize| match self.parts.get(at) {
+            Some(Part::Sign(sign)) => Some(*sign),
+            _ => None,
+        };
+        let (comparison, length) = match (sign(at + 1)?, sign(at + 2)) {
+            ('<', Some('=')) => (Comparison::LessOrEqual, 2),
+            ('>', Some('=')) => (Comparison::GreaterOrEqual, 2),
+            ('<', _) => (Comparison::Less, 1),
+            ('>', _) => (Comparison::Greater, 1),
+            ('=', _) => (Comparison::Equal, 1),
+            _ => return None,
+        };
+        let (value, end) = self.value(at + 1 + length)?;
+        compared.add(comparison, value)?;
+        self.ends(end).then_some(())
+    }
+
+    /// A literal with its sign, or a parameter, and where it ends.
+    fn value(&self, at: usize) -> Option<(ComparedWith, usize)> {
+        let is_negative = self.parts.get(at) == Some(&Part::Sign('-'));
+        let value = if is_negative { at + 1 } else { at };
         match self.parts.get(value)? {
-            Part::Literal(literal) if ends => Some(EqualTo::Literal { at: *literal, is_negative }),
-            Part::Parameter(number) if ends && !is_negative => Some(EqualTo::Parameter(*number)),
+            Part::Literal(literal) => Some((ComparedWith::Literal { at: *literal, is_negative }, value + 1)),
+            Part::Parameter(number) if !is_negative => Some((ComparedWith::Parameter(*number), value + 1)),
             _ => None,
         }
+    }
+
+    /// Whether a condition ends here.
+    fn ends(&self, at: usize) -> bool {
+        at == self.parts.len()
+            || self.is_word(at, "and")
+            || self.is_word(at, "limit")
+            || self.parts.get(at) == Some(&Part::Sign(')'))
     }
 
     /// Whether there are no brackets in the FROM before this WHERE: in them are queries and the columns' other names.
@@ -283,12 +400,48 @@ mod tests {
         assert!(skeleton("SELECT 'ä' AS \"ö\"").is_some());
     }
 
-    fn equal_to(text: &str, columns: &[&str]) -> Option<Vec<EqualTo>> {
-        AlikeText::new(text).unwrap().equal_to(columns)
+    fn compared(text: &str, columns: &[&str]) -> Option<Vec<Compared<ComparedWith>>> {
+        AlikeText::new(text).unwrap().compared(columns)
     }
 
-    fn literal(at: usize) -> EqualTo {
-        EqualTo::Literal { at, is_negative: false }
+    /// What the columns are equal to, all of them.
+    fn equal_to(text: &str, columns: &[&str]) -> Option<Vec<ComparedWith>> {
+        compared(text, columns)?.into_iter().map(|compared| compared.equal).collect()
+    }
+
+    fn literal(at: usize) -> ComparedWith {
+        ComparedWith::Literal { at, is_negative: false }
+    }
+
+    #[test]
+    fn a_column_lies_between_bounds() {
+        let between = |least, most| Some(vec![Compared { equal: None, least, most }]);
+        let (low, high) = (Some((literal(0), true)), Some((literal(1), false)));
+        assert_eq!(compared("SELECT a FROM t WHERE id >= 5 AND id < 9", &["id"]), between(low, high));
+        assert_eq!(
+            compared("SELECT a FROM t WHERE (t.id<9) AND id>=5", &["id"]),
+            between(Some((literal(1), true)), Some((literal(0), false)))
+        );
+        assert_eq!(compared("SELECT a FROM t WHERE id > 5 LIMIT 2", &["id"]), between(Some((literal(0), false)), None));
+        let parameters = between(Some((ComparedWith::Parameter(1), true)), Some((ComparedWith::Parameter(2), true)));
+        assert_eq!(compared("SELECT a FROM t WHERE id BETWEEN $1 AND $2 AND n = 3", &["id"]), parameters);
+        let first = compared("SELECT a FROM t WHERE w = 7 AND n = 3", &["w", "d"]).unwrap();
+        assert_eq!((first[0].equal, &first[1]), (Some(literal(0)), &Compared::default()));
+        for doubtful in [
+            "SELECT a FROM t WHERE id > 5 AND id >= 7",
+            "SELECT a FROM t WHERE id = 5 AND id >= 7",
+            "SELECT a FROM t WHERE id > 5 + 1",
+            "SELECT a FROM t WHERE id > 5 OR n = 1",
+            "SELECT a FROM t WHERE id BETWEEN 5 AND 7 + 1",
+            "SELECT a FROM t WHERE id BETWEEN SYMMETRIC 5 AND 7",
+            "SELECT a FROM t WHERE id NOT BETWEEN 5 AND 7",
+            "SELECT a FROM t WHERE id <> 5",
+            "SELECT a FROM t WHERE id >> 5 = 1",
+            "SELECT a FROM t WHERE id > $1 AND n = $2",
+            "SELECT a FROM t WHERE id > 5 ORDER BY id",
+        ] {
+            assert_eq!(compared(doubtful, &["id"]), None, "{doubtful}");
+        }
     }
 
     #[test]
@@ -298,10 +451,10 @@ mod tests {
         assert_eq!(equal_to("SELECT * FROM t WHERE \"a\".\"id\"='x'AND n>1", &["id"]), Some(vec![literal(0)]));
         let called = "SELECT extract(year FROM at) FROM public.t AS s WHERE (s.id = 7)";
         assert_eq!(equal_to(called, &["id"]), Some(vec![literal(0)]));
-        let negative = EqualTo::Literal { at: 0, is_negative: true };
+        let negative = ComparedWith::Literal { at: 0, is_negative: true };
         assert_eq!(equal_to("SELECT * FROM t WHERE id = -5", &["id"]), Some(vec![negative]));
         let both = "SELECT * FROM t WHERE a = $1 AND b = 7 AND n > 2";
-        assert_eq!(equal_to(both, &["b", "a"]), Some(vec![literal(0), EqualTo::Parameter(1)]));
+        assert_eq!(equal_to(both, &["b", "a"]), Some(vec![literal(0), ComparedWith::Parameter(1)]));
         for doubtful in [
             "SELECT id = 5 FROM t",
             "SELECT id = 5 FROM t WHERE 5 = id",

@@ -24,6 +24,7 @@ mod held_merge;
 mod identity;
 mod index_answers;
 mod isolation;
+mod key_ranges;
 mod kill;
 mod local_days;
 mod merged_columns;

@@ -14,4 +14,4 @@ mod named;
 mod ranges;
 
 pub(crate) use named::{FoundRows, LookupCost, NamedKeys};
-pub(crate) use ranges::KeyRange;
+pub(crate) use ranges::{ColumnBounds, KeyRange};

@@ -1,11 +1,16 @@
-//! A kept plan: what key it reads, and what it makes of the row.
+//! A kept plan: which keys it reads, and what it makes of their rows.
 
+use super::aggregates::Aggregates;
+use super::between::KeysBetween;
 use super::values::{of_literal, of_parameter};
 use crate::answer::NamedView;
-use crate::by_key::NamedKeys;
+use crate::by_key::{FoundRows, NamedKeys};
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_skipping::Predicate;
-use alluvia_syntax::alike::{AlikeText, EqualTo, Literal};
+use alluvia_snapshot::{Read, TableRead};
+use alluvia_space::TableDef;
+use alluvia_syntax::alike::{AlikeText, Compared, ComparedWith, Literal};
+use alluvia_types::Version;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
@@ -21,16 +26,18 @@ pub(crate) struct PointPlan {
     /// The view that this is the name of.
     pub(super) view: Option<NamedView>,
     pub(super) entry: Arc<TableEntry>,
-    /// What each column of the key is equal to, in the order of the key.
-    pub(super) key: Vec<EqualTo>,
+    /// What each column of the key is compared with, in the order of the key.
+    pub(super) key: Vec<Compared<ComparedWith>>,
     /// The literals of the text that are no key's, by their places.
     pub(super) fixed: Vec<(usize, Literal<'static>)>,
     /// The columns that are read, by their places in the definition.
     pub(super) columns: Vec<usize>,
     /// The same under their SQL names.
     pub(super) read: SchemaRef,
-    /// What the row must pass beside its key.
+    /// What rows must pass beside their keys.
     pub(super) filter: Predicate,
+    /// What is made of all rows together, before it is shown.
+    pub(super) aggregates: Option<Aggregates>,
     pub(super) shown: Vec<Arc<dyn PhysicalExpr>>,
     /// Of the answer.
     pub(super) schema: SchemaRef,
@@ -80,28 +87,36 @@ impl PointPlan {
         self.fixed.iter().all(|(at, literal)| text.literals().get(*at) == Some(literal))
     }
 
-    /// The key that a text asks for, with values for its parameters; `None` where only the planner knows.
-    pub(crate) fn key(&self, text: &AlikeText, parameters: &[ScalarValue]) -> Option<NamedKeys> {
+    /// The keys that a text asks for, with values for its parameters; `None` where only the planner knows.
+    pub(crate) fn keys(&self, text: &AlikeText, parameters: &[ScalarValue]) -> Option<PointKeys> {
         let def = &self.entry.def;
-        let value = |(with, at): (&EqualTo, usize)| {
+        let column = |(compared, at): (&Compared<ComparedWith>, usize)| {
             let data_type = def.columns[at].data_type;
-            match *with {
-                EqualTo::Literal { at, is_negative } => of_literal(text.literals().get(at)?, is_negative, data_type),
-                EqualTo::Parameter(number) => of_parameter(parameters.get(number.checked_sub(1)?)?, data_type),
-            }
+            compared.try_map(|with| match *with {
+                ComparedWith::Literal { at, is_negative } => {
+                    of_literal(text.literals().get(at)?, is_negative, data_type)
+                }
+                ComparedWith::Parameter(number) => of_parameter(parameters.get(number.checked_sub(1)?)?, data_type),
+            })
         };
-        let values = self.key.iter().zip(def.key_columns()?).map(value).collect::<Option<Vec<_>>>()?;
-        NamedKeys::of_key(&values, def)
+        let compared = self.key.iter().zip(def.key_columns()?).map(column).collect::<Option<Vec<_>>>()?;
+        PointKeys::new(&compared, def)
     }
 
-    /// The answer, of the rows that have the key, in the columns that are read.
-    pub(crate) fn answer(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+    /// The answer, of rows in the columns that are read, among which are those that have the keys.
+    pub(crate) fn answer(&self, rows: &RecordBatch, keys: &PointKeys) -> Result<RecordBatch> {
         let options = |rows: usize| RecordBatchOptions::new().with_row_count(Some(rows));
         let count = rows.num_rows();
         let columns = rows.columns().to_vec();
         let mut rows = RecordBatch::try_new_with_options(Arc::clone(&self.read), columns, &options(count))?;
-        if count > 0 && !self.filter.parts().is_empty() {
+        if let PointKeys::Between(between) = keys {
+            rows = between.among(&rows, &self.columns)?;
+        }
+        if rows.num_rows() > 0 && !self.filter.parts().is_empty() {
             rows = filter_record_batch(&rows, &self.filter.evaluate(&rows, |_, _| {})?)?;
+        }
+        if let Some(aggregates) = &self.aggregates {
+            rows = aggregates.of(&rows)?;
         }
         let count = rows.num_rows();
         if count == 0 {
@@ -110,5 +125,51 @@ impl PointPlan {
         let shown =
             self.shown.iter().map(|expr| expr.evaluate(&rows)?.into_array(count)).collect::<Result<Vec<_>>>()?;
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), shown, &options(count))?)
+    }
+}
+
+/// The keys that a statement asks for.
+#[derive(Debug)]
+pub(crate) enum PointKeys {
+    /// One key.
+    One(NamedKeys),
+    /// Those between two.
+    Between(KeysBetween),
+}
+
+impl PointKeys {
+    /// Of what the columns of the key are compared with, in its order; `None` where only the planner knows.
+    pub(super) fn new(compared: &[Compared<ScalarValue>], def: &TableDef) -> Option<PointKeys> {
+        let equal: Option<Vec<ScalarValue>> = compared.iter().map(|compared| compared.equal.clone()).collect();
+        match equal {
+            Some(values) => NamedKeys::of_key(&values, def).map(PointKeys::One),
+            None => KeysBetween::new(compared, def).map(PointKeys::Between),
+        }
+    }
+
+    /// Whether others are the same.
+    pub(super) fn is_same_as(&self, others: &PointKeys) -> bool {
+        match (self, others) {
+            (PointKeys::One(keys), PointKeys::One(others)) => keys.is_same_as(others),
+            (PointKeys::Between(between), PointKeys::Between(others)) => between.is_same_as(others),
+            _ => false,
+        }
+    }
+
+    /// Rows of a table in a snapshot of this version among which are all that have them; `None` where a plan is to look for them. May read
+    /// files.
+    ///
+    /// # Errors
+    /// `Corrupt` if a segment is damaged.
+    pub(crate) fn find(
+        &self,
+        store: &dyn Read,
+        version: Version,
+        read: &TableRead,
+    ) -> alluvia_types::Result<Option<FoundRows>> {
+        match self {
+            PointKeys::One(keys) => keys.find(store, version, read).map(Some),
+            PointKeys::Between(between) => between.find(read),
+        }
     }
 }

@@ -6,10 +6,9 @@
 //! - Nothing is answered so of a table while the open transaction has changed rows of it, nor while it has definitions of its own.
 
 use crate::answer::view_by_key;
-use crate::by_key::NamedKeys;
 use crate::errors::error_of;
 use crate::execution::blocking::blocking;
-use crate::point::{PointPlan, PointText, key_names};
+use crate::point::{PointKeys, PointPlan, PointText, key_names};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::select::origins::origin;
@@ -26,10 +25,10 @@ use datafusion::common::{ScalarValue, TableReference};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use std::sync::Arc;
 
-/// A plan that is kept, and the key that it is to read.
+/// A plan that is kept, and the keys that it is to read.
 pub(crate) struct PointRead {
     plan: Arc<PointPlan>,
-    key: NamedKeys,
+    keys: PointKeys,
 }
 
 impl PointRead {
@@ -41,8 +40,8 @@ impl PointRead {
         }
         let alike = AlikeText::new(text)?;
         let plan = plans.get(&alike)?;
-        let key = plan.key(&alike, parameters)?;
-        Some(PointRead { plan, key })
+        let keys = plan.keys(&alike, parameters)?;
+        Some(PointRead { plan, keys })
     }
 
     /// The answer; `None` where the general way must give it.
@@ -50,7 +49,7 @@ impl PointRead {
         if !may_answer(run) {
             return Ok(None);
         }
-        let PointRead { plan, key } = self;
+        let PointRead { plan, keys } = self;
         // Along this session's path, and by the definitions of now, its name may mean another table.
         pin_transaction(&run.scope).await?;
         run.scope.await_own_writes().await?;
@@ -79,15 +78,15 @@ impl PointRead {
         let find = move || {
             let read = snapshot.tables.get(&table);
             let read = read.ok_or_else(|| Error::internal("a table has left its snapshot"))?;
-            let found = key.find(store.as_ref(), snapshot.version, read)?;
+            let Some(found) = keys.find(store.as_ref(), snapshot.version, read)? else { return Ok(None) };
             let rows = read.rows_at(found.rows(), of.columns())?;
             let cost = found.cost(read);
             cost.count_planned(&counted);
             cost.count_read(&counted);
-            of.answer(&rows).map_err(|error| error_of(&error))
+            of.answer(&rows, &keys).map(Some).map_err(|error| error_of(&error))
         };
         // It may wait for files, and for writers of the table.
-        let batch = blocking(find).await?;
+        let Some(batch) = blocking(find).await? else { return Ok(None) };
         run.engine().point_plans().count();
         let rows = futures::stream::iter((batch.num_rows() > 0).then_some(Ok(batch)));
         let rows = RecordBatchStreamAdapter::new(Arc::clone(plan.schema()), rows);
