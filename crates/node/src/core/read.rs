@@ -66,6 +66,16 @@ impl Read for Core {
         self.views.find_keys(version, read, coder, codes)
     }
 
+    fn find_keys_now(
+        &self,
+        version: Version,
+        read: &TableRead,
+        coder: &KeyCoder,
+        codes: &[KeyCode],
+    ) -> Result<Option<Vec<Option<SnapshotRow>>>> {
+        self.views.find_keys_now(version, read, coder, codes)
+    }
+
     fn wait_visible(&self, version: Version) -> Result<()> {
         if self.views.visible() < version {
             self.flush()?;

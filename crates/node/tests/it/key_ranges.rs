@@ -47,10 +47,15 @@ struct Asked {
     values: Vec<ScalarValue>,
 }
 
+fn one_of<const N: usize>(random: &mut Random, all: [i64; N]) -> i64 {
+    all[random.below(N as u64) as usize]
+}
+
 fn of_r(random: &mut Random) -> Asked {
     let select = random.pick(&OF_R);
-    let low = random.pick(&[random.below(40_000) as i64, 995, 39_990, -10, 9_223_372_036_854_775_800]);
-    let width = random.pick(&[0, 1, 40, 900, 1_999]);
+    let drawn = random.below(40_000) as i64;
+    let low = one_of(random, [drawn, 995, 39_990, -10, 9_223_372_036_854_775_800]);
+    let width = one_of(random, [0, 1, 40, 900, 1_999]);
     let high = low.saturating_add(width);
     let rest = random.pick(&["", "", "", " AND n > 300", " AND name LIKE 'name%'"]);
     let condition = random.pick(&[
@@ -93,7 +98,7 @@ fn of_r(random: &mut Random) -> Asked {
 
 fn of_p(random: &mut Random) -> Asked {
     let select = random.pick(&["SELECT * FROM p", "SELECT count(*), max(v) FROM p", "SELECT v FROM p"]);
-    let (w, d) = (random.pick(&[5i64, 0, 39, 40, 32_767]), random.below(500) as i64 - 101);
+    let (w, d) = (one_of(random, [5, 0, 39, 40, 32_767]), random.below(500) as i64 - 101);
     let condition = random.pick(&[
         "W = @",
         "W = @ AND D > #",

@@ -105,7 +105,19 @@ impl NamedKeys {
         if self.codes.is_empty() || (read.segments.is_empty() && read.tail.is_empty()) {
             return Ok(FoundRows::default());
         }
-        let found = store.find_keys(version, read, &self.coder, &self.codes)?;
+        self.found(store.find_keys(version, read, &self.coder, &self.codes)?)
+    }
+
+    /// The same, if nothing is waited for and no file is read.
+    ///
+    /// # Errors
+    /// As of [`Read::find_keys_now`].
+    pub(crate) fn find_now(&self, store: &dyn Read, version: Version, read: &TableRead) -> Result<Option<FoundRows>> {
+        let found = store.find_keys_now(version, read, &self.coder, &self.codes)?;
+        found.map(|found| self.found(found)).transpose()
+    }
+
+    fn found(&self, found: Vec<Option<SnapshotRow>>) -> Result<FoundRows> {
         if found.len() != self.codes.len() {
             return Err(Error::internal("not every key was looked for"));
         }

@@ -156,6 +156,23 @@ impl PointKeys {
         }
     }
 
+    /// The row of a table in a snapshot of this version that has the one key, in these columns, if nothing is waited for and no file is read.
+    ///
+    /// # Errors
+    /// `Corrupt` if a segment is damaged.
+    pub(crate) fn read_now(
+        &self,
+        store: &dyn Read,
+        version: Version,
+        read: &TableRead,
+        columns: &[usize],
+    ) -> alluvia_types::Result<Option<(FoundRows, RecordBatch)>> {
+        let PointKeys::One(keys) = self else { return Ok(None) };
+        let Some(found) = keys.find_now(store, version, read)? else { return Ok(None) };
+        let rows = read.rows_at_in_memory(found.rows(), columns)?;
+        Ok(rows.map(|rows| (found, rows)))
+    }
+
     /// Rows of a table in a snapshot of this version among which are all that have them; `None` where a plan is to look for them. May read
     /// files.
     ///

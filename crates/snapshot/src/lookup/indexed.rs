@@ -62,42 +62,33 @@ impl Views {
         if codes.is_empty() {
             return Ok(Vec::new());
         }
-        let Some(probed) = self.probe(version, read, coder, codes)? else {
+        let Some(probed) = self.probe(version, read, coder, codes, PATIENCE)? else {
             return read.find_in_blocks(coder, codes);
         };
-        let added = added_rows(read, coder)?;
-        let segments = Segments::new(read, codes.len());
-        let mut found = vec![None; codes.len()];
-        // Places among `codes` of those that are looked for in the snapshot, and they.
-        let (mut left, mut left_codes) = (Vec::new(), Vec::new());
-        for (at, (&code, probed)) in codes.iter().zip(probed).enumerate() {
-            if let Some(row) = added.get(&code) {
-                found[at] = Some(*row);
-                continue;
-            }
-            let decided = match probed {
-                Probed::Unknown => None,
-                Probed::Nowhere => Some(None),
-                Probed::At(RowPlace::Tail { version, ordinal }) => Some(tail_row(read, version, ordinal)),
-                Probed::At(RowPlace::Segment { segment, row }) => {
-                    let is_there = segments.place(segment).map(|segment| segment_row(read, segment, row));
-                    is_there.or(planted("moved row not found").then_some(None))
-                }
-            };
-            match decided {
-                Some(row) => found[at] = row,
-                None => {
-                    left.push(at);
-                    left_codes.push(code);
-                }
-            }
-        }
+        let (mut found, left) = looked_for(read, coder, codes, probed)?;
         if !left.is_empty() {
+            let left_codes: Vec<KeyCode> = left.iter().map(|&at| codes[at]).collect();
             for (at, row) in left.into_iter().zip(read.find_in_blocks(coder, &left_codes)?) {
                 found[at] = row;
             }
         }
         Ok(found)
+    }
+
+    /// The same where the index knows them all and nobody has its lock for long: no file is read for it.
+    ///
+    /// # Errors
+    /// `Internal` if rows of the tail lack columns.
+    pub fn find_keys_now(
+        &self,
+        version: Version,
+        read: &TableRead,
+        coder: &KeyCoder,
+        codes: &[KeyCode],
+    ) -> Result<Option<Vec<Option<SnapshotRow>>>> {
+        let Some(probed) = self.probe(version, read, coder, codes, Duration::ZERO)? else { return Ok(None) };
+        let (found, left) = looked_for(read, coder, codes, probed)?;
+        Ok(left.is_empty().then_some(found))
     }
 
     /// The newest version above one that wrote any of these keys of a table, whether or not it is visible yet; where that is not
@@ -132,13 +123,14 @@ impl Views {
         codes.iter().filter_map(|&code| recent.last_written(code)).filter(counts).max()
     }
 
-    /// What the index says of keys; `None` if there is none, and none is worth making.
+    /// What the index says of keys; `None` if there is none, and none is worth making or there is no patience for it.
     fn probe(
         &self,
         version: Version,
         read: &TableRead,
         coder: &KeyCoder,
         codes: &[KeyCode],
+        patience: Duration,
     ) -> Result<Option<Vec<Probed>>> {
         let table = read.entry.def.id;
         // Of a table that was dropped nobody has everything any more.
@@ -147,13 +139,13 @@ impl Views {
             return Ok(None);
         }
         let locks = self.keys().locks(&[table]);
-        let Some(mut guards) = locks.lock_within(PATIENCE) else { return Ok(None) };
+        let Some(mut guards) = locks.lock_within(patience) else { return Ok(None) };
         let Some((_, keys)) = guards.first_mut() else { return Ok(None) };
         // After the snapshot: a version that was given out anew since is not taken for the one before. And under the lock:
         // who had it before may have made the index anew, of a later generation than was then.
         let generation = self.keys().generation();
         if keys.of(generation).is_none() {
-            if version < self.keys().opened() || read.rows_at_most() <= ROWS_WITHOUT_INDEX_MAX {
+            if patience.is_zero() || version < self.keys().opened() || read.rows_at_most() <= ROWS_WITHOUT_INDEX_MAX {
                 return Ok(None);
             }
             // As for a writer: nobody has a version for rows of this table that is not visible.
@@ -173,6 +165,39 @@ impl Views {
         };
         Ok(Some(codes.iter().map(probe).collect()))
     }
+}
+
+/// Looks in a snapshot for the rows of which the index knows. Gives them, and the places among the codes of those that are to be looked for
+/// in blocks.
+fn looked_for(
+    read: &TableRead,
+    coder: &KeyCoder,
+    codes: &[KeyCode],
+    probed: Vec<Probed>,
+) -> Result<(Vec<Option<SnapshotRow>>, Vec<usize>)> {
+    let added = added_rows(read, coder)?;
+    let segments = Segments::new(read, codes.len());
+    let (mut found, mut left) = (vec![None; codes.len()], Vec::new());
+    for (at, (code, probed)) in codes.iter().zip(probed).enumerate() {
+        if let Some(row) = added.get(code) {
+            found[at] = Some(*row);
+            continue;
+        }
+        let decided = match probed {
+            Probed::Unknown => None,
+            Probed::Nowhere => Some(None),
+            Probed::At(RowPlace::Tail { version, ordinal }) => Some(tail_row(read, version, ordinal)),
+            Probed::At(RowPlace::Segment { segment, row }) => {
+                let is_there = segments.place(segment).map(|segment| segment_row(read, segment, row));
+                is_there.or(planted("moved row not found").then_some(None))
+            }
+        };
+        match decided {
+            Some(row) => found[at] = row,
+            None => left.push(at),
+        }
+    }
+    Ok((found, left))
 }
 
 /// The rows that somebody has added to the tail of a snapshot: those that its transaction has written.

@@ -2,6 +2,7 @@
 
 use super::SnapshotRow;
 use crate::snapshot::TableRead;
+use alluvia_tree::Segment;
 use alluvia_types::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
 use arrow::compute::{interleave, take};
@@ -16,6 +17,25 @@ impl TableRead {
     /// # Errors
     /// `Corrupt` if a segment is damaged, or ends before a row.
     pub fn rows_at(&self, rows: &[SnapshotRow], columns: &[usize]) -> Result<RecordBatch> {
+        let found = self.rows_by(rows, columns, |segment, names, rows| segment.rows_at(names, rows).map(Some))?;
+        found.ok_or_else(|| Error::internal("rows that were found by their keys were not read"))
+    }
+
+    /// The same, where all of it is in memory: no file is read for it.
+    ///
+    /// # Errors
+    /// As of [`TableRead::rows_at`].
+    pub fn rows_at_in_memory(&self, rows: &[SnapshotRow], columns: &[usize]) -> Result<Option<RecordBatch>> {
+        self.rows_by(rows, columns, |segment, names, rows| segment.rows_in_memory(names, rows))
+    }
+
+    /// Rows of which `read` gives those of a segment.
+    fn rows_by(
+        &self,
+        rows: &[SnapshotRow],
+        columns: &[usize],
+        read: impl Fn(&Arc<Segment>, &[(&str, DataType)], &[u32]) -> Result<Option<RecordBatch>>,
+    ) -> Result<Option<RecordBatch>> {
         let fields: Vec<Field> = columns
             .iter()
             .map(|&at| {
@@ -39,7 +59,8 @@ impl TableRead {
             let numbers: Vec<u32> = wanted.iter().map(|(row, _)| *row).collect();
             let names: Vec<(&str, DataType)> =
                 fields.iter().map(|field| (field.name().as_str(), field.data_type().clone())).collect();
-            sources.push(self.segments[segment].segment.rows_at(&names, &numbers)?.columns().to_vec());
+            let Some(found) = read(&self.segments[segment].segment, &names, &numbers)? else { return Ok(None) };
+            sources.push(found.columns().to_vec());
             for (within, (_, at)) in wanted.into_iter().enumerate() {
                 places[at] = (sources.len() - 1, within);
             }
@@ -66,6 +87,7 @@ impl TableRead {
         let values = fields.iter().enumerate().map(column).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), values, &options)
+            .map(Some)
             .map_err(|error| misfit(&error))
     }
 }

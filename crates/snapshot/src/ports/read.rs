@@ -95,6 +95,16 @@ pub trait Read: Send + Sync + Debug {
     ) -> Result<Vec<Option<SnapshotRow>>> {
         read.find_by_scan(coder, codes)
     }
+    /// The same, if nothing is waited for and no file is read; `None` otherwise.
+    fn find_keys_now(
+        &self,
+        _version: Version,
+        _read: &TableRead,
+        _coder: &KeyCoder,
+        _codes: &[KeyCode],
+    ) -> Result<Option<Vec<Option<SnapshotRow>>>> {
+        Ok(None)
+    }
     /// The newest version above this one that wrote any of these keys of a table, whether or not it is visible yet; of a version from
     /// which on that is not known any more, one that may have. For whoever has locked the rows: from then on nobody else writes them.
     fn last_written(&self, _table: TableId, _codes: &[KeyCode], _above: Version) -> Option<Version> {

@@ -31,17 +31,41 @@ const POOL_SHARE: u64 = 16;
 struct WholeColumn(ArrayRef);
 
 impl Segment {
+    /// The values of columns in some rows, if the columns are in memory already: no file is read for it.
+    ///
+    /// # Errors
+    /// `Corrupt` if the segment's metadata is damaged.
+    pub fn rows_in_memory(
+        self: &Arc<Segment>,
+        columns: &[(&str, DataType)],
+        rows: &[u32],
+    ) -> Result<Option<RecordBatch>> {
+        self.resident(columns, rows, |leaf, _| Ok(self.held::<WholeColumn>(leaf)))
+    }
+
     /// The values of columns in some rows, if the columns are in memory, or enough was read of them to bring them there.
     pub(super) fn resident_rows(
         self: &Arc<Segment>,
         columns: &[(&str, DataType)],
         rows: &[u32],
     ) -> Result<Option<RecordBatch>> {
+        self.resident(columns, rows, |leaf, column| self.whole_column(leaf, column, rows.len()))
+    }
+
+    /// The values of columns in some rows; `whole` gives a whole column by its place in the file, its name and its type.
+    fn resident<'c>(
+        &self,
+        columns: &'c [(&'c str, DataType)],
+        rows: &[u32],
+        whole: impl Fn(usize, (&'c str, &'c DataType)) -> Result<Option<Arc<WholeColumn>>>,
+    ) -> Result<Option<RecordBatch>> {
         // What is behind the end is the general reader's to refuse.
         if rows.iter().any(|row| u64::from(*row) >= self.meta.rows) {
             return Ok(None);
         }
         let sources = self.sources(columns)?;
+        let metadata = self.parquet_metadata()?;
+        let leaves = metadata.file_metadata().schema_descr().columns();
         let places = UInt32Array::from(rows.to_vec());
         let mut values: Vec<ArrayRef> = Vec::with_capacity(columns.len());
         for ((name, data_type), source) in columns.iter().zip(&sources) {
@@ -49,7 +73,8 @@ impl Segment {
                 Source::Version(version) => Arc::new(UInt64Array::from_value(*version, rows.len())),
                 Source::Absent(data_type) => new_null_array(data_type, rows.len()),
                 Source::Parquet(_) => {
-                    let Some(column) = self.whole_column(name, data_type, rows.len())? else { return Ok(None) };
+                    let Some(leaf) = leaves.iter().position(|column| column.name() == *name) else { return Ok(None) };
+                    let Some(column) = whole(leaf, (*name, data_type))? else { return Ok(None) };
                     taken(&column.0, &places).map_err(|error| self.misfit(&error))?
                 }
             });
@@ -62,16 +87,14 @@ impl Segment {
     /// A whole column, of which so many rows are wanted, if it is in memory or has been paid for.
     fn whole_column(
         self: &Arc<Segment>,
-        name: &str,
-        data_type: &DataType,
+        leaf: usize,
+        (name, data_type): (&str, &DataType),
         rows: usize,
     ) -> Result<Option<Arc<WholeColumn>>> {
-        let metadata = self.parquet_metadata()?;
-        let leaves = metadata.file_metadata().schema_descr().columns();
-        let Some(leaf) = leaves.iter().position(|column| column.name() == name) else { return Ok(None) };
         if let Some(held) = self.held::<WholeColumn>(leaf) {
             return Ok(Some(held));
         }
+        let metadata = self.parquet_metadata()?;
         // In the file names may be told once; in memory each row has at least a view.
         let encoded: i64 = metadata.row_groups().iter().map(|group| group.column(leaf).uncompressed_size()).sum();
         let width = data_type.primitive_width().unwrap_or(size_of::<u128>()) as u64;

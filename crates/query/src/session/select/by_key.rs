@@ -6,6 +6,7 @@
 //! - Nothing is answered so of a table while the open transaction has changed rows of it, nor while it has definitions of its own.
 
 use crate::answer::view_by_key;
+use crate::by_key::FoundRows;
 use crate::errors::error_of;
 use crate::execution::blocking::blocking;
 use crate::point::{PointKeys, PointPlan, PointText, key_names};
@@ -17,10 +18,11 @@ use crate::session::state::scope::Scope;
 use crate::session::state::transaction::Transaction;
 use crate::session::transaction::pin_transaction;
 use crate::used::UsedCounters;
-use alluvia_snapshot::Snapshot;
+use alluvia_snapshot::{Snapshot, TableRead};
 use alluvia_syntax::Hints;
 use alluvia_syntax::alike::AlikeText;
 use alluvia_types::{Error, Result};
+use arrow::array::RecordBatch;
 use datafusion::common::{ScalarValue, TableReference};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use std::sync::Arc;
@@ -75,18 +77,30 @@ impl PointRead {
         let used = UsedCounters::new(&snapshot);
         run.engine().queries().reads(run.query_id, &used);
         let (store, counted, of) = (Arc::clone(run.engine().read()), Arc::clone(&used), Arc::clone(&plan));
-        let find = move || {
-            let read = snapshot.tables.get(&table);
-            let read = read.ok_or_else(|| Error::internal("a table has left its snapshot"))?;
-            let Some(found) = keys.find(store.as_ref(), snapshot.version, read)? else { return Ok(None) };
-            let rows = read.rows_at(found.rows(), of.columns())?;
+        let (keys, columns_of) = (Arc::new(keys), Arc::clone(&plan));
+        let keys_of = Arc::clone(&keys);
+        let in_memory = keys.read_now(store.as_ref(), snapshot.version, read, of.columns())?;
+        let answer = move |found: &FoundRows, rows: &RecordBatch, read: &TableRead| {
             let cost = found.cost(read);
             cost.count_planned(&counted);
             cost.count_read(&counted);
-            of.answer(&rows, &keys).map(Some).map_err(|error| error_of(&error))
+            of.answer(rows, &keys).map_err(|error| error_of(&error))
         };
-        // It may wait for files, and for writers of the table.
-        let Some(batch) = blocking(find).await? else { return Ok(None) };
+        let batch = match in_memory {
+            Some((found, rows)) => answer(&found, &rows, read)?,
+            None => {
+                let find = move || {
+                    let read = snapshot.tables.get(&table);
+                    let read = read.ok_or_else(|| Error::internal("a table has left its snapshot"))?;
+                    let Some(found) = keys_of.find(store.as_ref(), snapshot.version, read)? else { return Ok(None) };
+                    let rows = read.rows_at(found.rows(), columns_of.columns())?;
+                    answer(&found, &rows, read).map(Some)
+                };
+                // It may wait for files, and for writers of the table.
+                let Some(batch) = blocking(find).await? else { return Ok(None) };
+                batch
+            }
+        };
         run.engine().point_plans().count();
         let rows = futures::stream::iter((batch.num_rows() > 0).then_some(Ok(batch)));
         let rows = RecordBatchStreamAdapter::new(Arc::clone(plan.schema()), rows);
