@@ -21,7 +21,7 @@ const CHANGES: [&str; 8] = [
     "CALL alluvia.merge()",
     "UPDATE r SET n = n + 1, name = 'new' WHERE id BETWEEN 1000 AND 1300",
     "DELETE FROM r WHERE id % 11 = 3; DELETE FROM p WHERE w = 5 AND d < 50",
-    "INSERT INTO r VALUES (1003, 'place 1', 'again', 4), (-5, 'place 2', 'low', NULL), (9223372036854775807, 'place 3', 'high', 1)",
+    "INSERT INTO r VALUES (1004, 'place 1', 'again', 4), (-5, 'place 2', 'low', NULL), (9223372036854775807, 'place 3', 'high', 1)",
     "CALL alluvia.flush()",
     "INSERT INTO p VALUES (5, 7, 'back'), (32767, -2147483648, 'edge')",
     "CALL alluvia.merge()",
@@ -100,15 +100,15 @@ fn of_p(random: &mut Random) -> Asked {
     let select = random.pick(&["SELECT * FROM p", "SELECT count(*), max(v) FROM p", "SELECT v FROM p"]);
     let (w, d) = (one_of(random, [5, 0, 39, 40, 32_767]), random.below(500) as i64 - 101);
     let condition = random.pick(&[
-        "W = @",
-        "W = @ AND D > #",
-        "W = @ AND D >= # AND D < 300",
-        "W > @ AND D = #",
-        "W = @ AND D = #",
+        "[w] = @",
+        "[w] = @ AND [d] > #",
+        "[w] = @ AND [d] >= # AND [d] < 300",
+        "[w] > @ AND [d] = #",
+        "[w] = @ AND [d] = #",
     ]);
     let text = |w_is: &str, d_is: &str| {
         let condition = condition.replace('@', &w.to_string()).replace('#', &d.to_string());
-        format!("{select} WHERE {}", condition.replace('W', w_is).replace('D', d_is))
+        format!("{select} WHERE {}", condition.replace("[w]", w_is).replace("[d]", d_is))
     };
     Asked { sql: text("w", "d"), model: text("(w - 0)", "(d - 0)"), values: Vec::new() }
 }
