@@ -13,6 +13,8 @@
 //! ([`observe`]). Least and greatest values serve ranges of columns that follow the order of rows; this serves what they cannot:
 //! a seldom value of a scattered column, a pattern in the middle of a text, a combination of columns.
 //!
+//! Filters that fix a primary key spare all but a row: [`key_conditions`] says which keys they leave.
+//!
 //! Knows nothing of statements and sessions; that no answer changes by it is tested where tables are scanned (`query`).
 
 mod blocks;
@@ -22,6 +24,7 @@ mod chosen;
 mod constraint;
 mod exec;
 mod form;
+mod key_conditions;
 mod memory;
 mod normal;
 mod observe;
@@ -33,6 +36,7 @@ pub use canonical::canonical;
 pub use chosen::Chosen;
 pub use exec::{ScanFilterExec, Watch};
 pub use form::Form;
+pub use key_conditions::{fixed_keys, value_for};
 pub use memory::{MEMO as PREDICATES_MEMO, Tended, check as check_predicates_memo};
 pub use observe::Observer;
 pub use predicate::{Parts, Predicate};

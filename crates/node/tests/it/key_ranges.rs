@@ -41,7 +41,7 @@ const OF_R: [&str; 9] = [
 ];
 
 /// A statement, the same so that no key is seen in it, and values of its parameters.
-struct Asked {
+struct RangeStatement {
     sql: String,
     model: String,
     values: Vec<ScalarValue>,
@@ -51,7 +51,7 @@ fn one_of<const N: usize>(random: &mut Random, all: [i64; N]) -> i64 {
     all[random.below(N as u64) as usize]
 }
 
-fn of_r(random: &mut Random) -> Asked {
+fn of_r(random: &mut Random) -> RangeStatement {
     let select = random.pick(&OF_R);
     let drawn = random.below(40_000) as i64;
     let low = one_of(random, [drawn, 995, 39_990, -10, 9_223_372_036_854_775_800]);
@@ -77,7 +77,7 @@ fn of_r(random: &mut Random) -> Asked {
     };
     let model = text("(id - 0)", &low.to_string(), &high.to_string());
     match random.below(2) {
-        0 => Asked { sql: text("id", &low.to_string(), &high.to_string()), model, values: Vec::new() },
+        0 => RangeStatement { sql: text("id", &low.to_string(), &high.to_string()), model, values: Vec::new() },
         _ => {
             let mut values = vec![ScalarValue::Int64(Some(low)), ScalarValue::Int64(Some(high))];
             let (at_low, at_high) = match (condition.contains('@'), condition.contains('#')) {
@@ -91,12 +91,12 @@ fn of_r(random: &mut Random) -> Asked {
                     ("", "$1")
                 }
             };
-            Asked { sql: text("id", at_low, at_high), model, values }
+            RangeStatement { sql: text("id", at_low, at_high), model, values }
         }
     }
 }
 
-fn of_p(random: &mut Random) -> Asked {
+fn of_p(random: &mut Random) -> RangeStatement {
     let select = random.pick(&["SELECT * FROM p", "SELECT count(*), max(v) FROM p", "SELECT v FROM p"]);
     let (w, d) = (one_of(random, [5, 0, 39, 40, 32_767]), random.below(500) as i64 - 101);
     let condition = random.pick(&[
@@ -110,7 +110,7 @@ fn of_p(random: &mut Random) -> Asked {
         let condition = condition.replace('@', &w.to_string()).replace('#', &d.to_string());
         format!("{select} WHERE {}", condition.replace("[w]", w_is).replace("[d]", d_is))
     };
-    Asked { sql: text("w", "d"), model: text("(w - 0)", "(d - 0)"), values: Vec::new() }
+    RangeStatement { sql: text("w", "d"), model: text("(w - 0)", "(d - 0)"), values: Vec::new() }
 }
 
 async fn answer(session: &Session, sql: &str, values: &[ScalarValue]) -> String {
@@ -157,7 +157,7 @@ fn what_lies_between_two_keys_is_found_by_every_way() {
                 all(&fast, "BEGIN; UPDATE r SET name = 'own' WHERE id BETWEEN 990 AND 1010; DELETE FROM p WHERE w = 39 AND d > 0").await;
             }
             for _ in 0..each {
-                let Asked { sql, model, values } =
+                let RangeStatement { sql, model, values } =
                     if random.below(4) == 0 { of_p(&mut random) } else { of_r(&mut random) };
                 let expected = answer(&fast, &model, &[]).await;
                 assert_eq!(answer(&fast, &sql, &values).await, expected, "{sql} {values:?}");

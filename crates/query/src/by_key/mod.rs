@@ -1,6 +1,7 @@
 //! Rows of keyed tables that a statement names by their keys: `WHERE id = 5` reads a row, not a table.
 //!
-//! [`conditions`] finds the keys in filters, [`named`] makes their codes and finds their rows; [`ranges`] does both for keys between two.
+//! [`alluvia_skipping::fixed_keys`] finds the keys in filters, [`named`] makes their codes and finds their rows; [`ranges`]
+//! does both for keys between two.
 //!
 //! Invariants:
 //! - What is found has every row that passes the filters, and may have others: filters are evaluated on what is found as
@@ -9,7 +10,6 @@
 //!   keys, and is scanned.
 //! - Which rows have a key, the store says at the statement's version ([`alluvia_snapshot::Read::find_keys`]).
 
-mod conditions;
 mod named;
 mod ranges;
 

@@ -1,7 +1,7 @@
 //! Keys that are named, and the rows that have them.
 
-use super::conditions::{fixed_keys, value_for};
 use crate::used::UsedCounters;
+use alluvia_skipping::{fixed_keys, value_for};
 use alluvia_snapshot::{Read, SnapshotRow, TableRead};
 use alluvia_space::TableDef;
 use alluvia_space::key_code::{KeyCode, KeyCoder};

@@ -2,8 +2,8 @@
 //!
 //! Invariant: a range has every key of a row that passes the filters. Bounds that do not count themselves are taken as if they did.
 
-use super::conditions::value_for;
 use super::named::FoundRows;
+use alluvia_skipping::value_for;
 use alluvia_snapshot::TableRead;
 use alluvia_space::TableDef;
 use alluvia_space::key_code::{CodeRange, KeyCoder};

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - Only TRUE passes a filter, so NULL among the literals names no key.
-//! - Floats name none: `=` on them is a function of its own ([`alluvia_functions::operators::floats`]).
+//! - Floats name none: `=` on them is a function of its own (`functions::operators::floats`).
 
 use alluvia_space::data_type::NUMERIC_PRECISION;
 use alluvia_space::{Column, DataType, TableDef};
@@ -12,11 +12,11 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Operator};
 
 /// Keys that one statement may name: more are found by a scan.
-pub(super) const KEYS_MAX: usize = 1_024;
+const KEYS_MAX: usize = 1_024;
 
 /// The keys that rows which pass the filters may have, whose values are in the order of the key; `None` where the filters do not fix all of
 /// its columns, or leave too many keys.
-pub(super) fn fixed_keys(filters: &[Expr], def: &TableDef) -> Option<Vec<Vec<ScalarValue>>> {
+pub fn fixed_keys(filters: &[Expr], def: &TableDef) -> Option<Vec<Vec<ScalarValue>>> {
     let key = def.key_columns()?;
     let columns: Vec<&Column> = key.iter().map(|&at| &def.columns[at]).collect();
     let fixed = filters.iter().flat_map(split_conjunction).filter_map(|part| Fixed::by(part, def, &columns));
@@ -142,7 +142,7 @@ fn values_of(literal: &Expr, column: &Column) -> Option<Vec<ScalarValue>> {
 }
 
 /// A value as a column of this type stores it; `None` if it is of another type, or of one that names no keys.
-pub(super) fn value_for(value: &ScalarValue, data_type: DataType) -> Option<ScalarValue> {
+pub fn value_for(value: &ScalarValue, data_type: DataType) -> Option<ScalarValue> {
     let (stored, found) = (data_type.to_arrow(), value.data_type());
     let is_same = match data_type {
         DataType::Real | DataType::Double => false,
@@ -173,7 +173,7 @@ fn has_digits(value: &ScalarValue, precision: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::testing::table;
+    use alluvia_fixture::table;
     use alluvia_space::{OnConflict, PrimaryKey};
     use alluvia_types::ColumnId;
     use datafusion::logical_expr::{cast, col, lit};
