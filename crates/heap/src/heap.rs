@@ -3,7 +3,7 @@
 //! Batches wait in the feed from when they are visible until somebody reads: who reads drains it first, for all who wait meanwhile
 //! (BatchDB, section 5: queries come between batches of updates).
 //!
-//! Lock order: rows, then feed. Who feeds takes the feed's alone.
+//! Lock order: rows, then feed. Who feeds takes the feed's alone. A thread may have several views of one heap, and drains none meanwhile.
 
 use crate::feed::FedBatch;
 use crate::layout::{Layout, RowRef};
@@ -135,10 +135,17 @@ impl Heap {
         feed.batches.push(batch);
     }
 
-    /// The rows, with what was followed before the call.
+    /// The rows, with what was followed before the call. Who has a view of them may ask for another.
     pub fn read_followed(&self) -> Option<HeapView<'_>> {
-        let rows = self.rows.read();
+        // Whoever waits to drain the feed waits for the views that there are: behind it a second one of the same thread would wait for ever.
+        let rows = self.rows.read_recursive();
         Some(HeapView { heap: self, rows }).filter(|_| self.is_ready())
+    }
+
+    /// Whether somebody has the rows to himself, or waits for that.
+    #[cfg(test)]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.rows.try_read().is_none()
     }
 
     /// The rows, with all that was fed before the call; `oldest` is the least version that anybody has pinned. `None` where it cannot be

@@ -254,3 +254,28 @@ fn what_nobody_reads_is_given_up_at_its_bound() {
     }
     assert!(heap.is_given_up() && heap.read(Version(1)).is_none());
 }
+
+#[test]
+fn a_second_view_of_one_thread_does_not_wait_for_who_waits_for_the_first() {
+    let entry = entry();
+    let coder = KeyCoder::new(&entry.def).unwrap();
+    let heap = Arc::new(Heap::new(&entry, Version(1)).unwrap());
+    heap.loaded();
+    let (told, known) = std::sync::mpsc::channel();
+    let of_reader = Arc::clone(&heap);
+    std::thread::spawn(move || {
+        let first = of_reader.read_followed().unwrap();
+        of_reader.feed(fed(2, &vec![((1, "a".to_owned()), Some((None, None, None, None, None)))], &coder));
+        let of_follower = Arc::clone(&of_reader);
+        let follower = std::thread::spawn(move || of_follower.read(Version(1)).unwrap().len());
+        while !of_reader.is_awaited() {
+            std::thread::yield_now();
+        }
+        let second = of_reader.read_followed().unwrap();
+        assert_eq!((first.len(), second.len()), (0, 0));
+        drop((first, second));
+        told.send(follower.join().unwrap()).unwrap();
+    });
+    // A deadlock must not be one of the test.
+    assert_eq!(known.recv_timeout(std::time::Duration::from_secs(60)), Ok(1));
+}
