@@ -1,5 +1,7 @@
 //! A heap against a map for each version, on random batches, pins and ranges.
 
+mod bounds;
+
 use crate::{FedBatch, FedKey, Heap, HeapView, indexes_of};
 use alluvia_catalog::TableEntry;
 use alluvia_space::key_code::KeyCoder;
@@ -11,7 +13,6 @@ use alluvia_types::{TableId, Version};
 use arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, Int32Array, RecordBatch, StringViewArray, UInt64Array,
 };
-use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -82,7 +83,8 @@ fn fed(version: u64, batch: &Batch, coder: &KeyCoder) -> FedBatch {
         let code = coder.codes(&rows(&[(key, (None, None, None, None, None))])).unwrap()[0];
         FedKey { code, ordinal }
     };
-    FedBatch { version: Version(version), rows: Some(came), keys: last.into_iter().map(key).collect() }
+    let bytes = came.get_array_memory_size();
+    FedBatch { version: Version(version), rows: Some(came), bytes, keys: last.into_iter().map(key).collect() }
 }
 
 /// All of a view at a version, by its key index.
@@ -137,7 +139,7 @@ proptest! {
         let entry = entry();
         let coder = KeyCoder::new(&entry.def).unwrap();
         prop_assert_eq!(indexes_of(&entry.def), vec![vec![0, 1], vec![2, 0]]);
-        let heap = Heap::new(&entry, Version(1)).unwrap();
+        let heap = Heap::new(&entry, Version(1), 0, usize::MAX).unwrap();
         let mut model = vec![(Version(1), loaded.clone())];
         let all: Vec<(Key, Rest)> = loaded.into_iter().collect();
         if !all.is_empty() {
@@ -209,7 +211,7 @@ proptest! {
         low in prop::option::of((prop::sample::select(vec!["", "a", "a\0", "ab", "b", "ü", "z"]), any::<bool>())),
         high in prop::option::of((prop::sample::select(vec!["", "a", "a\0", "ab", "b", "ü", "z"]), any::<bool>())),
     ) {
-        let heap = Heap::new(&entry(), Version(1)).unwrap();
+        let heap = Heap::new(&entry(), Version(1), 0, usize::MAX).unwrap();
         let all: Vec<(Key, Rest)> = known.clone().into_iter().collect();
         if !all.is_empty() {
             heap.load(&rows(&all)).unwrap();
@@ -239,27 +241,10 @@ proptest! {
 }
 
 #[test]
-fn what_nobody_reads_is_given_up_at_its_bound() {
-    let entry = entry();
-    let coder = KeyCoder::new(&entry.def).unwrap();
-    let heap = Heap::new(&entry, Version(1)).unwrap();
-    heap.loaded();
-    let one = rows(&[((1, "a".to_owned()), (None, None, None, None, None))]);
-    let code = coder.codes(&one).unwrap()[0];
-    let many = concat_batches(one.schema_ref(), std::iter::repeat_n(&one, 2)).unwrap();
-    let key = |at: u128| FedKey { code: code + at, ordinal: None };
-    for version in 2..20 {
-        let keys = (0..10_000).map(|at| key(at + u128::from(version) * 10_000)).collect();
-        heap.feed(FedBatch { version: Version(version), rows: Some(many.clone()), keys });
-    }
-    assert!(heap.is_given_up() && heap.read(Version(1)).is_none());
-}
-
-#[test]
 fn a_second_view_of_one_thread_does_not_wait_for_who_waits_for_the_first() {
     let entry = entry();
     let coder = KeyCoder::new(&entry.def).unwrap();
-    let heap = Arc::new(Heap::new(&entry, Version(1)).unwrap());
+    let heap = Arc::new(Heap::new(&entry, Version(1), 0, usize::MAX).unwrap());
     heap.loaded();
     let (told, known) = std::sync::mpsc::channel();
     let of_reader = Arc::clone(&heap);
