@@ -305,16 +305,16 @@ impl HeapView<'_> {
     }
 
     /// The rows, and their keys, that an index has in a range at a version, in its order or in the other. A row that had another key before
-    /// may come where that is, and more than once.
+    /// may come where that is, and more than once. `None` for each entry that has no row at the version: passing over it takes time, too.
     pub fn in_range<'a>(
         &'a self,
         index: usize,
         range: &KeyRange,
         version: Version,
         is_reverse: bool,
-    ) -> impl Iterator<Item = (KeyCode, RowRef<'a>)> + 'a {
+    ) -> impl Iterator<Item = Option<(KeyCode, RowRef<'a>)>> + 'a {
         let slots = self.rows.indexes.get(index).map(|index| index.slots(range, is_reverse));
-        slots.into_iter().flatten().filter_map(move |slot| {
+        slots.into_iter().flatten().map(move |slot| {
             let bytes = self.rows.at(slot, version)?;
             Some((self.rows.code(slot), RowRef::new(&self.heap.layout, bytes)))
         })
