@@ -8,9 +8,9 @@
 
 use crate::index::{key_columns, locate};
 use alluvia_catalog::{Catalog, Change};
-use alluvia_heap::FedKey;
+use alluvia_heap::{FedKey, Heaps};
 use alluvia_keys::{KeyIndex, RowPlace};
-use alluvia_snapshot::{Heeds, KeyGuard, NewBatch, RowChange, Views, WholeTable, identities_of};
+use alluvia_snapshot::{Heeds, KeyGuard, NewBatch, RowChange, Views, WholeTable, WrittenKeys, identities_of};
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_space::{ORDINAL_COLUMN, TableDef};
 use alluvia_tree::Segment;
@@ -76,6 +76,8 @@ pub(crate) struct Effects {
     tables: Vec<TableEffects>,
     /// Rows that change nothing.
     pub(crate) passed_over: u64,
+    /// What heaps are told.
+    fed: Vec<WrittenKeys>,
 }
 
 #[derive(Debug, Default)]
@@ -201,6 +203,7 @@ impl Changes {
             }
             effects.tables.push(of_table);
         }
+        effects.fed = effects.fed_keys(views.heaps());
         Ok(effects)
     }
 }
@@ -215,8 +218,13 @@ impl Effects {
         self.tables.iter_mut().map(of_table).collect()
     }
 
-    /// What becomes of the keys that it writes, for heaps; of keys that were staged nothing is said.
-    pub(crate) fn fed_keys(&self) -> Vec<(TableId, Vec<FedKey>)> {
+    /// Takes what becomes of the keys that it writes, for heaps.
+    pub(crate) fn take_fed(&mut self) -> Vec<WrittenKeys> {
+        std::mem::take(&mut self.fed)
+    }
+
+    /// The same, as far as tables have heaps by now; of keys that were staged nothing is said.
+    fn fed_keys(&self, heaps: &Heaps) -> Vec<WrittenKeys> {
         let of_table = |effects: &TableEffects| {
             let key = |(&code, place): (&KeyCode, &Option<RowPlace>)| match place {
                 None if planted("heap not told of deletes") => None,
@@ -224,8 +232,8 @@ impl Effects {
                 Some(RowPlace::Tail { ordinal, .. }) => Some(FedKey { code, ordinal: Some(*ordinal) }),
                 Some(RowPlace::Segment { .. }) => None,
             };
-            let keys: Vec<FedKey> = effects.index.iter().filter_map(key).collect();
-            (effects.table, keys)
+            let keys = || effects.index.iter().filter_map(key).collect();
+            (effects.table, heaps.is_fed(effects.table).then(keys))
         };
         self.tables.iter().map(of_table).collect()
     }

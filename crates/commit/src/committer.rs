@@ -310,7 +310,7 @@ impl Committer {
         let mut effects = effects?;
         let (version, passed_over) = (place.version, effects.passed_over);
         let mut published = prepared.published(&place, sequencer.order.catalog(), passed_over)?;
-        published.keys = effects.fed_keys();
+        published.keys = effects.take_fed();
         let ticket = self.log.append_owned(version, place.commit_micros, body)?;
 
         // From here on the batch is in the log's buffer: nothing may fail.

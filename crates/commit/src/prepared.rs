@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - Live batches and those of the log are prepared alike, so what is replayed is what was published.
-//! - What costs time by the row is done before there is a version, so outside of the sequencer's lock.
+//! - What costs time by the row is done before there is a version, so outside of the sequencer's lock; but for the hidden columns, two
+//!   numbers a row.
 
 use crate::decide::{Head, Numbered};
 use alluvia_catalog::{Catalog, TableEntry};

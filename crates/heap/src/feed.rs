@@ -11,6 +11,8 @@ pub struct FedBatch {
     pub version: Version,
     /// The rows that came with it, with the hidden columns; ordinals ascend.
     pub rows: Option<RecordBatch>,
+    /// What the rows take in memory.
+    pub bytes: usize,
     /// Every key that it wrote, once.
     pub keys: Vec<FedKey>,
 }

@@ -16,7 +16,8 @@ use alluvia_types::{ColumnId, Result, Version};
 use arrow::array::{ArrayRef, RecordBatch};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Keys that wait in a feed at most: a heap that nobody reads is given up.
 const FED_KEYS_MAX: usize = 1 << 17;
@@ -33,18 +34,27 @@ pub struct Heap {
     is_loaded: AtomicBool,
     /// It is not followed any more.
     is_given_up: AtomicBool,
-    bytes: AtomicUsize,
+    /// What it will take, as was estimated before it was loaded.
+    foreseen: usize,
+    /// What it may take.
+    bytes_max: usize,
+    row_bytes: AtomicUsize,
+    fed_bytes: AtomicUsize,
+    /// When somebody asked for it last, in microseconds of the clock.
+    asked_at: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Feed {
     batches: Vec<FedBatch>,
     keys: usize,
+    bytes: usize,
 }
 
 impl Heap {
-    /// An empty one that will have the rows of a version, by a table's definition as of it; `None` of a table without a key.
-    pub fn new(entry: &Arc<TableEntry>, floor: Version) -> Option<Heap> {
+    /// An empty one that will have the rows of a version, by a table's definition as of it. It is `foreseen` to take so many bytes, and is
+    /// given up where it takes more than `bytes_max`. `None` of a table without a key, or with one that has no order of bytes.
+    pub fn new(entry: &Arc<TableEntry>, floor: Version, foreseen: usize, bytes_max: usize) -> Option<Heap> {
         let def = &entry.def;
         let coder = KeyCoder::new(def)?;
         let mut columns = indexes_of(def).into_iter();
@@ -59,7 +69,11 @@ impl Heap {
             feed: Mutex::default(),
             is_loaded: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
-            bytes: AtomicUsize::new(0),
+            foreseen,
+            bytes_max,
+            row_bytes: AtomicUsize::new(0),
+            fed_bytes: AtomicUsize::new(0),
+            asked_at: AtomicU64::new(0),
         })
     }
 
@@ -78,9 +92,16 @@ impl Heap {
         &self.coder
     }
 
-    /// Estimated bytes in memory.
+    /// Estimated bytes in memory, with what waits in the feed; as long as it is not loaded, at least what it is foreseen to take.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        match self.is_loaded() {
+            true => self.taken(),
+            false => self.taken().max(self.foreseen),
+        }
+    }
+
+    fn taken(&self) -> usize {
+        self.row_bytes.load(Ordering::Relaxed).saturating_add(self.fed_bytes.load(Ordering::Relaxed))
     }
 
     /// The version of the last batch that was applied, how many keys there are, and how many wait in the feed.
@@ -92,7 +113,12 @@ impl Heap {
 
     /// Whether it can be read.
     pub fn is_ready(&self) -> bool {
-        self.is_loaded.load(Ordering::Acquire) && !self.is_given_up()
+        self.is_loaded() && !self.is_given_up()
+    }
+
+    /// Whether it has every row of its floor.
+    pub fn is_loaded(&self) -> bool {
+        self.is_loaded.load(Ordering::Acquire)
     }
 
     /// Whether it is not followed any more.
@@ -100,21 +126,46 @@ impl Heap {
         self.is_given_up.load(Ordering::Acquire)
     }
 
-    /// It is not followed any more: whoever has it reads on, at the versions that it has.
+    /// It is not followed any more: whoever has a view of it reads on, and nobody gets another.
     pub fn give_up(&self) {
         self.is_given_up.store(true, Ordering::Release);
     }
 
-    /// Adds rows that were there at the floor; to be called before [`Heap::loaded`], each row once.
+    /// The same, with what it has: nobody can look at it any more.
+    fn let_go(&self, mut rows: RwLockWriteGuard<'_, Rows>) {
+        self.give_up();
+        let through = rows.through;
+        let gone = std::mem::replace(&mut *rows, Rows::new(through, Vec::new()));
+        self.row_bytes.store(0, Ordering::Relaxed);
+        // Whoever waits for the lock need not wait for this.
+        drop(rows);
+        drop(gone);
+    }
+
+    /// When somebody asked for it last.
+    pub(crate) fn asked_at(&self) -> Duration {
+        Duration::from_micros(self.asked_at.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn ask_at(&self, now: Duration) {
+        self.asked_at.store(now.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Adds rows that were there at the floor; to be called before [`Heap::loaded`], each row once. Whether it takes no more than it may
+    /// with them: if not, it is given up.
     ///
     /// # Errors
     /// Those of [`KeyCoder::codes`]; `Internal` where rows are not of the definition.
-    pub fn load(&self, rows: &RecordBatch) -> Result<()> {
+    pub fn load(&self, rows: &RecordBatch) -> Result<bool> {
         let codes = self.coder.codes(rows)?;
         let mut of = self.rows.write();
         of.load(&self.layout, rows, &codes)?;
-        self.bytes.store(of.bytes, Ordering::Relaxed);
-        Ok(())
+        self.row_bytes.store(of.bytes, Ordering::Relaxed);
+        let is_within = self.taken() <= self.bytes_max;
+        if !is_within {
+            self.let_go(of);
+        }
+        Ok(is_within)
     }
 
     /// Every row of the floor is there.
@@ -122,17 +173,20 @@ impl Heap {
         self.is_loaded.store(true, Ordering::Release);
     }
 
-    /// Adds a batch that has become visible, in the order of versions.
+    /// Adds a batch that has become visible, in the order of versions. Where more waits than may, it is given up.
     pub fn feed(&self, batch: FedBatch) {
-        let mut feed = self.feed.lock();
-        feed.keys += batch.keys.len();
-        if feed.keys > FED_KEYS_MAX || self.is_given_up() {
-            *feed = Feed::default();
-            drop(feed);
-            self.give_up();
+        if self.is_given_up() {
             return;
         }
+        let mut feed = self.feed.lock();
+        feed.keys += batch.keys.len();
+        feed.bytes = feed.bytes.saturating_add(batch.bytes).saturating_add(size_of_val(batch.keys.as_slice()));
+        // What waits goes with the heap: whoever feeds must not take the time.
         feed.batches.push(batch);
+        self.fed_bytes.store(feed.bytes, Ordering::Relaxed);
+        if feed.keys > FED_KEYS_MAX || self.taken() > self.bytes_max {
+            self.give_up();
+        }
     }
 
     /// The rows, with what was followed before the call. Who has a view of them may ask for another.
@@ -149,7 +203,7 @@ impl Heap {
     }
 
     /// The rows, with all that was fed before the call; `oldest` is the least version that anybody has pinned. `None` where it cannot be
-    /// followed.
+    /// followed, or takes more than it may by then: it is given up.
     pub fn read(&self, oldest: Version) -> Option<HeapView<'_>> {
         if !self.is_ready() {
             return None;
@@ -157,19 +211,26 @@ impl Heap {
         if self.feed.lock().batches.is_empty() {
             // Who drains has the rows until all of it is in them.
             let rows = self.rows.read();
-            return Some(HeapView { heap: self, rows });
+            return Some(HeapView { heap: self, rows }).filter(|_| self.is_ready());
         }
         let mut rows = self.rows.write();
-        let waiting = std::mem::take(&mut *self.feed.lock());
-        for batch in &waiting.batches {
-            if let Err(error) = rows.apply(&self.layout, batch, oldest) {
-                // What is there is right, but it ends here.
-                debug_assert!(false, "{error}");
-                self.give_up();
+        if !self.is_ready() {
+            return None;
+        }
+        let waiting = {
+            let mut feed = self.feed.lock();
+            self.fed_bytes.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *feed)
+        };
+        for batch in waiting.batches {
+            let applied = rows.apply(&self.layout, &batch, oldest);
+            debug_assert!(applied.is_ok(), "{applied:?}");
+            self.row_bytes.store(rows.bytes, Ordering::Relaxed);
+            if applied.is_err() || self.taken() > self.bytes_max {
+                self.let_go(rows);
                 return None;
             }
         }
-        self.bytes.store(rows.bytes, Ordering::Relaxed);
         Some(HeapView { heap: self, rows: RwLockWriteGuard::downgrade(rows) })
     }
 }
@@ -244,16 +305,16 @@ impl HeapView<'_> {
     }
 
     /// The rows, and their keys, that an index has in a range at a version, in its order or in the other. A row that had another key before
-    /// may come where that is, and more than once.
+    /// may come where that is, and more than once. `None` for each entry that has no row at the version: passing over it takes time, too.
     pub fn in_range<'a>(
         &'a self,
         index: usize,
         range: &KeyRange,
         version: Version,
         is_reverse: bool,
-    ) -> impl Iterator<Item = (KeyCode, RowRef<'a>)> + 'a {
+    ) -> impl Iterator<Item = Option<(KeyCode, RowRef<'a>)>> + 'a {
         let slots = self.rows.indexes.get(index).map(|index| index.slots(range, is_reverse));
-        slots.into_iter().flatten().filter_map(move |slot| {
+        slots.into_iter().flatten().map(move |slot| {
             let bytes = self.rows.at(slot, version)?;
             Some((self.rows.code(slot), RowRef::new(&self.heap.layout, bytes)))
         })

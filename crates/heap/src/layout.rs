@@ -117,6 +117,11 @@ impl<'a> RowRef<'a> {
         }
     }
 
+    /// How many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn is_null(&self, column: usize) -> bool {
         self.bytes.get(column / 8).is_none_or(|byte| byte & (1 << (column % 8)) != 0)
     }

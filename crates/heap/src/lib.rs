@@ -3,7 +3,8 @@
 //!
 //! Segments, tail and key index decide what is there; a heap follows the log as cuboids do, and answers faster what they would answer:
 //! without one every statement means the same. So it may come and go: it is made when a statement asks for rows of its table, and given
-//! up where it would take too much memory, or where rows came in a way that it does not follow.
+//! up where it takes more memory than it may, where rows came in a way that it does not follow, or where nobody asks for it and another
+//! table's needs the room.
 //!
 //! - [`layout`](layout::Layout): a row as bytes, fields at constant offsets;
 //! - [`ordered`](ordered::Ordered): an index by the order of some columns;

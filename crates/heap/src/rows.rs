@@ -5,7 +5,8 @@
 //! segments share one clock.
 //!
 //! Invariants:
-//! - Versions of a slot descend. What is behind the first one that is not above the floor nobody can read, and it is dropped.
+//! - Older rows of a slot ascend by version, and all are below the newest's: the one of a version is searched for. What is before the last
+//!   one that is not above the floor nobody can read, and it is dropped.
 //! - An index has the key of every row that is in a slot.
 
 use crate::feed::FedBatch;
@@ -43,6 +44,7 @@ pub(crate) struct Rows {
 struct Slot {
     code: KeyCode,
     newest: Stamped,
+    /// Ascending.
     older: Vec<Stamped>,
 }
 
@@ -156,7 +158,7 @@ impl Rows {
             return Err(Error::internal(format!("a heap was told twice of one key at version {version}")));
         }
         if before.version > Version(0) {
-            of.older.insert(0, before);
+            of.older.push(before);
             self.garbage.push_back((version, slot));
         }
         Ok(())
@@ -177,15 +179,15 @@ impl Rows {
 
     fn prune(&mut self, layout: &Layout, slot: u32, oldest: Version) -> Result<()> {
         let of = &mut self.slots[slot as usize];
-        let is_read = |stamped: &Stamped| stamped.version <= oldest;
-        let dropped = match is_read(&of.newest) {
+        let is_newest_read = of.newest.version <= oldest;
+        let dropped: Vec<Stamped> = match is_newest_read {
             true => std::mem::take(&mut of.older),
-            false => match of.older.iter().position(is_read) {
-                Some(last) => of.older.split_off(last + 1),
+            false => match of.at_most(oldest) {
+                Some(last) => of.older.drain(..last).collect(),
                 None => return Ok(()),
             },
         };
-        let is_gone = of.newest.row.is_none() && of.older.is_empty() && is_read(&of.newest);
+        let is_gone = of.newest.row.is_none() && of.older.is_empty() && is_newest_read;
         for stamped in dropped {
             let Some(bytes) = stamped.row else { continue };
             self.bytes = self.bytes.saturating_sub(bytes.len());
@@ -237,8 +239,18 @@ impl Rows {
     /// The row that a slot has at a version.
     pub(crate) fn at(&self, slot: u32, version: Version) -> Option<&[u8]> {
         let slot = &self.slots[slot as usize];
-        let stamped = std::iter::once(&slot.newest).chain(&slot.older).find(|stamped| stamped.version <= version)?;
+        let stamped = match slot.newest.version <= version {
+            true => &slot.newest,
+            false => &slot.older[slot.at_most(version)?],
+        };
         stamped.row.as_deref()
+    }
+}
+
+impl Slot {
+    /// Where the last one of the older rows is that is not above a version.
+    fn at_most(&self, version: Version) -> Option<usize> {
+        self.older.partition_point(|stamped| stamped.version <= version).checked_sub(1)
     }
 }
 

@@ -31,3 +31,6 @@ pub use output::FoundRows;
 pub use query::PointQuery;
 pub use run::OwnRows;
 pub use statement::{PointKind, PointLock, PointStatement, point_tables};
+
+#[cfg(test)]
+mod tests;

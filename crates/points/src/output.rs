@@ -2,13 +2,13 @@
 
 use crate::expr::{Expr, Rows};
 use crate::names::ColumnPlace;
-use crate::query::{OrderKey, Output, OutputValue, PointQuery};
+use crate::query::{FoundIn, OrderKey, Output, OutputValue, PointQuery};
 use crate::run::{OwnRows, Running, Tuple};
 use crate::value::{Value, scaled, stored_as_it_is};
 use alluvia_heap::{HeapView, RowRef};
 use alluvia_types::Version;
 use arrow::array::{Array, ArrayRef, Decimal128Array, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
 use std::cmp::Ordering;
@@ -22,7 +22,7 @@ pub struct FoundRows {
     pub answer: Option<RecordBatch>,
     /// Rows of its first table, in their order, with the columns that were asked for, by storage name.
     pub rows: RecordBatch,
-    /// Rows that were looked at.
+    /// Entries of indexes and own rows that were looked at.
     pub looked_at: usize,
 }
 
@@ -45,7 +45,7 @@ impl PointQuery {
         let offset = offset.unwrap_or(0);
         let wanted = limit.map_or(usize::MAX, |limit| limit.saturating_add(offset));
         let is_own = heaps.1.iter().any(|own| !own.is_empty());
-        let is_sorted = (self.order.is_empty() || self.is_ordered.is_some()) && !is_own;
+        let is_sorted = (self.order.is_empty() || self.found_in != FoundIn::AnyOrder) && !is_own;
         let enough = if is_sorted && self.groups.is_none() { wanted } else { usize::MAX };
         if wanted == 0 {
             // Whether anything else is an error is for planning.
@@ -57,7 +57,7 @@ impl PointQuery {
             let none = heaps.0.first()?.heap().layout().decoded(&[], columns).ok()?;
             return Some(FoundRows { answer: Some(answer), rows: none, looked_at });
         }
-        if !is_sorted || self.is_ordered.is_none() {
+        if !is_sorted || self.found_in == FoundIn::AnyOrder {
             self.sort(&mut found)?;
         }
         let found: Vec<Tuple<'_>> = found.into_iter().skip(offset).take(limit.unwrap_or(usize::MAX)).collect();
@@ -267,7 +267,26 @@ impl PointQuery {
     }
 }
 
-/// A column in the type of the answer's.
+/// A column in the type of the answer's; `None` where a value does not fit into it.
 fn fitted(column: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
-    if column.data_type() == wanted { Some(Arc::clone(column)) } else { cast(column, wanted).ok() }
+    if column.data_type() == wanted {
+        return Some(Arc::clone(column));
+    }
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(column, wanted, &strict).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{AsArray, Int32Array};
+    use arrow::datatypes::Int32Type;
+
+    #[test]
+    fn a_value_that_does_not_fit_is_for_planning() {
+        let numbers = |number: i64| Arc::new(Int64Array::from(vec![number])) as ArrayRef;
+        let fits = fitted(&numbers(7), &DataType::Int32).unwrap();
+        assert_eq!(fits.as_primitive::<Int32Type>(), &Int32Array::from(vec![7]));
+        assert!(fitted(&numbers(1 << 40), &DataType::Int32).is_none());
+    }
 }

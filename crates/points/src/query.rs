@@ -29,8 +29,18 @@ pub struct PointQuery {
     pub(crate) order: Vec<OrderKey>,
     pub(crate) limit: Option<Expr>,
     pub(crate) offset: Option<Expr>,
-    /// Rows come in the order that is asked for, or in the other, as they are found.
-    pub(crate) is_ordered: Option<bool>,
+    pub(crate) found_in: FoundIn,
+}
+
+/// In what order rows are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FoundIn {
+    /// None that was asked for.
+    AnyOrder,
+    /// What is asked for: the index's.
+    Order,
+    /// What is asked for: the index's from its end.
+    ReverseOrder,
 }
 
 /// A column of the answer.
@@ -98,13 +108,24 @@ impl PointQuery {
             return None;
         }
         let mut conditions = Condition::of(select.selection.as_ref()?, &tables)?.all();
-        for join in select.from.iter().flat_map(|from| &from.joins) {
-            let (JoinOperator::Join(JoinConstraint::On(on)) | JoinOperator::Inner(JoinConstraint::On(on))) =
-                &join.join_operator
-            else {
-                return None;
-            };
-            conditions.extend(Condition::of(on, &tables)?.all());
+        let mut next = 0;
+        for from in &select.from {
+            let first = next;
+            next += 1;
+            for join in &from.joins {
+                let (JoinOperator::Join(JoinConstraint::On(on)) | JoinOperator::Inner(JoinConstraint::On(on))) =
+                    &join.join_operator
+                else {
+                    return None;
+                };
+                next += 1;
+                let on = Condition::of(on, &tables)?;
+                // It knows the tables that are joined by then, and none beside them.
+                if on.reads_other_than(&|table| (first..next).contains(&table)) {
+                    return None;
+                }
+                conditions.extend(on.all());
+            }
         }
         if !conditions.iter().all(|condition| condition.reads_other_than(&|_| false)) {
             return None;
@@ -114,9 +135,9 @@ impl PointQuery {
         let order = order(query, &tables, &outputs, groups.is_some())?;
         let (limit, offset) = limits(query, &tables)?;
         let steps = steps(&defs, &conditions)?;
-        let is_ordered = follows_index(&defs, &steps, &order, groups.is_some());
+        let found_in = follows_index(&defs, &steps, &order, groups.is_some());
         let names = called.into_iter().map(|(name, _)| name).collect();
-        Some(PointQuery { entries: entries.to_vec(), names, steps, outputs, groups, order, limit, offset, is_ordered })
+        Some(PointQuery { entries: entries.to_vec(), names, steps, outputs, groups, order, limit, offset, found_in })
     }
 
     /// The tables, by the definitions that it was compiled for.
@@ -313,17 +334,20 @@ fn limits(query: &Query, tables: &[Named<'_>]) -> Option<(Option<Expr>, Option<E
     }
 }
 
-/// Whether rows are found in the order that is asked for: inside, whether it is the index's other one. Only the primary key's index has a
-/// row once, whatever became of it.
-fn follows_index(defs: &[&TableDef], steps: &[Step], order: &[OrderKey], is_grouped: bool) -> Option<bool> {
-    let ([def], [step], [first, ..], false) = (defs, steps, order, is_grouped) else { return None };
+/// Whether rows are found in the order that is asked for. Only the primary key's index has a row once, whatever became of it.
+fn follows_index(defs: &[&TableDef], steps: &[Step], order: &[OrderKey], is_grouped: bool) -> FoundIn {
+    let ([def], [step], [first, ..], false) = (defs, steps, order, is_grouped) else { return FoundIn::AnyOrder };
     if step.ways.len() != 1 || def.key_columns().as_ref() != Some(&step.index) {
-        return None;
+        return FoundIn::AnyOrder;
     }
     let mut columns = order_of(step);
     let mut is_next = |key: &OrderKey| {
         let place = columns.next().map(OutputValue::Column);
         key.is_descending == first.is_descending && place.as_ref() == Some(&key.by)
     };
-    order.iter().all(&mut is_next).then_some(first.is_descending)
+    match (order.iter().all(&mut is_next), first.is_descending) {
+        (false, _) => FoundIn::AnyOrder,
+        (true, false) => FoundIn::Order,
+        (true, true) => FoundIn::ReverseOrder,
+    }
 }

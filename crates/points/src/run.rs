@@ -3,10 +3,11 @@
 //! Invariants:
 //! - What is found by an index is only looked at: every condition is evaluated on it.
 //! - Rows that the reader's transaction has changed are taken from it, and not from the heap.
+//! - Everything that is passed over or looked at counts, and what is found by its bytes: past a bound it is for planning, which streams.
 
 use crate::access::Step;
 use crate::expr::{Expr, Rows};
-use crate::query::PointQuery;
+use crate::query::{FoundIn, PointQuery};
 use crate::value::{Value, stored_as_it_is};
 use alluvia_heap::{HeapView, KeyRange, Layout, RowRef};
 use alluvia_space::TableDef;
@@ -16,8 +17,11 @@ use arrow::array::{ArrayRef, RecordBatch};
 use datafusion_common::ScalarValue;
 use std::collections::HashSet;
 
-/// Rows that one query looks at, at most: more are for plans, which read columns.
+/// Entries of indexes and own rows that one query looks at, at most: more are for plans, which read columns.
 const ROWS_MAX: usize = 1 << 14;
+
+/// Bytes of the rows that it finds, at most: an answer is in memory as a whole.
+const BYTES_MAX: usize = 16 << 20;
 
 /// What a transaction has changed of one table.
 #[derive(Debug, Default)]
@@ -44,11 +48,6 @@ impl OwnRows {
         Ok(own)
     }
 
-    /// How many rows.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
     /// Whether nothing was changed.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.changed.is_empty()
@@ -70,6 +69,7 @@ pub(crate) struct Running<'a> {
     enough: usize,
     looked_at: usize,
     found: Vec<Tuple<'a>>,
+    found_bytes: usize,
 }
 
 impl<'a> Running<'a> {
@@ -82,7 +82,8 @@ impl<'a> Running<'a> {
         enough: usize,
     ) -> Running<'a> {
         let defs = query.entries.iter().map(|entry| entry.def.as_ref()).collect();
-        Running { query, defs, views, own, version, parameters, enough, looked_at: 0, found: Vec::new() }
+        let found = Vec::new();
+        Running { query, defs, views, own, version, parameters, enough, looked_at: 0, found, found_bytes: 0 }
     }
 
     /// The rows, and how many were looked at; `None` where the query must be planned.
@@ -94,17 +95,20 @@ impl<'a> Running<'a> {
 
     fn step(&mut self, at: usize, tuple: &mut Tuple<'a>) -> Option<()> {
         let Some(step) = self.query.steps.get(at) else {
+            self.found_bytes += tuple.iter().flatten().map(RowRef::bytes).sum::<usize>();
             self.found.push(tuple.clone());
-            return Some(());
+            return (self.found_bytes <= BYTES_MAX).then_some(());
         };
         let (view, own) = (self.views.get(step.table)?, self.own.get(step.table)?);
         let index = view.indexes().position(|columns| columns == step.index)?;
-        let is_reverse = self.query.is_ordered == Some(true);
+        let is_reverse = self.query.found_in == FoundIn::ReverseOrder;
         let ranges = self.ranges(step, view, index, tuple)?;
         // Of another index than the key's a row may come twice: under a key that it had before.
         let mut seen = (index > 0).then(HashSet::new);
         for range in ranges {
-            for (code, row) in view.in_range(index, &range, self.version, is_reverse) {
+            for entry in view.in_range(index, &range, self.version, is_reverse) {
+                self.count()?;
+                let Some((code, row)) = entry else { continue };
                 if own.changed.contains(&code) || seen.as_mut().is_some_and(|seen| !seen.insert(code)) {
                     continue;
                 }
@@ -115,18 +119,21 @@ impl<'a> Running<'a> {
             }
         }
         for (_, bytes) in &own.rows {
+            self.count()?;
             self.look(at, step, view.heap().layout().row_of(bytes), tuple)?;
         }
         tuple[step.table] = None;
         Some(())
     }
 
+    /// Counts what is looked at, or passed over; `None` where that is too much.
+    fn count(&mut self) -> Option<()> {
+        self.looked_at += 1;
+        (self.looked_at <= ROWS_MAX).then_some(())
+    }
+
     /// Goes on with a row, if all that is known of it by now holds.
     fn look(&mut self, at: usize, step: &'a Step, row: RowRef<'a>, tuple: &mut Tuple<'a>) -> Option<()> {
-        self.looked_at += 1;
-        if self.looked_at > ROWS_MAX {
-            return None;
-        }
         tuple[step.table] = Some(row);
         let rows = Rows::Heap(&self.defs, tuple);
         for condition in &step.conditions {

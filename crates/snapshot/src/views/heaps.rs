@@ -19,6 +19,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A table, and what became of its keys by a batch; `None` where it had no heap to be told when the batch was resolved.
+pub type WrittenKeys = (TableId, Option<Vec<FedKey>>);
+
 /// Heaps of some tables, at one version.
 #[derive(Debug)]
 pub struct HeapSnapshot {
@@ -53,9 +56,11 @@ impl HeapSnapshot {
     }
 }
 
-/// A heap that begins, and the rows that it begins with.
+/// A heap that begins, and the rows that it begins with. One that is dropped before it is loaded is given up, and its table not tried again
+/// for a while.
 #[derive(Debug)]
 pub struct HeapLoad {
+    heaps: Arc<Heaps>,
     heap: Arc<Heap>,
     read: TableRead,
     version: Version,
@@ -63,20 +68,19 @@ pub struct HeapLoad {
 }
 
 impl HeapLoad {
-    /// Loads the rows: reads all columns of the table.
+    /// Loads the rows: reads all columns of the table. Where they take more than they may the heap is given up.
     ///
     /// # Errors
     /// `Corrupt` if a segment is damaged. The heap is given up then.
     pub fn run(self) -> Result<()> {
-        let loaded = self.load();
-        match &loaded {
-            Ok(()) => self.heap.loaded(),
-            Err(_) => self.heap.give_up(),
+        if self.load()? {
+            self.heap.loaded();
         }
-        loaded
+        Ok(())
     }
 
-    fn load(&self) -> Result<()> {
+    /// Whether all is there.
+    fn load(&self) -> Result<bool> {
         let columns = &self.read.entry.def.columns;
         let columns: Vec<(&str, DataType)> =
             columns.iter().map(|column| (column.storage_name.as_str(), column.data_type.to_arrow())).collect();
@@ -89,19 +93,48 @@ impl HeapLoad {
                     None => batch,
                     Some(dead) => alive(&batch, |row| !dead.contains(first + row))?,
                 };
-                self.heap.load(&batch)?;
                 first += count;
-                if self.heap.is_given_up() {
-                    return Ok(());
+                if !self.add(&batch)? {
+                    return Ok(false);
                 }
             }
         }
-        self.read.tail.iter().try_for_each(|run| self.heap.load(&run.rows))
+        for run in &self.read.tail {
+            if !self.add(&run.rows)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds rows, and tells whether it goes on: it takes no more than it may, nor do all heaps together, and nobody has given it up.
+    fn add(&self, rows: &RecordBatch) -> Result<bool> {
+        if self.heap.is_given_up() {
+            return Ok(false);
+        }
+        let is_within = self.heap.load(rows)? && !self.heaps.is_over();
+        if !is_within {
+            self.heaps.refuse(self.heap.entry());
+        }
+        Ok(is_within)
     }
 
     /// The version from which on the heap has the table's rows.
     pub fn version(&self) -> Version {
         self.version
+    }
+}
+
+impl Drop for HeapLoad {
+    fn drop(&mut self) {
+        if self.heap.is_loaded() {
+            return;
+        }
+        // If others have given it up, the next one may be loaded.
+        if !self.heap.is_given_up() {
+            self.heaps.refuse(self.heap.entry());
+        }
+        self.heaps.end(&self.heap);
     }
 }
 
@@ -156,57 +189,61 @@ impl Views {
         infos
     }
 
-    /// Begins a heap of a table; `None` where it has one, or none may be made.
+    /// Begins a heap of a table; `None` where it has one, or none may be made now. A table that is refused costs no more than that it is
+    /// looked up.
     pub fn begin_heap(&self, table: TableId) -> Option<HeapLoad> {
         if self.heaps.bytes_max() == 0 {
             return None;
         }
-        self.heaps.keep_bounds();
-        let now = self.clock.monotonic();
+        // They are freed after the state's lock.
+        let mut gone = Vec::new();
         let state = self.state.read();
         let entry: &Arc<TableEntry> = state.catalog.by_id(table)?;
-        if self.heaps.of(entry).is_some() || !entry.def.keeps_rows() {
+        if !entry.def.keeps_rows() || self.heaps.is_refused(entry) || self.heaps.of(entry).is_some() {
             return None;
         }
+        gone.extend(self.heaps.keep_bounds());
         let want = Want {
             freshness: Freshness::Within(Duration::ZERO),
             at_least: Version(0),
             exactly: None,
             tables: vec![table],
         };
-        let (version, stage) = state.choose(&want, now).ok()?;
+        let (version, stage) = state.choose(&want, self.clock.monotonic()).ok()?;
         // Of what is more organised than the newest version nothing else is read.
         let version = version.max(state.visible);
-        let read = state.read_table(entry, version, stage);
-        if read.segments.iter().any(|rows| rows.above.is_some() || rows.through.is_some()) {
-            return None;
-        }
-        let about = alluvia_heap::bytes_about(&entry.def).saturating_mul(read.rows_at_most() as usize);
-        let heap = self.heaps.begin(entry, version, about)?;
-        let pin = self.pins.pin(version);
-        Some(HeapLoad { heap, read, version, _pin: pin })
+        let about = alluvia_heap::bytes_about(&entry.def).saturating_mul(state.rows_at_most(table) as usize);
+        let heap = self.heaps.begin(entry, version, about, &mut gone)?;
+        let (heaps, read) = (Arc::clone(&self.heaps), state.read_table(entry, version, stage));
+        let load = HeapLoad { heaps, heap, read, version, _pin: self.pins.pin(version) };
+        let is_whole = load.read.segments.iter().all(|rows| rows.above.is_none() && rows.through.is_none());
+        is_whole.then_some(load)
     }
 
-    /// Tells the heaps of a batch that becomes visible.
-    pub(super) fn feed_heaps(&self, batch: &mut Published) {
+    /// Tells the heaps of a batch that becomes visible. Gives those that are given up, to be freed without the lock.
+    pub(super) fn feed_heaps(&self, batch: &mut Published) -> Vec<Arc<Heap>> {
         let keys = std::mem::take(&mut batch.keys);
         let mut tables: Vec<TableId> = keys.iter().map(|(table, _)| *table).collect();
         tables.extend(batch.rows.iter().map(|(table, _, _)| *table));
         tables.extend(batch.loads.iter().map(|load| load.table));
         tables.sort_unstable();
         tables.dedup();
-        let mut keys: BTreeMap<TableId, Vec<FedKey>> = keys.into_iter().collect();
+        // A heap that was begun after the batch was resolved is told of no keys: it is given up.
+        let mut keys: BTreeMap<TableId, Option<Vec<FedKey>>> = keys.into_iter().collect();
+        let mut gone = Vec::new();
         for table in tables.into_iter().filter(|&table| self.heaps.is_fed(table)) {
             let is_staged = batch.loads.iter().any(|load| load.table == table);
-            let rows = batch.rows.iter().find(|(of, _, _)| *of == table).map(|(_, rows, _)| rows.clone());
-            let fed = keys.remove(&table).filter(|_| !is_staged || planted("heap after a load"));
-            let fed = fed.map(|keys| FedBatch { version: batch.info.version, rows, keys });
-            self.heaps.feed(table, fed);
+            let rows = batch.rows.iter().find(|(of, _, _)| *of == table);
+            let (rows, bytes) = rows.map_or((None, 0), |(_, rows, bytes)| (Some(rows.clone()), *bytes as usize));
+            let fed = keys.remove(&table).flatten().filter(|_| !is_staged || planted("heap after a load"));
+            let fed = fed.map(|keys| FedBatch { version: batch.info.version, rows, bytes, keys });
+            gone.extend(self.heaps.feed(table, fed));
         }
+        gone
     }
 
-    /// Gives up the heaps of tables that are gone, or have another definition.
-    pub(super) fn keep_heaps(&self, state: &State) {
-        self.heaps.keep(|table| state.catalog.by_id(table).map(|entry| entry.changed_at));
+    /// Gives up the heaps of tables that are gone, or have another definition; gives them, to be freed without the lock.
+    pub(super) fn keep_heaps(&self, state: &State) -> Vec<Arc<Heap>> {
+        self.heaps.keep(|table| state.catalog.by_id(table).map(|entry| entry.changed_at))
     }
 }

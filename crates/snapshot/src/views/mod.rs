@@ -16,7 +16,7 @@ mod room;
 mod state;
 mod turns;
 
-pub use heaps::{HeapLoad, HeapSnapshot};
+pub use heaps::{HeapLoad, HeapSnapshot, WrittenKeys};
 pub use kills::{TableKills, TailDead};
 pub use moving::WholeTable;
 pub use room::TailRoom;
@@ -33,7 +33,7 @@ use crate::snapshot::{Newer, Snapshot, TailRead};
 use crate::spaces::Spaces;
 use crate::tail::{Pinned, TailTable};
 use alluvia_catalog::Catalog;
-use alluvia_heap::{FedKey, Heaps};
+use alluvia_heap::Heaps;
 use alluvia_tree::{Dead, Segment, TreeContext};
 use alluvia_types::{Clock, Error, Freshness, Result, SegmentId, Stage, TableId, Version};
 use arrow::record_batch::RecordBatch;
@@ -60,8 +60,8 @@ pub struct Published {
     pub catalog: Option<Arc<Catalog>>,
     /// Rows with the hidden columns, and their bytes.
     pub rows: Vec<(TableId, RecordBatch, u64)>,
-    /// What became of the keys that it wrote, by table; nothing of what is replayed.
-    pub keys: Vec<(TableId, Vec<FedKey>)>,
+    /// What became of the keys that it wrote, by table, once; nothing of what is replayed.
+    pub keys: Vec<WrittenKeys>,
     /// Rows that were staged as segments.
     pub loads: Vec<StagedLoad>,
     /// The room that its rows have until then; `None` without rows, and of what was in the log already.
@@ -75,7 +75,7 @@ pub struct Views {
     tree: TreeContext,
     spaces: Arc<Spaces>,
     keys: KeyTables,
-    heaps: Heaps,
+    heaps: Arc<Heaps>,
     pins: Pins,
     state: RwLock<State>,
     visible: AtomicU64,
@@ -175,11 +175,11 @@ impl Views {
             merges: Turns::default(),
         };
         Views {
+            heaps: Arc::new(Heaps::new(Arc::clone(&clock))),
             clock,
             tree,
             spaces,
             keys: KeyTables::new(visible),
-            heaps: Heaps::default(),
             pins: Pins::default(),
             state: RwLock::new(state),
             visible: AtomicU64::new(visible.0),
@@ -258,7 +258,7 @@ impl Views {
             opened.push(tables);
         }
         let now = self.clock.monotonic();
-        let mut gone = Vec::new();
+        let (mut gone, mut heaps_gone) = (Vec::new(), Vec::new());
         let mut state = self.state.write();
         for (mut batch, loads) in batches.drain(..).zip(opened) {
             let version = batch.info.version;
@@ -267,9 +267,9 @@ impl Views {
                 let known = std::mem::replace(&mut state.catalog, Arc::clone(&catalog));
                 gone.extend(known.tables().map(|entry| entry.def.id).filter(|&table| catalog.by_id(table).is_none()));
                 state.leave_dropped(&catalog, version);
-                self.keep_heaps(&state);
+                heaps_gone.extend(self.keep_heaps(&state));
             }
-            self.feed_heaps(&mut batch);
+            heaps_gone.extend(self.feed_heaps(&mut batch));
             for (table, rows, bytes) in batch.rows {
                 let State { tails, tail_bytes, pinned, .. } = &mut *state;
                 let tail = tails.entry(table).or_default();

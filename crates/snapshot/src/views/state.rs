@@ -5,13 +5,14 @@ use crate::killed::KilledPlaces;
 use crate::manifest::TableBase;
 use crate::ports::Want;
 use crate::snapshot::{TableRead, TailRead};
+use crate::tail::TailTable;
 use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_tree::{KilledRows, Segment, SegmentRows};
 use alluvia_types::{Error, ErrorKind, Freshness, Result, Stage, TableId, Version, planted};
 use std::sync::Arc;
 use std::time::Duration;
 #[cfg(feature = "paranoid")]
-use {crate::manifest::Base, crate::tail::TailTable, std::collections::BTreeMap};
+use {crate::manifest::Base, std::collections::BTreeMap};
 
 impl State {
     /// Takes the rows of tables that `catalog` lacks, which is that of `version`, out of the tail, and their staged
@@ -124,6 +125,16 @@ impl State {
         }
         killed.brief = brief;
         Some(killed)
+    }
+
+    /// How many rows a table has at most: dead ones are among them.
+    pub(super) fn rows_at_most(&self, table: TableId) -> u64 {
+        let based = self.base.tables.get(&table);
+        let based = based.iter().flat_map(|base| base.merged().chain(&base.sorted));
+        let attached = self.attached.values().flatten().filter(|(owner, _)| *owner == table);
+        let segments = based.chain(attached.flat_map(|(_, segments)| segments));
+        let rows: u64 = segments.map(|segment| segment.meta().rows).sum();
+        rows + self.tails.get(&table).map_or(0, TailTable::rows)
     }
 
     pub(super) fn read_table(&self, entry: &Arc<TableEntry>, version: Version, stage: Stage) -> TableRead {

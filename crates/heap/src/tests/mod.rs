@@ -1,5 +1,7 @@
 //! A heap against a map for each version, on random batches, pins and ranges.
 
+mod bounds;
+
 use crate::{FedBatch, FedKey, Heap, HeapView, indexes_of};
 use alluvia_catalog::TableEntry;
 use alluvia_space::key_code::KeyCoder;
@@ -11,7 +13,6 @@ use alluvia_types::{TableId, Version};
 use arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, Int32Array, RecordBatch, StringViewArray, UInt64Array,
 };
-use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -82,13 +83,14 @@ fn fed(version: u64, batch: &Batch, coder: &KeyCoder) -> FedBatch {
         let code = coder.codes(&rows(&[(key, (None, None, None, None, None))])).unwrap()[0];
         FedKey { code, ordinal }
     };
-    FedBatch { version: Version(version), rows: Some(came), keys: last.into_iter().map(key).collect() }
+    let bytes = came.get_array_memory_size();
+    FedBatch { version: Version(version), rows: Some(came), bytes, keys: last.into_iter().map(key).collect() }
 }
 
 /// All of a view at a version, by its key index.
 fn shown(view: &HeapView<'_>, version: Version) -> Vec<String> {
     let all = view.ranges(0, &[], None, None, 1).unwrap();
-    let rows: Vec<_> = view.in_range(0, &all[0], version, false).map(|(_, row)| row).collect();
+    let rows: Vec<_> = view.in_range(0, &all[0], version, false).flatten().map(|(_, row)| row).collect();
     let columns: Vec<usize> = (0..7).collect();
     lines(&view.heap().layout().decoded(&rows, &columns).unwrap())
 }
@@ -137,7 +139,7 @@ proptest! {
         let entry = entry();
         let coder = KeyCoder::new(&entry.def).unwrap();
         prop_assert_eq!(indexes_of(&entry.def), vec![vec![0, 1], vec![2, 0]]);
-        let heap = Heap::new(&entry, Version(1)).unwrap();
+        let heap = Heap::new(&entry, Version(1), 0, usize::MAX).unwrap();
         let mut model = vec![(Version(1), loaded.clone())];
         let all: Vec<(Key, Rest)> = loaded.into_iter().collect();
         if !all.is_empty() {
@@ -176,7 +178,7 @@ proptest! {
             let from: ArrayRef = Arc::new(Int32Array::from(vec![bound]));
             let ranges = view.ranges(1, &[values], Some((from, true)), None, 1).unwrap();
             let mut found: Vec<String> = Vec::new();
-            for (_, row) in view.in_range(1, &ranges[0], *version, false) {
+            for (_, row) in view.in_range(1, &ranges[0], *version, false).flatten() {
                 let line = lines(&view.heap().layout().decoded(&[row], &[0, 1, 2, 3, 4, 5, 6]).unwrap()).remove(0);
                 // It may be there under a key that it had.
                 let is_it = row.cell(2) == crate::Cell::Int(n.into()) && matches!(row.cell(0), crate::Cell::Int(a) if a >= bound.into());
@@ -209,7 +211,7 @@ proptest! {
         low in prop::option::of((prop::sample::select(vec!["", "a", "a\0", "ab", "b", "ü", "z"]), any::<bool>())),
         high in prop::option::of((prop::sample::select(vec!["", "a", "a\0", "ab", "b", "ü", "z"]), any::<bool>())),
     ) {
-        let heap = Heap::new(&entry(), Version(1)).unwrap();
+        let heap = Heap::new(&entry(), Version(1), 0, usize::MAX).unwrap();
         let all: Vec<(Key, Rest)> = known.clone().into_iter().collect();
         if !all.is_empty() {
             heap.load(&rows(&all)).unwrap();
@@ -220,7 +222,7 @@ proptest! {
         let first: ArrayRef = Arc::new(Int32Array::from(vec![a]));
         let ranges = view.ranges(0, &[first], text(low), text(high), 1).unwrap();
         for is_reverse in [false, true] {
-            let rows_of: Vec<_> = view.in_range(0, &ranges[0], Version(1), is_reverse).map(|(_, row)| row).collect();
+            let rows_of: Vec<_> = view.in_range(0, &ranges[0], Version(1), is_reverse).flatten().map(|(_, row)| row).collect();
             let columns: Vec<usize> = (0..7).collect();
             let found = lines(&view.heap().layout().decoded(&rows_of, &columns).unwrap());
             let is_in = |(key, _): &(&Key, &Rest)| {
@@ -239,27 +241,10 @@ proptest! {
 }
 
 #[test]
-fn what_nobody_reads_is_given_up_at_its_bound() {
-    let entry = entry();
-    let coder = KeyCoder::new(&entry.def).unwrap();
-    let heap = Heap::new(&entry, Version(1)).unwrap();
-    heap.loaded();
-    let one = rows(&[((1, "a".to_owned()), (None, None, None, None, None))]);
-    let code = coder.codes(&one).unwrap()[0];
-    let many = concat_batches(one.schema_ref(), std::iter::repeat_n(&one, 2)).unwrap();
-    let key = |at: u128| FedKey { code: code + at, ordinal: None };
-    for version in 2..20 {
-        let keys = (0..10_000).map(|at| key(at + u128::from(version) * 10_000)).collect();
-        heap.feed(FedBatch { version: Version(version), rows: Some(many.clone()), keys });
-    }
-    assert!(heap.is_given_up() && heap.read(Version(1)).is_none());
-}
-
-#[test]
 fn a_second_view_of_one_thread_does_not_wait_for_who_waits_for_the_first() {
     let entry = entry();
     let coder = KeyCoder::new(&entry.def).unwrap();
-    let heap = Arc::new(Heap::new(&entry, Version(1)).unwrap());
+    let heap = Arc::new(Heap::new(&entry, Version(1), 0, usize::MAX).unwrap());
     heap.loaded();
     let (told, known) = std::sync::mpsc::channel();
     let of_reader = Arc::clone(&heap);
@@ -278,4 +263,46 @@ fn a_second_view_of_one_thread_does_not_wait_for_who_waits_for_the_first() {
     });
     // A deadlock must not be one of the test.
     assert_eq!(known.recv_timeout(std::time::Duration::from_secs(60)), Ok(1));
+}
+
+#[test]
+fn a_row_that_is_written_often_is_found_at_each_version_that_is_pinned() {
+    let entry = entry();
+    let coder = KeyCoder::new(&entry.def).unwrap();
+    let heap = Heap::new(&entry, Version(1), 0, usize::MAX).unwrap();
+    heap.loaded();
+    let rest = |version: u64| (Some(version as i32), None, None, None, None);
+    let key = || (1, "a".to_owned());
+    for version in 2..1_000 {
+        let row = (version % 10 != 0).then(|| rest(version));
+        heap.feed(fed(version, &vec![(key(), row)], &coder));
+    }
+    let code = coder.codes(&rows(&[(key(), rest(0))])).unwrap()[0];
+    // Each time a little more is forgotten.
+    for oldest in [1, 1, 400, 401, 700, 999] {
+        heap.feed(fed(heap.counts().0.0.max(999) + 1, &vec![((9, "z".to_owned()), None)], &coder));
+        let view = heap.read(Version(oldest)).unwrap();
+        for version in oldest..1_000 {
+            let found = view.by_code(code, Version(version)).map(|row| row.cell(2));
+            let is_there = version > 1 && version % 10 != 0;
+            assert_eq!(found, is_there.then_some(crate::Cell::Int(version as i64)), "at {version}");
+        }
+    }
+}
+
+#[test]
+fn entries_without_a_row_are_told() {
+    let entry = entry();
+    let coder = KeyCoder::new(&entry.def).unwrap();
+    let heap = Heap::new(&entry, Version(1), 0, usize::MAX).unwrap();
+    heap.loaded();
+    let key = |a: i32| (a, "a".to_owned());
+    heap.feed(fed(2, &(0..5).map(|a| (key(a), Some((None, None, None, None, None)))).collect(), &coder));
+    heap.feed(fed(3, &(0..4).map(|a| (key(a), None)).collect(), &coder));
+    let view = heap.read(Version(1)).unwrap();
+    let all = view.ranges(0, &[], None, None, 1).unwrap();
+    let rows =
+        |version| view.in_range(0, &all[0], Version(version), false).map(|row| row.is_some()).collect::<Vec<_>>();
+    assert_eq!((rows(1), rows(2)), (vec![false; 5], vec![true; 5]));
+    assert_eq!(rows(3), [false, false, false, false, true]);
 }
