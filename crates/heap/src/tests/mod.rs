@@ -248,11 +248,12 @@ fn a_second_view_of_one_thread_does_not_wait_for_who_waits_for_the_first() {
     heap.loaded();
     let (told, known) = std::sync::mpsc::channel();
     let of_reader = Arc::clone(&heap);
-    std::thread::spawn(move || {
+    let reader = std::thread::Builder::new().spawn(move || {
         let first = of_reader.read_followed().unwrap();
         of_reader.feed(fed(2, &vec![((1, "a".to_owned()), Some((None, None, None, None, None)))], &coder));
         let of_follower = Arc::clone(&of_reader);
-        let follower = std::thread::spawn(move || of_follower.read(Version(1)).unwrap().len());
+        let follower = std::thread::Builder::new();
+        let follower = follower.spawn(move || of_follower.read(Version(1)).unwrap().len()).unwrap();
         while !of_reader.is_awaited() {
             std::thread::yield_now();
         }
@@ -261,6 +262,7 @@ fn a_second_view_of_one_thread_does_not_wait_for_who_waits_for_the_first() {
         drop((first, second));
         told.send(follower.join().unwrap()).unwrap();
     });
+    reader.expect("a thread begins");
     // A deadlock must not be one of the test.
     assert_eq!(known.recv_timeout(std::time::Duration::from_secs(60)), Ok(1));
 }
