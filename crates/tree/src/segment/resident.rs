@@ -49,7 +49,9 @@ impl Segment {
         columns: &[(&str, DataType)],
         rows: &[u32],
     ) -> Result<Option<RecordBatch>> {
-        self.resident(columns, rows, |leaf, column| self.whole_column(leaf, column, rows.len()))
+        // Neighbours share a page.
+        let pages = rows.chunk_by(|row, next| u64::from(*row) / PAGE_ROWS == u64::from(*next) / PAGE_ROWS).count();
+        self.resident(columns, rows, |leaf, column| self.whole_column(leaf, column, pages))
     }
 
     /// The values of columns in some rows; `whole` gives a whole column by its place in the file, its name and its type.
@@ -84,12 +86,12 @@ impl Segment {
         batch.map(Some).map_err(|error| self.misfit(&error))
     }
 
-    /// A whole column, of which so many rows are wanted, if it is in memory or has been paid for.
+    /// A whole column, of which so many pages are wanted, if it is in memory or has been paid for.
     fn whole_column(
         self: &Arc<Segment>,
         leaf: usize,
         (name, data_type): (&str, &DataType),
-        rows: usize,
+        pages: usize,
     ) -> Result<Option<Arc<WholeColumn>>> {
         if let Some(held) = self.held::<WholeColumn>(leaf) {
             return Ok(Some(held));
@@ -100,7 +102,7 @@ impl Segment {
         let width = data_type.primitive_width().unwrap_or(size_of::<u128>()) as u64;
         let bytes = (encoded.max(0) as u64).max(self.meta.rows * width);
         // What would be decoded now counts.
-        self.credit.fetch_add(PAGE_ROWS * rows as u64, Ordering::Relaxed);
+        self.credit.fetch_add(PAGE_ROWS * pages as u64, Ordering::Relaxed);
         let cost = self.meta.rows;
         let pay = |credit: u64| credit.checked_sub(cost);
         if bytes > self.context.pool.bytes_max() / POOL_SHARE
