@@ -105,6 +105,11 @@ impl Overlay {
         self.keys.get(&code).map(|changed| changed.row)
     }
 
+    /// At least as many as there are own rows, and keys that were changed.
+    pub(crate) fn touched(&self) -> usize {
+        self.is_left.len().max(self.keys.len())
+    }
+
     /// Keys whose rows in the snapshot are gone.
     pub(crate) fn killed(&self) -> Vec<KeyCode> {
         self.keys.iter().filter(|(_, changed)| changed.kills).map(|(code, _)| *code).collect()
@@ -131,6 +136,16 @@ mod tests {
     fn op() -> impl Strategy<Value = Op> {
         let key = || 0..12u128;
         prop_oneof![key().prop_map(Op::Insert), key().prop_map(Op::Replace), key().prop_map(Op::Delete)]
+    }
+
+    #[test]
+    fn rows_that_are_gone_again_and_keys_that_were_only_deleted_count_as_touched() {
+        let mut overlay = Overlay::default();
+        assert_eq!(overlay.touched(), 0);
+        (0..3).for_each(|_| overlay.replace(1));
+        assert_eq!((overlay.touched(), overlay.killed()), (3, vec![1]));
+        (2..9).for_each(|code| overlay.delete(code));
+        assert_eq!((overlay.touched(), overlay.killed().len()), (8, 8));
     }
 
     proptest! {

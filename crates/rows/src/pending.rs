@@ -88,6 +88,11 @@ impl PendingRows {
         self.changes.is_empty()
     }
 
+    /// No fewer than the rows that have come and the keys that were changed, without looking at them.
+    pub fn touched(&self) -> usize {
+        self.overlay.touched()
+    }
+
     /// What changes of one statement are, which has seen what waits now. Rows of it that have no version yet are told by
     /// where they stand among the own rows that are left.
     ///

@@ -91,6 +91,8 @@ pub struct Remote {
     known: Mutex<Option<Known>>,
     /// Whether it was said whose files COPY means.
     has_told_of_files: AtomicBool,
+    /// Whether the last statement may have set something while its rows came.
+    has_set: AtomicBool,
     /// The COPY that is done here, or the last one.
     copying: Mutex<Watched>,
 }
@@ -170,6 +172,7 @@ impl Remote {
             place,
             known: Mutex::default(),
             has_told_of_files: AtomicBool::default(),
+            has_set: AtomicBool::default(),
             copying: Mutex::default(),
         })
     }
@@ -211,7 +214,9 @@ impl Remote {
         // What a statement does beside its rows may be to set something, or to take back what was set.
         let is_known =
             matches!(statement.command(), Command::Query | Command::Show | Command::Insert | Command::Change);
-        if !is_known || statement.text.to_ascii_lowercase().contains("set_config") {
+        // `set_config` sets while its rows come: what was asked meanwhile may be of before.
+        let sets = statement.text.to_ascii_lowercase().contains("set_config");
+        if self.has_set.swap(sets, Ordering::Relaxed) || sets || !is_known {
             *self.known() = None;
         }
     }

@@ -19,7 +19,7 @@ use datafusion::common::ScalarValue;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Rows of a transaction that one statement looks through at most.
+/// Rows that a transaction has written, and keys that it has changed, that one statement looks through at most.
 const OWN_ROWS_MAX: usize = 1 << 12;
 
 /// The heaps of a statement's tables, at the version that it reads.
@@ -83,21 +83,23 @@ fn own_rows(run: &Run, point: &PointStatement, heaps: &HeapSnapshot) -> Result<O
     let mut all = Vec::with_capacity(heaps.heaps().len());
     for heap in heaps.heaps() {
         let table = heap.entry().def.id;
-        let is_it = |other: &TableId| *other == table;
-        if !open.has_changes(&heaps.snapshot.catalog, table)? {
+        let pending = match open.has_changes(&heaps.snapshot.catalog, table)? {
+            true => open.kept().find(|(of, _)| **of == table),
+            false => None,
+        };
+        let Some((_, pending)) = pending else {
             all.push(OwnRows::default());
             continue;
-        }
-        let rows = open.pending(&heaps.snapshot.catalog, is_it)?.remove(&table).unwrap_or_default();
-        if rows.iter().map(RecordBatch::num_rows).sum::<usize>() > OWN_ROWS_MAX {
+        };
+        if pending.touched() > OWN_ROWS_MAX {
             return Ok(None);
         }
-        let changed = match open.killed(is_it)?.remove(&table) {
+        let changed = match pending.killed()? {
             None => HashSet::new(),
             Some(Killed::Keys(keys)) => keys.into_iter().collect(),
             Some(Killed::Rows(_)) => return Ok(None),
         };
-        all.push(OwnRows::new(heap.layout(), heap.coder(), changed, &rows)?);
+        all.push(OwnRows::new(heap.layout(), heap.coder(), changed, &pending.readable()?)?);
     }
     Ok(Some(all))
 }

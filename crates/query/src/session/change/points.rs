@@ -55,7 +55,7 @@ pub(crate) fn compiled(scope: &Scope, statement: &Statement) -> Option<PointStat
         is_everybodys.then_some(entry)
     };
     let entries = point_tables(&statement.kind)?.iter().map(entry).collect::<Option<Vec<_>>>()?;
-    if is_looked_at(scope, statement, entries.first()?)? {
+    if concerns_constraints(scope, statement, entries.first()?)? {
         return None;
     }
     PointStatement::recognise(&statement.kind, &entries)
@@ -63,7 +63,7 @@ pub(crate) fn compiled(scope: &Scope, statement: &Statement) -> Option<PointStat
 
 /// Whether constraints are to look at the rows of a statement that changes some: such go the general way. A table that refers to another is
 /// made without that one being told.
-fn is_looked_at(scope: &Scope, statement: &Statement, entry: &Arc<TableEntry>) -> Option<bool> {
+fn concerns_constraints(scope: &Scope, statement: &Statement, entry: &Arc<TableEntry>) -> Option<bool> {
     let set = match &statement.kind {
         Kind::Update(update) => Some(set_places(entry, update)?),
         Kind::Delete(_) => None,
@@ -119,13 +119,7 @@ fn may_run(run: &Run, statement: &Statement, point: &PointStatement) -> bool {
         PointKind::Delete => &[Privilege::Delete, Privilege::Select],
         PointKind::Select(_, None) | PointKind::Query(None) => &[Privilege::Select],
     };
-    let tables = point.tables();
-    let may = |privilege: &Privilege| {
-        tables.iter().all(|(name, known)| {
-            let entry = run.scope.table_for(Need::Privilege(*privilege), name);
-            entry.is_ok_and(|entry| is_same(&entry, known))
-        })
-    };
+    let may = |privilege: &Privilege| means(&run.scope, point, Need::Privilege(*privilege));
     let may_write = statement.kind.writes().is_none_or(|command| run.scope.check_writable(command).is_ok());
     let state = run.state();
     let is_plain = run.settings.short_path
@@ -136,8 +130,14 @@ fn may_run(run: &Run, statement: &Statement, point: &PointStatement) -> bool {
         && state.temporary.is_empty()
         && !matches!(state.transaction, Transaction::Failed(_));
     drop(state);
-    let is_plain = is_plain && is_looked_at(&run.scope, statement, point.entry()) == Some(false);
+    let is_plain = is_plain && concerns_constraints(&run.scope, statement, point.entry()) == Some(false);
     is_plain && may_write && !run.engine().read().is_remote() && privileges.iter().all(may)
+}
+
+/// Whether the names of a statement mean the tables that it was compiled for, and the session may use them for this.
+pub(crate) fn means(scope: &Scope, point: &PointStatement, need: Need) -> bool {
+    let tables = point.tables();
+    tables.iter().all(|(name, known)| scope.table_for(need, name).is_ok_and(|entry| is_same(&entry, known)))
 }
 
 fn is_same(entry: &TableEntry, other: &TableEntry) -> bool {

@@ -11,7 +11,7 @@ pub(crate) mod refined;
 pub(crate) mod verify;
 
 use crate::answer::{CachedStatement, Literal, Statement as Recognised, recognise};
-use crate::session::change::points::{compiled, run_point};
+use crate::session::change::points::{compiled, means, run_point};
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
 use crate::session::run::runner::Runner;
@@ -21,6 +21,7 @@ use crate::session::statement::at_once::answer_at_once;
 use crate::session::statement::dispatch::dispatch;
 use crate::session::statement::{execute, parse_one};
 use alluvia_catalog::TableEntry;
+use alluvia_catalog::authoriser::Need;
 use alluvia_points::PointStatement;
 use alluvia_syntax::{Kind, Statement};
 use alluvia_types::{Error, ErrorKind, Result};
@@ -45,8 +46,8 @@ struct Inner {
     cached: Mutex<Option<Arc<CachedStatement>>>,
     /// What it was compiled to by a definition of its table, if it was tried.
     point: Mutex<Option<Arc<PointStatement>>>,
-    /// The schema that its answer had when it was planned, by the definitions of then.
-    shown: Mutex<Option<SchemaRef>>,
+    /// The schema of an answer from the tables that it was compiled for, and what it was compiled to then.
+    shown: Mutex<Option<(Arc<PointStatement>, SchemaRef)>>,
     /// How often compiling it was in vain: it is tried again, for definitions change, and not for ever.
     in_vain: AtomicU32,
 }
@@ -70,12 +71,29 @@ impl Prepared {
         };
         if known.as_ref().is_none_or(|known| !is_current(known)) {
             *known = compiled(scope, statement).map(Arc::new);
-            *self.inner.shown.lock() = None;
             if known.is_none() {
                 in_vain.fetch_add(1, Ordering::Relaxed);
             }
         }
         known.clone()
+    }
+
+    /// The schema of what it is compiled to, if that is known.
+    fn shown(&self, point: &Arc<PointStatement>) -> Option<SchemaRef> {
+        let shown = self.inner.shown.lock();
+        shown.as_ref().filter(|(of, _)| Arc::ptr_eq(of, point)).map(|(_, schema)| Arc::clone(schema))
+    }
+
+    /// Remembers that of an answer. Not of one of other tables, as another search path names them, nor of NULL, for which planning may
+    /// choose other types.
+    fn remember(&self, scope: &Scope, point: &Arc<PointStatement>, values: &[ScalarValue], outcome: &Outcome) {
+        let Some(rows) = outcome.rows.as_ref().filter(|_| point.query().is_some()) else { return };
+        if self.shown(point).is_some() || values.iter().any(ScalarValue::is_null) {
+            return;
+        }
+        if means(scope, point, Need::Definition) {
+            *self.inner.shown.lock() = Some((Arc::clone(point), rows.schema()));
+        }
     }
 
     /// A statement that is parsed.
@@ -157,18 +175,15 @@ pub(crate) async fn execute_prepared(runner: &Runner, prepared: &Prepared, value
         return runner.run(statement.sql(), work).await;
     }
     if let Some(point) = prepared.point(&runner.scope) {
-        let shown = prepared.inner.shown.lock().clone();
-        let is_query = point.query().is_some();
+        let (shown, compiled) = (prepared.shown(&point), point.as_ref());
         let work = |run: Arc<Run>| async move {
-            match run_point(&run, statement, &point, values, shown).await? {
+            match run_point(&run, statement, compiled, values, shown).await? {
                 Some(outcome) => Ok(outcome),
                 None => dispatch(&run, statement.bind(values)?).await,
             }
         };
         let outcome = runner.run(statement.sql(), work).await?;
-        if let Some(rows) = outcome.rows.as_ref().filter(|_| is_query) {
-            prepared.inner.shown.lock().get_or_insert_with(|| rows.schema());
-        }
+        prepared.remember(&runner.scope, &point, values, &outcome);
         return Ok(outcome);
     }
     // With other values it is another statement.
@@ -194,14 +209,11 @@ pub(crate) async fn execute_within(run: &Arc<Run>, prepared: &Prepared, values: 
         return Ok(outcome);
     }
     if let Some(point) = prepared.point(&run.scope) {
-        let shown = prepared.inner.shown.lock().clone();
-        if let Some(outcome) = run_point(run, statement, &point, values, shown).await? {
+        if let Some(outcome) = run_point(run, statement, &point, values, prepared.shown(&point)).await? {
             return Ok(outcome);
         }
         let outcome = dispatch(run, statement.bind(values)?).await?;
-        if let Some(rows) = outcome.rows.as_ref().filter(|_| point.query().is_some()) {
-            prepared.inner.shown.lock().get_or_insert_with(|| rows.schema());
-        }
+        prepared.remember(&run.scope, &point, values, &outcome);
         return Ok(outcome);
     }
     dispatch(run, statement.bind(values)?).await

@@ -275,7 +275,7 @@ impl OpenTransaction {
     }
 
     /// Rows of the tables that the transaction has not dropped.
-    fn kept(&self) -> impl Iterator<Item = (&TableId, &PendingRows)> {
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (&TableId, &PendingRows)> {
         self.tables.iter().filter(|(table, _)| !self.definitions.has_dropped(**table))
     }
 
