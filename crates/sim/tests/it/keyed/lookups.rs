@@ -1,7 +1,7 @@
 //! Rows that are found by their keys, at whatever version and stage: those of the model, and those that a scan finds.
 //!
 //! Some rows are then taken away from the snapshot, and others added, as a transaction does that has changed rows: the
-//! first are not found any more, the others are.
+//! first are not found any more, the others are. Rows between two keys are compared with the model's, too.
 
 use super::heaps;
 use super::model::TableModel;
@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// Keys that are looked for beside those of histories: they are never there.
 const NEVER: u64 = 10;
+/// As often is a segment asked for a range: more often than it takes to pay for the order of its keys.
+const RANGES_ASKED: usize = 6;
 
 /// Compares what is found by keys with the model's rows at a version.
 pub fn compare(engine: &Engine, version: u64, read: &TableRead, model: &TableModel, random: &mut Random) -> Checked {
@@ -30,6 +32,7 @@ pub fn compare(engine: &Engine, version: u64, read: &TableRead, model: &TableMod
     lookup.are(read, &found, &expected)?;
     let keys: Vec<(KeyCode, Option<Row>)> = lookup.codes.iter().copied().zip(expected.iter().cloned()).collect();
     heaps::compare(engine, version, read, (model, &keys), random)?;
+    compare_range(version, read, &coder, model, random)?;
 
     let mut changed = read.clone();
     let gone: BTreeSet<SnapshotRow> = found.iter().flatten().filter(|_| random.one_in(3)).copied().collect();
@@ -50,6 +53,13 @@ pub fn compare(engine: &Engine, version: u64, read: &TableRead, model: &TableMod
     lookup.are(&changed, &found, &expected).map_err(|what| format!("with {} rows gone: {what}", gone.len()))
 }
 
+/// The codes of keys.
+fn codes_of(read: &TableRead, coder: &KeyCoder, keys: &[Row]) -> Checked<Vec<KeyCode>> {
+    let def = &read.entry.def;
+    let columns: Vec<_> = def.key.iter().flat_map(|key| &key.columns).filter_map(|id| def.column_by_id(*id)).collect();
+    coder.codes(&batch_of(&columns, keys)).map_err(|error| error.to_string())
+}
+
 /// Keys that are looked up.
 struct Lookup {
     keys: Vec<Row>,
@@ -60,10 +70,7 @@ impl Lookup {
     fn new(read: &TableRead, coder: &KeyCoder, model: &TableModel, random: &mut Random) -> Checked<Lookup> {
         let count = if random.one_in(3) { 1 + random.below(4) } else { KEYS };
         let keys: Vec<Row> = (0..count).map(|_| key(model.kind, random.below(KEYS + NEVER))).collect();
-        let def = &read.entry.def;
-        let columns: Vec<_> =
-            def.key.iter().flat_map(|key| &key.columns).filter_map(|id| def.column_by_id(*id)).collect();
-        let codes = coder.codes(&batch_of(&columns, &keys)).map_err(|error| error.to_string())?;
+        let codes = codes_of(read, coder, &keys)?;
         Ok(Lookup { keys, codes })
     }
 
@@ -98,6 +105,42 @@ impl Lookup {
         }
         Ok(())
     }
+}
+
+/// Compares the rows whose keys lie between two with the model's. Segments are asked often enough that they make the order of their keys.
+fn compare_range(version: u64, read: &TableRead, coder: &KeyCoder, model: &TableModel, random: &mut Random) -> Checked {
+    if !random.one_in(4) {
+        return Ok(());
+    }
+    let keys: Vec<Row> = (0..KEYS).map(|number| key(model.kind, number)).collect();
+    let codes = codes_of(read, coder, &keys)?;
+    let (one, other) = (codes[random.below(KEYS) as usize], codes[random.below(KEYS) as usize]);
+    let (low, high) = (one.min(other), one.max(other));
+    let within = |code: &KeyCode| (low..=high).contains(code);
+    let expected: Vec<&Row> =
+        keys.iter().zip(&codes).filter(|(_, code)| within(code)).filter_map(|(key, _)| model.row_with(version, key)).collect();
+    let columns: Vec<usize> = (0..read.entry.def.columns.len()).collect();
+    for most in [KEYS as usize; RANGES_ASKED].into_iter().chain([expected.len().saturating_sub(1)]) {
+        let found = read.find_between(coder, (low, high), most).map_err(|error| error.to_string())?;
+        // Not known yet, or too many.
+        let Some(found) = found else { continue };
+        let values = read.rows_at(&found, &columns).map_err(|error| error.to_string())?;
+        let values = rows_in(&read.entry.def, &values).map_err(|error| error.to_string())?;
+        let mut left = expected.clone();
+        for row in &values {
+            match left.iter().position(|expected| *expected == row) {
+                Some(at) => drop(left.swap_remove(at)),
+                None => return Err(format!("version {version}: {row:?} is no row between two keys")),
+            }
+        }
+        if let Some(row) = left.pop() {
+            return Err(format!("version {version}: {row:?} is not found between two keys"));
+        }
+        if values.len() > most {
+            return Err(format!("version {version}: {} rows between two keys, and at most {most} were asked for", values.len()));
+        }
+    }
+    Ok(())
 }
 
 /// Takes rows out of a snapshot, as those that its reader has killed.

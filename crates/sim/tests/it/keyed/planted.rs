@@ -22,6 +22,8 @@
 //! | `index trusted above its version` | `Views::find_keys` | a key that was written since is where the index has it |
 //! | `dead row found by key` | `Views::find_keys` | rows that the reader's transaction has killed are found |
 //! | `moved row not found` | `Views::find_keys` | what the index has in a segment that the snapshot lacks is not there |
+//! | `dead row between keys` | `TableRead::find_between` | rows of a range of keys are not asked whether they are dead |
+//! | `tail passed over between keys` | `TableRead::find_between` | rows of the tail are in no range |
 //! | `heap forgets too much` | `heap::Rows::forget` | older rows go though somebody has pinned a version that reads them |
 //! | `heap not told of deletes` | `Effects::fed_keys` | keys that are gone keep their rows in heaps |
 //! | `heap after a load` | `Views::feed_heaps` | a heap goes on beside rows that were staged |
@@ -40,7 +42,7 @@ const LOCKED: &str = "keyed::locked::rows_that_another_session_has_locked_are_no
 const CRASH: &str = "keyed::crash::power_loss_at_every_call_and_again_during_recovery";
 
 /// Every bug, and the test that finds it.
-const BUGS: [(&str, &str); 23] = [
+const BUGS: [(&str, &str); 25] = [
     ("kill lost at install", HANDOVER),
     ("kill at the wrong row", HISTORIES),
     ("kill at the wrong segment", HISTORIES),
@@ -60,6 +62,8 @@ const BUGS: [(&str, &str); 23] = [
     ("index trusted above its version", HISTORIES),
     ("dead row found by key", HISTORIES),
     ("moved row not found", HISTORIES),
+    ("dead row between keys", HISTORIES),
+    ("tail passed over between keys", HISTORIES),
     ("heap forgets too much", HISTORIES),
     ("heap not told of deletes", HISTORIES),
     ("heap after a load", HISTORIES),
