@@ -29,7 +29,7 @@ pub use key_tables::{KeyGuard, KeyTable, KeyTables, KnownKeys};
 pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
 pub use killed::Killed;
 pub use kills::KillsFile;
-pub use lookup::{SnapshotRow, identities_of};
+pub use lookup::{SnapshotRow, identities_of, row_columns};
 pub use manifest::{
     Base, MANIFEST_MAGIC, MANIFEST_NAME, Manifest, Partition, PartitionFiles, ProducerState, TableBase, TableFiles,
 };

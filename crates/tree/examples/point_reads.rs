@@ -56,7 +56,9 @@ fn main() -> Result<()> {
 }
 
 fn measure(what: &str, segment: &Arc<Segment>, columns: &[(&str, Arrow)], rows: usize) -> Result<()> {
-    let reads = if columns.len() > 1 { READS } else { READS / 10 };
+    let columns =
+        RowColumns::new(columns.iter().map(|(name, data_type)| ((*name).to_owned(), data_type.clone())));
+    let reads = if columns.iter().len() > 1 { READS } else { READS / 10 };
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut start = cpu();
     for at in 0..reads + 100 {
@@ -67,7 +69,7 @@ fn measure(what: &str, segment: &Arc<Segment>, columns: &[(&str, Arrow)], rows: 
         state ^= state >> 7;
         state ^= state << 17;
         let row = (state % rows as u64) as u32;
-        assert_eq!(segment.rows_at(columns, &[row])?.num_rows(), 1);
+        assert_eq!(segment.rows_at(&columns, &[row])?.num_rows(), 1);
     }
     println!("  {what}: {:.1} us a row", (cpu() - start).as_nanos() as f64 / 1e3 / reads as f64);
     Ok(())

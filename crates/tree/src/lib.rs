@@ -50,7 +50,7 @@ pub use layout::{
 pub use meta::{RungMeta, SegmentMeta};
 pub use nodes::CodeSet;
 pub use parquet_file::intervals;
-pub use segment::{OrderedChunk, Rung, Segment, SegmentCursor};
+pub use segment::{OrderedChunk, RowColumns, Rung, Segment, SegmentCursor};
 pub use summary::{BlockSummaries, ColumnSummary, FloatSummary, LevelSummary, MeasureSummary};
 pub use verify::Mapping;
 pub use visible::{Dead, DeadRows, KilledRows, SegmentRows};

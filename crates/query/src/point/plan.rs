@@ -9,6 +9,7 @@ use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_skipping::Predicate;
 use alluvia_snapshot::{Read, TableRead};
 use alluvia_space::TableDef;
+use alluvia_tree::RowColumns;
 use alluvia_syntax::alike::{AlikeText, Compared, ComparedWith, Literal};
 use alluvia_types::Version;
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -32,6 +33,8 @@ pub(crate) struct PointPlan {
     pub(super) fixed: Vec<(usize, Literal<'static>)>,
     /// The columns that are read, by their places in the definition.
     pub(super) columns: Vec<usize>,
+    /// The same as rows are read in them.
+    pub(super) row_columns: Arc<RowColumns>,
     /// The same under their SQL names.
     pub(super) read: SchemaRef,
     /// What rows must pass beside their keys.
@@ -64,6 +67,11 @@ impl PointPlan {
     /// The columns that are read, by their places in the definition.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.columns
+    }
+
+    /// The same as rows are read in them.
+    pub(crate) fn row_columns(&self) -> &Arc<RowColumns> {
+        &self.row_columns
     }
 
     /// The columns of the answer.
@@ -165,11 +173,11 @@ impl PointKeys {
         store: &dyn Read,
         version: Version,
         read: &TableRead,
-        columns: &[usize],
+        columns: &Arc<RowColumns>,
     ) -> alluvia_types::Result<Option<(FoundRows, RecordBatch)>> {
         let PointKeys::One(keys) = self else { return Ok(None) };
         let Some(found) = keys.find_now(store, version, read)? else { return Ok(None) };
-        let rows = read.rows_at_in_memory(found.rows(), columns)?;
+        let rows = read.rows_in_memory(found.rows(), columns)?;
         Ok(rows.map(|rows| (found, rows)))
     }
 

@@ -9,6 +9,7 @@ use crate::result_names::named_schema;
 use crate::table::{AlluviaTable, sql_schema};
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_skipping::Parts;
+use alluvia_snapshot::row_columns;
 use alluvia_space::TableDef;
 use alluvia_syntax::alike::{AlikeText, Compared, ComparedWith, Comparison};
 use alluvia_syntax::{MARK, ResultNames};
@@ -164,6 +165,7 @@ impl PointText {
             key,
             filter: filter.over(&columns).ok()?,
             aggregates,
+            row_columns: row_columns(def, &columns),
             columns,
             read,
             shown,

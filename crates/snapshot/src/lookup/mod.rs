@@ -15,6 +15,7 @@ mod scan;
 mod values;
 
 pub use index::identities_of;
+pub use values::row_columns;
 
 /// Where a row is in a [`TableRead`](crate::TableRead).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -14,7 +14,7 @@
 mod bytes_column;
 mod choose;
 mod codec;
-mod dictionary;
+pub(crate) mod dictionary;
 mod hybrid;
 mod input;
 mod intervals;

@@ -1,6 +1,7 @@
 //! Columns of chunks and batches: values from the Parquet file, and what stands for those that it does not have.
 
 use super::Segment;
+use super::row_columns::RowColumns;
 use crate::layout::BLOCK_ROWS;
 use crate::parquet_file::RowReader;
 use alluvia_space::VERSION_COLUMN;
@@ -92,7 +93,7 @@ impl Segment {
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged or ends before a row.
-    pub fn rows_at(self: &Arc<Segment>, columns: &[(&str, DataType)], rows: &[u32]) -> Result<RecordBatch> {
+    pub fn rows_at(self: &Arc<Segment>, columns: &Arc<RowColumns>, rows: &[u32]) -> Result<RecordBatch> {
         debug_assert!(rows.is_sorted(), "rows are read in the order of the file");
         let failed = |error: ArrowError| Error::internal(format!("rows of segment {}: {error}", self.meta.id));
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -117,6 +118,7 @@ impl Segment {
         if let Some(found) = self.resident_rows(columns, rows)? {
             return Ok(found);
         }
+        let columns = &columns.named();
         let found = self.read_few(columns, &ranges, read)?;
         let found = match found {
             Some(found) => found,

@@ -12,10 +12,13 @@ mod key_order;
 mod packed;
 mod points;
 mod resident;
+mod row_columns;
 mod rows;
+mod whole_column;
 
 pub use cursor::{OrderedChunk, SegmentCursor};
 pub(crate) use packed::values_of;
+pub use row_columns::RowColumns;
 use points::DictionariesByChunk;
 use rows::ReadersByColumns;
 pub(crate) use rows::identities_of;
@@ -30,6 +33,8 @@ use crate::summary::{BlockSummaries, BlockTable};
 use alluvia_storage::CheckedFile;
 use alluvia_types::{Error, ErrorKind, Result};
 use derived::Derived;
+use row_columns::PlacesByColumns;
+use whole_column::WholeColumn;
 use parking_lot::Mutex;
 use parquet::file::metadata::ParquetMetaData;
 use std::ops::Range;
@@ -56,6 +61,9 @@ pub struct Segment {
     first_rows: Arc<Slot<Vec<u32>>>,
     bands: Arc<Slot<Option<Bands>>>,
     derived: Derived,
+    /// By their places in the Parquet file.
+    whole_columns: OnceLock<Box<[Arc<Slot<WholeColumn>>]>>,
+    row_columns: Mutex<PlacesByColumns>,
     /// Rows that point reads have decoded, in all columns, and that no whole column was decoded for.
     credit: AtomicU64,
     /// How often rows were asked for in the order of their keys while that was not known.
@@ -117,6 +125,8 @@ impl Segment {
             first_rows: Arc::default(),
             bands: Arc::default(),
             derived: Derived::default(),
+            whole_columns: OnceLock::new(),
+            row_columns: Mutex::default(),
             credit: AtomicU64::new(0),
             key_order_asked: AtomicU32::new(0),
             rungs,

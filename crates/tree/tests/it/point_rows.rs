@@ -3,7 +3,7 @@
 use crate::common::*;
 use alluvia_space::{ORDINAL_COLUMN, OnConflict, PrimaryKey, TableDef, VERSION_COLUMN};
 use alluvia_storage::FaultDisk;
-use alluvia_tree::{Segment, SegmentWriter};
+use alluvia_tree::{RowColumns, Segment, SegmentWriter};
 use alluvia_types::{ErrorKind, SegmentId, Stage};
 use arrow::array::*;
 use arrow::compute::{concat_batches, take_record_batch};
@@ -50,6 +50,10 @@ fn some_columns(table: &TableDef, random: &mut Random) -> Vec<(String, Arrow)> {
     columns
 }
 
+fn listed(columns: &[(&str, Arrow)]) -> Arc<RowColumns> {
+    RowColumns::new(columns.iter().map(|(name, data_type)| ((*name).to_owned(), data_type.clone())))
+}
+
 fn check_rows(segment: &Arc<Segment>, table: &TableDef, random: &mut Random) {
     let columns = some_columns(table, random);
     let columns: Vec<(&str, Arrow)> = columns.iter().map(|(name, kind)| (name.as_str(), kind.clone())).collect();
@@ -61,10 +65,28 @@ fn check_rows(segment: &Arc<Segment>, table: &TableDef, random: &mut Random) {
     let mut numbers: Vec<u32> = (0..some).map(|_| random.below(count) as u32).collect();
     numbers.sort_unstable();
     let expected = take_record_batch(&all, &UInt32Array::from(numbers.clone())).expect("takes");
-    let found = segment.rows_at(&columns, &numbers).expect("reads");
+    let found = segment.rows_at(&listed(&columns), &numbers).expect("reads");
     // Floats may be NaN.
     assert_eq!(format!("{found:?}"), format!("{expected:?}"));
     assert_eq!(found.num_rows(), numbers.len());
+    if let Some(found) = segment.rows_in_memory(&listed(&columns), &numbers).expect("reads") {
+        assert_eq!(format!("{found:?}"), format!("{expected:?}"));
+    }
+}
+
+/// Reads rows of all columns until they lie in memory.
+fn bring_to_memory(segment: &Arc<Segment>, table: &TableDef, random: &mut Random) {
+    let columns = table.columns.iter().map(|column| (column.storage_name.clone(), column.data_type.to_arrow()));
+    let columns = RowColumns::new(columns);
+    let count = segment.meta().rows;
+    for _ in 0..100_000 {
+        let row = random.below(count) as u32;
+        if segment.rows_in_memory(&columns, &[row]).expect("reads").is_some() {
+            return;
+        }
+        segment.rows_at(&columns, &[row]).expect("reads");
+    }
+    panic!("columns of {count} rows were never brought to memory");
 }
 
 proptest! {
@@ -82,7 +104,11 @@ proptest! {
         for _ in 0..6 {
             check_rows(&segment, &table, &mut random);
         }
-        let behind = segment.rows_at(&[("c3", Arrow::Int64)], &[0, count as u32]);
+        bring_to_memory(&segment, &table, &mut random);
+        for _ in 0..3 {
+            check_rows(&segment, &table, &mut random);
+        }
+        let behind = segment.rows_at(&listed(&[("c3", Arrow::Int64)]), &[0, count as u32]);
         prop_assert_eq!(behind.expect_err("there is no such row").kind(), ErrorKind::Corrupt);
         segment.verify(&table).expect("verifies");
     }
@@ -125,14 +151,14 @@ fn rows_of_a_damaged_file_are_an_error_or_as_they_were() {
     let columns: Vec<(&str, Arrow)> =
         table.columns.iter().map(|column| (column.storage_name.as_str(), column.data_type.to_arrow())).collect();
     let numbers = [3, 2_000, 4_999];
-    let expected = format!("{:?}", segment.rows_at(&columns, &numbers).expect("reads"));
+    let expected = format!("{:?}", segment.rows_at(&listed(&columns), &numbers).expect("reads"));
     let path = Path::new(DIR).join("seg-1.parquet");
     let mut errors = 0;
     for offset in (0..segment.meta().parquet_bytes).step_by(997) {
         disk.corrupt(&path, offset, 0x40);
         // Nothing of what was read before is in its caches.
         let opened = Segment::open(&context(&disk), segment.meta().clone()).expect("only lengths are looked at");
-        match opened.rows_at(&columns, &numbers) {
+        match opened.rows_at(&listed(&columns), &numbers) {
             Ok(found) => assert_eq!(format!("{found:?}"), expected, "byte {offset}"),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {offset}: {error}");

@@ -79,7 +79,7 @@ impl PointRead {
         let (store, counted, of) = (Arc::clone(run.engine().read()), Arc::clone(&used), Arc::clone(&plan));
         let (keys, columns_of) = (Arc::new(keys), Arc::clone(&plan));
         let keys_of = Arc::clone(&keys);
-        let in_memory = keys.read_now(store.as_ref(), snapshot.version, read, of.columns())?;
+        let in_memory = keys.read_now(store.as_ref(), snapshot.version, read, of.row_columns())?;
         let answer = move |found: &FoundRows, rows: &RecordBatch, read: &TableRead| {
             let cost = found.cost(read);
             cost.count_planned(&counted);
@@ -93,7 +93,7 @@ impl PointRead {
                     let read = snapshot.tables.get(&table);
                     let read = read.ok_or_else(|| Error::internal("a table has left its snapshot"))?;
                     let Some(found) = keys_of.find(store.as_ref(), snapshot.version, read)? else { return Ok(None) };
-                    let rows = read.rows_at(found.rows(), columns_of.columns())?;
+                    let rows = read.rows_in(found.rows(), columns_of.row_columns())?;
                     answer(&found, &rows, read).map(Some)
                 };
                 // It may wait for files, and for writers of the table.
