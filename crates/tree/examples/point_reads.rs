@@ -56,8 +56,7 @@ fn main() -> Result<()> {
 }
 
 fn measure(what: &str, segment: &Arc<Segment>, columns: &[(&str, Arrow)], rows: usize) -> Result<()> {
-    let columns =
-        RowColumns::new(columns.iter().map(|(name, data_type)| ((*name).to_owned(), data_type.clone())));
+    let columns = RowColumns::new(columns.iter().map(|(name, data_type)| ((*name).to_owned(), data_type.clone())));
     let reads = if columns.iter().len() > 1 { READS } else { READS / 10 };
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut start = cpu();

@@ -143,14 +143,16 @@ pub(crate) fn wire_type(data_type: &DataType) -> DataType {
 
 /// The Arrow type that a column's values are written from: its wire type, but that numbers of the catalog have four bytes.
 pub(crate) fn sent_type(field: &Field) -> DataType {
-    let wire = field.clone().with_data_type(wire_type(field.data_type()));
-    match wire.data_type() {
+    match wire_type(field.data_type()) {
         DataType::List(element) => {
-            let sent = element.as_ref().clone().with_data_type(sent_type(element));
+            let sent = element.as_ref().clone().with_data_type(sent_type(&element));
             DataType::List(sent.into())
         }
-        _ if oid_of_field(&wire) == oid::OID => DataType::UInt32,
-        other => other.clone(),
+        // Asked for each column of each answer: no field is made for it.
+        DataType::Int64 | DataType::Int32 if field.metadata().get(CATALOG_TYPE).is_some_and(|of| of == "oid") => {
+            DataType::UInt32
+        }
+        other => other,
     }
 }
 

@@ -18,8 +18,8 @@ mod whole_column;
 
 pub use cursor::{OrderedChunk, SegmentCursor};
 pub(crate) use packed::values_of;
-pub use row_columns::RowColumns;
 use points::DictionariesByChunk;
+pub use row_columns::RowColumns;
 use rows::ReadersByColumns;
 pub(crate) use rows::identities_of;
 
@@ -33,14 +33,14 @@ use crate::summary::{BlockSummaries, BlockTable};
 use alluvia_storage::CheckedFile;
 use alluvia_types::{Error, ErrorKind, Result};
 use derived::Derived;
-use row_columns::PlacesByColumns;
-use whole_column::WholeColumn;
 use parking_lot::Mutex;
 use parquet::file::metadata::ParquetMetaData;
+use row_columns::PlacesByColumns;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use whole_column::WholeColumn;
 
 /// An immutable run of rows in key order, by block or by row. Shared by `Arc`; its files are deleted when it was
 /// retired and the last is dropped.

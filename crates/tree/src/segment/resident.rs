@@ -41,7 +41,10 @@ impl Segment {
                 ColumnPlace::Version(_) | ColumnPlace::Absent => None,
             });
         }
-        self.taken(columns, &places, &held, rows)
+        match *rows {
+            [row] => self.gathered(columns, &places, &held, 1, |column| Ok(column.one(row as usize))),
+            _ => self.taken(columns, &places, &held, rows),
+        }
     }
 
     /// The values of columns in some rows, if the columns are in memory, or enough was read of them to bring them there.
@@ -83,19 +86,34 @@ impl Segment {
             return Ok(None);
         }
         let wanted = UInt32Array::from(rows.to_vec());
-        let mut values: Vec<ArrayRef> = Vec::with_capacity(held.len());
+        self.gathered(columns, places, held, rows.len(), |column| {
+            column.taken(&wanted).map(Some).map_err(|error| misfit(self, &error))
+        })
+    }
+
+    /// So many rows, of which `values` gives what columns in memory have; `None` where one does not have them.
+    fn gathered(
+        &self,
+        columns: &RowColumns,
+        places: &[ColumnPlace],
+        held: &[Option<Arc<WholeColumn>>],
+        rows: usize,
+        values: impl Fn(&WholeColumn) -> Result<Option<ArrayRef>>,
+    ) -> Result<Option<RecordBatch>> {
+        let mut gathered: Vec<ArrayRef> = Vec::with_capacity(held.len());
         for ((place, held), (_, data_type)) in places.iter().zip(held).zip(columns.iter()) {
-            values.push(match (place, held) {
-                (ColumnPlace::Version(version), _) => Arc::new(UInt64Array::from_value(*version, rows.len())),
+            gathered.push(match (place, held) {
+                (ColumnPlace::Version(version), _) => Arc::new(UInt64Array::from_value(*version, rows)),
                 (ColumnPlace::File(_), Some(column)) => {
-                    column.taken(&wanted).map_err(|error| misfit(self, &error))?
+                    let Some(found) = values(column)? else { return Ok(None) };
+                    found
                 }
                 (ColumnPlace::File(_), None) => return Ok(None),
-                (ColumnPlace::Absent, _) => new_null_array(data_type, rows.len()),
+                (ColumnPlace::Absent, _) => new_null_array(data_type, rows),
             });
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(columns.schema()), values, &options);
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(columns.schema()), gathered, &options);
         batch.map(Some).map_err(|error| misfit(self, &error))
     }
 

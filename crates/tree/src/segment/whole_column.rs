@@ -10,9 +10,9 @@ use crate::parquet_file::dictionary::{Dictionary, Equal, NULL, Sources};
 use alluvia_types::{Error, Result};
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, GenericByteViewArray, GenericByteViewBuilder,
-    PrimitiveArray, StringArray, StringViewArray, UInt32Array,
+    PrimitiveArray, StringArray, StringViewArray, UInt32Array, make_view,
 };
-use arrow::buffer::{Buffer, OffsetBuffer};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::{concat, take};
 use arrow::datatypes::{ByteViewType, DataType, Int32Type, UInt8Type, UInt16Type, UInt32Type};
 use arrow::error::ArrowError;
@@ -20,6 +20,9 @@ use std::sync::Arc;
 
 /// Bytes of different values at most: of longer ones there are few that come again.
 const VALUES_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes that lie in the view of a text itself.
+const INLINE_BYTES_MAX: usize = 12;
 
 /// All values of a column.
 #[derive(Debug)]
@@ -130,6 +133,30 @@ impl WholeColumn {
         }
     }
 
+    /// The value of one row; `None` if there is no such row.
+    pub(super) fn one(&self, row: usize) -> Option<ArrayRef> {
+        let (values, at) = match self {
+            WholeColumn::Plain(values) => (values, row),
+            WholeColumn::Coded { values, codes } => {
+                let code = match codes {
+                    Codes::One(codes) => usize::from(*codes.get(row)?),
+                    Codes::Two(codes) => usize::from(*codes.get(row)?),
+                    Codes::Four(codes) => *codes.get(row)? as usize,
+                };
+                (values, code)
+            }
+        };
+        if at >= values.len() {
+            return None;
+        }
+        Some(match values.data_type() {
+            // A part of these would keep, and hand on, the texts of all.
+            DataType::Utf8View => one_of(values.as_string_view(), at)?,
+            DataType::BinaryView => one_of(values.as_binary_view(), at)?,
+            _ => values.slice(at, 1),
+        })
+    }
+
     /// The bytes that it takes.
     fn bytes(&self) -> u64 {
         let bytes = match self {
@@ -194,6 +221,21 @@ fn copied<T: ByteViewType>(values: &GenericByteViewArray<T>, rows: &UInt32Array)
         copies.append_option(values.is_valid(row).then(|| values.value(row)));
     }
     copies.finish()
+}
+
+/// A value in an array of its own. Arrow's builders take larger buffers than it needs.
+fn one_of<T: ByteViewType>(values: &GenericByteViewArray<T>, at: usize) -> Option<ArrayRef> {
+    let nulls = values.is_null(at).then(|| NullBuffer::new_null(1));
+    let value: &[u8] = match nulls {
+        Some(_) => &[],
+        None => values.value(at).as_ref(),
+    };
+    let buffers = match value.len() > INLINE_BYTES_MAX {
+        true => vec![Buffer::from_slice_ref(value)],
+        false => Vec::new(),
+    };
+    let one = GenericByteViewArray::<T>::try_new(vec![make_view(value, 0, 0)].into(), buffers, nulls);
+    one.ok().map(|one| Arc::new(one) as ArrayRef)
 }
 
 /// What does not fit together.

@@ -117,8 +117,12 @@ fn compare_range(version: u64, read: &TableRead, coder: &KeyCoder, model: &Table
     let (one, other) = (codes[random.below(KEYS) as usize], codes[random.below(KEYS) as usize]);
     let (low, high) = (one.min(other), one.max(other));
     let within = |code: &KeyCode| (low..=high).contains(code);
-    let expected: Vec<&Row> =
-        keys.iter().zip(&codes).filter(|(_, code)| within(code)).filter_map(|(key, _)| model.row_with(version, key)).collect();
+    let expected: Vec<&Row> = keys
+        .iter()
+        .zip(&codes)
+        .filter(|(_, code)| within(code))
+        .filter_map(|(key, _)| model.row_with(version, key))
+        .collect();
     let columns: Vec<usize> = (0..read.entry.def.columns.len()).collect();
     for most in [KEYS as usize; RANGES_ASKED].into_iter().chain([expected.len().saturating_sub(1)]) {
         let found = read.find_between(coder, (low, high), most).map_err(|error| error.to_string())?;
@@ -137,7 +141,10 @@ fn compare_range(version: u64, read: &TableRead, coder: &KeyCoder, model: &Table
             return Err(format!("version {version}: {row:?} is not found between two keys"));
         }
         if values.len() > most {
-            return Err(format!("version {version}: {} rows between two keys, and at most {most} were asked for", values.len()));
+            return Err(format!(
+                "version {version}: {} rows between two keys, and at most {most} were asked for",
+                values.len()
+            ));
         }
     }
     Ok(())
