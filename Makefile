@@ -17,7 +17,7 @@ test: ## Everything CI runs.
 lint: ## Format, clippy, house rules, licences.
 	@$(XTASK) lint
 
-bench: ## make bench NAME=load|insert|freshness|tpch|box|star|curves|sample|skip|thin|mixed|wire|cluster|tpcc-wire|ch|pgbench [ROWS=20m] [SF=1] [ARGS='...']
+bench: ## make bench NAME=load|insert|freshness|tpch|box|star|curves|sample|skip|thin|mixed|wire|upsert|partial|annihilation|scu|point|cluster|tpcc-wire|ch|pgbench [ROWS=20m] [SF=1] [ARGS='...']
 	@$(XTASK) bench $(NAME) $(if $(ROWS),--rows $(subst m,000000,$(ROWS))) $(if $(SF),--sf $(SF)) $(ARGS)
 
 wheel: ## The Python package: prints the path of its wheel, for pip install.

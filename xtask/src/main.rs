@@ -171,7 +171,7 @@ fn functions() {
 fn bench(rest: &[&str]) {
     let Some((&name, args)) = rest.split_first() else {
         die(
-            "bench NAME: one of load, insert, freshness, tpch, box, star, curves, sample, skip, thin, mixed, wire, upsert, point, cluster, tpcc-wire, ch, pgbench",
+            "bench NAME: one of load, insert, freshness, tpch, box, star, curves, sample, skip, thin, mixed, wire, upsert, partial, annihilation, scu, point, cluster, tpcc-wire, ch, pgbench",
         );
     };
     let venv = data::venv();

@@ -1,15 +1,16 @@
-"""One peer of `make bench NAME=upsert` and `NAME=point`: a table with a key, that answers JSON lines of stdin with JSON lines on stdout.
+"""One peer of `make bench NAME=upsert`, `NAME=partial` and `NAME=point`: a table with a key, that answers JSON lines of stdin with JSON lines on stdout.
 
 Arguments: engine (duckdb, rocksdb), Parquet file of the rows that are there, Parquet file of the templates of batches, one behind the
 other, rows of a batch, scratch folder. The first line out says {engine, version, load_s, rows}. Then, line for line:
 
     {"upsert": 10.0, "from": 3}   -> {"batches": 80, "s": 10.1}     batches from the third on, each durable, until the seconds are over
+    {"patch": 10.0, "from": 3}    -> {"batches": 80, "s": 10.1}     the same of batches that have some columns of rows that are there
     {"point": 10.0, "seed": 7}    -> {"reads": 100000, "s": 10.0}   whole rows of random keys
     {"range": 20000, "seconds": 10.0, "seed": 7} -> {"ranges": 500, "s": 10.0}   count and sum over so many neighbouring keys
     {"state": true}               -> {"rows": 1000, "sum": 5000}    how many rows there are, and the sum of their quantities
 
 or {"error": "..."}. Batch n has the rows of template n modulo their number: the first half of them has the keys that it has, the second half
-has new ones, which follow those of the batch before.
+has new ones, which follow those of the batch before. Of patches all have the keys that they have.
 """
 
 import json
@@ -59,6 +60,14 @@ class DuckDB:
         table = template.set_column(0, "id", self.batches.ids(number))
         self.connection.register("batch", table)
         self.connection.execute("INSERT OR REPLACE INTO t SELECT * FROM batch")
+        self.connection.unregister("batch")
+
+    def patch(self, number):
+        table = self.batches.templates[number % len(self.batches.templates)]
+        names = ", ".join(table.column_names)
+        sets = ", ".join(f"{name} = excluded.{name}" for name in table.column_names if name != "id")
+        self.connection.register("batch", table)
+        self.connection.execute(f"INSERT INTO t ({names}) SELECT {names} FROM batch ON CONFLICT (id) DO UPDATE SET {sets}")
         self.connection.unregister("batch")
 
     def point(self, key):
@@ -125,12 +134,13 @@ class RocksDB:
 
 def serve(peer, asked, rows):
     start = time.monotonic()
-    if "upsert" in asked:
-        number = first = asked["from"]
-        while time.monotonic() - start < asked["upsert"]:
-            peer.upsert(number)
-            number += 1
-        return {"batches": number - first, "s": time.monotonic() - start}
+    for what in ("upsert", "patch"):
+        if what in asked:
+            number = first = asked["from"]
+            while time.monotonic() - start < asked[what]:
+                getattr(peer, what)(number)
+                number += 1
+            return {"batches": number - first, "s": time.monotonic() - start}
     if "point" in asked:
         keys, reads = random.Random(asked["seed"]), 0
         while reads % 64 or time.monotonic() - start < asked["point"]:

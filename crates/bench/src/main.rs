@@ -7,6 +7,7 @@ mod boxes;
 mod cells;
 mod cluster;
 mod curves;
+mod draw;
 mod file_shares;
 mod fraction;
 mod freshness;
@@ -58,6 +59,12 @@ enum Bench {
     Wire(wire::WireArgs),
     /// Upserts into a table with a key, beside PostgreSQL, DuckDB and RocksDB.
     Upsert(keyed::upsert::UpsertArgs),
+    /// Upserts of 2 of 12 columns, beside PostgreSQL and DuckDB.
+    Partial(keyed::partial::PartialArgs),
+    /// A few hot keys that are updated all the time: how the disk grows, and the tail.
+    Annihilation(keyed::annihilation::AnnihilationArgs),
+    /// LazyBase's figure 2 and table 2: batches of 1 to 1M rows, stage by stage, beside PostgreSQL.
+    Scu(keyed::scu::ScuArgs),
     /// Rows of random keys and of ranges of keys, beside PostgreSQL, RocksDB and DataFusion.
     Point(keyed::point::PointArgs),
     /// Small durable batches and many aggregate queries at a time.
@@ -114,6 +121,9 @@ fn main() -> ExitCode {
             Bench::Curves(args) => curves::run(args).await,
             Bench::Wire(args) => wire::run(args).await,
             Bench::Upsert(args) => keyed::upsert::run(args).await,
+            Bench::Partial(args) => keyed::partial::run(args).await,
+            Bench::Annihilation(args) => keyed::annihilation::run(args).await,
+            Bench::Scu(args) => keyed::scu::run(args).await,
             Bench::Point(args) => keyed::point::run(args).await,
             Bench::Mixed(args) => mixed::run(args).await,
             Bench::Skip(args) => skip::run(args).await,

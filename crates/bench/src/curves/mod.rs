@@ -7,13 +7,13 @@
 //! threads as it wants. Writes `curves.json`, `curves-insert.svg` and `curves-query.svg` beside the data.
 
 mod cube;
-mod draw;
 mod mds;
 mod ours;
 mod pdc;
 mod question;
 mod rtree;
 
+use crate::draw::{Line, Panel, draw};
 use crate::machine::median;
 use crate::retail::Random;
 use crate::{Anything, Folders};
@@ -22,7 +22,6 @@ use alluvia_space::Curve;
 use alluvia_space::curve::{CurveMap, KEY_BITS_MAX};
 use clap::Args;
 use cube::{LEAF_BITS, LEAVES, Rows, Totals};
-use draw::{Line, Panel, draw};
 use ours::{BATCH_ROWS, Ours};
 use pdc::PdcTree;
 use question::{Coverage, Question, random_box};

@@ -4,10 +4,13 @@
 //! RocksDB is asked from Python, one key after the other.
 
 use crate::boxes::peers::{KINDS, Peer};
-use crate::keyed::peers::{Child, Postgres};
+use crate::keyed::ours::load;
+use crate::keyed::peers::{Child, Files};
+use crate::keyed::postgres::Postgres;
 use crate::keyed::rows::{Keyed, create};
+use crate::keyed::seconds;
 use crate::machine::percentile;
-use crate::retail::Random;
+use crate::retail::{DIMENSIONS, Random};
 use crate::servers::{alluvia, beside, connect};
 use crate::{Anything, Folders};
 use alluvia_node::{Database, DatabaseOptions};
@@ -34,7 +37,7 @@ pub struct PointArgs {
     #[arg(long, default_value_t = 16)]
     clients: usize,
     /// Seconds of each measurement.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
     /// Turns; medians are shown.
     #[arg(long, default_value_t = 3)]
@@ -52,15 +55,10 @@ pub async fn run(args: PointArgs) -> Anything<Value> {
     let base = keyed.base(&args.folders.data)?;
     let scratch = tempfile::tempdir_in(&args.folders.data)?;
     let dir = scratch.path().join("db");
-    let load = Instant::now();
     {
         let db = Database::open_with(&dir, DatabaseOptions::default())?;
-        let session = db.session();
-        session.sql(&create("t", true)).await?;
-        session.sql(&format!("COPY t FROM '{}'", base.display())).await?;
-        session.sql("CALL alluvia.merge()").await?;
+        load(&db.session(), &create(DIMENSIONS, true), &base).await?;
     }
-    eprintln!("alluvia: {} rows in {:.1} s", args.rows, load.elapsed().as_secs_f64());
     let time = Duration::from_secs_f64(args.seconds);
     let width = (args.rows / 1_000).max(1);
     let mut figures = json!({
@@ -81,7 +79,7 @@ pub async fn run(args: PointArgs) -> Anything<Value> {
     let ours = alluvia(&program, &dir)?;
     let postgres = match args.alone {
         true => None,
-        false => match Postgres::start(&keyed, &args.folders.data).await {
+        false => match Postgres::start(&create(DIMENSIONS, false), &base, "*").await {
             Ok(peer) => Some(peer),
             Err(error) => {
                 eprintln!("PostgreSQL is not measured: {error}");
@@ -117,7 +115,9 @@ pub async fn run(args: PointArgs) -> Anything<Value> {
     drop((ours, postgres));
 
     if !args.alone {
-        let mut child = Child::start("rocksdb", "rocksdict", &args.folders, &keyed, scratch.path())?;
+        let batches = keyed.batches(&args.folders.data)?;
+        let files = Files { base: base.clone(), batches, batch_rows: keyed.batch_rows };
+        let mut child = Child::start("rocksdb", "rocksdict", &args.folders, &files, scratch.path())?;
         let said = child.ask(&json!({ "point": args.seconds, "seed": 3 }))?;
         let rate = said["reads"].as_f64().zip(said["s"].as_f64()).map(|(reads, seconds)| reads / seconds);
         let said = child.ask(&json!({ "range": width, "seconds": args.seconds, "seed": 3 }))?;

@@ -3,15 +3,16 @@
 //!
 //! Every engine's count and sum are checked against what its batches come to.
 
-use crate::keyed::peers::{Child, Postgres};
-use crate::keyed::rows::{Keyed, create};
+use crate::keyed::ours::{check, load, options, rows, state};
+use crate::keyed::peers::{Child, Files};
+use crate::keyed::postgres::{Postgres, Upserts};
+use crate::keyed::rows::{Keyed, create, quantities};
+use crate::keyed::seconds;
 use crate::machine::{median, percentile};
 use crate::retail::{DIMENSIONS, Random};
 use crate::{Anything, Folders};
-use alluvia_node::{Database, DatabaseOptions, parse_bytes};
+use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{Int32Type, Int64Type};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -32,7 +33,7 @@ pub struct UpsertArgs {
     #[arg(long, default_value_t = 6)]
     turns: usize,
     /// Seconds of a turn.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
     /// Draws the keys that are replaced by Zipf's law with exponent 1.
     #[arg(long)]
@@ -55,26 +56,20 @@ pub async fn run(args: UpsertArgs) -> Anything<Value> {
     let keyed = Keyed::new(args.rows, args.batch_rows, args.zipf)?;
     let base = keyed.base(&args.folders.data)?;
     let scratch = tempfile::tempdir_in(&args.folders.data)?;
-    let mut options = DatabaseOptions::default();
-    if let Some(limit) = &args.memory_limit {
-        options.memory_limit_bytes = parse_bytes(limit)?;
-    }
-    let db = Arc::new(Database::open_with(scratch.path().join("db"), options)?);
+    let db = Arc::new(Database::open_with(scratch.path().join("db"), options(args.memory_limit.as_ref())?)?);
     let session = db.session();
-    session.sql(&create("t", true)).await?;
-    let start = Instant::now();
-    session.sql(&format!("COPY t FROM '{}'", base.display())).await?;
-    session.sql("CALL alluvia.merge()").await?;
-    eprintln!("alluvia: {} rows in {:.1} s", args.rows, start.elapsed().as_secs_f64());
+    load(&session, &create(DIMENSIONS, true), &base).await?;
     let (mut postgres, mut children) = (None, Vec::new());
     if !args.alone {
-        match Postgres::start(&keyed, &args.folders.data).await {
-            Ok(peer) => postgres = Some(peer),
+        match Postgres::start(&create(DIMENSIONS, false), &base, "*").await {
+            Ok(peer) => postgres = Some((peer, Upserts::new(&keyed)?)),
             Err(error) => eprintln!("PostgreSQL is not measured: {error}"),
         }
+        let batches = keyed.batches(&args.folders.data)?;
+        let files = Files { base: base.clone(), batches, batch_rows: args.batch_rows };
         for engine in ["duckdb", "rocksdb"] {
             let package = if engine == "rocksdb" { "rocksdict" } else { engine };
-            match Child::start(engine, package, &args.folders, &keyed, scratch.path()) {
+            match Child::start(engine, package, &args.folders, &files, scratch.path()) {
                 Ok(child) => children.push((engine, child, 0, Vec::new())),
                 Err(error) => eprintln!("{engine} is not measured: {error}"),
             }
@@ -87,14 +82,14 @@ pub async fn run(args: UpsertArgs) -> Anything<Value> {
         eprintln!("turn {turn}: alluvia {speed:.0} rows/s");
         applied += batches;
         speeds.push(speed);
-        if let Some(postgres) = &postgres {
-            let (batches, speed) = postgres.upsert(&keyed, applied_there, args.seconds).await?;
+        if let Some((postgres, upserts)) = &postgres {
+            let (batches, speed) = upserts.apply_for(postgres, applied_there, args.seconds).await?;
             eprintln!("turn {turn}: postgresql {speed:.0} rows/s");
             applied_there += batches;
             speeds_there.push(speed);
         }
         for (engine, child, applied, speeds) in &mut children {
-            let (batches, speed) = child.upsert(&keyed, *applied, args.seconds)?;
+            let (batches, speed) = child.apply("upsert", *applied, args.seconds)?;
             eprintln!("turn {turn}: {engine} {speed:.0} rows/s");
             *applied += batches;
             speeds.push(speed);
@@ -102,21 +97,16 @@ pub async fn run(args: UpsertArgs) -> Anything<Value> {
     }
     let quantities = quantities(&base)?;
     let check = |name: &str, batches: u64, found: (u64, i64)| {
-        let wanted = keyed.state(quantities.clone(), batches)?;
-        match found == wanted {
-            true => Ok(()),
-            false => Err(format!("{name}: rows and quantity are {found:?} and should be {wanted:?}")),
-        }
-        .map_err(Into::<Box<dyn std::error::Error + Send + Sync>>::into)
+        check(name, "rows and quantity", &found, &keyed.state(quantities.clone(), batches))
     };
-    check("alluvia", applied, state(&session, "t").await?)?;
+    check("alluvia", applied, state(&session).await?)?;
     let rate = median(&mut speeds);
     let mut figures = json!({
         "bench": "upsert", "rows": args.rows, "batch_rows": args.batch_rows, "turns": args.turns, "seconds": args.seconds,
-        "zipf": args.zipf, "rows_per_s": rate, "turns_rows_per_s": speeds, "rows_after": args.rows + applied * keyed.half() as u64,
+        "zipf": args.zipf, "rows_per_s": rate, "turns_rows_per_s": speeds, "rows_after": keyed.rows_after(applied),
         "batch_p50_ms": percentile(&mut latencies, 0.5) * 1e3, "batch_p99_ms": percentile(&mut latencies, 0.99) * 1e3,
     });
-    if let Some(postgres) = &postgres {
+    if let Some((postgres, _)) = &postgres {
         check("postgresql", applied_there, postgres.state().await?)?;
         let theirs = median(&mut speeds_there);
         figures["postgresql"] = json!({ "version": postgres.version, "rows_per_s": theirs });
@@ -158,37 +148,13 @@ async fn ours(
     Ok((batches, (batches * keyed.batch_rows as u64) as f64 / start.elapsed().as_secs_f64()))
 }
 
-async fn rows(session: &Session, sql: &str) -> Anything<Vec<RecordBatch>> {
-    Ok(session.sql(sql).await?.collect().await?)
-}
-
-/// How many rows a table has, and the sum of their quantities.
-async fn state(session: &Session, table: &str) -> Anything<(u64, i64)> {
-    let found = rows(session, &format!("SELECT count(*), CAST(sum(quantity) AS BIGINT) FROM {table}")).await?;
-    let value = |at: usize| found[0].column(at).as_primitive::<Int64Type>().value(0);
-    Ok((value(0) as u64, value(1)))
-}
-
-/// The quantity of each key of a file, whose keys count from 0.
-fn quantities(base: &Path) -> Anything<Vec<i32>> {
-    let file = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(base)?)?;
-    let mut all = Vec::new();
-    for batch in file.build()? {
-        let batch = batch?;
-        all.extend_from_slice(batch.column(batch.num_columns() - 1).as_primitive::<Int32Type>().values());
-    }
-    Ok(all)
-}
-
 /// Some boxes over the table as it is, and over its rows in a database of their own: without cuboids, and with.
 async fn boxes(session: &Session, scratch: &Path, count: usize) -> Anything<Value> {
     let file = scratch.join("rows.parquet");
     session.sql(&format!("COPY t TO '{}'", file.display())).await?;
     let db = Arc::new(Database::open_with(scratch.join("clean"), DatabaseOptions::default())?);
     let clean = db.session();
-    clean.sql(&create("t", true)).await?;
-    clean.sql(&format!("COPY t FROM '{}'", file.display())).await?;
-    clean.sql("CALL alluvia.merge()").await?;
+    load(&clean, &create(DIMENSIONS, true), &file).await?;
     let sessions = [session, &clean];
     let mut random = Random(5);
     let questions: Vec<String> = (0..count).map(|_| question(&mut random)).collect();

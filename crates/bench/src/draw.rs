@@ -68,7 +68,7 @@ impl Panel {
         marks.dedup();
         for mark in marks {
             let x = x_of(mark);
-            let _ = writeln!(svg, "<text x='{x:.1}' y='{}' text-anchor='middle'>{mark}</text>", bottom + 18.0);
+            let _ = writeln!(svg, "<text x='{x:.1}' y='{}' text-anchor='middle'>{}</text>", bottom + 18.0, short(mark));
         }
         let _ = writeln!(
             svg,
@@ -77,7 +77,7 @@ impl Panel {
             bottom + 36.0,
             self.x
         );
-        for (at, line) in self.lines.iter().enumerate() {
+        for (at, line) in self.lines.iter().filter(|line| !line.points.is_empty()).enumerate() {
             let colour = COLOURS[at % COLOURS.len()];
             let points: Vec<(f64, f64)> =
                 line.points.iter().filter(|point| point.1 > 0.0).map(|point| (x_of(point.0), y_of(point.1))).collect();
@@ -93,7 +93,7 @@ impl Panel {
     }
 }
 
-/// A power of ten for people.
+/// A number for people, such as a power of ten.
 fn short(value: f64) -> String {
     match value {
         million if million >= 1e6 => format!("{}M", million / 1e6),
