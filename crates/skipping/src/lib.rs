@@ -13,7 +13,8 @@
 //! ([`observe`]). Least and greatest values serve ranges of columns that follow the order of rows; this serves what they cannot:
 //! a seldom value of a scattered column, a pattern in the middle of a text, a combination of columns.
 //!
-//! Filters that fix a primary key spare all but a row: [`key_conditions`] says which keys they leave.
+//! Filters that fix a primary key spare all but a row: [`key_conditions`] says which keys they leave. So do joins by a primary key:
+//! [`key_joins`] says which keys the rows of their other sides leave.
 //!
 //! Knows nothing of statements and sessions; that no answer changes by it is tested where tables are scanned (`query`).
 
@@ -25,6 +26,7 @@ mod constraint;
 mod exec;
 mod form;
 mod key_conditions;
+mod key_joins;
 mod memory;
 mod normal;
 mod observe;
@@ -37,6 +39,7 @@ pub use chosen::Chosen;
 pub use exec::{ScanFilterExec, Watch};
 pub use form::Form;
 pub use key_conditions::{fixed_keys, value_for};
+pub use key_joins::{BegunRows, KeyJoin, joined_scan};
 pub use memory::{MEMO as PREDICATES_MEMO, Tended, check as check_predicates_memo};
 pub use observe::Observer;
 pub use predicate::{Parts, Predicate};

@@ -27,6 +27,7 @@ mod isolation;
 mod key_ranges;
 mod kill;
 mod local_days;
+mod merge_by_key;
 mod merged_columns;
 mod near_misses;
 mod nested;

@@ -126,6 +126,7 @@ pub(crate) struct Execution {
 
 /// What a plan was made of.
 pub(crate) struct Again {
+    /// Its rules have been gone through.
     pub(crate) plan: LogicalPlan,
     pub(crate) state: SessionState,
     pub(crate) token: CancelToken,
@@ -159,7 +160,8 @@ impl Again {
         options.execution.target_partitions = options.execution.target_partitions.max(2);
         let (used, memory) = (Arc::clone(&self.used), Arc::clone(task.memory_pool()));
         let planned = plan_apart(self.token.clone(), async move {
-            let plan = state.create_physical_plan(&plan).await.map_err(|error| error_of(&error))?;
+            let planner = Arc::clone(state.query_planner());
+            let plan = planner.create_physical_plan(&plan, &state).await.map_err(|error| error_of(&error))?;
             Ok(used.pipelines().meter(plan, &memory, &KNOWN_OPERATORS))
         });
         let plan = planned.await?;

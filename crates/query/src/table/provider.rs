@@ -41,13 +41,15 @@ pub struct AlluviaTable {
     /// The columns, and behind them what it shows of rows.
     schema: SchemaRef,
     draw: Draw,
+    /// The keys of its rows that are asked for; `None` of all.
+    keys: Option<Arc<NamedKeys>>,
 }
 
 impl AlluviaTable {
     /// The table under this definition.
     pub fn new(entry: Arc<TableEntry>) -> AlluviaTable {
         let schema = sql_schema(&entry.def);
-        AlluviaTable { entry, schema, draw: Draw::default() }
+        AlluviaTable { entry, schema, draw: Draw::default(), keys: None }
     }
 
     /// Its definition.
@@ -57,7 +59,12 @@ impl AlluviaTable {
 
     /// Whether a scan may give fewer rows than the table has, whatever the session's sample is.
     pub(crate) fn is_drawn(&self) -> bool {
-        self.draw != Draw::default()
+        self.draw != Draw::default() || self.keys.is_some()
+    }
+
+    /// Its rows that have these keys, and what the open transaction has written: a table of which neither is drawn nor elsewhere.
+    pub(crate) fn of_keys(&self, keys: NamedKeys) -> AlluviaTable {
+        AlluviaTable { keys: Some(Arc::new(keys)), ..self.clone() }
     }
 
     /// Some of its rows.
@@ -73,7 +80,7 @@ impl AlluviaTable {
                 fields.extend([behind(version, true), behind(ordinal, false)]);
             }
         }
-        AlluviaTable { entry: Arc::clone(&self.entry), schema: Arc::new(Schema::new(fields)), draw }
+        AlluviaTable { entry: Arc::clone(&self.entry), schema: Arc::new(Schema::new(fields)), draw, keys: None }
     }
 
     /// All of its rows, with what they are known by.
@@ -169,6 +176,7 @@ impl AlluviaTable {
         // What a transaction has made of a definition, the store does not know.
         let is_found = draw == Draw::default() && !is_waiting(read.entry.changed_at);
         let keys = if is_found { NamedKeys::of_filters(filters, table) } else { None };
+        let keys = self.keys.clone().or_else(|| keys.map(Arc::new));
         let between = if is_found { KeyRange::of_filters(filters, table) } else { None };
         let scan = Scan {
             entry: &self.entry,

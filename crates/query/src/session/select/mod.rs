@@ -10,6 +10,7 @@ pub(crate) mod cursor;
 pub(crate) mod explain;
 mod explained;
 pub(crate) mod indexed;
+mod joined_by_key;
 pub(crate) mod origins;
 pub(crate) mod outlined;
 pub(crate) mod pin;

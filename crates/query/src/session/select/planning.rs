@@ -16,6 +16,7 @@ use crate::session::run::Run;
 use crate::session::select::advisory;
 use crate::session::select::by_key::to_be_kept;
 use crate::session::select::calls::refuse_ignored;
+use crate::session::select::joined_by_key::plan_by_keys;
 use crate::session::select::origins::{Origins, origins};
 use crate::session::select::pin::{pin, sample_fraction_of};
 use crate::session::select::sequences::register as register_sequences;
@@ -38,6 +39,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::planner::RelationPlanner;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SQLOptions;
 use datafusion::sql::parser::Statement as Tree;
 use datafusion::sql::resolve::resolve_table_references;
@@ -93,7 +95,7 @@ pub(crate) struct Unplanned {
     state: SessionState,
     runtime: Arc<RuntimeEnv>,
     used: Arc<UsedCounters>,
-    token: CancelToken,
+    pub(super) token: CancelToken,
     executor: Arc<Executor>,
     /// Where its plan is to be kept.
     kept: Option<(PointText, Arc<PointPlans>)>,
@@ -102,32 +104,74 @@ pub(crate) struct Unplanned {
 impl Unplanned {
     /// Plans it.
     pub(crate) async fn plan(self) -> Result<Planned> {
-        let Unplanned { source, snapshot, state, runtime, used, token, executor, kept } = self;
-        let asked = token.clone();
-        plan_apart(token, async move {
-            let planning = |error| planning_error(&error, &snapshot.catalog);
-            let plan = match source {
-                Source::Tree(tree) => statement_to_plan(&state, *tree).await.map_err(planning)?,
-                Source::Plan(plan) => *plan,
-            };
-            refuse_writes(&plan)?;
-            let origins = origins(&plan);
-            let physical = state.create_physical_plan(&plan).await.map_err(planning)?;
-            if let Some((text, plans)) = kept {
-                text.keep(&plan, &state, &physical.schema(), &plans);
-            }
-            let again = Again::of(plan, &state, &asked, &physical, &used);
-            let physical = used.pipelines().meter(physical, &runtime.memory_pool, &KNOWN_OPERATORS);
-            let task = Arc::new(TaskContext::from(&state).with_runtime(runtime));
-            Ok(Planned { execution: Execution { executor, plan: physical, task, again }, used, origins })
-        })
-        .instrument(info_span!("planning"))
-        .await
+        let planned = plan_apart(self.token.clone(), async move {
+            let optimized = self.optimized().await?;
+            let plan = optimized.plan.clone();
+            optimized.planned(&plan).await
+        });
+        planned.instrument(info_span!("planning")).await
+    }
+
+    /// What comes before its operators are chosen.
+    pub(super) async fn optimized(self) -> Result<Optimized> {
+        let planning = |error| planning_error(&error, &self.snapshot.catalog);
+        let logical = match self.source {
+            Source::Tree(tree) => statement_to_plan(&self.state, *tree).await.map_err(planning)?,
+            Source::Plan(plan) => *plan,
+        };
+        refuse_writes(&logical)?;
+        let plan = self.state.optimize(&logical).map_err(planning)?;
+        let Unplanned { snapshot, state, runtime, used, token, executor, kept, .. } = self;
+        Ok(Optimized { logical, plan, snapshot, state, runtime, used, token, executor, kept })
     }
 
     /// What it will read.
     pub(crate) fn used(&self) -> Arc<UsedCounters> {
         Arc::clone(&self.used)
+    }
+}
+
+/// A query of which all is planned but the operators.
+pub(super) struct Optimized {
+    logical: LogicalPlan,
+    pub(super) plan: LogicalPlan,
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) state: SessionState,
+    pub(super) runtime: Arc<RuntimeEnv>,
+    used: Arc<UsedCounters>,
+    token: CancelToken,
+    executor: Arc<Executor>,
+    kept: Option<(PointText, Arc<PointPlans>)>,
+}
+
+impl Optimized {
+    /// Plans it as `plan` says, which gives the same rows. What does not fit is planned by its own plan.
+    pub(super) async fn planned(mut self, plan: &LogicalPlan) -> Result<Planned> {
+        let origins = origins(&self.logical);
+        let physical = self.operators(plan).await?;
+        if let Some((text, plans)) = self.kept.take() {
+            text.keep(&self.logical, &self.state, &physical.schema(), &plans);
+        }
+        let again = Again::of(self.plan.clone(), &self.state, &self.token, &physical, &self.used);
+        let physical = self.used.pipelines().meter(physical, &self.runtime.memory_pool, &KNOWN_OPERATORS);
+        Ok(Planned { execution: self.execution(physical, again), used: self.used, origins })
+    }
+
+    /// A part of it, by itself.
+    pub(super) async fn part(&self, plan: &LogicalPlan) -> Result<Execution> {
+        let physical = self.operators(plan).await?;
+        let again = Again::of(plan.clone(), &self.state, &self.token, &physical, &self.used);
+        Ok(self.execution(physical, again))
+    }
+
+    async fn operators(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        let planned = self.state.query_planner().create_physical_plan(plan, &self.state).await;
+        planned.map_err(|error| planning_error(&error, &self.snapshot.catalog))
+    }
+
+    fn execution(&self, plan: Arc<dyn ExecutionPlan>, again: Option<Arc<Again>>) -> Execution {
+        let task = Arc::new(TaskContext::from(&self.state).with_runtime(Arc::clone(&self.runtime)));
+        Execution { executor: Arc::clone(&self.executor), plan, task, again }
     }
 }
 
@@ -178,7 +222,7 @@ pub(crate) async fn plan_given(
     let state = &mut unplanned.state;
     let namespace = Namespace::new(&snapshot.catalog, &run.scope.path(), state).of_named(run.named()).and(given);
     state.register_catalog_list(namespace.into_list());
-    unplanned.plan().await
+    plan_by_keys(unplanned).await
 }
 
 fn unplanned(
