@@ -4,7 +4,7 @@
 //! - What an edit starts from is what the last one that succeeded has left, in memory. The file is not asked: where an edit has
 //!   failed it may hold that edit, whose rows are in no base.
 //! - Segments that an edit brings are in its manifest or go: at once where it certainly failed, else with the next edit that
-//!   succeeds. Until then the manifest on disk may name them (P3).
+//!   succeeds. Until then the manifest on disk may name them (P3). So do files of keys that others took the place of.
 
 use crate::handover::{Edited, Handover, Unnoted};
 use crate::pipeline::{Pipeline, Retired};
@@ -94,12 +94,15 @@ impl Pipeline {
                 return Err(error);
             }
         };
+        // A sort may add some meanwhile: what that makes old is of the next manifest.
+        let (named_keys, old_keys) = self.keys.lock().named();
         let manifest = Manifest {
             database: self.database,
             through: checkpoint.through,
             next_segment: self.next_segment.load(Ordering::Relaxed),
             next_table: self.next_table.load(Ordering::Relaxed),
             next_kills: self.next_kills.load(Ordering::Relaxed),
+            keys: Some(if planted("keys not named") { Vec::new() } else { named_keys }),
             catalog: Catalog::clone(&checkpoint.catalog),
             producers: checkpoint.producers.clone(),
             tables: base.tables.iter().map(|(&id, table)| (id, table.files())).collect(),
@@ -108,14 +111,16 @@ impl Pipeline {
             match is_kept {
                 true => {
                     brought.iter().for_each(|segment| segment.retire());
-                    self.remove_kills(&new_kills);
+                    self.remove_files(&new_kills);
                 }
                 false => editing.unsure.extend(brought),
             }
             return Err(error);
         }
         self.views.install(base, &handover.moves, keys);
-        self.remove_kills(&old_kills);
+        self.remove_files(&old_kills);
+        let old_keys = self.keys.lock().forget_old(old_keys);
+        self.remove_files(&old_keys);
         let known = std::mem::replace(&mut editing.checkpoint, checkpoint).catalog;
         gone.append(&mut editing.unsure);
         self.retire(&gone);
@@ -182,7 +187,7 @@ impl Pipeline {
             match kills::write(self.tree().disk.as_ref(), &self.dir, table, number, &told) {
                 Ok(checks) => files.kills.push(KillsFile { number, checks }),
                 Err(error) => {
-                    self.remove_kills(&written);
+                    self.remove_files(&written);
                     return Err(error);
                 }
             }
@@ -192,7 +197,7 @@ impl Pipeline {
     }
 
     /// Removes files that no manifest names. What is left behind goes when the database is next opened.
-    fn remove_kills(&self, files: &[PathBuf]) {
+    fn remove_files(&self, files: &[PathBuf]) {
         for file in files {
             let _ = self.tree().disk.remove(file);
         }

@@ -37,6 +37,7 @@ pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, ne
                 next_table: 1,
                 catalog: Catalog::default(),
                 next_kills: 0,
+                keys: Some(Vec::new()),
                 producers: BTreeMap::new(),
                 tables: BTreeMap::new(),
             };

@@ -85,6 +85,7 @@ impl Engine {
         let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()).with_bounds(bounds));
         let opened = open(disk.as_ref(), dir, &tree, &spaces, DATABASE_SEED)?;
         let manifest = opened.manifest;
+        let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir, manifest.keys.as_deref())?;
         let views = Arc::new(Views::new(
             Arc::clone(&clock),
             tree,
@@ -116,8 +117,8 @@ impl Engine {
         let kills = named_kills(&views.base());
         let tables = spaces.required();
         let (highest, highest_kills) = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &tables, &kills)?;
+        key_files.remove_orphans(disk.as_ref())?;
         let next_segment = manifest.next_segment.max(highest.0 + 1);
-        let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir)?;
         let pipeline = Arc::new(Pipeline::new(
             dir.into(),
             &manifest,

@@ -9,6 +9,7 @@
 pub mod kills;
 
 mod freshness;
+mod key_files;
 mod key_tables;
 mod keys;
 mod killed;
@@ -25,8 +26,9 @@ mod tail;
 mod views;
 
 pub use freshness::VisibleTimes;
+pub use key_files::{KEYS_LOST_NAME, KEYS_MAGIC, KeyFiles, KeysFile};
 pub use key_tables::{KeyGuard, KeyTable, KeyTables, KnownKeys};
-pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
+pub use keys::{BatchKey, KEYS_KEPT, KeyRecord};
 pub use killed::Killed;
 pub use kills::KillsFile;
 pub use lookup::{SnapshotRow, identities_of};

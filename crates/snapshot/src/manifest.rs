@@ -6,6 +6,7 @@
 //! - Partitions of a table cover the key space without overlap; a merged segment's keys lie in its partition.
 //! - Only `pipeline` writes it.
 
+use crate::key_files::KeysFile;
 use crate::kills::KillsFile;
 use alluvia_catalog::{Catalog, DictionaryMark};
 use alluvia_space::KeyRange;
@@ -18,12 +19,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Magic of the manifest file; the last two bytes are the format version.
-pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN06";
+pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN07";
 /// Versions that are read, too: 01 knows no ladders, 02 counts their rungs by eighths, neither knows rights, and segments of the first
 /// three have their rows in key order: who writes these would take banded blocks for ordered ones. Who writes 04 knows no primary
 /// keys, and would take dead rows for live ones. Who writes 05 knows no columns of the types UUID, JSON, JSONB, TIME, INTERVAL, NUMERIC
-/// and CHAR(n).
-const MANIFEST_MAGICS_OLDER: [[u8; 8]; 5] = [*b"ALVMAN01", *b"ALVMAN02", *b"ALVMAN03", *b"ALVMAN04", *b"ALVMAN05"];
+/// and CHAR(n). Who writes 06 does not name the files of idempotency keys, and would miss none of those that 07 has.
+const MANIFEST_MAGICS_OLDER: [[u8; 8]; 6] =
+    [*b"ALVMAN01", *b"ALVMAN02", *b"ALVMAN03", *b"ALVMAN04", *b"ALVMAN05", *b"ALVMAN06"];
 /// Name of the manifest in the data directory.
 pub const MANIFEST_NAME: &str = "manifest";
 
@@ -41,6 +43,9 @@ pub struct Manifest {
     /// Numbers of files of kills below this have been used.
     #[serde(default)]
     pub next_kills: u64,
+    /// The files of idempotency keys of batches through `through`, oldest first. A manifest before version 07 names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<KeysFile>>,
     /// The definitions as of `through`.
     pub catalog: Catalog,
     /// Producers as of `through`.

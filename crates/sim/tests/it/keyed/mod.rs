@@ -7,6 +7,7 @@
 //! | `crash` | power loss at every I/O call, and again during recovery |
 //! | `dropped` | a table that is dropped while a stage is at work |
 //! | `full` | a disk without room at every byte: what is taken back is taken out of the key index, too |
+//! | `idempotency` | batches with idempotency keys that are sent again after a power loss at every I/O call |
 //! | `locked` | rows that sessions have locked, and batches that heed it |
 //! | `lookups` | rows by their keys, wherever snapshots of the others are compared |
 //! | `purge` | what is deleted and purged is in no file, wherever the power goes meanwhile |
@@ -24,6 +25,7 @@ mod generate;
 mod handover;
 mod heaps;
 mod history;
+mod idempotency;
 mod locked;
 mod lookups;
 mod model;
