@@ -1,4 +1,4 @@
-//! What a command that opens a database says of what had to be brought back.
+//! What a command that opens a database says of what had to be brought back, and of what could not be.
 
 use crate::note;
 use alluvia_node::{Database, Recovery};
@@ -8,6 +8,12 @@ use alluvia_values::thousands::counted;
 pub fn tell_recovery(db: &Database) {
     if let Some(recovery) = db.recovery() {
         note(format_args!("NOTICE: {}", in_words(recovery)));
+    }
+    for closed in db.closed() {
+        note(format_args!("WARNING: {}", closed.message()));
+        if let Some(hint) = closed.hint() {
+            note(format_args!("HINT: {hint}"));
+        }
     }
 }
 

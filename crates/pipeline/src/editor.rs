@@ -9,7 +9,7 @@
 use crate::handover::{Edited, Handover, Unnoted};
 use crate::pipeline::{Pipeline, Retired};
 use alluvia_catalog::Catalog;
-use alluvia_snapshot::{Base, KillsFile, Manifest, ProducerState, Spaces, kills};
+use alluvia_snapshot::{Base, ClosedTable, KillsFile, Manifest, ProducerState, Spaces, kills};
 use alluvia_storage::NotReplaced;
 use alluvia_tree::{Dead, Segment, SegmentMeta};
 use alluvia_types::{Error, Result, SegmentId, TableId, Version, planted};
@@ -87,6 +87,10 @@ impl Pipeline {
             gone.extend(table.sorted.iter().chain(table.merged()).cloned());
             old_kills.extend(table.kills.iter().map(|file| kills::path(&self.dir, id, file.number)));
         }
+        let closed: Vec<(TableId, ClosedTable)> = base.closed.extract_if(.., |&table, _| is_dropped(table)).collect();
+        for (id, table) in &closed {
+            old_kills.extend(table.files.kills.iter().map(|file| kills::path(&self.dir, *id, file.number)));
+        }
         let new_kills = match self.write_kills(&mut base, sorted_through, handover, &mut old_kills) {
             Ok(written) => written,
             Err(error) => {
@@ -105,7 +109,7 @@ impl Pipeline {
             keys: Some(if planted("keys not named") { Vec::new() } else { named_keys }),
             catalog: Catalog::clone(&checkpoint.catalog),
             producers: checkpoint.producers.clone(),
-            tables: base.tables.iter().map(|(&id, table)| (id, table.files())).collect(),
+            tables: base.files(),
         };
         if let Err(NotReplaced { error, is_kept }) = manifest.store(self.tree().disk.as_ref(), &self.dir) {
             match is_kept {
@@ -119,6 +123,7 @@ impl Pipeline {
         }
         self.views.install(base, &handover.moves, keys);
         self.remove_files(&old_kills);
+        closed.iter().flat_map(|(_, table)| table.segments()).for_each(|meta| self.tree().remove_files(meta));
         let old_keys = self.keys.lock().forget_old(old_keys);
         self.remove_files(&old_keys);
         let known = std::mem::replace(&mut editing.checkpoint, checkpoint).catalog;

@@ -6,6 +6,7 @@
 //! - Partitions of a table cover the key space without overlap; a merged segment's keys lie in its partition.
 //! - Only `pipeline` writes it.
 
+use crate::closed::ClosedTable;
 use crate::key_files::KeysFile;
 use crate::kills::KillsFile;
 use alluvia_catalog::{Catalog, DictionaryMark};
@@ -107,6 +108,8 @@ pub struct Base {
     pub through: Version,
     /// Tables that have files.
     pub tables: BTreeMap<TableId, TableBase>,
+    /// Tables that are neither read nor written. Among `tables` is what was sorted of them since.
+    pub closed: BTreeMap<TableId, ClosedTable>,
 }
 
 /// One table's open segments.
@@ -166,13 +169,15 @@ impl Manifest {
 
     /// Every segment it names.
     pub fn segments(&self) -> impl Iterator<Item = &SegmentMeta> {
-        self.tables.values().flat_map(|table| {
-            table
-                .sorted
-                .iter()
-                .chain(&table.buffer)
-                .chain(table.partitions.iter().flat_map(|partition| &partition.segments))
-        })
+        self.tables.values().flat_map(TableFiles::segments)
+    }
+}
+
+impl TableFiles {
+    /// Every segment it names.
+    pub fn segments(&self) -> impl Iterator<Item = &SegmentMeta> {
+        let partitions = self.partitions.iter().flat_map(|partition| &partition.segments);
+        self.sorted.iter().chain(&self.buffer).chain(partitions)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::options::DatabaseOptions;
 use alluvia_catalog::LevelBounds;
 use alluvia_commit::{Committer, Replayed};
 use alluvia_log::Log;
-use alluvia_pipeline::{Pipeline, Workers, discard, named_kills, open, remove_orphans};
+use alluvia_pipeline::{Pipeline, Workers, discard, named_kills, named_segments, open, remove_orphans};
 use alluvia_snapshot::{KEYS_LOST_NAME, KeyFiles, Spaces, Views};
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::TreeContext;
@@ -95,6 +95,9 @@ impl Core {
         for error in key_files.lost() {
             tracing::warn!(%error, "idempotency keys are lost, as a file '{KEYS_LOST_NAME}' allows");
         }
+        for closed in opened.base.closed.values() {
+            tracing::error!(error = %closed.error, "a table is closed, since a file of it is missing or damaged");
+        }
         let views = Arc::new(Views::new(
             Arc::clone(&clock),
             tree,
@@ -138,8 +141,7 @@ impl Core {
         }
         let log = Arc::new(log);
 
-        let named = views.named_segments();
-        let named = named.iter().flat_map(|segment| segment.meta().with_rungs()).map(|meta| meta.id).collect();
+        let named = named_segments(&views);
         let mut next_segment = manifest.next_segment;
         let kills = named_kills(&views.base());
         let tables = spaces.required();
@@ -181,6 +183,12 @@ impl Core {
     /// What opening had to bring back; `None` after a clean stop.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
+    }
+
+    /// Why tables are closed, for each that is.
+    pub fn closed(&self) -> Vec<Error> {
+        let (base, catalog) = (self.views.base(), self.views.catalog());
+        base.closed.keys().filter_map(|&table| base.check_open(table, &catalog).err()).collect()
     }
 
     /// The data directory.
