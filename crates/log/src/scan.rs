@@ -33,7 +33,7 @@ pub struct Record<'a> {
 }
 
 /// What a log holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct LogSummary {
     /// How many files.
     pub files: u64,

@@ -100,7 +100,6 @@ mod tests {
         assert_eq!((first.after.as_deref(), second.after.as_deref()), (Some(""), None));
         assert!(first.follows("") && second.follows(&first.chain) && second.chain == chain);
         assert!(!second.follows("") && !first.follows(&second.chain));
-        // Any program can say what they are: sha256('{"a":1,"after":""}').
         assert!(String::from_utf8_lossy(lines[0]).starts_with("{\"a\":1,\"after\":\"\",\"chain\":\""));
         for at in 0..lines[1].len() {
             let mut changed = lines[1].to_vec();
@@ -109,6 +108,17 @@ mod tests {
         }
         for other in ["no object\n", "{}\n", "{\"a\":1}"] {
             chained(other.as_bytes(), "", true).unwrap_err();
+        }
+    }
+
+    /// Its chains are sha256sum's.
+    #[test]
+    fn the_golden_file_is_chained() {
+        let mut before = String::new();
+        for line in include_str!("../../tests/golden/audit-02.ndjson").lines() {
+            let link = Link::of(line.as_bytes()).unwrap();
+            assert!(link.follows(&before), "{line}");
+            before = link.chain;
         }
     }
 
