@@ -6,8 +6,7 @@
 //!   a line that tore.
 //! - Acknowledged lines are kept: only operators remove files. Exception: a file that was begun for a line which failed
 //!   is removed, so that a full disk is not filled with files without lines.
-//!
-//! - Lines are chained ([`chain`]), across files and processes. A clean stop leaves a mark that names the last: it stays true whatever
+//! - Lines are chained (`chain.rs`), across files and processes. A clean stop leaves a mark that names the last: it stays true whatever
 //!   comes, since lines are kept.
 //!
 //! A crash or a full disk may tear the last line of a file. A torn line was never acknowledged, and readers skip it.
