@@ -29,10 +29,9 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
         report.log_rows,
         report.bytes as f64 / f64::from(1 << 20)
     ))?;
-    if report.torn_log_bytes > 0 {
+    if let Some(torn) = &report.torn_log {
         say(&format!(
-            "the log ends in {} bytes of an interrupted write, or of damage at its end, which cannot be told apart; the next start cuts them\n",
-            report.torn_log_bytes
+            "{torn}: an interrupted write, or damage at the log's end, which cannot be told apart; the next start cuts them\n"
         ))?;
     }
     for notice in &report.notices {

@@ -1,4 +1,4 @@
-//! What a command that opens a database says of what had to be brought back.
+//! What a command that opens a database says of what had to be brought back, and of what could not be.
 
 use crate::note;
 use alluvia_node::{Database, Recovery};
@@ -9,11 +9,17 @@ pub fn tell_recovery(db: &Database) {
     if let Some(recovery) = db.recovery() {
         note(format_args!("NOTICE: {}", in_words(recovery)));
     }
+    for closed in db.closed() {
+        note(format_args!("WARNING: {}", closed.message()));
+        if let Some(hint) = closed.hint() {
+            note(format_args!("HINT: {hint}"));
+        }
+    }
 }
 
 /// A recovery in a sentence.
 pub fn in_words(recovery: &Recovery) -> String {
-    let Recovery { batches, rows, through, is_torn, elapsed } = *recovery;
+    let Recovery { batches, rows, through, torn, elapsed } = *recovery;
     let read = match batches {
         0 => "nothing had to be read again from the log".to_owned(),
         batches => {
@@ -22,7 +28,12 @@ pub fn in_words(recovery: &Recovery) -> String {
         }
     };
     let seconds = elapsed.as_secs_f64();
-    let torn = if is_torn { "; a batch whose writing was broken off, and not acknowledged, is not" } else { "" };
+    let torn = match torn {
+        Some(torn) => format!(
+            "; a batch whose writing was broken off, and not acknowledged, is not: cut off the end of the {torn}"
+        ),
+        None => String::new(),
+    };
     format!(
         "the last process had not stopped cleanly: recovered in {seconds:.2} s, {read}, everything through version {} is \
          there{torn}",
@@ -33,6 +44,7 @@ pub fn in_words(recovery: &Recovery) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alluvia_node::TornEnd;
     use alluvia_types::Version;
     use std::time::Duration;
 
@@ -42,7 +54,7 @@ mod tests {
             batches: 1_204,
             rows: 3_100_000,
             through: Version(5_321),
-            is_torn: false,
+            torn: None,
             elapsed: Duration::from_millis(412),
         };
         let told = "the last process had not stopped cleanly: recovered in 0.41 s, 1,204 batches with 3,100,000 rows \
@@ -50,9 +62,11 @@ mod tests {
         assert_eq!(in_words(&recovery), told);
         let sorted = in_words(&Recovery { batches: 0, rows: 0, ..recovery });
         assert!(sorted.contains(" s, nothing had to be read again from the log, everything"), "{sorted}");
-        let torn = in_words(&Recovery { batches: 1, rows: 1, is_torn: true, ..recovery });
+        let end = TornEnd { file: 3, offset: 640, bytes: 71, groups: 0 };
+        let torn = in_words(&Recovery { batches: 1, rows: 1, torn: Some(end), ..recovery });
         assert!(torn.contains(" s, 1 batch with 1 row read"), "{torn}");
-        let end = "is there; a batch whose writing was broken off, and not acknowledged, is not";
+        let end = "is there; a batch whose writing was broken off, and not acknowledged, is not: cut off the end of the log file \
+                   0000000000000003.log, from byte 640 on: 71 bytes that are no whole batch";
         assert!(torn.ends_with(end), "{torn}");
     }
 }

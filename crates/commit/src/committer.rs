@@ -215,6 +215,16 @@ impl Committer {
         Ok(())
     }
 
+    /// Refuses what concerns a table that is closed, but that it is dropped.
+    fn check_open(&self, batch: &NewBatch) -> Result<()> {
+        let altered = batch.changes.iter().filter_map(|change| match change {
+            Change::AlterTable { def, .. } => Some(def.id),
+            _ => None,
+        });
+        let written = batch.rows.iter().map(|rows| rows.table).chain(batch.loads.iter().map(|load| load.table));
+        written.chain(altered).try_for_each(|table| self.views.check_open(table))
+    }
+
     /// Makes everything that was sequenced durable and visible.
     pub fn flush(&self) -> Result<()> {
         let last = {
@@ -242,6 +252,7 @@ impl Committer {
         placing: Placing,
         done: Option<&mut Option<Done>>,
     ) -> Result<Sequenced> {
+        self.check_open(&batch)?;
         let changes = Changes::new(&batch, &self.views.catalog(), &self.views)?;
         let batch = Prepared::new(batch, body.len() as u64, room)?;
         let locks = self.views.keys().locks(&changes.tables());

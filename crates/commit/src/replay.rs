@@ -71,6 +71,8 @@ impl Committer {
         let catalog = views.catalog();
         let recovered = Recovered::new(record, &catalog, Some(views.spaces()))?;
         let asked = Changes::new(&recovered.batch, &catalog, views)?;
+        // Which rows it kills cannot be found without those that are there: so the database does not open.
+        asked.tables().into_iter().try_for_each(|table| views.check_open(table))?;
         let locks = views.keys().locks(&asked.tables());
         let mut keys = locks.lock();
         let mut effects = asked.resolve(views, &mut keys, views.keys().generation()).map_err(not_as_it_was)?;

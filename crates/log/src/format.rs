@@ -134,19 +134,20 @@ impl FileHeader {
     }
 
     pub fn decode(bytes: &[u8; FILE_HEADER_BYTES], salt: u64, path: &Path) -> Result<FileHeader, BadFileHeader> {
-        let ours = bytes[..8] == FILE_MAGIC || bytes[..8] == FILE_MAGIC_OLDER;
-        if !ours && bytes[..FILE_MAGIC_FAMILY] == FILE_MAGIC[..FILE_MAGIC_FAMILY] {
+        let is_log_file = bytes[..FILE_MAGIC_FAMILY] == FILE_MAGIC[..FILE_MAGIC_FAMILY];
+        // The checksum uses the salt found in the file, so that a whole header of another database, or of another version, is told from
+        // a torn or damaged one. Later versions keep its place.
+        let found_salt = get_u64(bytes, 8);
+        if !is_log_file || !is_sealed(bytes, found_salt) {
+            return Err(BadFileHeader::Torn);
+        }
+        if bytes[..8] != FILE_MAGIC && bytes[..8] != FILE_MAGIC_OLDER {
             let version = String::from_utf8_lossy(&bytes[FILE_MAGIC_FAMILY..8]).into_owned();
             let error = Error::new(
                 ErrorKind::IncompatibleFormat,
                 format!("{} is a log file of format version {version}, this Alluvia reads 01 and 02", path.display()),
             );
             return Err(BadFileHeader::Refused(error.with_hint("open it with the Alluvia that wrote it")));
-        }
-        // The checksum uses the salt found in the file, so that a whole header of another database is told from a torn one.
-        let found_salt = get_u64(bytes, 8);
-        if !ours || !is_sealed(bytes, found_salt) {
-            return Err(BadFileHeader::Torn);
         }
         if found_salt != salt {
             let error = Error::new(
@@ -294,6 +295,8 @@ mod tests {
             other => panic!("{other:?}"),
         }
         bytes[7] = b'3';
+        assert!(matches!(FileHeader::decode(&bytes, SALT, Path::new("f")), Err(BadFileHeader::Torn)), "a flipped bit");
+        seal(&mut bytes, SALT);
         match FileHeader::decode(&bytes, SALT, Path::new("f")) {
             Err(BadFileHeader::Refused(error)) => assert_eq!(error.kind(), ErrorKind::IncompatibleFormat),
             other => panic!("{other:?}"),

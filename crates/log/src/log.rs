@@ -7,6 +7,7 @@
 //! - A failure, once set, is what every append and every wait for something not durable gets: until [`Log::rewind`] for a
 //!   full disk, for ever otherwise. Records that were not durable are dropped when it is set.
 
+use crate::end::EndMark;
 use crate::files::{ClosedFile, CurrentFile, file_path};
 use crate::format::Position;
 use crate::group::{Body, Group, Outcome, SHARED_BYTES_MAX};
@@ -99,6 +100,10 @@ pub struct Log {
     pub(crate) dir: PathBuf,
     pub(crate) options: LogOptions,
     found: LogEnd,
+    /// What was wrong with the mark that was found.
+    damaged_mark: Option<Error>,
+    /// The mark that is there. Held while another is written.
+    mark: Mutex<Option<EndMark>>,
     pub(crate) state: Mutex<State>,
     /// Told whenever a group is written, synced or withdrawn, and when a file has been begun.
     pub(crate) progress: Condvar,
@@ -220,7 +225,9 @@ impl Log {
     }
 
     fn new(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions, recovered: Recovered) -> Log {
-        let Recovered { closed, current, last_version, last_sequence, stated_len, records_end, found } = recovered;
+        let Recovered { closed, current, last_version, last_sequence, stated_len, records_end, found, mark } =
+            recovered;
+        let (mark, damaged_mark) = mark.map_or_else(|error| (None, Some(error)), |mark| (mark, None));
         let state = State {
             pending: Group::new(last_version, Vec::new()),
             in_flight: VecDeque::new(),
@@ -240,7 +247,16 @@ impl Log {
             sync_mean: Duration::ZERO,
             spare: Vec::new(),
         };
-        Log { disk, dir: dir.to_owned(), options, found, state: Mutex::new(state), progress: Condvar::new() }
+        Log {
+            disk,
+            dir: dir.to_owned(),
+            options,
+            found,
+            damaged_mark,
+            mark: Mutex::new(mark),
+            state: Mutex::new(state),
+            progress: Condvar::new(),
+        }
     }
 
     /// The version through which the log in `dir` has given its records up, for whoever keeps no number of that: with it as `after` it opens
@@ -370,6 +386,29 @@ impl Log {
             }
             None => Ok(()),
         }
+    }
+
+    /// Says in a file beside the log's directory, durably, through which version the log goes: a log that is opened and does not go that far has lost
+    /// something, and is refused. After [`Log::seal`], for closing cleanly.
+    ///
+    /// Errors: I/O errors and [`ErrorKind::DiskFull`]; the log is as it was, and an earlier mark holds.
+    pub fn mark_end(&self) -> Result<()> {
+        let mut mark = self.mark.lock();
+        let end = {
+            let state = self.state.lock();
+            EndMark { version: state.durable, at: Position { file: state.current.number, offset: state.records_end } }
+        };
+        if end.version == Version(0) || *mark == Some(end) {
+            return Ok(());
+        }
+        end.store(&*self.disk, &self.dir, self.options.salt)?;
+        *mark = Some(end);
+        Ok(())
+    }
+
+    /// What was wrong with the mark of the last clean end when the log was opened: it was passed over.
+    pub fn damaged_mark(&self) -> Option<&Error> {
+        self.damaged_mark.as_ref()
     }
 
     /// How it ended when it was opened.

@@ -10,9 +10,10 @@
 //!   what is stated on, and synced at every opening, also where nothing seems to be amiss.
 //! - Every step can be interrupted and done again: the cut is at the same place, what is rewritten has the same bytes.
 
+use crate::end::EndMark;
 use crate::files::{ClosedFile, CurrentFile};
-use crate::format::{FILE_HEADER_BYTES, FileHeader};
-use crate::scan::{FoundFile, FoundFiles, Record, ScanEnd, scan};
+use crate::format::{FILE_HEADER_BYTES, FileHeader, Position};
+use crate::scan::{FoundFile, FoundFiles, Record, ScanEnd, TornEnd, found_mark, scan};
 use alluvia_storage::{Disk, DiskFile};
 use alluvia_types::{Error, Result, Version};
 use std::path::Path;
@@ -33,6 +34,8 @@ pub(crate) struct Recovered {
     pub records_end: u64,
     /// How the log ended before it was repaired.
     pub found: LogEnd,
+    /// The mark of the last clean end, or what is wrong with it.
+    pub mark: Result<Option<EndMark>>,
 }
 
 /// How a log ended when it was opened.
@@ -41,8 +44,8 @@ pub struct LogEnd {
     /// Whether its last word was that all of it is durable ([`Log::seal`](crate::Log::seal)): whoever had it stopped
     /// cleanly, or had written nothing since.
     pub is_closed: bool,
-    /// Whether the writing of a group was broken off. What there was of it was cut.
-    pub is_torn: bool,
+    /// What followed the last whole record, and was cut: the writing of a group was broken off, or its end was damaged since.
+    pub torn: Option<TornEnd>,
 }
 
 /// Recovers the log in `dir`, which exists, or begins one if there is none.
@@ -58,6 +61,12 @@ pub(crate) fn recover(
         true => None,
         false => Some(scan(disk, &found.files, salt, after, replay)?),
     };
+    let mark = found_mark(disk, dir, salt)?;
+    if let Ok(Some(mark)) = &mark {
+        let newest = found.files.last().zip(end.as_ref());
+        let at = newest.map(|(newest, end)| Position { file: newest.header.file, offset: end.good_len });
+        mark.check(dir, end.map_or(Version(0), |end| end.last_version), at)?;
+    }
     remove_leftovers(disk, &found)?;
     match (end, found.files.last()) {
         (Some(end), Some(newest)) => {
@@ -70,17 +79,15 @@ pub(crate) fn recover(
                 last_sequence: end.last_sequence,
                 stated_len: end.stated_len,
                 records_end: end.records_end,
-                found: LogEnd {
-                    is_closed: end.records_end <= end.stated_len && (end.has_room || end.good_len == newest.len),
-                    is_torn: !end.has_room && newest.len > end.good_len,
-                },
+                found: LogEnd { is_closed: end.records_end <= end.stated_len && end.torn.is_none(), torn: end.torn },
+                mark,
             })
         }
-        _ => begin_log(disk, dir, salt),
+        _ => begin_log(disk, dir, salt, mark),
     }
 }
 
-fn begin_log(disk: &dyn Disk, dir: &Path, salt: u64) -> Result<Recovered> {
+fn begin_log(disk: &dyn Disk, dir: &Path, salt: u64, mark: Result<Option<EndMark>>) -> Result<Recovered> {
     let header = FileHeader { file: 1, first_version: Version(1), first_sequence: 1, previous_len: 0 };
     let len = FILE_HEADER_BYTES as u64;
     Ok(Recovered {
@@ -90,7 +97,8 @@ fn begin_log(disk: &dyn Disk, dir: &Path, salt: u64) -> Result<Recovered> {
         last_sequence: 0,
         stated_len: len,
         records_end: len,
-        found: LogEnd { is_closed: true, is_torn: false },
+        found: LogEnd { is_closed: true, torn: None },
+        mark,
     })
 }
 

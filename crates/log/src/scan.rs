@@ -7,6 +7,7 @@
 //!   else is damage: an error that names file and offset.
 //! - Whole frames in an impossible order are damage too: torn writes do not produce checksums that fit.
 
+use crate::end::EndMark;
 use crate::files::{file_path, list};
 use crate::format::{
     BadFileHeader, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileHeader, FrameHeader, FrameKind, GROUP_HEADER_BYTES,
@@ -14,6 +15,7 @@ use crate::format::{
 };
 use alluvia_storage::{Disk, DiskFile};
 use alluvia_types::{Error, ErrorKind, Result, Version};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// How much is read at once.
@@ -31,7 +33,7 @@ pub struct Record<'a> {
 }
 
 /// What a log holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct LogSummary {
     /// How many files.
     pub files: u64,
@@ -41,9 +43,38 @@ pub struct LogSummary {
     pub first_version: Version,
     /// The last version.
     pub last_version: Version,
-    /// Bytes after the last whole record that an interrupted write left; recovery cuts them. Zeros to the end are room for records
-    /// to come, and not counted.
-    pub torn_bytes: u64,
+    /// What an interrupted write left after the last whole record; recovery cuts it. Zeros to the end are room for records to come,
+    /// and not meant.
+    pub torn: Option<TornEnd>,
+    /// What is wrong with the mark of the last clean end, which holds nothing else.
+    pub damaged_mark: Option<Error>,
+}
+
+/// Bytes at the end of a log that are no whole record: what an interrupted write left, or damage to groups that nothing states to be
+/// durable, which cannot be told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TornEnd {
+    /// The number of the log file; it is the newest.
+    pub file: u64,
+    /// Where the last whole record or group header ends.
+    pub offset: u64,
+    /// So many bytes lie behind, up to the last that is not zero.
+    pub bytes: u64,
+    /// So many group headers lie whole among them: writes that were under way at once, and none of which was acknowledged, or groups that
+    /// were, behind one that was damaged since.
+    pub groups: u64,
+}
+
+impl fmt::Display for TornEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TornEnd { file, offset, bytes, groups } = *self;
+        let name = file_path(Path::new(""), file);
+        write!(f, "log file {}, from byte {offset} on: {bytes} bytes that are no whole batch", name.display())?;
+        match groups {
+            0 => Ok(()),
+            groups => write!(f, ", among them the beginnings of {groups} groups that were written whole"),
+        }
+    }
 }
 
 /// A file with a good header.
@@ -70,8 +101,8 @@ pub(crate) struct FoundFiles {
 pub(crate) struct ScanEnd {
     /// End of the last whole record or empty group of the newest file.
     pub good_len: u64,
-    /// Whether nothing but zeros follows.
-    pub has_room: bool,
+    /// What follows; `None` if that is nothing but zeros.
+    pub torn: Option<TornEnd>,
     /// Everything before this offset of the newest file is stated to be durable.
     pub stated_len: u64,
     /// End of the newest file's last record; its header's end when it has none.
@@ -107,7 +138,7 @@ impl FoundFiles {
             let header = match read_file_header(&*file, &path, len, salt)? {
                 Some(header) => header,
                 None if Some(number) == newest => {
-                    refuse_if_stated(&*file, &path, len, salt, Position { file: number, offset: 0 })?;
+                    groups_behind(&*file, &path, len, salt, Position { file: number, offset: 0 })?;
                     found.torn = Some(path);
                     continue;
                 }
@@ -215,7 +246,7 @@ impl<'a> FileScanner<'a> {
         let start = FILE_HEADER_BYTES as u64;
         let end = ScanEnd {
             good_len: start,
-            has_room: true,
+            torn: None,
             stated_len: start,
             records_end: start,
             last_version: Version(found.header.first_version.0.saturating_sub(1)),
@@ -321,33 +352,34 @@ impl<'a> FileScanner<'a> {
         if !self.is_newest {
             return Err(damaged(&self.found.path, at.offset, "a bad frame, and newer files exist"));
         }
-        refuse_if_stated(self.reader.file, &self.found.path, self.found.len, self.salt, at)?;
-        self.end.has_room = self.reader.is_zero_from(at.offset)?;
+        let groups = groups_behind(self.reader.file, &self.found.path, self.found.len, self.salt, at)?;
+        let bytes = self.reader.data_end(at.offset)? - at.offset;
+        self.end.torn = (bytes > 0).then_some(TornEnd { file: at.file, offset: at.offset, bytes, groups });
         Ok(self.end)
     }
 }
 
-/// Fails if any whole group at or after `bad` states that more than `bad` is durable.
-fn refuse_if_stated(file: &dyn DiskFile, path: &Path, len: u64, salt: u64, bad: Position) -> Result<()> {
+/// How many group headers lie whole at or after `bad`. Fails if one states that more than `bad` is durable.
+fn groups_behind(file: &dyn DiskFile, path: &Path, len: u64, salt: u64, bad: Position) -> Result<u64> {
     let mark = group_mark(salt);
     let mut reader = FileReader::new(file, path, len);
-    let mut offset = bad.offset;
+    let (mut offset, mut groups) = (bad.offset, 0);
     while offset + GROUP_HEADER_BYTES as u64 <= len {
         let window = reader.peek(offset, READ_BYTES)?;
         // A header that begins in the last bytes of the window lies whole in the next one.
         let starts = window.len() - GROUP_HEADER_BYTES + 1;
         for i in find_all(&window[..starts + GROUP_MARK_BYTES - 1], &mark) {
             let at = Position { file: bad.file, offset: offset + i as u64 };
-            if let Some(group) = GroupHeader::decode(&window[i..], salt, at)
-                && group.durable > bad
-            {
+            let Some(group) = GroupHeader::decode(&window[i..], salt, at) else { continue };
+            if group.durable > bad {
                 let what = format!("a bad frame, and the group at {} states that it was durable", at.offset);
                 return Err(damaged(path, bad.offset, what));
             }
+            groups += 1;
         }
         offset += starts as u64;
     }
-    Ok(())
+    Ok(groups)
 }
 
 fn find_all(bytes: &[u8], mark: &[u8; GROUP_MARK_BYTES]) -> impl Iterator<Item = usize> {
@@ -387,16 +419,17 @@ impl<'a> FileReader<'a> {
         Ok(&self.buffer[start..start + wanted])
     }
 
-    /// Whether every byte from `offset` to the end is zero.
-    fn is_zero_from(&mut self, mut offset: u64) -> Result<bool> {
+    /// Where the last byte from `offset` on ends that is not zero; `offset` if there is none.
+    fn data_end(&mut self, mut offset: u64) -> Result<u64> {
+        let mut end = offset;
         while offset < self.len {
             let window = self.peek(offset, READ_BYTES)?;
-            if window.iter().any(|&byte| byte != 0) {
-                return Ok(false);
+            if let Some(last) = window.iter().rposition(|&byte| byte != 0) {
+                end = offset + last as u64 + 1;
             }
             offset += window.len() as u64;
         }
-        Ok(true)
+        Ok(end)
     }
 
     /// Fills `into` with exactly `len` bytes from `offset`, which lie within the file.
@@ -427,13 +460,16 @@ pub(crate) fn check(
     replay: &mut dyn FnMut(Record<'_>) -> Result<()>,
 ) -> Result<LogSummary> {
     let found = FoundFiles::find(disk, dir, salt, after)?;
+    let mark = found_mark(disk, dir, salt)?;
     let mut summary = LogSummary {
         files: found.files.len() as u64,
         bytes: found.files.iter().map(|file| file.len).sum(),
         first_version: found.files.first().map_or(Version(1), |first| first.header.first_version),
         last_version: Version(0),
-        torn_bytes: 0,
+        torn: None,
+        damaged_mark: mark.as_ref().err().cloned(),
     };
+    let mut ends = None;
     if let Some(newest) = found.files.last() {
         let before_first = Version(summary.first_version.0.saturating_sub(1));
         let end = scan(disk, &found.files, salt, before_first, &mut |record| match record.version > after {
@@ -441,11 +477,23 @@ pub(crate) fn check(
             false => Ok(()),
         })?;
         summary.last_version = end.last_version;
-        summary.torn_bytes = if end.has_room { 0 } else { newest.len - end.good_len };
+        summary.torn = end.torn;
+        ends = Some(Position { file: newest.header.file, offset: end.good_len });
         if end.last_version < after {
             let what = format!("the log ends at version {}, the database at version {after}", end.last_version);
             return Err(damaged(&newest.path, end.good_len, what));
         }
     }
+    if let Ok(Some(mark)) = mark {
+        mark.check(dir, summary.last_version, ends)?;
+    }
     Ok(summary)
+}
+
+/// The mark of the last clean end, or what is wrong with it: that is for the caller to tell, and keeps no log from opening.
+pub(crate) fn found_mark(disk: &dyn Disk, dir: &Path, salt: u64) -> Result<Result<Option<EndMark>>> {
+    match EndMark::load(disk, dir, salt) {
+        Err(error) if error.kind() != ErrorKind::Corrupt => Err(error),
+        mark => Ok(mark),
+    }
 }

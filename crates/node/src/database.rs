@@ -9,7 +9,7 @@ use crate::urls;
 use alluvia_query::{Engine, EngineOptions, Session, empty_spill_dir};
 use alluvia_snapshot::Ports;
 use alluvia_storage::{Disk, RealDisk};
-use alluvia_types::{Clock, Result, SystemClock};
+use alluvia_types::{Clock, Error, Result, SystemClock};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -95,6 +95,11 @@ impl Database {
     /// What opening had to bring back; `None` if the last process stopped cleanly, or had written nothing.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.core.recovery()
+    }
+
+    /// Why tables are closed, for each that is: a file of it is missing or damaged. All others are open.
+    pub fn closed(&self) -> Vec<Error> {
+        self.core.closed()
     }
 
     /// A new session. Sessions are cheap; each runs one statement at a time.

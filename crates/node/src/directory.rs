@@ -8,7 +8,7 @@
 
 use crate::audit::{self, AUDIT_DIR};
 use crate::holder::HOLDER_NAME;
-use alluvia_snapshot::{KeyFiles, MANIFEST_NAME, Spaces, kills};
+use alluvia_snapshot::{KEYS_LOST_NAME, KeyFiles, MANIFEST_NAME, Spaces, kills};
 use alluvia_storage::Disk;
 use alluvia_tree::segment_of_file;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -28,8 +28,20 @@ const BEFORE_MANIFEST: [&str; 8] =
     [LOCK_NAME, HOLDER_NAME, LOG_DIR, SEGMENTS_DIR, "spill", "manifest.tmp", "passwords", "passwords.partial"];
 
 /// Names of files beside the data that are made once there is a database, and may be lost.
-const BESIDE: [&str; 7] =
-    [AUDIT_DIR, "cuboids", "cuboids.tmp", "cuboids.damaged", "predicates", "predicates.tmp", "predicates.damaged"];
+const BESIDE: [&str; 12] = [
+    AUDIT_DIR,
+    "audit.end",
+    "audit.end.tmp",
+    "log.end",
+    "log.end.tmp",
+    "cuboids",
+    "cuboids.tmp",
+    "cuboids.damaged",
+    "predicates",
+    "predicates.tmp",
+    "predicates.damaged",
+    KEYS_LOST_NAME,
+];
 
 /// Whether a file of this name is one of idempotency keys, or what a try to write one left.
 fn is_keys(name: &str) -> bool {
@@ -133,7 +145,17 @@ mod tests {
 
     #[test]
     fn names_are_known_by_their_whole_form() {
-        for ours in ["manifest", "lock", "dict-7", "keys-00000001", "keys-00000001.tmp", "audit", "cuboids.damaged"] {
+        for ours in [
+            "manifest",
+            "lock",
+            "dict-7",
+            "keys-00000001",
+            "keys-00000001.tmp",
+            "audit",
+            "audit.end",
+            "log.end",
+            "cuboids.damaged",
+        ] {
             assert!(is_known(ours), "{ours}");
         }
         for other in ["dict-", "dict-en.txt", "dict-+1", "dict-4294967296", "keys-1", "keys-1.bak", "manifest.bak", ""]

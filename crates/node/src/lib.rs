@@ -121,6 +121,7 @@ mod pool;
 mod threads;
 mod urls;
 
+pub use alluvia_log::TornEnd;
 pub use alluvia_storage::raise_open_files_max;
 pub use check::{CheckReport, check};
 pub use core::{Core, Recovery};

@@ -4,12 +4,12 @@
 //! - What an edit starts from is what the last one that succeeded has left, in memory. The file is not asked: where an edit has
 //!   failed it may hold that edit, whose rows are in no base.
 //! - Segments that an edit brings are in its manifest or go: at once where it certainly failed, else with the next edit that
-//!   succeeds. Until then the manifest on disk may name them (P3).
+//!   succeeds. Until then the manifest on disk may name them (P3). So do files of keys that others took the place of.
 
 use crate::handover::{Edited, Handover, Unnoted};
 use crate::pipeline::{Pipeline, Retired};
 use alluvia_catalog::Catalog;
-use alluvia_snapshot::{Base, KillsFile, Manifest, ProducerState, Spaces, kills};
+use alluvia_snapshot::{Base, ClosedTable, KillsFile, Manifest, ProducerState, Spaces, kills};
 use alluvia_storage::NotReplaced;
 use alluvia_tree::{Dead, Segment, SegmentMeta};
 use alluvia_types::{Error, Result, SegmentId, TableId, Version, planted};
@@ -87,6 +87,10 @@ impl Pipeline {
             gone.extend(table.sorted.iter().chain(table.merged()).cloned());
             old_kills.extend(table.kills.iter().map(|file| kills::path(&self.dir, id, file.number)));
         }
+        let closed: Vec<(TableId, ClosedTable)> = base.closed.extract_if(.., |&table, _| is_dropped(table)).collect();
+        for (id, table) in &closed {
+            old_kills.extend(table.files.kills.iter().map(|file| kills::path(&self.dir, *id, file.number)));
+        }
         let new_kills = match self.write_kills(&mut base, sorted_through, handover, &mut old_kills) {
             Ok(written) => written,
             Err(error) => {
@@ -94,28 +98,34 @@ impl Pipeline {
                 return Err(error);
             }
         };
+        // A sort may add some meanwhile: what that makes old is of the next manifest.
+        let (named_keys, old_keys) = self.keys.lock().named();
         let manifest = Manifest {
             database: self.database,
             through: checkpoint.through,
             next_segment: self.next_segment.load(Ordering::Relaxed),
             next_table: self.next_table.load(Ordering::Relaxed),
             next_kills: self.next_kills.load(Ordering::Relaxed),
+            keys: Some(if planted("keys not named") { Vec::new() } else { named_keys }),
             catalog: Catalog::clone(&checkpoint.catalog),
             producers: checkpoint.producers.clone(),
-            tables: base.tables.iter().map(|(&id, table)| (id, table.files())).collect(),
+            tables: base.files(),
         };
         if let Err(NotReplaced { error, is_kept }) = manifest.store(self.tree().disk.as_ref(), &self.dir) {
             match is_kept {
                 true => {
                     brought.iter().for_each(|segment| segment.retire());
-                    self.remove_kills(&new_kills);
+                    self.remove_files(&new_kills);
                 }
                 false => editing.unsure.extend(brought),
             }
             return Err(error);
         }
         self.views.install(base, &handover.moves, keys);
-        self.remove_kills(&old_kills);
+        self.remove_files(&old_kills);
+        closed.iter().flat_map(|(_, table)| table.segments()).for_each(|meta| self.tree().remove_files(meta));
+        let old_keys = self.keys.lock().forget_old(old_keys);
+        self.remove_files(&old_keys);
         let known = std::mem::replace(&mut editing.checkpoint, checkpoint).catalog;
         gone.append(&mut editing.unsure);
         self.retire(&gone);
@@ -182,7 +192,7 @@ impl Pipeline {
             match kills::write(self.tree().disk.as_ref(), &self.dir, table, number, &told) {
                 Ok(checks) => files.kills.push(KillsFile { number, checks }),
                 Err(error) => {
-                    self.remove_kills(&written);
+                    self.remove_files(&written);
                     return Err(error);
                 }
             }
@@ -192,7 +202,7 @@ impl Pipeline {
     }
 
     /// Removes files that no manifest names. What is left behind goes when the database is next opened.
-    fn remove_kills(&self, files: &[PathBuf]) {
+    fn remove_files(&self, files: &[PathBuf]) {
         for file in files {
             let _ = self.tree().disk.remove(file);
         }

@@ -23,7 +23,7 @@ mod sort;
 mod workers;
 
 pub use load::{Loader, discard};
-pub use open::{Opened, named_kills, open, remove_orphans};
+pub use open::{Opened, named_kills, named_segments, open, remove_orphans};
 pub use options::PipelineOptions;
 pub use pipeline::Pipeline;
 pub use workers::{Inline, Job, Workers};

@@ -5,7 +5,9 @@
 //! marks) and files that nothing names removed.
 
 use alluvia_catalog::Catalog;
-use alluvia_snapshot::{Base, MANIFEST_NAME, Manifest, Partition, Spaces, TableBase, TableFiles, kills};
+use alluvia_snapshot::{
+    Base, ClosedTable, MANIFEST_NAME, Manifest, Partition, Spaces, TableBase, TableFiles, Views, kills,
+};
 use alluvia_storage::Disk;
 use alluvia_tree::{Dead, Segment, SegmentMeta, TreeContext};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, TableId, Version};
@@ -37,6 +39,7 @@ pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, ne
                 next_table: 1,
                 catalog: Catalog::default(),
                 next_kills: 0,
+                keys: Some(Vec::new()),
                 producers: BTreeMap::new(),
                 tables: BTreeMap::new(),
             };
@@ -44,16 +47,25 @@ pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, ne
             first
         }
     };
-    let mut base = Base { through: manifest.through, tables: BTreeMap::new() };
+    let mut base = Base { through: manifest.through, ..Base::default() };
     let mut dead = BTreeMap::new();
     for (&table, files) in &manifest.tables {
         spaces.require(table, files.dictionary.as_ref(), files.ranges.as_deref());
-        let opened = open_table(tree, files)?;
-        let of_table = read_kills(disk, dir, table, &opened, manifest.through)?;
-        if !of_table.is_empty() {
-            dead.insert(table, of_table);
+        let opened = open_table(tree, files)
+            .and_then(|opened| Ok((read_kills(disk, dir, table, &opened, manifest.through)?, opened)));
+        match opened {
+            Ok((of_table, opened)) => {
+                if !of_table.is_empty() {
+                    dead.insert(table, of_table);
+                }
+                base.tables.insert(table, opened);
+            }
+            // Damage stays where it is. Another failure, such as too many open files, is none, and says nothing of the table.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                base.closed.insert(table, ClosedTable { files: files.clone(), error });
+            }
+            Err(error) => return Err(error),
         }
-        base.tables.insert(table, opened);
     }
     Ok(Opened { manifest, base, dead })
 }
@@ -70,6 +82,11 @@ fn read_kills(
         base.sorted.iter().chain(base.merged()).map(|segment| (segment.meta().id, segment.meta().rows)).collect();
     let mut dead: BTreeMap<SegmentId, Arc<Dead>> = BTreeMap::new();
     for file in &base.kills {
+        let path = kills::path(dir, table, file.number);
+        if !disk.exists(&path) {
+            return Err(Error::new(ErrorKind::Corrupt, format!("{} is missing", path.display()))
+                .with_hint("the manifest names it; restore the data directory from a copy"));
+        }
         for (segment, mut rows) in kills::read(disk, dir, table, file)? {
             let Some(&count) = segments.get(&segment) else { continue };
             rows.sort_unstable_by_key(|&(row, killed)| (killed, row));
@@ -77,7 +94,6 @@ fn read_kills(
             for (row, killed) in rows {
                 // K3.
                 if row >= count || killed > through || !of_segment.kill(row, killed) {
-                    let path = kills::path(dir, table, file.number);
                     let what = format!("row {row} of segment {segment} is killed by version {killed}");
                     let message = format!("{}: {what}, which has {count} rows or killed it before", path.display());
                     return Err(Error::new(ErrorKind::Corrupt, message)
@@ -111,7 +127,17 @@ fn open_table(tree: &TreeContext, files: &TableFiles) -> Result<TableBase> {
 
 /// The files of kills that a base names.
 pub fn named_kills(base: &Base) -> BTreeSet<(TableId, u64)> {
-    base.tables.iter().flat_map(|(&table, base)| base.kills.iter().map(move |file| (table, file.number))).collect()
+    let open = base.tables.iter().map(|(&table, base)| (table, &base.kills));
+    let closed = base.closed.iter().map(|(&table, closed)| (table, &closed.files.kills));
+    open.chain(closed).flat_map(|(table, kills)| kills.iter().map(move |file| (table, file.number))).collect()
+}
+
+/// The segments that nobody may remove: those that the manifest names, also of tables that are closed, and those of the log.
+pub fn named_segments(views: &Views) -> BTreeSet<SegmentId> {
+    let (open, base) = (views.named_segments(), views.base());
+    let closed = base.closed.values().flat_map(ClosedTable::segments);
+    let metas = open.iter().map(|segment| segment.meta()).chain(closed);
+    metas.flat_map(SegmentMeta::with_rungs).map(|meta| meta.id).collect()
 }
 
 /// Removes files that neither the manifest nor the replayed log names: what a crash left half done (P4). Returns the

@@ -43,6 +43,7 @@ impl Pipeline {
         closed: Version,
         wait: &mut dyn FnMut(&PurgeWait) -> Result<()>,
     ) -> Result<Purged> {
+        self.views.check_open(table)?;
         let _one = loop {
             match self.purging.try_lock() {
                 Some(one) => break one,

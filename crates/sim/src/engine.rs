@@ -5,7 +5,9 @@
 use alluvia_catalog::{Catalog, Change, LevelBounds, TableEntry};
 use alluvia_commit::{Committer, Followed, Replayed};
 use alluvia_log::{Log, LogOptions};
-use alluvia_pipeline::{Inline, Loader, Pipeline, PipelineOptions, discard, named_kills, open, remove_orphans};
+use alluvia_pipeline::{
+    Inline, Loader, Pipeline, PipelineOptions, discard, named_kills, named_segments, open, remove_orphans,
+};
 use alluvia_snapshot::{
     Committed, Done, Durability, KeyFiles, Load, NewBatch, PurgeWait, Purged, Snapshot, SnapshotRow, Spaces, TableRead,
     Views, Want,
@@ -85,6 +87,7 @@ impl Engine {
         let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()).with_bounds(bounds));
         let opened = open(disk.as_ref(), dir, &tree, &spaces, DATABASE_SEED)?;
         let manifest = opened.manifest;
+        let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir, manifest.keys.as_deref())?;
         let views = Arc::new(Views::new(
             Arc::clone(&clock),
             tree,
@@ -111,13 +114,12 @@ impl Engine {
         })?;
         let log = Arc::new(log);
 
-        let named = views.named_segments();
-        let named = named.iter().flat_map(|segment| segment.meta().with_rungs()).map(|meta| meta.id).collect();
+        let named = named_segments(&views);
         let kills = named_kills(&views.base());
         let tables = spaces.required();
         let (highest, highest_kills) = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &tables, &kills)?;
+        key_files.remove_orphans(disk.as_ref())?;
         let next_segment = manifest.next_segment.max(highest.0 + 1);
-        let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir)?;
         let pipeline = Arc::new(Pipeline::new(
             dir.into(),
             &manifest,

@@ -4,11 +4,14 @@
 //! - A snapshot is everything through one version: a gap-free prefix of the log.
 //! - What is visible is durable: [`Views::publish`] is called after the fsync, in version order.
 //! - A row is in exactly one place: the tail above the sorted watermark, or one segment. The switch is one pointer swap.
+//! - A table whose files are damaged is closed, and the others are not ([`ClosedTable`]).
 //! - Readers never block: they pin `Arc`s; files die with the last of them.
 
 pub mod kills;
 
+mod closed;
 mod freshness;
+mod key_files;
 mod key_tables;
 mod keys;
 mod killed;
@@ -24,9 +27,11 @@ mod spaces;
 mod tail;
 mod views;
 
+pub use closed::ClosedTable;
 pub use freshness::VisibleTimes;
+pub use key_files::{KEYS_LOST_NAME, KEYS_MAGIC, KeyFiles, KeysFile};
 pub use key_tables::{KeyGuard, KeyTable, KeyTables, KnownKeys};
-pub use keys::{BatchKey, KEYS_KEPT, KEYS_MAGIC, KeyFiles, KeyRecord};
+pub use keys::{BatchKey, KEYS_KEPT, KeyRecord};
 pub use killed::Killed;
 pub use kills::KillsFile;
 pub use lookup::{SnapshotRow, identities_of, row_columns};

@@ -6,6 +6,8 @@
 //! - Partitions of a table cover the key space without overlap; a merged segment's keys lie in its partition.
 //! - Only `pipeline` writes it.
 
+use crate::closed::ClosedTable;
+use crate::key_files::KeysFile;
 use crate::kills::KillsFile;
 use alluvia_catalog::{Catalog, DictionaryMark};
 use alluvia_space::KeyRange;
@@ -18,12 +20,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Magic of the manifest file; the last two bytes are the format version.
-pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN06";
+pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN07";
 /// Versions that are read, too: 01 knows no ladders, 02 counts their rungs by eighths, neither knows rights, and segments of the first
 /// three have their rows in key order: who writes these would take banded blocks for ordered ones. Who writes 04 knows no primary
 /// keys, and would take dead rows for live ones. Who writes 05 knows no columns of the types UUID, JSON, JSONB, TIME, INTERVAL, NUMERIC
-/// and CHAR(n).
-const MANIFEST_MAGICS_OLDER: [[u8; 8]; 5] = [*b"ALVMAN01", *b"ALVMAN02", *b"ALVMAN03", *b"ALVMAN04", *b"ALVMAN05"];
+/// and CHAR(n). Who writes 06 does not name the files of idempotency keys, and would miss none of those that 07 has.
+const MANIFEST_MAGICS_OLDER: [[u8; 8]; 6] =
+    [*b"ALVMAN01", *b"ALVMAN02", *b"ALVMAN03", *b"ALVMAN04", *b"ALVMAN05", *b"ALVMAN06"];
 /// Name of the manifest in the data directory.
 pub const MANIFEST_NAME: &str = "manifest";
 
@@ -41,6 +44,9 @@ pub struct Manifest {
     /// Numbers of files of kills below this have been used.
     #[serde(default)]
     pub next_kills: u64,
+    /// The files of idempotency keys of batches through `through`, oldest first. A manifest before version 07 names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<KeysFile>>,
     /// The definitions as of `through`.
     pub catalog: Catalog,
     /// Producers as of `through`.
@@ -102,6 +108,8 @@ pub struct Base {
     pub through: Version,
     /// Tables that have files.
     pub tables: BTreeMap<TableId, TableBase>,
+    /// Tables that are neither read nor written. Among `tables` is what was sorted of them since.
+    pub closed: BTreeMap<TableId, ClosedTable>,
 }
 
 /// One table's open segments.
@@ -161,13 +169,15 @@ impl Manifest {
 
     /// Every segment it names.
     pub fn segments(&self) -> impl Iterator<Item = &SegmentMeta> {
-        self.tables.values().flat_map(|table| {
-            table
-                .sorted
-                .iter()
-                .chain(&table.buffer)
-                .chain(table.partitions.iter().flat_map(|partition| &partition.segments))
-        })
+        self.tables.values().flat_map(TableFiles::segments)
+    }
+}
+
+impl TableFiles {
+    /// Every segment it names.
+    pub fn segments(&self) -> impl Iterator<Item = &SegmentMeta> {
+        let partitions = self.partitions.iter().flat_map(|partition| &partition.segments);
+        self.sorted.iter().chain(&self.buffer).chain(partitions)
     }
 }
 

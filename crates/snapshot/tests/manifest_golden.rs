@@ -5,7 +5,7 @@
 
 use alluvia_catalog::rights::{Object, PUBLIC, Privilege, Privileges, READ_FILES, RightsChange, RoleId, Secret};
 use alluvia_catalog::{Catalog, Change, DictionaryMark, alter};
-use alluvia_snapshot::{KillsFile, MANIFEST_NAME, Manifest, PartitionFiles, ProducerState, TableFiles};
+use alluvia_snapshot::{KeysFile, KillsFile, MANIFEST_NAME, Manifest, PartitionFiles, ProducerState, TableFiles};
 use alluvia_space::{
     Check, Column, ColumnDefault, Curve, DataType, Identity, IdentityKind, KeyRange, OnConflict, PrimaryKey, TableDef,
     TableOptions, TableRules, dimensions,
@@ -233,6 +233,7 @@ fn manifest(version: u32) -> Manifest {
         number,
         checks: FileChecks { len: 262_145, chunk_crcs: vec![0xcafe_0000, number as u32] },
     };
+    let keys = |number: u64, bytes: u64| KeysFile { number, bytes, crc: 0xfade_0000 + number as u32 };
     let half = u128::MAX >> 1;
     let upper = if version < 2 { Vec::new() } else { vec![laddered(5, (half + 9, u128::MAX))] };
     let files = TableFiles {
@@ -264,6 +265,7 @@ fn manifest(version: u32) -> Manifest {
             _ => 13,
         },
         next_kills: if version < 5 { 0 } else { 5 },
+        keys: (version >= 7).then(|| vec![keys(3, 327_680), keys(9, 40)]),
         catalog,
         producers: BTreeMap::from([
             ("loader".to_owned(), producer(1, 2, 3)),
@@ -313,19 +315,27 @@ fn format_05_is_read() {
 }
 
 #[test]
-fn format_06_is_written_as_it_was_and_read() {
-    let (disk, dir) = (RealDisk::new(), golden_dir(6));
-    if std::env::var_os("ALLUVIA_WRITE_GOLDEN").is_some() {
-        disk.create_dir_all(&dir).expect("a folder");
-        manifest(6).store(&disk, &dir).expect("writes");
-    }
-    let read = Manifest::load(&disk, &dir).expect("readable").expect("the golden file");
+fn format_06_is_read() {
+    let read = Manifest::load(&RealDisk::new(), &golden_dir(6)).expect("readable").expect("the golden file");
     assert_eq!(format!("{read:?}"), format!("{:?}", manifest(6)), "what is read is what was written");
     assert_eq!(read.catalog, manifest(6).catalog, "verifiers, too, which are not printed");
+    assert_eq!(read.keys, None, "it names none, which is another thing than that there are none");
+}
+
+#[test]
+fn format_07_is_written_as_it_was_and_read() {
+    let (disk, dir) = (RealDisk::new(), golden_dir(7));
+    if std::env::var_os("ALLUVIA_WRITE_GOLDEN").is_some() {
+        disk.create_dir_all(&dir).expect("a folder");
+        manifest(7).store(&disk, &dir).expect("writes");
+    }
+    let read = Manifest::load(&disk, &dir).expect("readable").expect("the golden file");
+    assert_eq!(format!("{read:?}"), format!("{:?}", manifest(7)), "what is read is what was written");
+    assert_eq!(read.catalog, manifest(7).catalog, "verifiers, too, which are not printed");
 
     let memory = FaultDisk::new();
     memory.create_dir_all(Path::new("/db")).expect("a folder");
-    manifest(6).store(&*memory, Path::new("/db")).expect("writes");
+    manifest(7).store(&*memory, Path::new("/db")).expect("writes");
     let (written, golden) = (bytes(&*memory, Path::new("/db")), bytes(&disk, &dir));
     let differs = written.iter().zip(&golden).position(|(written, golden)| written != golden);
     assert_eq!(differs, None, "the first byte that differs; a new format needs a new magic and its own golden file");

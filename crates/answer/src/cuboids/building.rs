@@ -6,7 +6,7 @@ use super::{Built, CELLS_FREE, CELLS_MAX, Cuboids, Demand, Refusal, newest};
 use crate::Kept;
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::{Admin, Read};
-use alluvia_types::{Result, TableId};
+use alluvia_types::{ErrorKind, Result, TableId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -101,7 +101,12 @@ impl Cuboids {
     ) -> Result<Built> {
         let clock = Arc::clone(store.clock());
         let start = clock.monotonic();
-        let Some(snapshot) = newest(store, shape.table)? else { return Ok(Built::Never) };
+        let snapshot = match newest(store, shape.table) {
+            // A table that is closed, since a file of it is damaged, stays so as long as this process lives.
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(Built::No(Refusal::AtRows(u64::MAX))),
+            found => found?,
+        };
+        let Some(snapshot) = snapshot else { return Ok(Built::Never) };
         let Some(read) = snapshot.tables.get(&shape.table) else { return Ok(Built::Never) };
         if !shape.fits(&read.entry.def) {
             return Ok(Built::Never);

@@ -45,7 +45,7 @@ fn sort(views: &Views) -> Result<()> {
             space.dictionaries.remap(&table(id.0), &rows)?;
         }
     }
-    views.install(Base { through: cut.through, tables: BTreeMap::new() }, &[], Vec::new());
+    views.install(Base { through: cut.through, ..Base::default() }, &[], Vec::new());
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! Damage is told from what a power loss leaves: refused with file and offset, never skipped, never a panic.
 
 use crate::common::{Model, SALT, dir, file, open};
-use alluvia_log::{Log, LogSummary};
+use alluvia_log::{END_SUFFIX, Log, LogSummary, TornEnd};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{Error, ErrorKind, Version};
 use proptest::prelude::*;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 const FILE_BYTES_MAX: u64 = 2000;
@@ -29,6 +30,10 @@ fn copy(disk: &Arc<FaultDisk>) -> Arc<FaultDisk> {
     disk.after_power_loss(Survival::Everything)
 }
 
+fn mark() -> PathBuf {
+    PathBuf::from(format!("{}{END_SUFFIX}", dir().display()))
+}
+
 fn len(disk: &FaultDisk, number: u64) -> u64 {
     disk.open(&file(number)).unwrap().len().unwrap()
 }
@@ -51,14 +56,11 @@ fn every_flipped_byte_of_a_sealed_log_is_refused_with_file_and_offset() {
             let disk = copy(&disk);
             disk.corrupt(&file(number), offset, 1 << (offset % 8));
             let error = refusal(&disk);
-            let kind = if offset == 6 || offset == 7 { ErrorKind::IncompatibleFormat } else { ErrorKind::Corrupt };
-            assert_eq!(error.kind(), kind, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
             assert!(error.message().contains(&file(number).display().to_string()), "{error}");
-            if kind == ErrorKind::Corrupt {
-                let at = error.message().split("at offset ").nth(1).expect("names the offset");
-                let at: u64 = at.split(':').next().unwrap().parse().unwrap();
-                assert!(at <= offset && offset < at + 1300, "said {at}, was {offset}");
-            }
+            let at = error.message().split("at offset ").nth(1).expect("names the offset");
+            let at: u64 = at.split(':').next().unwrap().parse().unwrap();
+            assert!(at <= offset && offset < at + 1300, "said {at}, was {offset}");
         }
     }
 }
@@ -89,7 +91,7 @@ fn without_a_seal_only_the_last_group_may_be_lost_to_damage() {
         let disk = copy(&disk);
         disk.corrupt(&file(1), offset, 0x80);
         if offset < last_group {
-            assert!(matches!(refusal(&disk).kind(), ErrorKind::Corrupt | ErrorKind::IncompatibleFormat));
+            assert_eq!(refusal(&disk).kind(), ErrorKind::Corrupt);
         } else {
             let (_, found) = open(&disk, 1 << 20, 0).unwrap();
             assert_eq!(found.len(), 2, "the last group looks torn");
@@ -163,15 +165,91 @@ fn checking_reads_everything_and_changes_nothing() {
     let summary = Log::check(&*disk, dir(), SALT, Version(3)).unwrap();
     let bytes = len(&disk, 1) + len(&disk, 2);
     let last_version = Version(model.acknowledged);
-    let expected = LogSummary { files: 2, bytes, first_version: Version(1), last_version, torn_bytes: 0 };
-    assert_eq!(summary, expected);
+    let expected =
+        LogSummary { files: 2, bytes, first_version: Version(1), last_version, torn: None, damaged_mark: None };
+    assert_eq!(format!("{summary:?}"), format!("{expected:?}"));
     disk.open(&file(2)).unwrap().write_all_at(b"torn", len(&disk, 2)).unwrap();
-    assert_eq!(Log::check(&*disk, dir(), SALT, Version(3)).unwrap().torn_bytes, 4);
+    let torn = Log::check(&*disk, dir(), SALT, Version(3)).unwrap().torn;
+    assert_eq!(torn, Some(TornEnd { file: 2, offset: len(&disk, 2) - 4, bytes: 4, groups: 0 }));
     disk.open(&file(2)).unwrap().set_len(len(&disk, 2) - 4).unwrap();
     assert_eq!(disk.after_power_loss(Survival::Everything).fingerprint(), before);
     disk.corrupt(&file(1), 300, 1);
     let error = Log::check(&*disk, dir(), SALT, Version(8)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "also where opening need not read: {error}");
+}
+
+/// The end of a log that was ended cleanly is not taken for a torn write, wherever it is cut.
+#[test]
+fn a_log_that_was_cut_since_its_clean_end_is_refused_and_what_is_missing_named() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk, 1 << 20, 0).unwrap();
+    let mut model = Model::default();
+    for size in [100, 200, 300] {
+        model.append(&log, size).unwrap();
+        model.sync(&log).unwrap();
+    }
+    log.seal().unwrap();
+    log.mark_end().unwrap();
+    drop(log);
+    let end = len(&disk, 1);
+    let records_end = end - 64;
+    for cut in 0..=end {
+        let disk = copy(&disk);
+        disk.open(&file(1)).unwrap().set_len(cut).unwrap();
+        if cut >= records_end {
+            // The last statement says nothing that the mark does not say.
+            assert_eq!(open(&disk, 1 << 20, 0).unwrap().1.len(), 3);
+            continue;
+        }
+        let before = disk.fingerprint();
+        let error = open(&disk, 1 << 20, 0).expect_err("something is missing");
+        assert_eq!((error.kind(), disk.fingerprint()), (ErrorKind::Corrupt, before), "{error}");
+        assert!(error.message().contains("to 3 are missing"), "cut at {cut}: {error}");
+        assert_eq!(Log::check(&*disk, dir(), SALT, Version(0)).unwrap_err().kind(), ErrorKind::Corrupt);
+        // Whoever wants to goes on without.
+        disk.remove(&mark()).unwrap();
+        assert!(open(&disk, 1 << 20, 0).unwrap().1.len() < 3);
+    }
+    for offset in 0..records_end {
+        let disk = copy(&disk);
+        disk.corrupt(&file(1), offset, 0x80);
+        assert!(open(&disk, 1 << 20, 0).is_err(), "byte {offset} of what the mark says is there");
+    }
+    let gone = copy(&disk);
+    gone.remove(&file(1)).unwrap();
+    let error = open(&gone, 1 << 20, 0).expect_err("all is missing");
+    assert!(error.message().contains("versions 1 to 3 are missing"), "{error}");
+
+    // A mark that is damaged keeps nobody from opening, and is told.
+    disk.corrupt(&mark(), 30, 1);
+    assert_eq!(Log::check(&*disk, dir(), SALT, Version(0)).unwrap().damaged_mark.unwrap().kind(), ErrorKind::Corrupt);
+    let (log, found) = open(&disk, 1 << 20, 0).unwrap();
+    assert_eq!((found.len(), log.damaged_mark().unwrap().kind()), (3, ErrorKind::Corrupt));
+    log.mark_end().unwrap();
+    drop(log);
+    assert!(open(&disk, 1 << 20, 0).unwrap().0.damaged_mark().is_none());
+}
+
+#[test]
+fn what_is_cut_after_a_crash_is_told() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk, 1 << 20, 0).unwrap();
+    let mut model = Model::default();
+    for size in [100, 200, 300] {
+        model.append(&log, size).unwrap();
+        model.sync(&log).unwrap();
+    }
+    drop(log);
+    let whole = copy(&disk);
+    assert_eq!(open(&whole, 1 << 20, 0).unwrap().0.found().torn, None);
+    // The last group has its header and half a body.
+    let last_group = 64 + (100 + 144) + (200 + 144);
+    let cut = copy(&disk);
+    cut.open(&file(1)).unwrap().set_len(last_group + 200).unwrap();
+    let expected = TornEnd { file: 1, offset: last_group + 64, bytes: 136, groups: 0 };
+    let (log, found) = open(&cut, 1 << 20, 0).unwrap();
+    assert_eq!((log.found().torn, found.len()), (Some(expected), 2));
+    assert!(expected.to_string().contains("0000000000000001.log, from byte 716 on: 136 bytes"), "{expected}");
 }
 
 proptest! {

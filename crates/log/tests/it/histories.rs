@@ -69,7 +69,8 @@ fn run(disk: Arc<FaultDisk>, model: &mut Model, process: &Process) -> Arc<FaultD
     for step in &process.steps {
         let done = match step {
             Step::Write(lengths) => write(&log, model, lengths),
-            Step::Seal => log.seal(),
+            // A mark that fails leaves another one, which holds.
+            Step::Seal => log.seal().inspect(|()| drop(log.mark_end())),
             Step::WriteInto(bytes, lengths) => {
                 disk.limit_bytes(Some(log.bytes_on_disk() + bytes));
                 let written = write(&log, model, lengths);
@@ -94,6 +95,7 @@ fn run(disk: Arc<FaultDisk>, model: &mut Model, process: &Process) -> Arc<FaultD
     match &process.end {
         End::Closed => {
             let _ = log.seal();
+            let _ = log.mark_end();
             disk
         }
         End::Killed => disk,

@@ -3,14 +3,14 @@
 //! Invariants:
 //! - None of these files holds rows or keeps a database from opening. A checksum that does not hold is a finding all
 //!   the same: it tells of a disk, or a hand, that changes files.
-//! - Remains of a crash are no finding, but a notice: a torn last line of the audit log, and files of a run that was
+//! - Remains of a crash are no finding, but a notice: a torn last line of the audit log, lines whose writing failed, and files of a run that was
 //!   cut short, which the next start removes (P4).
 
 use super::CheckReport;
-use crate::audit::AuditLog;
+use crate::audit::{AUDIT_DIR, AuditLog, Found, Verifier};
 use crate::directory::{self, LOG_DIR, SEGMENTS_DIR};
 use alluvia_query::{MEMOS, check_memo, is_audit_line};
-use alluvia_snapshot::{Spaces, kills};
+use alluvia_snapshot::{KEYS_LOST_NAME, KeyFiles, KeysFile, Spaces, kills};
 use alluvia_storage::{Disk, DiskEntry, read_atomic};
 use alluvia_tree::segment_of_file;
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, TableId};
@@ -49,43 +49,67 @@ pub(super) fn check_memos(disk: &dyn Disk, dir: &Path, report: &mut CheckReport)
     Ok(())
 }
 
-/// Checks that every line of the audit log is one that a session wrote, but for a torn last line.
+/// Checks that every line of the audit log is one that a session wrote, but for a torn last line, and follows on the one before.
 pub(super) fn check_audit_log(disk: &dyn Disk, audit: &AuditLog, report: &mut CheckReport) -> Result<()> {
+    const HINT: &str = "the disk or something else changed the audit log; restore it from a copy, or keep it elsewhere: no data hangs on it";
     let files = match audit.files() {
         Ok(files) => files,
         Err(error) => return report.add_finding(error),
     };
-    for path in files {
+    let mark = match audit.mark() {
+        Ok(mark) => mark,
+        Err(error) => {
+            report.add_finding(error.with_hint(HINT))?;
+            None
+        }
+    };
+    let mut verifier = Verifier::new(mark);
+    for (number, path) in files {
         let bytes = match read_file(disk, &path) {
             Ok(bytes) => bytes,
             Err(error) => {
+                verifier.pass_over(number);
                 report.add_finding(error)?;
                 continue;
             }
         };
-        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let is_whole = |line: &[u8]| line.strip_suffix(b"\n").is_some_and(is_audit_line);
         let mut wrong = (1..).zip(&lines).filter(|(_, line)| !is_whole(line)).peekable();
-        let Some(&(first, line)) = wrong.peek() else { continue };
-        // Each line is synced before the next is written; sectors that a power loss kept from the disk are zeros.
-        let is_torn = !line.ends_with(b"\n") || line.contains(&0);
-        if first == lines.len() && is_torn {
+        if let Some(&(first, line)) = wrong.peek() {
+            // Each line is synced before the next is written; sectors that a power loss kept from the disk are zeros.
+            let is_torn = !line.ends_with(b"\n") || line.contains(&0);
+            if first < lines.len() || !is_torn {
+                let message = format!("{}: line {first} is none that Alluvia wrote", path.display());
+                let rest = match wrong.count() - 1 {
+                    0 => String::new(),
+                    others => format!(", nor are {others} after it"),
+                };
+                verifier.pass_over(number);
+                report.add_finding(Error::new(ErrorKind::Corrupt, message + &rest).with_hint(HINT))?;
+                continue;
+            }
             let torn = format!(
                 "{} ends in {} bytes of an interrupted write, which were never acknowledged; readers pass them over",
                 path.display(),
                 line.len()
             );
             report.notices.push(torn);
-            continue;
+            lines.pop();
         }
-        let message = format!("{}: line {first} is none that Alluvia wrote", path.display());
-        let rest = match wrong.count() - 1 {
-            0 => String::new(),
-            others => format!(", nor are {others} after it"),
-        };
-        report.add_finding(Error::new(ErrorKind::Corrupt, message + &rest).with_hint(
-            "the disk or something else changed this file; restore it from a copy, or keep it elsewhere: no data hangs on it",
-        ))?;
+        let lines: Vec<&[u8]> = lines.iter().filter_map(|line| line.strip_suffix(b"\n")).collect();
+        match verifier.verify(number, &lines) {
+            Some(Found::Finding(what)) => {
+                let message = format!("{}: {what}", path.display());
+                report.add_finding(Error::new(ErrorKind::Corrupt, message).with_hint(HINT))?;
+            }
+            Some(Found::Notice(what)) => report.notices.push(format!("{}: {what}", path.display())),
+            None => {}
+        }
+    }
+    if let Some(name) = verifier.missing_end() {
+        let message = format!("{AUDIT_DIR}/{name} is missing, which has the last line of the last clean stop");
+        report.add_finding(Error::new(ErrorKind::Corrupt, message).with_hint(HINT))?;
     }
     Ok(())
 }
@@ -98,26 +122,38 @@ fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Notes files that nothing names: `segments`, the files of `kills`, and the dictionaries of `tables` are all that are
-/// needed.
-pub(super) fn note_strays(
-    disk: &dyn Disk,
-    dir: &Path,
-    segments: &BTreeSet<SegmentId>,
-    kills: &BTreeSet<(TableId, u64)>,
-    tables: &BTreeSet<(TableId, u32)>,
-    report: &mut CheckReport,
-) -> Result<()> {
+/// All files that are needed.
+pub(super) struct Named<'a> {
+    pub(super) segments: &'a BTreeSet<SegmentId>,
+    /// Files of kills.
+    pub(super) kills: &'a BTreeSet<(TableId, u64)>,
+    /// Dictionaries.
+    pub(super) tables: &'a BTreeSet<(TableId, u32)>,
+    /// Files of idempotency keys; `None`: all that are there.
+    pub(super) keys: Option<&'a [KeysFile]>,
+}
+
+/// Notes files that nothing names.
+pub(super) fn note_strays(disk: &dyn Disk, dir: &Path, named: &Named<'_>, report: &mut CheckReport) -> Result<()> {
     const LEFT: &str = "is named by nothing, as what an interrupted run leaves; the next start removes it";
     const FOREIGN: &str = "is none of Alluvia's files, and is left alone";
     let segment = |entry: &DiskEntry| match segment_of_file(&entry.name) {
-        Some(id) => (!segments.contains(&id)).then_some(LEFT),
+        Some(id) => (!named.segments.contains(&id)).then_some(LEFT),
         None => Some(FOREIGN),
     };
     let log_file = |entry: &DiskEntry| (!directory::is_log_file(&entry.name)).then_some(FOREIGN);
+    let is_stray_keys = |name: &str| match (name.strip_suffix(".tmp"), KeyFiles::number_of_file(name), named.keys) {
+        (Some(whole), _, _) => KeyFiles::number_of_file(whole).is_some(),
+        (None, Some(number), Some(keys)) => keys.iter().all(|file| file.number != number),
+        _ => false,
+    };
     let other = |entry: &DiskEntry| match (Spaces::table_of_file(&entry.name), kills::table_of_file(&entry.name)) {
-        (Some(table), _) => (!tables.contains(&table)).then_some(LEFT),
-        (None, Some(file)) => (!kills.contains(&file)).then_some(LEFT),
+        (Some(table), _) => (!named.tables.contains(&table)).then_some(LEFT),
+        (None, Some(file)) => (!named.kills.contains(&file)).then_some(LEFT),
+        (None, None) if is_stray_keys(&entry.name) => Some(LEFT),
+        (None, None) if entry.name == KEYS_LOST_NAME => Some(
+            "lets a start go on without files of idempotency keys that are missing or damaged; it goes when the manifest is next written",
+        ),
         (None, None) => (!directory::is_known(&entry.name)).then_some(FOREIGN),
     };
     type Wrong<'a> = &'a dyn Fn(&DiskEntry) -> Option<&'static str>;

@@ -67,8 +67,13 @@ pub(super) fn replay(
     batches.wrong.into_iter().try_for_each(|error| report.add_finding(error))?;
     let last = match read {
         Ok(summary) => {
-            report.torn_log_bytes = summary.torn_bytes;
-            Some(summary.last_version.max(manifest.through))
+            let last = summary.last_version.max(manifest.through);
+            if let Some(torn) = summary.torn {
+                report.torn_log_bytes = torn.bytes;
+                report.torn_log = Some(format!("{torn}; everything through version {last} is there"));
+            }
+            summary.damaged_mark.into_iter().try_for_each(|error| report.add_finding(error))?;
+            Some(last)
         }
         Err(error) => {
             report.add_finding(error)?;
@@ -122,8 +127,15 @@ impl Batches {
 }
 
 /// Checks the files of idempotency keys together with the keys that the log has.
-pub(super) fn check_keys(disk: &dyn Disk, dir: &Path, replayed: &Replayed, report: &mut CheckReport) -> Result<()> {
-    let mut records = match KeyFiles::load(disk, dir) {
+pub(super) fn check_keys(
+    disk: &dyn Disk,
+    dir: &Path,
+    manifest: &Manifest,
+    replayed: &Replayed,
+    report: &mut CheckReport,
+) -> Result<()> {
+    let read = KeyFiles::read_all(disk, dir, manifest.keys.as_deref(), &mut |error| report.add_finding(error));
+    let mut records = match read {
         Ok((_, records)) => records,
         Err(error) => return report.add_finding(error),
     };

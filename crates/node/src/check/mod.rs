@@ -63,6 +63,8 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Bytes at the end of the log that an interrupted write left, which is no damage; the next start cuts them.
     pub torn_log_bytes: u64,
+    /// In which file, from which byte on, and what is there all the same, in words; `None` if there are no such bytes.
+    pub torn_log: Option<String>,
     /// What is no damage but should be known, one sentence each: files that nothing names, and what an interrupted
     /// write left.
     pub notices: Vec<String>,
@@ -71,11 +73,10 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Takes an error as a finding, unless the check as a whole makes no sense because of it.
+    /// Takes an error as a finding, whatever it is: a file of another format beside a manifest of this one is damaged, or is from
+    /// elsewhere. A `Result`, as those have who pass it on.
+    #[allow(clippy::unnecessary_wraps)]
     fn add_finding(&mut self, error: Error) -> Result<()> {
-        if error.kind() == ErrorKind::IncompatibleFormat {
-            return Err(error);
-        }
         self.findings.push(error.to_string());
         Ok(())
     }
@@ -109,18 +110,19 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
     let manifest = match Manifest::load(disk.as_ref(), dir) {
         Ok(Some(manifest)) => manifest,
         Ok(None) => return Err(no_database(dir)),
-        Err(error) if error.kind() == ErrorKind::Corrupt => {
+        // Its own checksum holds: another build wrote it.
+        Err(error) if error.kind() == ErrorKind::IncompatibleFormat => return Err(error),
+        Err(error) => {
             report.add_finding(error)?;
             return Ok(report);
         }
-        Err(error) => return Err(error),
     };
     let spaces = Spaces::new(Arc::clone(&disk), dir.into());
     for (&table, files) in &manifest.tables {
         spaces.require(table, files.dictionary.as_ref(), files.ranges.as_deref());
     }
     let replayed = log::replay(disk.as_ref(), dir, &manifest, &spaces, &mut report)?;
-    log::check_keys(disk.as_ref(), dir, &replayed, &mut report)?;
+    log::check_keys(disk.as_ref(), dir, &manifest, &replayed, &mut report)?;
     manifest::check_manifest(&manifest, replayed.last, &mut report)?;
     let dead = kills::read_kills(disk.as_ref(), dir, &manifest, &mut report)?;
     report.dead_rows = kills::count_dead(&dead, manifest.through);
@@ -135,7 +137,13 @@ pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> 
             files.kills.iter().map(move |file| (table, file.number)).collect::<Vec<_>>()
         };
         let kills = manifest.tables.iter().flat_map(kills).collect();
-        beside::note_strays(disk.as_ref(), dir, &seen, &kills, &spaces.required(), &mut report)?;
+        let named = beside::Named {
+            segments: &seen,
+            kills: &kills,
+            tables: &spaces.required(),
+            keys: manifest.keys.as_deref(),
+        };
+        beside::note_strays(disk.as_ref(), dir, &named, &mut report)?;
     }
     Ok(report)
 }

@@ -80,6 +80,10 @@ impl WorkerNode {
             (Arc::new(RealDisk::new()), Arc::new(SystemClock::default()));
         disk.create_dir_all(dir).map_err(|error| Error::io(dir, "creating", &error))?;
         let database = Database::open_on(Arc::clone(&disk), Arc::clone(&clock), dir.join(DATABASE_DIR), options)?;
+        // A worker has all of its shards or does not come: then they are made anew elsewhere.
+        if let Some(closed) = database.closed().into_iter().next() {
+            return Err(closed);
+        }
         let cluster = join(reach.as_ref(), node, process, address)?;
         let bodies = Bodies::open(disk, &dir.join(BODIES_DIR), clock, cluster)?;
         let image = image_of(reach.as_ref())?;

@@ -20,8 +20,8 @@ use crate::options::DatabaseOptions;
 use alluvia_catalog::LevelBounds;
 use alluvia_commit::{Committer, Replayed};
 use alluvia_log::Log;
-use alluvia_pipeline::{Pipeline, Workers, discard, named_kills, open, remove_orphans};
-use alluvia_snapshot::{KeyFiles, Spaces, Views};
+use alluvia_pipeline::{Pipeline, Workers, discard, named_kills, named_segments, open, remove_orphans};
+use alluvia_snapshot::{KEYS_LOST_NAME, KeyFiles, Spaces, Views};
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::TreeContext;
 use alluvia_types::{Clock, Error, Result};
@@ -90,6 +90,14 @@ impl Core {
         let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()).with_bounds(bounds));
         let opened = open(disk.as_ref(), dir, &tree, &spaces, seed)?;
         let manifest = opened.manifest;
+        // Before anything is changed.
+        let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir, manifest.keys.as_deref())?;
+        for error in key_files.lost() {
+            tracing::warn!(%error, "idempotency keys are lost, as a file '{KEYS_LOST_NAME}' allows");
+        }
+        for closed in opened.base.closed.values() {
+            tracing::error!(error = %closed.error, "a table is closed, since a file of it is missing or damaged");
+        }
         let views = Arc::new(Views::new(
             Arc::clone(&clock),
             tree,
@@ -118,31 +126,29 @@ impl Core {
             batches,
             rows,
             through: log.durable(),
-            is_torn: log.found().is_torn,
+            torn: log.found().torn,
             elapsed: clock.monotonic().saturating_sub(replay_begins),
         });
-        if let Some(Recovery { batches, rows, through, is_torn, elapsed }) = recovery {
+        if let Some(Recovery { batches, rows, through, torn, elapsed }) = recovery {
             let (through, seconds) = (through.0, elapsed.as_secs_f64());
-            tracing::info!(
-                batches,
-                rows,
-                through,
-                is_torn,
-                seconds,
-                "recovered: the last process had not stopped cleanly"
-            );
+            tracing::info!(batches, rows, through, seconds, "recovered: the last process had not stopped cleanly");
+            if let Some(torn) = torn {
+                tracing::warn!(through, "cut off the end of the {torn}; everything through this version is there");
+            }
+        }
+        if let Some(error) = log.damaged_mark() {
+            tracing::warn!(%error, "whether the log goes as far as it did at the last clean stop is not known");
         }
         let log = Arc::new(log);
 
-        let named = views.named_segments();
-        let named = named.iter().flat_map(|segment| segment.meta().with_rungs()).map(|meta| meta.id).collect();
+        let named = named_segments(&views);
         let mut next_segment = manifest.next_segment;
         let kills = named_kills(&views.base());
         let tables = spaces.required();
         let (highest, highest_kills) = remove_orphans(disk.as_ref(), dir, &segments_dir, &named, &tables, &kills)?;
+        key_files.remove_orphans(disk.as_ref())?;
         next_segment = next_segment.max(highest.0 + 1);
         let next_kills = manifest.next_kills.max(highest_kills + 1);
-        let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir)?;
         let pipeline = Arc::new(Pipeline::new(
             dir.into(),
             &manifest,
@@ -177,6 +183,12 @@ impl Core {
     /// What opening had to bring back; `None` after a clean stop.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
+    }
+
+    /// Why tables are closed, for each that is.
+    pub fn closed(&self) -> Vec<Error> {
+        let (base, catalog) = (self.views.base(), self.views.catalog());
+        base.closed.keys().filter_map(|&table| base.check_open(table, &catalog).err()).collect()
     }
 
     /// The data directory.
@@ -219,11 +231,13 @@ impl Core {
         &self.committer
     }
 
-    /// Ends the log with a statement that all of it is durable, so that later damage to its end is told from a torn
-    /// write.
+    /// Ends the log with a statement that all of it is durable, and it and the audit log with a mark of how far they go, so that
+    /// later damage to their ends is told from a torn write.
     pub(crate) fn seal(&self) -> Result<()> {
         self.committer.flush()?;
-        self.committer.log().seal()
+        self.committer.log().seal()?;
+        let (log, audit) = (self.committer.log().mark_end(), self.audit.mark_end());
+        log.and(audit)
     }
 
     /// Whether a relaxed batch came since the last call.

@@ -4,6 +4,7 @@
 //! nothing to tell: the log says which ([`LogEnd::is_closed`](alluvia_log::LogEnd)). A process that died as it had begun
 //! another file of the log, and written nothing into it, passes for one that had stopped.
 
+use alluvia_log::TornEnd;
 use alluvia_types::Version;
 use std::time::Duration;
 
@@ -16,8 +17,9 @@ pub struct Recovery {
     pub rows: u64,
     /// The newest of them: everything through it is there.
     pub through: Version,
-    /// Whether the writing of a batch had been broken off, which nobody was told is there. It was cut.
-    pub is_torn: bool,
+    /// What was cut off the log's end: batches whose writing was broken off, which nobody was told are there; or damage to the last
+    /// groups since, which looks the same.
+    pub torn: Option<TornEnd>,
     /// How long reading them again took.
     pub elapsed: Duration,
 }

@@ -3,7 +3,9 @@
 
 use alluvia_node::{Database, DatabaseOptions, check};
 use alluvia_pipeline::PipelineOptions;
-use alluvia_snapshot::{Admin, BatchKey, KeyFiles, KeyRecord, Manifest, Memo, PartitionFiles, ProducerState, Spaces};
+use alluvia_snapshot::{
+    Admin, BatchKey, KeyFiles, KeyRecord, KeysFile, Manifest, Memo, PartitionFiles, ProducerState, Spaces,
+};
 use alluvia_space::{LevelCodes, ORDINAL_COLUMN, VERSION_COLUMN};
 use alluvia_storage::{Cache, Disk, RealDisk, write_atomic};
 use alluvia_tree::{RowChunk, Segment, SegmentCursor, SegmentMeta, SegmentWriter, TreeContext};
@@ -389,9 +391,7 @@ fn idempotency_keys_that_cannot_be_are_found() {
     };
     let after = |records: &[KeyRecord]| {
         found_after(|dir| {
-            let (mut files, none) = KeyFiles::load(&RealDisk::new(), dir).unwrap();
-            assert!(none.is_empty());
-            files.add(&RealDisk::new(), records, i64::MIN).unwrap();
+            name_keys(dir, records);
         })
     };
     let eight_days = 8 * 24 * 3_600_000_000;
@@ -400,9 +400,115 @@ fn idempotency_keys_that_cannot_be_are_found() {
     assert_one(&after(&[record("a", 1_000_000, 0)]), &["version 1000000", "the log does not reach"]);
     // Two files that say the same contradict nothing.
     let repeated = found_after(|dir| {
-        let (mut files, _) = KeyFiles::load(&RealDisk::new(), dir).unwrap();
-        files.add(&RealDisk::new(), &[record("a", 1, 0), record("b", 2, 5)], i64::MIN).unwrap();
+        name_keys(dir, &[record("a", 1, 0), record("b", 2, 5)]);
         fs::copy(dir.join("keys-00000001"), dir.join("keys-00000002")).unwrap();
+        edit(dir, |manifest| {
+            let keys = manifest.keys.as_mut().unwrap();
+            keys.push(KeysFile { number: 2, ..keys[0] });
+        });
     });
     assert_eq!(repeated, Vec::<String>::new());
+}
+
+/// Writes a file of keys, and a manifest that names it.
+fn name_keys(dir: &Path, records: &[KeyRecord]) {
+    let named = manifest(dir).keys;
+    let (mut files, none) = KeyFiles::load(&RealDisk::new(), dir, named.as_deref()).unwrap();
+    assert!(none.is_empty());
+    files.add(&RealDisk::new(), records, i64::MIN).unwrap();
+    edit(dir, |manifest| manifest.keys = Some(files.named().0));
+}
+
+/// A batch that is sent again would be applied again: so nobody goes on without its key unless somebody says so.
+#[test]
+fn a_file_of_keys_that_is_gone_or_older_is_found_and_refused() {
+    let record = |version: u64| KeyRecord {
+        key: BatchKey::new(TableId(1), &version.to_string()),
+        version: Version(version),
+        commit_micros: 0,
+        rows: 1,
+    };
+    for older in [false, true] {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("db");
+        database(&dir);
+        name_keys(&dir, &[record(1)]);
+        let copy = fs::read(dir.join("keys-00000001")).unwrap();
+        let named = manifest(&dir).keys;
+        let (mut files, _) = KeyFiles::load(&RealDisk::new(), &dir, named.as_deref()).unwrap();
+        files.add(&RealDisk::new(), &[record(2)], i64::MIN).unwrap();
+        edit(&dir, |manifest| manifest.keys = Some(files.named().0));
+        fs::remove_file(dir.join("keys-00000001")).unwrap();
+        assert_eq!(check(&dir, &mut |_| {}).unwrap().findings, Vec::<String>::new());
+        match older {
+            true => fs::write(dir.join("keys-00000002"), copy).unwrap(),
+            false => fs::remove_file(dir.join("keys-00000002")).unwrap(),
+        }
+        assert_one(&check(&dir, &mut |_| {}).unwrap().findings, &["keys-00000002", "keys.lost"]);
+        let refused = Database::open(&dir).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Corrupt);
+        assert!(refused.message().contains("keys-00000002") && refused.hint().is_some(), "{refused}");
+        fs::write(dir.join("keys.lost"), "").unwrap();
+        drop(Database::open(&dir).unwrap());
+    }
+}
+
+/// What was acknowledged and is missing at the log's end is not taken for a write that a crash broke off.
+#[test]
+fn a_log_that_was_cut_since_a_clean_stop_is_found_and_refused() {
+    for is_gone in [false, true] {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("db");
+        database(&dir);
+        let log = files(&dir.join("log"), ".log").pop().unwrap();
+        let whole = fs::read(&log).unwrap();
+        let last_body = whole.windows(4).rposition(|bytes| bytes == b"BODY").expect("something is in the log alone");
+        match is_gone {
+            true => fs::remove_dir_all(dir.join("log")).unwrap(),
+            false => fs::write(&log, &whole[..last_body]).unwrap(),
+        }
+        let findings = check(&dir, &mut |_| {}).unwrap().findings;
+        assert!(!findings.is_empty());
+        let refused = Database::open(&dir).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
+        if !is_gone {
+            assert_one(&findings, &["are missing", "bytes too early", "log.end"]);
+            assert!(refused.message().contains("are missing"), "{refused}");
+            // Whoever says so goes on without.
+            fs::remove_file(dir.join("log.end")).unwrap();
+            drop(Database::open(&dir).unwrap());
+            assert_eq!(check(&dir, &mut |_| {}).unwrap().findings, Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn lines_of_the_audit_log_that_are_gone_are_found() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("db");
+    database(&dir);
+    let found = || check(&dir, &mut |_| {}).unwrap().findings;
+    assert_eq!(found(), Vec::<String>::new());
+    let audit = files(&dir.join("audit"), ".ndjson").pop().unwrap();
+    let whole = fs::read_to_string(&audit).unwrap();
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    assert!(lines.len() > 2);
+    fs::write(&audit, [&lines[..1], &lines[2..]].concat().concat()).unwrap();
+    assert_one(&found(), &["ndjson: line 2 does not follow"]);
+    fs::write(&audit, lines[..lines.len() - 1].concat()).unwrap();
+    assert_one(&found(), &["lines at its end are missing"]);
+    fs::write(&audit, whole.replacen("\"ddl\"", "\"dd1\"", 1)).unwrap();
+    assert_one(&found(), &["ndjson: line 1 does not follow"]);
+    fs::remove_dir_all(dir.join("audit")).unwrap();
+    assert_one(&found(), &["00000001.ndjson is missing"]);
+}
+
+/// A format that this build does not know is no other build's where the manifest is of this one.
+#[test]
+fn a_file_of_another_format_is_damage() {
+    let findings = found_after(|dir| {
+        let dictionary = files(dir, "dict-1").pop().unwrap_or_else(|| files(dir, "dict-2").pop().unwrap());
+        flip(&dictionary, 7);
+    });
+    assert!(!findings.is_empty());
 }

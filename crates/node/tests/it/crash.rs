@@ -105,7 +105,7 @@ fn a_start_after_a_crash_tells_what_it_has_read_again() {
     drop(core);
     let core = open(&disk, &clock).expect("opens");
     let recovery = *core.recovery().expect("it had not stopped");
-    assert_eq!((recovery.batches, recovery.rows, recovery.through, recovery.is_torn), (2, 2, Version(2), false));
+    assert_eq!((recovery.batches, recovery.rows, recovery.through, recovery.torn), (2, 2, Version(2), None));
     drop(core);
     let core = open(&disk, &clock).expect("opens");
     assert_eq!(core.recovery(), None, "nothing was written since");

@@ -406,7 +406,7 @@ fn a_directory_that_lost_its_manifest_is_refused_and_left_as_it_is() {
     core.merge(true).unwrap();
     insert(&core, &[(table, rows(&[(1, "in the log")]))]).unwrap();
     core.memorise(&Memo { name: "cuboids", magic: b"ALVCUB01" }, b"[]").unwrap();
-    core.audit(b"{}\n").unwrap();
+    core.audit(b"{\"event\":\"ddl\"}\n").unwrap();
     drop(core);
     disk.remove(&dir.join("manifest")).unwrap();
 

@@ -609,8 +609,14 @@ fn lines_of_the_audit_log_are_as_they_are_specified() {
     let file = disk.open(Path::new("/db/audit/00000001.ndjson")).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
-    let (found, wanted) = (String::from_utf8(bytes).unwrap(), include_str!("../golden/audit-01.ndjson"));
+    // 01 is the same without chains, which are sha256sum's.
+    let (found, wanted) = (String::from_utf8(bytes).unwrap(), include_str!("../golden/audit-02.ndjson"));
     assert_eq!(found.lines().collect::<Vec<_>>(), wanted.lines().collect::<Vec<_>>());
+    let unchained = |line: &str| {
+        line.split(",\"after\"").next().and_then(|line| line.split(",\"chain\"").next()).map(|line| format!("{line}}}"))
+    };
+    let unchained: Vec<String> = wanted.lines().filter_map(unchained).collect();
+    assert_eq!(unchained, include_str!("../golden/audit-01.ndjson").lines().collect::<Vec<_>>());
     let shown = "SELECT count(*), count(sqlstate), count(DISTINCT client_address) FROM alluvia.audit";
     assert_eq!(block_on(rows(&db.session(), shown)), [format!("{}|13|3", wanted.lines().count())]);
 }

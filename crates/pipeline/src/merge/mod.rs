@@ -73,7 +73,8 @@ impl Pipeline {
             0 => false,
             segments => hurry || segments >= self.options.merge_segments,
         };
-        base.tables.iter().filter(|(_, files)| due(files)).map(|(&table, _)| table).collect()
+        let is_open = |table: &TableId| !base.closed.contains_key(table);
+        base.tables.iter().filter(|(table, files)| is_open(table) && due(files)).map(|(&table, _)| table).collect()
     }
 
     fn write_outputs(

@@ -199,6 +199,7 @@ impl Views {
         let mut gone = Vec::new();
         let state = self.state.read();
         let entry: &Arc<TableEntry> = state.catalog.by_id(table)?;
+        state.base.check_open(table, &state.catalog).ok()?;
         if !entry.def.keeps_rows() || self.heaps.is_refused(entry) || self.heaps.of(entry).is_some() {
             return None;
         }

@@ -318,6 +318,12 @@ impl Views {
         load.segments.iter().map(|meta| Segment::open(&self.tree, meta.clone().committed_as(version))).collect()
     }
 
+    /// Refuses what is read or written of a table that is closed.
+    pub fn check_open(&self, table: TableId) -> Result<()> {
+        let state = self.state.read();
+        state.base.check_open(table, &state.catalog)
+    }
+
     /// Pins a snapshot for a statement.
     pub fn snapshot(&self, want: &Want) -> Result<Snapshot> {
         let now = self.clock.monotonic();
@@ -325,6 +331,7 @@ impl Views {
         let (version, stage) = state.choose(want, now)?;
         let mut tables = BTreeMap::new();
         for &table in &want.tables {
+            state.base.check_open(table, &state.catalog)?;
             if let Some(entry) = state.catalog.by_id(table) {
                 tables.insert(table, state.read_table(entry, version, stage));
             }

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `history` | random histories, at every version that may be asked for |
 //! | `handover` | few rows, and every order of changes with sorts and merges |
+//! | `closed` | a table whose file is gone, and the other one |
 //! | `crash` | power loss at every I/O call, and again during recovery |
 //! | `dropped` | a table that is dropped while a stage is at work |
 //! | `full` | a disk without room at every byte: what is taken back is taken out of the key index, too |
+//! | `idempotency` | batches with idempotency keys that are sent again after a power loss at every I/O call |
 //! | `locked` | rows that sessions have locked, and batches that heed it |
 //! | `lookups` | rows by their keys, wherever snapshots of the others are compared |
 //! | `purge` | what is deleted and purged is in no file, wherever the power goes meanwhile |
@@ -16,6 +18,7 @@
 //! `ALLUVIA_TEST_SEED` replays a history; `ALLUVIA_TEST_SECONDS` makes each test of histories go on for so long.
 
 mod boxes;
+mod closed;
 mod crash;
 mod dropped;
 mod followers;
@@ -24,6 +27,7 @@ mod generate;
 mod handover;
 mod heaps;
 mod history;
+mod idempotency;
 mod locked;
 mod lookups;
 mod model;

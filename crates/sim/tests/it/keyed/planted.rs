@@ -16,6 +16,7 @@
 //! | `conflict not seen` | `commit::changes` | what a batch was computed from is not looked at |
 //! | `replay without kills` | `Committer::replay` | rows that were killed above the manifest's version are alive after a start |
 //! | `kills file short` | `Pipeline::write_kills` | the kills of the last version are not in the file |
+//! | `keys not named` | `Pipeline::edit` | the manifest names no file of idempotency keys |
 //! | `follower not told` | `TableKills::killed_through` | the newest kill is not told |
 //! | `killed row not taken off` | `State::killed` | rows of the tail that were killed are not told |
 //! | `dead row added` | `State::killed` | rows that came and were killed since are taken for new |
@@ -39,10 +40,11 @@ const HISTORIES: &str = "keyed::history::every_version_is_the_models_with_keys_t
 const HANDOVER: &str = "keyed::handover::what_comes_between_a_stage_and_its_end_is_kept_in_any_order";
 const FULL: &str = "keyed::full::what_a_full_disk_takes_back_leaves_no_trace_in_the_index";
 const LOCKED: &str = "keyed::locked::rows_that_another_session_has_locked_are_not_written";
+const IDEMPOTENCY: &str = "keyed::idempotency::what_was_acknowledged_is_not_applied_again";
 const CRASH: &str = "keyed::crash::power_loss_at_every_call_and_again_during_recovery";
 
 /// Every bug, and the test that finds it.
-const BUGS: [(&str, &str); 25] = [
+const BUGS: [(&str, &str); 26] = [
     ("kill lost at install", HANDOVER),
     ("kill at the wrong row", HISTORIES),
     ("kill at the wrong segment", HISTORIES),
@@ -56,6 +58,7 @@ const BUGS: [(&str, &str); 25] = [
     ("conflict not seen", HISTORIES),
     ("replay without kills", CRASH),
     ("kills file short", CRASH),
+    ("keys not named", IDEMPOTENCY),
     ("follower not told", HISTORIES),
     ("killed row not taken off", HISTORIES),
     ("dead row added", HISTORIES),
