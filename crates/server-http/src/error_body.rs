@@ -237,7 +237,8 @@ mod tests {
         let mut all = Vec::new();
         client.read_to_end(&mut all).await.unwrap();
         writing.await.unwrap();
-        let wanted = [b"HTTP/1.1 200 OK\r\n\r\n".as_slice(), BARE, b"6b\r\n", BARE, &with_body(BARE, None).unwrap()].concat();
+        let wanted =
+            [b"HTTP/1.1 200 OK\r\n\r\n".as_slice(), BARE, b"6b\r\n", BARE, &with_body(BARE, None).unwrap()].concat();
         assert_eq!(String::from_utf8(all).unwrap(), String::from_utf8(wanted).unwrap());
     }
 }

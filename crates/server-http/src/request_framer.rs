@@ -202,7 +202,12 @@ mod tests {
 
     #[test]
     fn what_never_ends_is_not_kept() {
-        for start in ["GET /", "GET / HTTP/1.1\r\nhost: ", "\r\n", "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0;"] {
+        for start in [
+            "GET /",
+            "GET / HTTP/1.1\r\nhost: ",
+            "\r\n",
+            "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0;",
+        ] {
             let mut framer = RequestFramer::new();
             framer.follow(start.as_bytes());
             let mut passed = 0;

@@ -12,15 +12,8 @@ use alluvia_types::{Error, ErrorKind};
 /// Where messages say that the fault is.
 const PLACE: &str = "the request's head";
 /// Fields of which one counts: of two, programs take the first, the last, or both.
-const SINGLE: [&str; 7] = [
-    "host",
-    "origin",
-    "content-length",
-    "transfer-encoding",
-    "content-type",
-    "authorization",
-    "idempotency-key",
-];
+const SINGLE: [&str; 7] =
+    ["host", "origin", "content-length", "transfer-encoding", "content-type", "authorization", "idempotency-key"];
 
 /// How the body behind a head ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,7 +128,9 @@ fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Failure> {
     let colon = colon.ok_or_else(|| malformed("a line is no header: it has no colon"))?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
     if !is_name(name) {
-        return Err(malformed("the name of a header is empty, or has a character that no name has, as a space before the colon"));
+        return Err(malformed(
+            "the name of a header is empty, or has a character that no name has, as a space before the colon",
+        ));
     }
     Ok((name, value.trim_ascii()))
 }
@@ -234,7 +229,9 @@ mod tests {
 
     #[test]
     fn lines_are_lines_of_http() {
-        for line in ["GET /", "GET / HTTP/2.0", "GET  / HTTP/1.1", "GET / HTTP/1.1 ", " GET / HTTP/1.1", "G(T / HTTP/1.1"] {
+        for line in
+            ["GET /", "GET / HTTP/2.0", "GET  / HTTP/1.1", "GET / HTTP/1.1 ", " GET / HTTP/1.1", "G(T / HTTP/1.1"]
+        {
             assert!(of(&format!("{line}\nhost: a\n\n")).is_err(), "{line}");
         }
         for line in ["x", "x : y", ": y", " x: y", "\tx: y", "x\u{e4}: y", "x y: z"] {

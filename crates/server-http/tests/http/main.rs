@@ -15,3 +15,4 @@ mod random;
 mod sessions;
 mod strict;
 mod support;
+mod uploads;

@@ -1,6 +1,8 @@
 //! Requests that two programs could read in two ways are refused (RFC 9112, RFC 6454), wherever on a connection they come; all others on
 //! it are answered in their order.
 
+#![allow(clippy::disallowed_methods)] // time passes on the real machine
+
 use crate::client::{Answered, answered};
 use crate::support::{Served, serve, serve_with};
 use alluvia_server_http::ServerOptions;
@@ -146,7 +148,8 @@ async fn a_refusal_says_what_is_wrong() {
 async fn requests_on_one_connection_are_answered_in_their_order() {
     let served = serve().await;
     assert_eq!(served.query("CREATE TABLE t (a INT)").await.status, 200);
-    let ingest = |rest: String| format!("POST /ingest/t HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/csv\r\n{rest}");
+    let ingest =
+        |rest: String| format!("POST /ingest/t HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/csv\r\n{rest}");
     let sized = |body: &str| ingest(format!("content-length: {}\r\n\r\n{body}", body.len()));
     let chunked = |chunks: &str| ingest(format!("Transfer-Encoding: Chunked\r\n\r\n{chunks}"));
     let requests = [
@@ -173,12 +176,16 @@ async fn requests_on_one_connection_are_answered_in_their_order() {
         assert_eq!(statuses, wanted, "{piece}");
         times += 1;
     }
-    assert_eq!(served.rows("SELECT count(*) AS n, sum(a) AS s FROM t").await, json!([{"n": 7 * times, "s": 28 * times}]));
+    assert_eq!(
+        served.rows("SELECT count(*) AS n, sum(a) AS s FROM t").await,
+        json!([{"n": 7 * times, "s": 28 * times}])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn heads_that_are_too_long_or_never_end_are_ended() {
-    let served = serve_with(ServerOptions { header_timeout: Duration::from_millis(400), ..ServerOptions::default() }).await;
+    let served =
+        serve_with(ServerOptions { header_timeout: Duration::from_millis(400), ..ServerOptions::default() }).await;
     let long = "x".repeat(40 << 10);
     for request in [
         get(&format!("host: localhost\r\nx: {long}\r\n")),
