@@ -216,6 +216,8 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "failure",
             "media",
             "answer",
+            "request_head",
+            "request_framer",
             "error_body",
             "request_counts",
             "server_options",

@@ -1,31 +1,18 @@
 //! Arrow IPC streams, message by message, checked before Arrow's own reader sees them.
 //!
-//! Invariant: no length in a stream is believed before as many bytes have come. Arrow's reader allocates what a header says, and what
-//! a packed buffer says it unpacks to; a process that cannot allocate ends.
+//! Invariant: no length in a stream is believed before as many bytes have come; what a message says of its body is checked by
+//! [`MessageChecks`].
 //!
 //! A message is `[ffffffff] length:i32 metadata body`; streams from before Arrow 0.15 lack the mark.
 
-use alluvia_types::{Error, ErrorKind};
-use arrow::error::ArrowError;
-use arrow::ipc::{Buffer as IpcBuffer, Message, root_as_message};
+use crate::arrow_message::{MessageChecks, longer, no_stream};
+use arrow::ipc::root_as_message;
 use std::io::{self, Read};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const CONTINUES: [u8; 4] = [0xff; 4];
 /// The longest metadata, and body, of a message.
 const METADATA_BYTES_MAX: usize = 16 << 20;
 const BODY_BYTES_MAX: i64 = 512 << 20;
-/// What all packed buffers of a message may unpack to.
-const UNPACKED_BYTES_MAX: i64 = 1 << 30;
-
-/// Rows that a message may have beyond the bits in its body.
-const ROWS_OF_NOTHING_MAX: i64 = 1 << 20;
-
-/// What Arrow's reader does, with a panic of it as an error: it has not foreseen every description of a column.
-pub fn caught<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
-    let sense = |_| ArrowError::ParseError("a description in it makes no sense".to_owned());
-    catch_unwind(AssertUnwindSafe(work)).map_err(sense).flatten()
-}
 
 /// Passes whole, checked messages on.
 pub struct Frames<R> {
@@ -35,16 +22,7 @@ pub struct Frames<R> {
     at: usize,
     is_over: bool,
     has_footer: bool,
-}
-
-fn no_stream(what: impl Into<String>) -> Error {
-    let message = format!("this is no Arrow stream: {}", what.into());
-    Error::new(ErrorKind::InvalidValue, message).with_hint("is it complete, and is the format right?")
-}
-
-fn longer(what: &str) -> Error {
-    let message = format!("{what} of an Arrow message is longer than is taken");
-    Error::new(ErrorKind::TooLarge, message).with_hint("write batches of fewer rows")
+    checks: MessageChecks,
 }
 
 fn wrong(what: impl Into<String>) -> io::Error {
@@ -58,7 +36,8 @@ fn too_large(what: &str) -> io::Error {
 impl<R: Read> Frames<R> {
     /// Of a stream, which ends where it says that it does.
     pub fn new(inner: R) -> Frames<R> {
-        Frames { inner, message: Vec::new(), at: 0, is_over: false, has_footer: false }
+        let checks = MessageChecks::default();
+        Frames { inner, message: Vec::new(), at: 0, is_over: false, has_footer: false, checks }
     }
 
     /// Of the stream within a file, behind which comes what says where its parts are.
@@ -118,44 +97,8 @@ impl<R: Read> Frames<R> {
             0..=BODY_BYTES_MAX => self.take(body_bytes as usize)?,
             _ => return Err(too_large("the body")),
         }
-        check_message(&message, &self.message[head + length..]).map_err(io::Error::other)?;
-        Ok(())
+        self.checks.check(&message, &self.message[head + length..]).map_err(io::Error::other)
     }
-}
-
-/// Checks a message of an Arrow stream against its body, whatever carried them: that its buffers lie within the body, that what
-/// they unpack to is bounded, and that its rows can be in them.
-pub fn check_message(message: &Message<'_>, body: &[u8]) -> Result<(), Error> {
-    let rows = message.header_as_record_batch().or_else(|| message.header_as_dictionary_batch()?.data());
-    let Some(rows) = rows else { return Ok(()) };
-    if !(0..=i64::from(i32::MAX)).contains(&rows.length()) {
-        return Err(no_stream(format!("a batch says that it has {} rows", rows.length())));
-    }
-    let mut unpacked: i64 = 0;
-    for buffer in rows.buffers().into_iter().flatten() {
-        let bytes = slice(body, buffer).ok_or_else(|| no_stream("a buffer lies outside of its message"))?;
-        if rows.compression().is_some()
-            && let Some(stated) = bytes.first_chunk::<8>()
-        {
-            // -1: this buffer is not packed.
-            let stated = i64::from_le_bytes(*stated).max(-1);
-            unpacked = unpacked.saturating_add(stated.max(0));
-        }
-    }
-    if unpacked > UNPACKED_BYTES_MAX {
-        return Err(longer("what a body unpacks to"));
-    }
-    // A value takes a bit at least; columns of type Null take none, and would be any number of rows.
-    let bits = (body.len() as i64).saturating_add(unpacked).saturating_mul(8);
-    if rows.length() > bits.saturating_add(ROWS_OF_NOTHING_MAX) {
-        return Err(longer("the number of rows"));
-    }
-    Ok(())
-}
-
-fn slice<'a>(body: &'a [u8], buffer: &IpcBuffer) -> Option<&'a [u8]> {
-    let from = usize::try_from(buffer.offset()).ok()?;
-    body.get(from..from.checked_add(usize::try_from(buffer.length()).ok()?)?)
 }
 
 impl<R: Read> Read for Frames<R> {
@@ -174,6 +117,7 @@ impl<R: Read> Read for Frames<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::caught::caught;
     use arrow::array::{Int64Array, RecordBatch, StringArray};
     use arrow::ipc::CompressionType;
     use arrow::ipc::reader::StreamReader;

@@ -11,14 +11,16 @@
 //! holds a few batches whatever the size of row groups, files with one row group are as fast as others, and the order of rows is
 //! the file's.
 
-use crate::arrow_frames::{Frames, caught};
+use crate::arrow_frames::Frames;
 use crate::assign::{Assigner, BadRow, storage_batch, storage_batch_without};
 use crate::bind::Wanted;
+use crate::caught::{SENSELESS, caught, contained};
 use crate::files::InputFile;
 use crate::infer::check_holds;
 use crate::lacking::Lacking;
 use crate::operations::type_name;
 use crate::parallel;
+use crate::parquet_check::LookedAt;
 use crate::progress::{CancelToken, Progress};
 use crate::rows::{Part, Reject, RowLocation};
 use alluvia_space::data_type::{EXTENSION_NAME, JSON_EXTENSION, UUID_EXTENSION};
@@ -35,6 +37,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, Parq
 use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::schema::types::TypePtr;
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 
@@ -101,31 +104,31 @@ impl ColumnarInput {
         cancel: &CancelToken,
         mut emit: impl FnMut(Part) -> Result<()>,
     ) -> Result<()> {
-        let unreadable = |error: parquet::errors::ParquetError| unreadable(name, "Parquet", &error);
-        let plain = ArrowReaderMetadata::load(&file.open()?, ArrowReaderOptions::new()).map_err(unreadable)?;
+        let opened = file.open()?;
+        let plain = footer(&opened, name)?;
         let bound = self.bind(&said(&plain, plain.schema()), name)?;
         self.refuse_intervals(&plain, &bound, name)?;
+        let is_bound = |leaf: usize| bound[plain.parquet_schema().get_column_root_idx(leaf)].is_some();
+        let looked_at = LookedAt::new(&opened, name)?;
+        contained(|| looked_at.check_pages(plain.metadata(), is_bound)).unwrap_or_else(|| Err(senseless(name)))?;
         let hinted = self.hinted(&plain, &bound);
         let options = ArrowReaderOptions::new().with_schema(hinted);
-        let metadata = ArrowReaderMetadata::try_new(plain.metadata().clone(), options).map_err(unreadable)?;
+        let metadata = read(name, || ArrowReaderMetadata::try_new(plain.metadata().clone(), options))?;
         let batch_rows = self.batch_rows(metadata.schema(), &bound);
 
         let readers = share(&metadata, &bound, parallel::workers())
             .into_iter()
             .map(|fields| {
                 let mask = ProjectionMask::roots(metadata.parquet_schema(), fields.iter().copied());
-                let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.open()?, metadata.clone())
-                    .with_projection(mask)
-                    .with_batch_size(batch_rows)
-                    .build()
-                    .map_err(unreadable)?;
+                let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.open()?, metadata.clone());
+                let mut reader = read(name, || builder.with_projection(mask).with_batch_size(batch_rows).build())?;
                 let schema = metadata.schema().project(&fields).map_err(internal)?;
                 let converter = self.converter(&schema, &fields, &bound)?;
                 let name = name.to_owned();
-                Ok(move || match reader.next() {
-                    None => Ok(None),
-                    Some(Ok(batch)) => converter.convert(batch).map(Some),
-                    Some(Err(error)) => Err(unreadable_batch(&name, "Parquet", &error)),
+                Ok(move || match caught(|| reader.next().transpose()) {
+                    Ok(None) => Ok(None),
+                    Ok(Some(batch)) => converter.convert(batch).map(Some),
+                    Err(error) => Err(unreadable_batch(&name, "Parquet", &error)),
                 })
             })
             .collect::<Result<Vec<_>>>()?;
@@ -450,10 +453,25 @@ pub fn arrow_stream(
     caught(|| StreamReader::try_new_buffered(stream, None)).map_err(|error| unreadable_batch(name, "Arrow", &error))
 }
 
+/// What the reader of Parquet does.
+fn read<T>(name: &str, work: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
+    let done = contained(work).ok_or_else(|| senseless(name))?;
+    done.map_err(|error| unreadable(name, "Parquet", &error))
+}
+
+fn senseless(name: &str) -> Error {
+    unreadable(name, "Parquet", &SENSELESS)
+}
+
+/// What a Parquet file says of itself.
+fn footer(file: &File, name: &str) -> Result<ArrowReaderMetadata> {
+    LookedAt::new(file, name)?.check_footer()?;
+    read(name, || ArrowReaderMetadata::load(file, ArrowReaderOptions::new()))
+}
+
 /// The schema of a Parquet file.
 pub fn parquet_schema(file: &InputFile) -> Result<SchemaRef> {
-    let metadata = ArrowReaderMetadata::load(&file.open()?, ArrowReaderOptions::new())
-        .map_err(|error| unreadable(&file.name(), "Parquet", &error))?;
+    let metadata = footer(&file.open()?, &file.name())?;
     Ok(said(&metadata, &microseconds(&metadata)))
 }
 

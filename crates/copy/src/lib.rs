@@ -8,6 +8,7 @@
 //!   NULL unasked.
 //! - Memory is bounded whatever the files' size: readers, parsers and the store are joined by short channels.
 //! - A file or a URL is named by a statement only where its session's [`CopyPlaces`] let it: `roots` and [`Fetch`] are the only ways out.
+//! - What Parquet and Arrow decode is checked first (`arrow_message`, `parquet_check`); a panic of their readers is an error of the input.
 //!
 //! Text takes this way in: `files` opens and unpacks, `records` cuts into blocks of whole records, `csv_in` and `json_in` parse
 //! blocks on several threads (`parallel`), `alluvia_values::{builders, parse}` turn text into values. Parquet and Arrow come through `columnar`,
@@ -18,9 +19,11 @@ pub mod progress;
 pub mod temporary;
 
 mod arrow_frames;
+mod arrow_message;
 mod assign;
 mod bind;
 mod body;
+mod caught;
 mod columnar;
 mod csv_in;
 mod csv_out;
@@ -38,6 +41,7 @@ mod operations;
 mod output;
 mod output_file;
 mod parallel;
+mod parquet_check;
 mod peeked;
 mod places;
 mod records;
@@ -52,11 +56,13 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod text_in;
+mod thrift;
 
-pub use arrow_frames::{caught, check_message};
+pub use arrow_message::MessageChecks;
 pub use assign::{Assigner, BadRow, assign};
 pub use bind::Wanted;
 pub use body::{BodyOptions, Hints};
+pub use caught::caught;
 
 pub use destination::{CommitMixed, Destination, IntoStore, IntoTransaction, Mixed, numbered_by};
 pub use held::Held;

@@ -30,6 +30,7 @@ pub fn table(columns: &str) -> Arc<TableDef> {
                 "TIMESTAMPTZ" => DataType::TimestampTz,
                 "TEXT" => DataType::Text,
                 "BYTEA" => DataType::Binary,
+                "JSON" => DataType::Json,
                 _ if chars_max.is_some() => DataType::Text,
                 other => panic!("no type {other}"),
             };

@@ -1,12 +1,12 @@
 //! Rows that a client sends with DoPut, decoded as they come.
 //!
 //! Invariants:
-//! - No length in a message is believed before it is checked: Arrow's reader allocates what it is told.
+//! - A message is checked against its body and its schema before Arrow's reader has it, which allocates what it is told.
 //! - A stream that the client breaks off, or lets rest ([`crate::interceptor`] times that), ends with an error: half of it is never taken for all.
 //! - A panic of Arrow's reader is an error of what it read.
 
 use crate::failure::{malformed, of_flight};
-use alluvia_copy::{caught, check_message};
+use alluvia_copy::{MessageChecks, caught};
 use alluvia_types::{Error, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -41,11 +41,11 @@ pub(crate) fn descriptor(message: &mut FlightData) -> Result<FlightDescriptor> {
     message.flight_descriptor.take().ok_or_else(|| malformed("the first message of DoPut has no descriptor"))
 }
 
-fn checked(message: FlightData) -> Result<FlightData, FlightError> {
+fn checked(checks: &mut MessageChecks, message: FlightData) -> Result<FlightData, FlightError> {
     let ours = |error: Error| FlightError::from_external_error(Box::new(error));
     let header = root_as_message(&message.data_header)
         .map_err(|error| FlightError::DecodeError(format!("a message cannot be read: {error}")))?;
-    check_message(&header, &message.data_body).map_err(ours)?;
+    checks.check(&header, &message.data_body).map_err(ours)?;
     Ok(message)
 }
 
@@ -59,7 +59,9 @@ impl IncomingRows {
             let has_rows = message.as_ref().map_or(true, |message| !message.data_header.is_empty());
             async move { has_rows }
         });
-        let decoder = FlightDataDecoder::new(all.map(|message| message.and_then(checked)));
+        let mut checks = MessageChecks::default();
+        let all = all.map(move |message| message.and_then(|message| checked(&mut checks, message)));
+        let decoder = FlightDataDecoder::new(all);
         IncomingRows { decoder, schema: None, may_change: false, is_over: false }
     }
 

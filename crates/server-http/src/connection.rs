@@ -1,10 +1,13 @@
 //! A connection: a socket, and the requests that come on it in turn.
 //!
-//! Invariant: a client that takes nothing of its answer for `transfer_timeout` is gone, and what runs for it is cancelled.
+//! Invariants:
+//! - A client that takes nothing of its answer for `transfer_timeout` is gone, and what runs for it is cancelled.
+//! - hyper has no head that was not looked at: see [`crate::request_head`].
 
 use crate::auth::Peer;
 use crate::error_body::ErrorBodySocket;
 use crate::request_counts::route_of;
+use crate::request_framer::HEAD_BYTES_MAX;
 use crate::shared::Shared;
 use alluvia_access::{Busy, ConnectionSlot, Stopping, WriteTimeout, reached};
 use axum::Router;
@@ -24,8 +27,6 @@ use tokio::time::timeout;
 use tower_service::Service;
 use tracing::{Instrument, Span, field, info_span};
 
-/// The longest head of a request.
-const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 100;
 
 /// Serves a connection to its end, or until its slot is needed.

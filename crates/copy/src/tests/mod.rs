@@ -3,6 +3,7 @@
 mod destinations;
 mod formats;
 mod loads;
+mod mutated;
 mod statements;
 mod urls;
 

@@ -13,4 +13,6 @@ mod query;
 #[path = "../../../access/tests/support/random.rs"]
 mod random;
 mod sessions;
+mod strict;
 mod support;
+mod uploads;
