@@ -8,7 +8,6 @@ use alluvia_storage::{Disk, FaultDisk};
 use alluvia_types::{ErrorKind, ProducerMark, Result, TableId, Version};
 use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
