@@ -90,7 +90,7 @@ struct Piece {
     segment: Arc<Segment>,
     /// 0 for the segment itself.
     rung: u32,
-    /// Of the segment; a rung is read in the place of none that has dead rows.
+    /// Of these rows, those of the rung.
     dead: Option<DeadRows>,
 }
 
@@ -158,7 +158,7 @@ impl Scan<'_> {
         let mut plans = Vec::with_capacity(3);
         let mut columns = None;
         let mut skipped = Skipped::default();
-        let whole = self.pieces(&whole);
+        let whole = self.pieces(&whole)?;
         if !whole.is_empty() {
             let group = self.choose(&whole, None, &codes)?;
             columns = Some(project(&group.statistics, &self.projected.indices));
@@ -169,7 +169,7 @@ impl Scan<'_> {
         // All cut segments of a snapshot are cut at its version.
         if let Some(through) = cut.first().and_then(|read| read.through) {
             assert!(cut.iter().all(|read| read.through == Some(through)), "a snapshot has one version");
-            let cut = self.pieces(&cut);
+            let cut = self.pieces(&cut)?;
             if !cut.is_empty() {
                 let group = self.choose(&cut, Some(through), &codes)?;
                 for group in self.split(group) {
@@ -245,19 +245,19 @@ impl Scan<'_> {
     }
 
     /// What to read of the segments: of those with a ladder a rung, if one holds all that is drawn.
-    fn pieces(&self, reads: &[&SegmentRows]) -> Vec<Piece> {
+    fn pieces(&self, reads: &[&SegmentRows]) -> Result<Vec<Piece>> {
         let has_ladder = |read: &SegmentRows| !read.segment.rungs().is_empty();
         let piece = |read: &SegmentRows| {
-            let SegmentRows { segment, dead, .. } = read;
             let rung = match self.draw.below {
                 // Blocks are drawn of segments, whatever ladders these have.
-                Some(below) if self.draw.blocks().is_none() && dead.is_none() => segment.rung_for(below),
+                Some(below) if self.draw.blocks().is_none() => read.rung_for(below).map_err(wrap)?,
                 _ => None,
             };
-            match rung {
-                Some(rung) => Piece { segment: Arc::clone(&rung.segment), rung: rung.rung, dead: None },
+            let SegmentRows { segment, dead, .. } = read;
+            Ok(match rung {
+                Some((rung, dead)) => Piece { segment: rung.segment, rung: rung.rung, dead },
                 None => Piece { segment: Arc::clone(segment), rung: 0, dead: dead.clone() },
-            }
+            })
         };
         let reads = reads.iter().copied().filter(|read| match self.draw.part {
             Part::All => true,

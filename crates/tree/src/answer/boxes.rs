@@ -16,7 +16,7 @@ use super::question::BoxQuery;
 use super::segments::{Answer, CutBlock};
 use super::walk::{add_covered, all_tests, visible, walk_below};
 use crate::nodes::{FANOUT, Overlap};
-use crate::visible::{Unkilled, Versions};
+use crate::visible::{SegmentRows, Versions};
 use alluvia_types::Result;
 
 /// Boxes and filters that have a bit each.
@@ -119,7 +119,7 @@ impl Boxes {
     pub(crate) fn walk(
         &self,
         at: usize,
-        rows: &Unkilled,
+        rows: &SegmentRows,
         stop: usize,
         into: &mut Answer,
         cut: &mut Vec<CutNode>,
@@ -143,7 +143,7 @@ impl Boxes {
     /// Looks into a node that a walk stopped at: lists what is cut below it, at a height.
     pub(crate) fn walk_below(
         &self,
-        rows: &Unkilled,
+        rows: &SegmentRows,
         from: CutNode,
         stop: usize,
         into: &mut Answer,
@@ -160,7 +160,7 @@ impl Boxes {
     pub(crate) fn blocks_of_box(
         &self,
         of_box: usize,
-        rows: &Unkilled,
+        rows: &SegmentRows,
         from: CutNode,
         into: &mut Answer,
         cut: &mut Vec<CutBlock>,
@@ -177,7 +177,7 @@ impl Boxes {
 
     fn descend(
         &self,
-        rows: &Unkilled,
+        rows: &SegmentRows,
         start: CutNode,
         stop: usize,
         into: &mut Answer,
@@ -209,8 +209,14 @@ impl Boxes {
                 into.counters.blocks_skipped += nodes.blocks_below(height, node).len() as u64;
                 continue;
             }
+            let has_dead = rows.dead.as_ref().is_some_and(|dead| dead.any_below(height, node));
+            if has_dead && height == 0 && rows.is_block_dead(node) {
+                into.counters.disjoint += 1;
+                into.counters.blocks_skipped += 1;
+                continue;
+            }
             let is_of_one_box = self.among(boxes).any(|(_, bits)| bits & open == 0);
-            let is_whole = is_of_one_box && cut_at == Versions::ALL && (is_whole_segment || height == 0);
+            let is_whole = is_of_one_box && !has_dead && cut_at == Versions::ALL && (is_whole_segment || height == 0);
             if is_whole && add_covered(&self.all, segment, &index, &nodes, (height, node), into) {
                 continue;
             }

@@ -35,6 +35,6 @@ pub use groups::{GroupKeys, GroupSpan};
 pub use question::{BoxQuery, Counters, LevelFilter, TESTS_MAX};
 pub use rows::{add_rows, add_rows_with_times};
 pub use segments::{Answer, answer, rows_cut};
-pub(crate) use segments::{BLOCKS_PER_THREAD, CutBlock, can_answer, cut_blocks, read_cut};
+pub(crate) use segments::{BLOCKS_PER_THREAD, CutBlock, can_answer, read_cut};
 pub(crate) use totals::LARGE;
 pub use totals::{MeasureTotals, Totals, Wanted, WantedMeasure};

@@ -129,11 +129,7 @@ pub(crate) fn answer_killed(query: &BoxQuery, killed: &[KilledRows], into: &mut 
 }
 
 /// Answers what summaries can; the blocks that are cut. `None`, with the answer as it was, if a segment cannot answer.
-pub(crate) fn cut_blocks(
-    query: &BoxQuery,
-    segments: &[SegmentRows],
-    into: &mut Answer,
-) -> Result<Option<Vec<CutBlock>>> {
+fn cut_blocks(query: &BoxQuery, segments: &[SegmentRows], into: &mut Answer) -> Result<Option<Vec<CutBlock>>> {
     assert!(query.tests() <= TESTS_MAX, "a bit for each test");
     for rows in segments {
         if !can_answer(query, &rows.segment)? {

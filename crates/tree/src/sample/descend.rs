@@ -15,7 +15,7 @@
 use super::SampleRequest;
 use crate::answer::{Answer, CutNode};
 use crate::nodes::FANOUT;
-use crate::visible::Unkilled;
+use crate::visible::{Laddered, Versions};
 use alluvia_types::Result;
 
 /// Nodes that all segments have together at the height that is walked to before any is looked into, at least: so many
@@ -30,7 +30,7 @@ const PROBES_MIN: usize = 2;
 const WORTH_IT: f64 = 0.8;
 
 /// Answers what summaries can; the nodes that are cut, by segment and block.
-pub(super) fn walk_all(asked: &SampleRequest<'_>, segments: &[Unkilled], into: &mut Answer) -> Result<Vec<CutNode>> {
+pub(super) fn walk_all(asked: &SampleRequest<'_>, segments: &[Laddered], into: &mut Answer) -> Result<Vec<CutNode>> {
     let highest = height_with_enough(asked, segments)?;
     let mut cut = Vec::new();
     for (at, rows) in segments.iter().enumerate() {
@@ -45,12 +45,12 @@ pub(super) fn walk_all(asked: &SampleRequest<'_>, segments: &[Unkilled], into: &
 }
 
 /// Whether nodes above blocks may stand for what is below them.
-fn may_stop(asked: &SampleRequest<'_>, rows: &Unkilled) -> bool {
-    asked.shape().groups.is_empty() && rows.is_whole() && !rows.segment.rungs().is_empty()
+fn may_stop(asked: &SampleRequest<'_>, rows: &Laddered) -> bool {
+    asked.shape().groups.is_empty() && rows.bounds() == Versions::ALL && !rows.rungs().is_empty()
 }
 
 /// The greatest height at which segments have enough nodes; 0 if there is none above blocks.
-fn height_with_enough(asked: &SampleRequest<'_>, segments: &[Unkilled]) -> Result<usize> {
+fn height_with_enough(asked: &SampleRequest<'_>, segments: &[Laddered]) -> Result<usize> {
     let large = segments.iter().filter(|rows| rows.segment.blocks() > 0 && may_stop(asked, rows));
     let trees = large.map(|rows| rows.segment.nodes()).collect::<Result<Vec<_>>>()?;
     let heights = trees.iter().map(|tree| tree.heights()).max().unwrap_or(0);
@@ -60,7 +60,7 @@ fn height_with_enough(asked: &SampleRequest<'_>, segments: &[Unkilled]) -> Resul
 
 /// The height that a segment is walked to at first: blocks only where they must be told apart, or where all segments
 /// have few.
-fn stop_height(asked: &SampleRequest<'_>, rows: &Unkilled, highest: usize) -> Result<usize> {
+fn stop_height(asked: &SampleRequest<'_>, rows: &Laddered, highest: usize) -> Result<usize> {
     let blocks = rows.segment.blocks();
     if blocks == 0 || !may_stop(asked, rows) {
         return Ok(0);
@@ -72,7 +72,7 @@ fn stop_height(asked: &SampleRequest<'_>, rows: &Unkilled, highest: usize) -> Re
 /// Looks into some of the nodes of a height, and into all where that spares enough; nodes of other heights stay.
 fn descend(
     asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
+    segments: &[Laddered],
     height: usize,
     nodes: Vec<CutNode>,
     into: &mut Answer,
@@ -97,7 +97,7 @@ fn descend(
     Ok(found)
 }
 
-fn blocks_below(segments: &[Unkilled], nodes: &[CutNode]) -> Result<usize> {
+fn blocks_below(segments: &[Laddered], nodes: &[CutNode]) -> Result<usize> {
     let mut blocks = 0;
     for node in nodes {
         blocks += segments[node.segment].segment.nodes()?.blocks_below(node.height, node.node).len();

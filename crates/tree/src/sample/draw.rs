@@ -6,6 +6,8 @@
 //! - What several boxes cut is drawn once: its mask is the union of theirs. A box's filters that are open in any
 //!   stratum are tested on all rows, so that none is taken for one of a box that ends beside it.
 //! - What is drawn of a stratum without regard to the box comes from sums that were taken once ([`RungSums`]).
+//! - A dead row is drawn as any other, and matches nothing: it is one of the stratum's rows, and its value one of those
+//!   that summaries and [`RungSums`] are of.
 //! - What comes out does not depend on the number of threads, but for the order in which floats are added.
 
 use super::moments::{Moments, moments};
@@ -19,7 +21,7 @@ use crate::heavy::{Heavy, heavy_rows};
 use crate::layout::{BLOCK_ROWS, rung_limit};
 use crate::packed::{Value, code_at, value_at};
 use crate::segment::{Segment, values_of};
-use crate::visible::Unkilled;
+use crate::visible::{Drawn, Laddered};
 use alluvia_space::weight::weight;
 use alluvia_types::{Error, Result, Version};
 use std::ops::Range;
@@ -39,9 +41,10 @@ struct Piece {
 
 /// What is drawn from one rung of one segment.
 struct OfRung {
-    /// Of its segment among those that were asked for.
-    place: usize,
+    /// Its segment among those that were asked for.
+    at: usize,
     rung: u32,
+    source: Drawn,
     /// Boxes that any of the strata may have rows of.
     boxes: u16,
     reading: Reading,
@@ -72,7 +75,7 @@ impl Apart {
 /// Draws runs at the rungs that they stand at; gives how many rows were drawn.
 pub(super) fn draw(
     asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
+    segments: &[Laddered],
     runs: &[Run],
     which: &[usize],
     tally: &mut Tally,
@@ -86,12 +89,17 @@ pub(super) fn draw(
     let mut rungs = Vec::new();
     let mut drawn = 0;
     for of_rung in which.chunk_by(|&a, &b| (runs[a].segment, runs[a].rung) == (runs[b].segment, runs[b].rung)) {
-        let source = source_of(asked, segments, &runs[of_rung[0]])?;
-        let apart = apart_of(asked, segments, &source, runs[of_rung[0]].segment)?;
+        let Run { segment, rung, .. } = runs[of_rung[0]];
+        let rows = &segments[segment];
+        let source = match asked.source {
+            Source::Seeded { .. } => rows.whole(),
+            Source::Ladder => rows.rung(rung)?,
+        };
+        let apart = apart_of(asked, rows, source.segment())?;
         if let Source::Ladder = asked.source {
-            drawn += draw_all(&source, &apart, runs, of_rung, tally)?;
+            drawn += draw_all(source.segment(), &apart, runs, of_rung, tally)?;
         }
-        rungs.push(of_rung_of(asked, &question, segments, (source, apart), runs, of_rung)?);
+        rungs.push(of_rung_of(asked, &question, (source, apart), runs, of_rung)?);
     }
     let drawing = Drawing { asked, question: &question, keys: &into.keys, frames: tally.strata.len() };
     for part in in_threads(&drawing, &rungs, asked.threads)? {
@@ -108,25 +116,9 @@ pub(super) fn draw(
     Ok(drawn)
 }
 
-/// The segment that a run's rows are read from.
-fn source_of(asked: &SampleRequest<'_>, segments: &[Unkilled], run: &Run) -> Result<Arc<Segment>> {
-    let segment = &segments[run.segment].segment;
-    if let Source::Seeded { .. } = asked.source {
-        return Ok(Arc::clone(segment));
-    }
-    let rung = segment.rungs().iter().find(|rung| rung.rung == run.rung);
-    let rung = rung.ok_or_else(|| Error::internal("a rung was to be read that its segment does not have"))?;
-    Ok(Arc::clone(&rung.segment))
-}
-
 /// Which rows of a segment's rung, or of itself, are not drawn, by measure of the question.
-fn apart_of(
-    asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
-    source: &Arc<Segment>,
-    segment: usize,
-) -> Result<Vec<Apart>> {
-    let of = &segments[segment].segment;
+fn apart_of(asked: &SampleRequest<'_>, rows: &Laddered, source: &Arc<Segment>) -> Result<Vec<Apart>> {
+    let of = &rows.segment;
     let place_in = |segment: &Segment, of: &WantedMeasure| -> Result<Option<usize>> {
         Ok(segment.index()?.table.measures.iter().position(|(id, _)| *id == of.column))
     };
@@ -170,18 +162,17 @@ fn draw_all(rung: &Arc<Segment>, apart: &[Apart], runs: &[Run], which: &[usize],
 fn of_rung_of(
     asked: &SampleRequest<'_>,
     question: &BoxQuery,
-    segments: &[Unkilled],
-    (source, apart): (Arc<Segment>, Vec<Apart>),
+    (source, apart): (Drawn, Vec<Apart>),
     runs: &[Run],
     which: &[usize],
 ) -> Result<OfRung> {
     let first_rows = match asked.source {
-        Source::Ladder => Some(source.first_rows()?),
+        Source::Ladder => Some(source.segment().first_rows()?),
         Source::Seeded { .. } => None,
     };
     let row = |block: usize| match &first_rows {
         Some(first_rows) => first_rows[block] as usize,
-        None => (block * BLOCK_ROWS).min(source.meta().rows as usize),
+        None => (block * BLOCK_ROWS).min(source.segment().meta().rows as usize),
     };
     let mut pieces: Vec<Piece> = Vec::new();
     for &run in which {
@@ -199,9 +190,9 @@ fn of_rung_of(
         which.iter().fold((0, 0), |(boxes, open), &run| (boxes | runs[run].boxes, open | runs[run].open));
     // Filters of boxes that no row is of are not tested.
     let open = asked.boxes.among(boxes).fold(0, |tested, (_, bits)| tested | bits & open);
-    let Run { segment, rung, .. } = runs[which[0]];
-    let place = segments[segment].place;
-    Ok(OfRung { place, rung, boxes, reading: Reading::new(question, &source, open)?, apart, pieces })
+    let Run { segment: at, rung, .. } = runs[which[0]];
+    let reading = Reading::new(question, source.segment(), open)?;
+    Ok(OfRung { at, rung, source, boxes, reading, apart, pieces })
 }
 
 /// What one thread drew.
@@ -293,7 +284,7 @@ impl Drawing<'_> {
             Source::Seeded { seed, identities } => {
                 let start = reading.segment.block_rows(block).start as usize + low;
                 let limit = rung_limit(of.rung).unwrap_or(u64::MAX);
-                let identities = &identities[of.place][start..];
+                let identities = &identities[of.at][start..];
                 mask.retain(|row| {
                     let (version, ordinal) = identities[row];
                     weight(Version(version), ordinal, seed) < limit
@@ -301,6 +292,7 @@ impl Drawing<'_> {
                 Some(mask.clone())
             }
         };
+        of.source.drop_dead(block, low..high, &mut mask);
         self.keep_rows_of_boxes(of, block, low..high, &mut mask, into);
         let only = into.keys.only_index(self.question.groups.iter().map(|&level| {
             let bounds = reading.index.table.levels[level].code_bounds(block);

@@ -9,7 +9,7 @@ use super::possible::Possible;
 use crate::answer::{Answer, BoxQuery, Boxes, CutNode};
 use crate::estimate::Known;
 use crate::nodes::{CodeSet, NodeTree};
-use crate::visible::Unkilled;
+use crate::visible::Laddered;
 use alluvia_types::Result;
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,10 +19,11 @@ use std::sync::Arc;
 pub(super) struct Facts {
     pub(super) cut: CutNode,
     pub(super) blocks: Range<usize>,
+    /// Dead ones among them.
     pub(super) rows: u64,
-    /// The share of rows expected to match.
+    /// The share of rows expected to match, which dead ones do not.
     pub(super) share: f64,
-    /// Of each measure of the question.
+    /// Of each measure of the question, over all rows.
     pub(super) known: Vec<Known>,
     /// How many values of each are not NULL, heavy ones among them.
     pub(super) values: Vec<u64>,
@@ -56,13 +57,13 @@ const SHARE_MIN: f64 = 1e-6;
 
 /// What summaries say of a segment, looked up once for many of its nodes.
 pub(super) struct Summaries<'a> {
-    rows: &'a Unkilled,
+    rows: &'a Laddered,
     nodes: Arc<NodeTree>,
     knowns: Vec<Arc<NodeKnowns>>,
 }
 
 impl<'a> Summaries<'a> {
-    pub(super) fn new(question: &BoxQuery, rows: &'a Unkilled) -> Result<Summaries<'a>> {
+    pub(super) fn new(question: &BoxQuery, rows: &'a Laddered) -> Result<Summaries<'a>> {
         let knowns = question
             .measures
             .iter()
@@ -76,7 +77,7 @@ impl<'a> Summaries<'a> {
 /// worth looking for.
 pub(super) fn gather(
     asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
+    segments: &[Laddered],
     cut: &[CutNode],
     mut cells_left: usize,
     into: &mut Answer,
@@ -87,7 +88,7 @@ pub(super) fn gather(
     assert!(asked.shape().groups.is_empty() || cut.iter().all(|cut| cut.height == 0), "groups are known by block");
     for of_segment in cut.chunk_by(|a, b| a.segment == b.segment) {
         let rows = &segments[of_segment[0].segment];
-        if rows.segment.rungs().is_empty() {
+        if rows.rungs().is_empty() {
             gathered.exact.extend_from_slice(of_segment);
             continue;
         }
@@ -127,7 +128,7 @@ pub(super) fn gather(
 /// Looks into those nodes of which so many rows are drawn at a rate that this costs less than what it spares.
 pub(super) fn refine(
     asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
+    segments: &[Laddered],
     facts: Vec<Facts>,
     rate: f64,
     into: &mut Answer,
@@ -199,8 +200,10 @@ pub(super) fn facts_of(
     };
     let blocks = nodes.blocks_below(height, node);
     let count = rows.segment.block_rows(blocks.end - 1).end - rows.segment.block_rows(blocks.start).start;
-    let share =
-        share.unwrap_or_else(|| share_of(asked.boxes, &cut, |level, codes| nodes.share(height, node, level, codes)));
+    let share = share.unwrap_or_else(|| {
+        let of_boxes = share_of(asked.boxes, &cut, |level, codes| nodes.share(height, node, level, codes));
+        (of_boxes * rows.share_alive(blocks.clone())).max(SHARE_MIN)
+    });
     Found::Facts(Facts { cut, blocks, rows: count, share, known, values, groups })
 }
 
@@ -211,5 +214,5 @@ fn share_of(boxes: &Boxes, cut: &CutNode, of: impl Fn(usize, &CodeSet) -> f64) -
         let filters = Boxes::open_of(bits, cut.open).map(|place| &boxes.all().filters[place]);
         filters.map(|filter| of(filter.level, &filter.codes)).product::<f64>()
     };
-    boxes.among(cut.boxes).map(of_box).sum::<f64>().clamp(SHARE_MIN, 1.0)
+    boxes.among(cut.boxes).map(of_box).sum::<f64>().min(1.0)
 }

@@ -21,7 +21,7 @@ use super::{Goal, LOOKS, Otherwise, SampleRequest, draw, possible, strata};
 use crate::answer::{Answer, BLOCKS_PER_THREAD};
 use crate::estimate::{Aggregate, Plan};
 use crate::layout::{BLOCK_ROWS, rung_rate};
-use crate::visible::Unkilled;
+use crate::visible::Laddered;
 use std::collections::BTreeSet;
 
 /// The expected cost of an estimate, of the exact answer's, up to which it is begun: what is foreseen may be a quarter
@@ -149,13 +149,13 @@ fn looking(work: &Work) -> Work {
 /// they stand for.
 pub(super) fn foresee(
     asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
+    segments: &[Laddered],
     facts: &[Facts],
     weight: f64,
     reading: &Reading,
     into: &Answer,
 ) -> Vec<Foreseen> {
-    let rungs: BTreeSet<u32> = segments.iter().flat_map(|rows| rows.segment.rungs()).map(|rung| rung.rung).collect();
+    let rungs: BTreeSet<u32> = segments.iter().flat_map(|rows| rows.rungs()).copied().collect();
     let groups = possible::count(facts);
     let expected: Vec<Expected> =
         asked.goals.iter().map(|goal| expect(goal, segments.len(), facts, weight, into)).collect();
@@ -209,14 +209,14 @@ pub(super) fn choose(asked: &SampleRequest<'_>, foreseen: &[Foreseen], pays: f64
 }
 
 /// The rate at which a segment's rows are drawn at a rung; `None` where they are read in full.
-fn rate_of(rows: &Unkilled, rung: u32) -> Option<f64> {
-    rows.segment.rungs().iter().map(|has| has.rung).filter(|&has| has <= rung).max().map(rung_rate)
+fn rate_of(rows: &Laddered, rung: u32) -> Option<f64> {
+    rows.rungs().iter().copied().filter(|&has| has <= rung).max().map(rung_rate)
 }
 
 /// The work of drawing and looking at a rung, and the rows drawn.
 fn work_at(
     asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
+    segments: &[Laddered],
     facts: &[Facts],
     weight: f64,
     groups: usize,
@@ -260,7 +260,7 @@ fn work_at(
 
 impl Expected {
     /// The relative error of the total at a rung, so many standard errors wide.
-    fn error(&self, segments: &[Unkilled], rung: u32, widest: f64) -> f64 {
+    fn error(&self, segments: &[Laddered], rung: u32, widest: f64) -> f64 {
         let spread = self.spread.iter().zip(segments).filter(|(spread, _)| **spread > 0.0);
         let variance: f64 =
             spread.map(|(spread, rows)| spread * (1.0 / rate_of(rows, rung).unwrap_or(1.0) - 1.0)).sum();

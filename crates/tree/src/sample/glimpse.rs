@@ -17,7 +17,7 @@ use crate::heavy::heavy_rows;
 use crate::nodes::{CodeSet, FANOUT};
 use crate::packed::{CodeBounds, Encoding};
 use crate::segment::{BlockIndex, Segment, values_of};
-use crate::visible::Unkilled;
+use crate::visible::Laddered;
 use alluvia_types::Result;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ fn chosen(rows: &[u64]) -> Vec<usize> {
 /// drawn, either, or there are more groups than is worth looking for.
 pub(super) fn glimpse(
     asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
+    segments: &[Laddered],
     nodes: &[CutNode],
     rows_of_nodes: &[u64],
     into: &Answer,
@@ -125,7 +125,7 @@ pub(super) fn glimpse(
 }
 
 /// A node of blocks within a node, at another place of it each time; itself, if it is one.
-fn within(rows: &Unkilled, mut node: CutNode, turn: usize) -> Result<CutNode> {
+fn within(rows: &Laddered, mut node: CutNode, turn: usize) -> Result<CutNode> {
     let nodes = rows.segment.nodes()?;
     while node.height > 1 {
         let children = node.node * FANOUT..((node.node + 1) * FANOUT).min(nodes.nodes(node.height - 1));
@@ -137,7 +137,7 @@ fn within(rows: &Unkilled, mut node: CutNode, turn: usize) -> Result<CutNode> {
 }
 
 /// Rows below a node.
-pub(super) fn rows_of(segments: &[Unkilled], node: CutNode) -> Result<u64> {
+pub(super) fn rows_of(segments: &[Laddered], node: CutNode) -> Result<u64> {
     let segment = &segments[node.segment].segment;
     let blocks = match node.height {
         0 => node.node..node.node + 1,
@@ -147,7 +147,7 @@ pub(super) fn rows_of(segments: &[Unkilled], node: CutNode) -> Result<u64> {
 }
 
 /// Counts what reading one node takes.
-fn look_at(asked: &SampleRequest<'_>, rows: &Unkilled, facts: &Facts, into: &mut Reading) -> Result<()> {
+fn look_at(asked: &SampleRequest<'_>, rows: &Laddered, facts: &Facts, into: &mut Reading) -> Result<()> {
     let (shape, cut, segment) = (asked.shape(), facts.cut, &rows.segment);
     if cut.height > 0 {
         into.exact.count(Kind::Node, facts.blocks.len() as f64 * f64::from(asked.boxes.tested(&cut)));
@@ -176,6 +176,7 @@ fn look_at(asked: &SampleRequest<'_>, rows: &Unkilled, facts: &Facts, into: &mut
             exact_block(question, segment, &index, block, rows_of(block.block), share, &mut into.exact);
         }
     }
+    into.drawn.count(Kind::Singly, rows.looked_at(facts.blocks.clone()));
     drawn_rows(asked.boxes, segment, &index, facts, &mut into.drawn)?;
     into.heavy += heavy_of(asked.boxes, segment, &index, facts)?;
     Ok(())

@@ -5,8 +5,11 @@
 //! - Covered nodes, the tail, rows of some versions only, and segments without a ladder are counted exactly; only cut
 //!   blocks all of whose rows are visible become strata. What may be spoilt by NaN, infinities or sums that are not
 //!   known is read exactly, too.
-//! - Rungs, heavy rows and facts are of all rows of a segment, dead ones among them. So a segment that has dead rows,
-//!   as of who asks, is answered exactly at the door; behind it there are [`Unkilled`] ones alone.
+//! - Rungs, heavy rows and facts are of all rows of a segment, dead ones among them, and so are strata: a dead row is one
+//!   of a stratum's rows that does not match, as one beside the box. What is known of a stratum's rows is known of all of
+//!   them, and is held against all that were drawn, never against those alone that match: so neither estimates nor
+//!   intervals know of the dead. No node with dead rows is covered, and one all of whose rows are is left out.
+//! - [`Laddered`] says which rungs there are for who asks: where rows are dead, those that say which rows they have.
 //! - Rows whose values outweigh all others are apart: each stratum has a second one of its heavy rows, by measure, all
 //!   of which are read (`heavy`).
 //! - A rung is chosen before anything is drawn, by summaries alone (`foresee`); there are [`LOOKS`] looks at samples,
@@ -43,12 +46,12 @@ mod rung_sums;
 mod strata;
 mod tally;
 
-use crate::answer::{Answer, BoxQuery, Boxes, CutNode, answer, can_answer};
+use crate::answer::{Answer, BoxQuery, Boxes, CutNode, can_answer};
 use crate::estimate::{Aggregate, Interval, Plan, next_allocation};
 use crate::layout::rung_rate;
 use crate::nodes::CodeSet;
-use crate::visible::{SegmentRows, Unkilled};
-use alluvia_types::{Error, Result};
+use crate::visible::{Laddered, SegmentRows};
+use alluvia_types::Result;
 pub use descend::STRATA_MIN;
 use descend::walk_all;
 use facts::Facts;
@@ -193,17 +196,7 @@ pub fn sample(asked: &SampleRequest<'_>, segments: &[SegmentRows], into: &mut An
             return Ok(Sampled::Cannot);
         }
     }
-    let (segments, killed) = Unkilled::split(segments);
-    for question in asked.boxes.each() {
-        if !answer(question, &killed, asked.threads, into)? {
-            return Err(Error::internal("a segment that can answer did not"));
-        }
-    }
-    of_unkilled(asked, &segments, into)
-}
-
-/// The same of segments that have no dead rows and can answer.
-fn of_unkilled(asked: &SampleRequest<'_>, segments: &[Unkilled], into: &mut Answer) -> Result<Sampled> {
+    let segments = &Laddered::all(segments)?[..];
     let cut = walk_all(asked, segments, into)?;
     let Some((reading, cells_max)) = first_glance(asked, segments, &cut, into)? else {
         strata::read_nodes(asked, segments, cut.iter(), into)?;
@@ -234,14 +227,14 @@ fn of_unkilled(asked: &SampleRequest<'_>, segments: &[Unkilled], into: &mut Answ
 /// everything is better read at once.
 fn first_glance(
     asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
+    segments: &[Laddered],
     cut: &[CutNode],
     into: &Answer,
 ) -> Result<Option<(Reading, usize)>> {
     if into.totals.is_spoilt() || asked.goals.is_empty() {
         return Ok(None);
     }
-    let may_be_drawn = |cut: &&CutNode| cut.is_of_all_versions() && !segments[cut.segment].segment.rungs().is_empty();
+    let may_be_drawn = |cut: &&CutNode| cut.is_of_all_versions() && !segments[cut.segment].rungs().is_empty();
     let nodes: Vec<CutNode> = cut.iter().filter(may_be_drawn).copied().collect();
     let rows_of_nodes = nodes.iter().map(|&node| glimpse::rows_of(segments, node)).collect::<Result<Vec<u64>>>()?;
     let rows: u64 = rows_of_nodes.iter().sum();
@@ -269,7 +262,7 @@ fn first_glance(
 /// expected to cost less than a share `pays` of that.
 fn foreseen_of(
     asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
+    segments: &[Laddered],
     (facts, weight): (&[Facts], f64),
     reading: &Reading,
     pays: f64,
@@ -284,7 +277,7 @@ fn foreseen_of(
 /// Looks as often as planned, reading more between the looks.
 fn look_on(
     asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
+    segments: &[Laddered],
     mut strata: Strata,
     (foreseen, reading): (&Foreseen, &Reading),
     into: &mut Answer,

@@ -6,7 +6,7 @@
 //!   up to [`LOOK_RATE_MAX`]), then some while the runs that are left are read in full. Each spends the same share of
 //!   the error ([`crate::estimate::Plan`]), so *all* intervals of one value hold together with the confidence asked
 //!   for, and one may stop at whichever, for whatever reason, also for what was seen. What lies in segments that have
-//!   only thicker rungs, or that have dead rows, is read in full before the first.
+//!   only thicker rungs is read in full before the first.
 //! - Which runs are read in full first depends on their places alone, never on what was drawn.
 //! - Bounds of a value never widen from one look to the next: where all looks hold, so does what they have in common.
 //!   Only where two looks contradict one another, of which one is then wrong, the later stands alone.
@@ -31,12 +31,12 @@ use super::facts::{self, Facts, Gathered};
 use super::knowns::NodeKnowns;
 use super::strata::{self, Run, Strata};
 use super::{Estimates, Goal, Otherwise, SampleRequest, Source, possible};
-use crate::answer::{Answer, Boxes, CutBlock, CutNode, can_answer, cut_blocks, read_cut};
+use crate::answer::{Answer, Boxes, CutNode, can_answer};
 use crate::estimate::{Kind, Plan};
 use crate::layout::rung_rate;
 use crate::nodes::CodeSet;
-use crate::visible::{SegmentRows, Unkilled};
-use alluvia_types::{ColumnId, Error, Result};
+use crate::visible::{Laddered, SegmentRows};
+use alluvia_types::{ColumnId, Result};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -133,8 +133,6 @@ enum Work {
     Know(usize, ColumnId),
     /// Answers what summaries can, and plans the rest.
     Plan,
-    /// Adds blocks that a box cuts in segments with dead rows to the answer.
-    Blocks(usize, Vec<CutBlock>),
     /// Adds what is below cut nodes to the answer.
     Nodes(Vec<CutNode>),
     /// Forgets what was drawn of runs, to read them again at these rungs; of those of rung 0 all nodes are read next.
@@ -151,9 +149,7 @@ enum Work {
 #[derive(Debug)]
 pub struct Refiner {
     refine: Refine,
-    segments: Vec<Unkilled>,
-    /// Segments with dead rows, which are read in full before the first look.
-    killed: Vec<SegmentRows>,
+    segments: Vec<Laddered>,
     into: Answer,
     strata: Option<Strata>,
     plan: Option<Plan>,
@@ -174,15 +170,14 @@ impl Refiner {
                 return Ok(None);
             }
         }
-        let (segments, killed) = Unkilled::split(&segments);
-        let has_ladder = |at: &usize| !segments[*at].segment.rungs().is_empty();
+        let segments = Laddered::all(&segments)?;
+        let has_ladder = |at: &usize| !segments[*at].rungs().is_empty();
         let columns = || refine.boxes.all().measures.iter().map(|of| of.column);
         let known = (0..segments.len()).filter(has_ladder).flat_map(|at| columns().map(move |of| Work::Know(at, of)));
         let work = known.chain([Work::Plan]).map(|work| (work, 0.0)).collect();
         Ok(Some(Refiner {
             refine,
             segments,
-            killed,
             into,
             strata: None,
             plan: None,
@@ -195,26 +190,9 @@ impl Refiner {
 
     /// Answers what summaries can, and plans all work.
     fn begin(&mut self) -> Result<()> {
-        self.plan_killed()?;
         let cut = super::walk_all(&self.refine.asked(), &self.segments, &mut self.into)?;
         self.plan_all(&cut)?;
         self.rows_cut = self.work.iter().map(|(_, rows)| rows).sum::<f64>().round() as u64;
-        Ok(())
-    }
-
-    /// Answers what summaries can of segments with dead rows, and plans reading the rest.
-    fn plan_killed(&mut self) -> Result<()> {
-        for (of_box, question) in self.refine.boxes.each().iter().enumerate() {
-            let cut = cut_blocks(question, &self.killed, &mut self.into)?;
-            let cut = cut.ok_or_else(|| Error::internal("a segment that can answer did not"))?;
-            let blocks = cut.into_iter().map(|cut| {
-                let rows = self.killed[cut.segment].segment.block_rows(cut.block);
-                let rows = (rows.end - rows.start) as f64;
-                (cut, rows, rows)
-            });
-            let steps = in_steps(blocks, STEP_ROWS);
-            self.work.extend(steps.into_iter().map(|(blocks, rows)| (Work::Blocks(of_box, blocks), rows)));
-        }
         Ok(())
     }
 
@@ -336,13 +314,10 @@ impl Refiner {
         if let Work::Plan = work {
             return self.begin().map(|()| None);
         }
-        let Refiner { refine, segments, killed, into, strata, .. } = self;
+        let Refiner { refine, segments, into, strata, .. } = self;
         let asked = refine.asked();
         match (work, strata) {
             (Work::Know(at, column), _) => drop(NodeKnowns::of_column(&segments[at].segment, column)?),
-            (Work::Blocks(of_box, cut), _) => {
-                read_cut(&refine.boxes.each()[of_box], killed, &cut, refine.threads, into)?;
-            }
             (Work::Nodes(cut), _) => strata::read_nodes(&asked, segments, cut.iter(), into)?,
             (Work::Restart(reads), Some(strata)) => strata.restart(&reads),
             (Work::Draw(runs), Some(strata)) => strata.draw(&asked, segments, &runs, into)?,
@@ -425,17 +400,17 @@ fn in_steps<T>(items: impl Iterator<Item = (T, f64, f64)>, rows_max: f64) -> Vec
 }
 
 /// Rungs that any segment has and that may be looked at.
-fn rungs_of(segments: &[Unkilled]) -> BTreeSet<u32> {
+fn rungs_of(segments: &[Laddered]) -> BTreeSet<u32> {
     segments.iter().flat_map(lookable).collect()
 }
 
 /// Rungs of a segment that may be looked at.
-fn lookable(rows: &Unkilled) -> impl Iterator<Item = u32> {
-    rows.segment.rungs().iter().map(|rung| rung.rung).filter(|&rung| rung_rate(rung) <= LOOK_RATE_MAX)
+fn lookable(rows: &Laddered) -> impl Iterator<Item = u32> {
+    rows.rungs().iter().copied().filter(|&rung| rung_rate(rung) <= LOOK_RATE_MAX)
 }
 
 /// What of a segment is drawn for a look at a rung: that, or where it is missing the next thicker one.
-fn looked_at(rows: &Unkilled, rung: u32) -> Option<u32> {
+fn looked_at(rows: &Laddered, rung: u32) -> Option<u32> {
     lookable(rows).filter(|&has| has <= rung).max()
 }
 
@@ -454,7 +429,7 @@ fn later_rungs(available: BTreeSet<u32>, first: u32) -> Vec<u32> {
 }
 
 /// The thinnest rung from which something can be said; `None` if everything is better read at once.
-fn first_rung(refine: &Refine, segments: &[Unkilled], facts: &[Facts]) -> Option<u32> {
+fn first_rung(refine: &Refine, segments: &[Laddered], facts: &[Facts]) -> Option<u32> {
     let rows: u64 = facts.iter().map(|facts| facts.rows).sum();
     if rows < refine.rows_min || refine.goals.is_empty() {
         return None;

@@ -18,7 +18,7 @@ use crate::heavy::{Heavy, heavy_rows};
 use crate::layout::rung_rate;
 use crate::nodes::CodeSet;
 use crate::segment::Segment;
-use crate::visible::Unkilled;
+use crate::visible::Laddered;
 use alluvia_types::{ColumnId, Error, Result};
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -84,7 +84,7 @@ pub(super) fn runs_of(drawn: f64) -> f64 {
 /// Adds what is below cut nodes to an answer, box by box.
 pub(super) fn read_nodes<'a>(
     asked: &SampleRequest<'_>,
-    segments: &[Unkilled],
+    segments: &[Laddered],
     nodes: impl Iterator<Item = &'a CutNode> + Clone,
     into: &mut Answer,
 ) -> Result<()> {
@@ -105,12 +105,11 @@ impl Strata {
     /// whose rows tell that there are no values: these are to be read.
     pub(super) fn new(
         asked: &SampleRequest<'_>,
-        segments: &[Unkilled],
+        segments: &[Laddered],
         facts: Vec<Facts>,
         rung: u32,
     ) -> Result<(Strata, Vec<CutNode>)> {
-        let available: Vec<Vec<u32>> =
-            segments.iter().map(|rows| rows.segment.rungs().iter().map(|rung| rung.rung).collect()).collect();
+        let available: Vec<Vec<u32>> = segments.iter().map(|rows| rows.rungs().to_vec()).collect();
         let rows_cut: u64 = facts.iter().map(|facts| facts.rows).sum();
         let drawn_min = drawn_min(rows_cut as f64 * rung_rate(rung));
         let doubtful = doubtful(&facts);
@@ -139,7 +138,7 @@ impl Strata {
     }
 
     /// The strata of one frame: of a measure, or of rows.
-    fn strata_of(&self, segments: &[Unkilled], measure: Option<(usize, ColumnId)>) -> Result<Vec<Stratum>> {
+    fn strata_of(&self, segments: &[Laddered], measure: Option<(usize, ColumnId)>) -> Result<Vec<Stratum>> {
         let (mut light, mut heavy) = (Vec::with_capacity(2 * self.runs.len()), Vec::with_capacity(self.runs.len()));
         let whole = self.ladder.len() as u32 - 1;
         let mut heavy_rows = measure.map(|(_, column)| HeavyRows { segments, column, last: None });
@@ -169,11 +168,11 @@ impl Strata {
         self.ladder.iter().take_while(|&&has| has > rung).count() as u32
     }
 
-    /// Takes in the heavy rows that match, once.
+    /// Takes in the heavy rows that match, once. Dead ones match nothing.
     pub(super) fn add_heavy(
         &mut self,
         asked: &SampleRequest<'_>,
-        segments: &[Unkilled],
+        segments: &[Laddered],
         into: &mut Answer,
     ) -> Result<()> {
         let question = asked.shape();
@@ -188,7 +187,11 @@ impl Strata {
                     with_codes.collect::<Result<Vec<_>>>()
                 };
                 let boxes = asked.boxes.among(run.boxes).map(of_box).collect::<Result<Vec<_>>>()?;
+                let all_rows = heavy.rows(heavy.places(0..segment.meta().rows));
                 let passes = |place: usize| {
+                    if segments[run.segment].is_dead(all_rows[place].into()) {
+                        return false;
+                    }
                     let of_box =
                         |filters: &Vec<(&CodeSet, &[u32])>| filters.iter().all(|(set, of)| set.contains(of[place]));
                     boxes.iter().any(of_box)
@@ -247,7 +250,7 @@ impl Strata {
     pub(super) fn draw_first(
         &mut self,
         asked: &SampleRequest<'_>,
-        segments: &[Unkilled],
+        segments: &[Laddered],
         into: &mut Answer,
     ) -> Result<()> {
         let all: Vec<usize> = (0..self.runs.len()).collect();
@@ -259,7 +262,7 @@ impl Strata {
     pub(super) fn draw(
         &mut self,
         asked: &SampleRequest<'_>,
-        segments: &[Unkilled],
+        segments: &[Laddered],
         runs: &[usize],
         into: &mut Answer,
     ) -> Result<()> {
@@ -272,7 +275,7 @@ impl Strata {
     pub(super) fn read_on(
         &mut self,
         asked: &SampleRequest<'_>,
-        segments: &[Unkilled],
+        segments: &[Laddered],
         reads: &[(usize, u32)],
         into: &mut Answer,
     ) -> Result<()> {
@@ -322,7 +325,7 @@ impl Strata {
     }
 
     /// Reads all that was not read in full.
-    pub(super) fn read_rest(&self, asked: &SampleRequest<'_>, segments: &[Unkilled], into: &mut Answer) -> Result<()> {
+    pub(super) fn read_rest(&self, asked: &SampleRequest<'_>, segments: &[Laddered], into: &mut Answer) -> Result<()> {
         let rest = self.runs.iter().filter(|run| run.rung > 0).flat_map(|run| &run.cut);
         read_nodes(asked, segments, rest, into)
     }
@@ -419,7 +422,7 @@ fn at_most(available: &[Vec<u32>], rung: u32) -> impl Fn(usize) -> u32 {
 
 /// The heavy rows of a column, looked up once for neighbours of a segment.
 struct HeavyRows<'a> {
-    segments: &'a [Unkilled],
+    segments: &'a [Laddered],
     column: ColumnId,
     last: Option<(usize, Option<Arc<Heavy>>)>,
 }

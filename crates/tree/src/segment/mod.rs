@@ -28,7 +28,7 @@ use crate::layout::{Bands, block_rows, blocks_of, rung_limit};
 use crate::meta::{RungMeta, SegmentMeta};
 use crate::nodes::NodeTree;
 use crate::packed::PackedStream;
-use crate::side::{SideFile, Stripes};
+use crate::side::{SectionKind, SideFile, Stripes};
 use crate::summary::{BlockSummaries, BlockTable};
 use alluvia_storage::CheckedFile;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -60,6 +60,7 @@ pub struct Segment {
     nodes: Arc<Slot<NodeTree>>,
     first_rows: Arc<Slot<Vec<u32>>>,
     bands: Arc<Slot<Option<Bands>>>,
+    places: Arc<Slot<Option<Vec<u16>>>>,
     derived: Derived,
     /// By their places in the Parquet file.
     whole_columns: OnceLock<Box<[Arc<Slot<WholeColumn>>]>>,
@@ -124,6 +125,7 @@ impl Segment {
             nodes: Arc::default(),
             first_rows: Arc::default(),
             bands: Arc::default(),
+            places: Arc::default(),
             derived: Derived::default(),
             whole_columns: OnceLock::new(),
             row_columns: Mutex::default(),
@@ -181,6 +183,21 @@ impl Segment {
             let bytes = 4 * rows.len() as u64;
             Ok((rows, bytes))
         })
+    }
+
+    /// Of a rung: where each of its rows lies in the block of the segment that it is of, by which dead rows are found.
+    /// `None` of a rung that was written before this was.
+    pub fn places(&self) -> Result<Arc<Option<Vec<u16>>>> {
+        Slot::get(&self.places, &self.context.pool, || {
+            let places = self.diagnosed(self.files()?.side.places())?;
+            let bytes = places.as_ref().map_or(0, |places| 2 * places.len() as u64);
+            Ok((places, bytes))
+        })
+    }
+
+    /// Whether it has [`Segment::places`], which are not read for that.
+    pub(crate) fn has_places(&self) -> Result<bool> {
+        Ok(self.files()?.side.has(SectionKind::Places))
     }
 
     /// Where the bands of its blocks end; `None` if the rows of blocks are in key order.

@@ -68,14 +68,14 @@ impl Segment {
                 return Ok(Arc::clone(places));
             }
         }
-        let places: Arc<[ColumnPlace]> = self.places(columns)?.into();
+        let places: Arc<[ColumnPlace]> = self.columns_places(columns)?.into();
         let mut lists = self.row_columns.lock();
         lists.truncate(LISTS - 1);
         lists.insert(0, (Arc::clone(columns), Arc::clone(&places)));
         Ok(places)
     }
 
-    fn places(&self, columns: &RowColumns) -> Result<Vec<ColumnPlace>> {
+    fn columns_places(&self, columns: &RowColumns) -> Result<Vec<ColumnPlace>> {
         let metadata = self.parquet_metadata()?;
         let leaves = metadata.file_metadata().schema_descr().columns();
         let place = |(source, (name, _)): (Source, (&str, &DataType))| match source {

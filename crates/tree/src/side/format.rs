@@ -36,11 +36,13 @@ pub(crate) enum SectionKind {
     Heavy,
     /// Of a banded segment: where the bands of its blocks end.
     Bands,
+    /// Of a rung: where its rows lie in the blocks that they are of.
+    Places,
 }
 
 impl SectionKind {
     /// All kinds, in file order.
-    pub(crate) const ALL: [SectionKind; 7] = [
+    pub(crate) const ALL: [SectionKind; 8] = [
         SectionKind::Checks,
         SectionKind::Stripes,
         SectionKind::Blocks,
@@ -48,6 +50,7 @@ impl SectionKind {
         SectionKind::Parents,
         SectionKind::Heavy,
         SectionKind::Bands,
+        SectionKind::Places,
     ];
 
     fn number(self) -> u32 {
@@ -59,6 +62,7 @@ impl SectionKind {
             SectionKind::Parents => 5,
             SectionKind::Heavy => 6,
             SectionKind::Bands => 7,
+            SectionKind::Places => 9,
         }
     }
 
@@ -72,6 +76,7 @@ impl SectionKind {
             SectionKind::Parents => "parents",
             SectionKind::Heavy => "heavy",
             SectionKind::Bands => "bands",
+            SectionKind::Places => "places",
         }
     }
 }

@@ -4,7 +4,7 @@ use super::format::{
     ENTRY_BYTES, HEADER_BYTES, Section, SectionKind, TRAILER_BYTES, check_header, corrupt, decode_sections,
     decode_trailer, u32_at, u64_at,
 };
-use crate::layout::{Bands, STRIPE_BLOCKS, block_rows, blocks_of};
+use crate::layout::{BLOCK_ROWS, Bands, STRIPE_BLOCKS, block_rows, blocks_of};
 use crate::packed::key_width;
 use crate::summary::{BlockTable, LevelSummary, decode_presence};
 use alluvia_storage::{CheckedFile, Disk, DiskFile, FileChecks};
@@ -179,6 +179,27 @@ impl SideFile {
         }
         let decoded = Bands::decode(&self.section(kind)?, self.rows);
         decoded.map(Some).map_err(|what| corrupt(self.source.path(), kind.name(), what))
+    }
+
+    /// Of a rung: where each of its rows lies in the block of the segment that it is of. `None` of older ones.
+    pub(crate) fn places(&self) -> Result<Option<Vec<u16>>> {
+        let kind = SectionKind::Places;
+        if !self.has(kind) {
+            return Ok(None);
+        }
+        let (bytes, first_rows) = (self.section(kind)?, self.first_rows()?);
+        let places: Vec<u16> = bytes.chunks_exact(2).map(|place| u16::from_le_bytes([place[0], place[1]])).collect();
+        if bytes.len() as u64 != 2 * self.rows || first_rows[0] != 0 {
+            return Err(corrupt(self.source.path(), kind.name(), "it is not one number for each of the rung's rows"));
+        }
+        let ascend = |ends: &[u32]| {
+            let of_block = &places[ends[0] as usize..ends[1] as usize];
+            of_block.is_sorted_by(|a, b| a < b) && of_block.last().is_none_or(|&last| usize::from(last) < BLOCK_ROWS)
+        };
+        if !first_rows.windows(2).all(ascend) {
+            return Err(corrupt(self.source.path(), kind.name(), "its numbers do not ascend within a block"));
+        }
+        Ok(Some(places))
     }
 
     /// Whether there is a section of a kind.

@@ -35,6 +35,8 @@ pub(crate) struct OptionalSections<'a> {
     pub(crate) heavy: Option<Vec<u8>>,
     /// `bands`, of a banded segment.
     pub(crate) bands: Option<Vec<u8>>,
+    /// `places`, of a rung.
+    pub(crate) places: Option<&'a [u16]>,
 }
 
 impl SideWriter {
@@ -115,6 +117,10 @@ impl SideWriter {
                 },
                 SectionKind::Bands => match optional.bands.take() {
                     Some(bands) => bands,
+                    None => continue,
+                },
+                SectionKind::Places => match optional.places {
+                    Some(places) => places.iter().flat_map(|place| place.to_le_bytes()).collect(),
                     None => continue,
                 },
             };

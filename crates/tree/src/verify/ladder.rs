@@ -43,7 +43,7 @@ impl Segment {
                 if row.is_multiple_of(BLOCK_ROWS as u64) {
                     rung.first_rows.push(rung.rows as u32);
                 }
-                rung.compare(&batch, &weights)?;
+                rung.compare(&batch, &weights, row)?;
             }
             row += batch.num_rows() as u64;
         }
@@ -64,6 +64,8 @@ struct RungRows {
     rows: u64,
     /// By block of the segment, how many of them were compared before it.
     first_rows: Vec<u32>,
+    /// Of each where it lies in its block of the segment.
+    places: Vec<u16>,
 }
 
 impl RungRows {
@@ -83,13 +85,15 @@ impl RungRows {
         segment.verify_with(table, mapping)?;
         let reader = segment.read_rows(columns, 0..segment.meta().rows, BLOCK_ROWS)?;
         let limit = rung_limit(named.rung).unwrap_or(u64::MAX);
-        Ok(RungRows { place, limit, segment, reader, rest: None, rows: 0, first_rows: Vec::new() })
+        Ok(RungRows { place, limit, segment, reader, rest: None, rows: 0, first_rows: Vec::new(), places: Vec::new() })
     }
 
-    /// Compares the rung's next rows with those that it should have of some rows of the segment.
-    fn compare(&mut self, rows: &RecordBatch, weights: &[u64]) -> Result<()> {
+    /// Compares the rung's next rows with those that it should have of some rows of the segment, from row `first` on.
+    fn compare(&mut self, rows: &RecordBatch, weights: &[u64], first: u64) -> Result<()> {
         let low = (0..).zip(weights).filter(|(_, weight)| **weight < self.limit).map(|(row, _)| row);
         let picked: UInt32Array = UInt32Array::from_iter_values(low);
+        let place = |row: &u32| ((first + u64::from(*row)) % BLOCK_ROWS as u64) as u16;
+        self.places.extend(picked.values().iter().map(place));
         if picked.is_empty() {
             return Ok(());
         }
@@ -142,6 +146,10 @@ impl RungRows {
             return Err(
                 wrong("it does not say rightly which of its rows are of which block".to_owned()).at(&self.place)
             );
+        }
+        let places = self.segment.places().map_err(|error| error.at(&self.place))?;
+        if places.as_ref().as_ref().is_some_and(|places| *places != self.places) {
+            return Err(wrong("it does not say rightly where its rows lie in their blocks".to_owned()).at(&self.place));
         }
         Ok(())
     }

@@ -253,6 +253,11 @@ impl DeadRows {
         DeadRows::new(&Arc::new(dead), at)
     }
 
+    /// The same rows, as they are numbered elsewhere. `None` if there are none.
+    pub(super) fn in_other_rows(&self, rows: impl IntoIterator<Item = u64>) -> Option<DeadRows> {
+        DeadRows::and(None, rows, self.at)
+    }
+
     /// Whether any row below a node is dead.
     #[inline]
     pub(crate) fn any_below(&self, height: usize, node: usize) -> bool {
@@ -280,6 +285,12 @@ impl DeadRows {
             Some(mask) => mask.rows().map(|row| row as u16).collect(),
             None => Vec::new(),
         }
+    }
+
+    /// The same, in whatever order, without a mask.
+    pub(super) fn each_in(&self, block: usize) -> impl Iterator<Item = u16> {
+        let kills = self.block(block).map_or(&[][..], |block| &block.kills[..block.count(self.at)]);
+        kills.iter().map(|&(_, row)| row)
     }
 
     /// The dead rows of a block; `None` if there are none.

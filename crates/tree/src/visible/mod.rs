@@ -5,18 +5,18 @@
 //!   asks it, and nothing else, whether a row counts.
 //! - A summary is of all rows of its block. So a block of which some rows do not count is never answered from its summary.
 //! - What is written beside a segment of its rows as a whole (rungs, heavy rows) knows of no dead ones, either. Whoever
-//!   reads that takes [`Unkilled`] rows: then it cannot be forgotten.
+//!   reads that takes [`Laddered`] rows, and draws from a rung as [`Drawn`]: these know the dead.
 
 mod dead;
 mod killed;
+mod laddered;
 
 pub use dead::{Dead, DeadRows};
 pub use killed::KilledRows;
+pub(crate) use laddered::{Drawn, Laddered};
 
 use crate::segment::Segment;
 use alluvia_types::Version;
-use std::borrow::Borrow;
-use std::ops::Deref;
 use std::sync::Arc;
 
 /// Rows of a segment: those of the versions above one and through another that are not dead.
@@ -56,42 +56,6 @@ impl SegmentRows {
             above: self.above.filter(|above| meta.min_version <= *above).map_or(0, |above| above.0),
             through: self.through.filter(|through| meta.max_version > *through).map_or(u64::MAX, |through| through.0),
         }
-    }
-}
-
-/// Rows of a segment of some versions, of which none is dead.
-#[derive(Clone, Debug)]
-pub(crate) struct Unkilled {
-    rows: SegmentRows,
-    /// The segment's place among those that were asked for.
-    pub(crate) place: usize,
-}
-
-impl Unkilled {
-    /// Of the segments that are asked for, those that have no dead rows, and those that have some.
-    pub(crate) fn split(segments: &[SegmentRows]) -> (Vec<Unkilled>, Vec<SegmentRows>) {
-        let (mut unkilled, mut killed) = (Vec::with_capacity(segments.len()), Vec::new());
-        for (place, rows) in segments.iter().enumerate() {
-            match rows.dead {
-                None => unkilled.push(Unkilled { rows: rows.clone(), place }),
-                Some(_) => killed.push(rows.clone()),
-            }
-        }
-        (unkilled, killed)
-    }
-}
-
-impl Deref for Unkilled {
-    type Target = SegmentRows;
-
-    fn deref(&self) -> &SegmentRows {
-        &self.rows
-    }
-}
-
-impl Borrow<SegmentRows> for Unkilled {
-    fn borrow(&self) -> &SegmentRows {
-        &self.rows
     }
 }
 

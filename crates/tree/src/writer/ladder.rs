@@ -33,6 +33,8 @@ struct RungWriter {
     writer: SegmentWriter,
     /// For each block of the segment, how many of the rung's rows lie before it.
     first_rows: Vec<u32>,
+    /// Of each row its number within its block of the segment.
+    places: Vec<u16>,
 }
 
 impl LadderWriter {
@@ -52,7 +54,7 @@ impl LadderWriter {
         let mut rungs = Vec::new();
         for rung in rungs_of(table.options.ladder.first_rung(), rows, rung_rows_min) {
             let writer = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?.expecting(rows >> rung);
-            rungs.push(RungWriter { rung, writer, first_rows: Vec::new() });
+            rungs.push(RungWriter { rung, writer, first_rows: Vec::new(), places: Vec::new() });
         }
         if !rungs.is_empty() {
             // What is estimated has a ladder.
@@ -99,6 +101,7 @@ impl LadderWriter {
             picked.retain(|&row| weights[row as usize] < limit);
             let rows = rung.writer.rows() as u32;
             rung.first_rows.extend(starts.iter().map(|start| rows + picked.partition_point(|row| row < start) as u32));
+            rung.places.extend(picked.iter().map(|&row| ((before + u64::from(row)) % BLOCK_ROWS as u64) as u16));
             if !picked.is_empty() {
                 rung.writer.write(&chunk.take(&picked)?)?;
             }
@@ -111,9 +114,9 @@ impl LadderWriter {
         let LadderWriter { context, segment, rungs, bands, .. } = self;
         let mut written: Vec<RungMeta> = Vec::with_capacity(rungs.len());
         let finish = || -> Result<SegmentMeta> {
-            for RungWriter { rung, writer, mut first_rows } in rungs {
+            for RungWriter { rung, writer, mut first_rows, places } in rungs {
                 first_rows.push(writer.rows() as u32);
-                written.push(RungMeta { rung, segment: writer.finish_rung(&first_rows)? });
+                written.push(RungMeta { rung, segment: writer.finish_rung(&first_rows, &places)? });
             }
             match bands {
                 Some(bands) => segment.finish_banded(&bands.finish()),

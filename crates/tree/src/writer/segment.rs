@@ -307,9 +307,10 @@ impl SegmentWriter {
     }
 
     /// Ends a rung. `first_rows` says for each block of the segment that it hangs from how many of the rung's rows lie
-    /// before it, and at its end how many there are.
-    pub(crate) fn finish_rung(self, first_rows: &[u32]) -> Result<SegmentMeta> {
-        self.finish_with(OptionalSections { first_rows: Some(first_rows), ..OptionalSections::default() })
+    /// before it, and at its end how many there are; `places` says of each row where it lies in its block there.
+    pub(crate) fn finish_rung(self, first_rows: &[u32], places: &[u16]) -> Result<SegmentMeta> {
+        let (first_rows, places) = (Some(first_rows), Some(places));
+        self.finish_with(OptionalSections { first_rows, places, ..OptionalSections::default() })
     }
 
     /// Ends it with these sections, and the heavy rows that were found.

@@ -1,7 +1,8 @@
 //! Segments of every format version stay readable for ever.
 //!
 //! `tests/golden/v1` was written by the first build of format 1, `tests/golden/ladder` by the first that wrote ladders,
-//! `tests/golden/heavy` by the first that wrote heavy rows down, `tests/golden/bands` by the first that wrote banded segments. Neither they nor [`golden_rows`] and [`spiky`] may change; a new format
+//! `tests/golden/heavy` by the first that wrote heavy rows down, `tests/golden/bands` by the first that wrote banded segments,
+//! `tests/golden/places` by the first whose rungs say where their rows lie. Neither they nor [`golden_rows`] and [`spiky`] may change; a new format
 //! gets a directory of its own, written once with `ALLUVIA_WRITE_GOLDEN=v2 cargo test -p alluvia-tree --test it golden`.
 
 use crate::common::{join, plain};
@@ -10,8 +11,11 @@ use alluvia_space::{
     CalendarUnit, Column, Curve, DataType, Dimension, KeyRange, Level, LevelSource, TableDef, TableOptions,
 };
 use alluvia_storage::{Cache, Disk, RealDisk, read_atomic, write_atomic};
+use alluvia_tree::estimate::Aggregate;
+use alluvia_tree::sample::{Goal, Otherwise, SampleRequest, Sampled, Source, sample};
 use alluvia_tree::{
-    LadderWriter, RowChunk, Segment, SegmentCursor, SegmentMeta, SegmentWriter, TreeContext, segment_schema,
+    Answer, BoxQuery, Boxes, CodeSet, Dead, DeadRows, GroupKeys, LadderWriter, LevelFilter, RowChunk, Segment,
+    SegmentCursor, SegmentMeta, SegmentRows, SegmentWriter, TreeContext, answer, segment_schema,
 };
 use alluvia_types::{ColumnId, SegmentId, Stage, TableId, Version};
 use arrow::array::*;
@@ -28,6 +32,8 @@ const LADDER_ROWS: usize = 9_000;
 const HEAVY: &str = "heavy";
 /// The golden banded segment, of as many rows as the golden ladder.
 const BANDS: &str = "bands";
+/// The golden ladder whose rungs say where their rows lie in their blocks; it is of the golden ladder's rows.
+const PLACES: &str = "places";
 
 fn golden_table() -> TableDef {
     let types = [
@@ -126,7 +132,7 @@ fn context(version: &str) -> (Arc<RealDisk>, PathBuf, TreeContext) {
 #[test]
 fn format_1_is_readable() {
     if let Ok(version) = std::env::var("ALLUVIA_WRITE_GOLDEN").as_deref()
-        && ![LADDER, HEAVY, BANDS].contains(&version)
+        && ![LADDER, HEAVY, BANDS, PLACES].contains(&version)
     {
         write_golden(version);
     }
@@ -267,6 +273,80 @@ fn bands_are_readable() {
     // Of both blocks: nothing, the rows of two bands (among them the thickest rung's), all.
     let found = [0, 1 << 61, u64::MAX].map(|limit| [0, 1].map(|block| bands.rows_below(block, limit)));
     assert_eq!(found, [[0, 0], [1_020, 98], [8_192, 808]]);
+}
+
+#[test]
+fn places_of_rungs_are_readable() {
+    if std::env::var("ALLUVIA_WRITE_GOLDEN").as_deref() == Ok(PLACES) {
+        write_golden_ladder(PLACES, &golden_table(), &crate::common::slice(&golden_chunk().0, 0, LADDER_ROWS));
+    }
+    let segment = golden_segment(PLACES);
+    segment.verify(&golden_table()).expect("verifies");
+    let rung = &segment.rungs()[0].segment;
+    assert_eq!(*rung.first_rows().expect("known"), [0, 1_020, 1_118]);
+    let places = rung.places().expect("reads");
+    let places = places.as_ref().as_ref().expect("it has them");
+    let weights = segment.weights(0..LADDER_ROWS as u64, golden_table().seed).expect("reads");
+    let light = (0..LADDER_ROWS).filter(|&row| weights[row] < 1 << 61);
+    assert_eq!(*places, light.map(|row| (row % 8_192) as u16).collect::<Vec<_>>());
+    // Older rungs do not tell.
+    let older = golden_segment(LADDER);
+    assert!(older.rungs().iter().all(|rung| rung.segment.places().expect("reads").is_none()));
+}
+
+/// Where rows of a segment are dead, rungs that do not tell which rows they have are not drawn from.
+#[test]
+fn older_ladders_of_segments_with_dead_rows_are_not_drawn_from() {
+    for (version, has_places) in [(LADDER, false), (PLACES, true)] {
+        let segment = golden_segment(version);
+        let dead = (0..LADDER_ROWS as u64).step_by(3).map(|row| (row, Version(20)));
+        let dead = DeadRows::new(&Arc::new(Dead::new(dead)), Version(20));
+        let whole = SegmentRows::all(segment);
+        let killed = SegmentRows { dead, ..whole.clone() };
+        for (rows, is_drawn) in [(&whole, true), (&killed, has_places)] {
+            let question = BoxQuery {
+                filters: vec![LevelFilter { level: 1, codes: CodeSet::of_range(1, 4_000) }],
+                ..BoxQuery::default()
+            };
+            let asked = SampleRequest {
+                boxes: &Boxes::from(question.clone()),
+                group_codes: &[],
+                goals: &[Goal { aggregate: Aggregate::Count, measure: None }],
+                max_error: 1e9,
+                confidence: 0.95,
+                otherwise: Otherwise::Reached,
+                source: Source::Ladder,
+                by_cost: false,
+                strata_min: 2,
+                threads: 1,
+            };
+            let keys = || GroupKeys::new(Vec::new()).expect("one group");
+            let mut exact = Answer::new(&question, keys());
+            assert!(answer(&question, std::slice::from_ref(rows), 1, &mut exact).expect("answers"));
+            let truth = exact.totals.rows(0) as f64;
+            let mut into = Answer::new(&question, keys());
+            match sample(&asked, std::slice::from_ref(rows), &mut into).expect("samples") {
+                Sampled::Estimates(found) => {
+                    let cell = found.groups[0].1[0].interval;
+                    assert!(is_drawn, "{version}");
+                    assert!(cell.lower <= truth && truth <= cell.upper, "{truth} in {cell:?}");
+                }
+                Sampled::Exact => {
+                    assert!(!is_drawn, "{version}");
+                    assert_eq!(into.totals.rows(0) as f64, truth);
+                }
+                Sampled::Cannot => panic!("it can"),
+            }
+            // So do scans.
+            assert_eq!(rows.rung_for(1 << 58).expect("asks").is_some(), is_drawn, "{version}");
+        }
+    }
+}
+
+fn golden_segment(version: &str) -> Arc<Segment> {
+    let (disk, dir, context) = context(version);
+    let meta = read_atomic(&*disk, &dir.join("meta.json"), MAGIC).expect("the meta");
+    Segment::open(&context, serde_json::from_slice(&meta).expect("parses")).expect("opens")
 }
 
 fn write_golden_ladder(version: &str, table: &TableDef, chunk: &RowChunk) {

@@ -88,6 +88,9 @@ fn rungs_are_the_rows_of_low_weight_in_order() {
             let before = |row: usize| weights[..row].iter().filter(|&&weight| weight < limit).count() as u32;
             let starts = (0..count).step_by(BLOCK_ROWS).chain([count]);
             assert_eq!(*first_rows, starts.map(before).collect::<Vec<_>>());
+            let light = (0..count).filter(|&row| weights[row] < limit);
+            let places: Vec<u16> = light.map(|row| (row % BLOCK_ROWS) as u16).collect();
+            assert_eq!(rung.segment.places().expect("known").as_ref(), &Some(places));
         }
     }
 }
@@ -206,6 +209,22 @@ fn a_rung_of_the_same_rows_with_other_values_is_found() {
     let error = Segment::open(&context, other).and_then(|segment| segment.verify(&table)).expect_err("another's");
     assert!(error.message().starts_with("rung 3 of segment 1: "), "{error}");
     assert!(error.message().contains("row 0: column c2 has another value"), "{error}");
+}
+
+/// Where rows of other weights lie between them, the rungs have the same rows, and as many of each block.
+#[test]
+fn a_rung_whose_rows_lie_elsewhere_in_their_blocks_is_found() {
+    // All keys are alike, so that any order will do.
+    let Written { context, table, chunk, meta, .. } = written(8, 2 * BLOCK_ROWS, &[2 * BLOCK_ROWS], 128);
+    let weights = weights(&chunk, table.seed);
+    let limit = rung_limit(3).expect("a limit");
+    let mut order: Vec<u32> = (0..chunk.len() as u32).collect();
+    order.sort_by_key(|&row| (row as usize / BLOCK_ROWS, weights[row as usize] >= limit));
+    let reordered = crate::common::taken(&chunk, &order, chunk.keys.clone());
+    let other = SegmentMeta { rungs: written_into(&context, &table, &reordered, chunk.len()), ..meta };
+    let error = Segment::open(&context, other).and_then(|segment| segment.verify(&table)).expect_err("another's");
+    assert!(error.message().starts_with("rung 3 of segment 1: "), "{error}");
+    assert!(error.message().contains("where its rows lie in their blocks"), "{error}");
 }
 
 /// The ladder of another segment over a part of the rows.

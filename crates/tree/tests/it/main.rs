@@ -4,6 +4,7 @@ mod answer_model;
 mod bands;
 mod common;
 mod cuboid_model;
+mod dead_sample_model;
 mod edge_model;
 mod files;
 mod golden;
