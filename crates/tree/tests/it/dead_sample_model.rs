@@ -41,9 +41,9 @@ fn kill(data: &mut Data, dying: Dying, random: &mut Random) {
             Dying::Few => (0..rows.len()).filter(|_| random.below(200) == 0).collect(),
             Dying::Half => (0..rows.len()).filter(|_| random.below(2) == 0).collect(),
             Dying::NearlyAll => (0..rows.len()).filter(|_| random.below(30) > 0).collect(),
-            Dying::Blocks => {
-                (0..rows.len()).filter(|row| row / BLOCK_ROWS % 2 == 0 || row % BLOCK_ROWS == BLOCK_ROWS - 1).collect()
-            }
+            Dying::Blocks => (0..rows.len())
+                .filter(|row| (row / BLOCK_ROWS).is_multiple_of(2) || row % BLOCK_ROWS == BLOCK_ROWS - 1)
+                .collect(),
             Dying::Extremes => (0..rows.len())
                 .step_by(BLOCK_ROWS)
                 .flat_map(|first| {
