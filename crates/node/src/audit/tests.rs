@@ -1,3 +1,5 @@
+//! The audit log is a chain: a line that is changed, cut or missing is found.
+
 use super::*;
 use alluvia_storage::FaultDisk;
 

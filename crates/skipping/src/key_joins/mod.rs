@@ -24,10 +24,11 @@ use arrow::compute::{CastOptions, and, cast_with_options, filter_record_batch, i
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, JoinType, NullEquality, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result, ScalarValue};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator, Projection, TableScan,
 };
@@ -93,11 +94,10 @@ impl KeyJoin {
         if values.iter().all(Option::is_none) {
             return None;
         }
-        for filter in &scan.filters {
-            let Some((name, value)) = fixed(filter) else { continue };
-            let Some(at) = key.iter().position(|&place| def.columns[place].name == name) else { continue };
+        for (column, value) in fixed_values(side, def) {
+            let Some(at) = key.iter().position(|&place| place == column) else { continue };
             if values[at].is_none() {
-                let value = value_for(value, def.columns[key[at]].data_type).filter(|value| !value.is_null());
+                let value = value_for(value, def.columns[column].data_type).filter(|value| !value.is_null());
                 values[at] = value.map(KeyValue::Fixed);
             }
         }
@@ -326,12 +326,34 @@ fn source_value(
     create_physical_expr(expr, schema, props, &PhysicalPlanningContext::default()).ok()
 }
 
+/// Columns of the table that conditions on its side of the join leave one value, and these values.
+fn fixed_values<'a>(side: &'a LogicalPlan, def: &TableDef) -> Vec<(usize, &'a ScalarValue)> {
+    let (parts, input) = match side {
+        // Conditions may be about columns that the scan does not give.
+        LogicalPlan::TableScan(scan) => {
+            let fixed = scan.filters.iter().flat_map(split_conjunction).filter_map(fixed);
+            let place = |name: &str| def.columns.iter().position(|column| column.name == name);
+            return fixed.filter_map(|(column, value)| Some((place(&column.name)?, value))).collect();
+        }
+        LogicalPlan::Filter(filter) => (split_conjunction(&filter.predicate), &filter.input),
+        LogicalPlan::Projection(projection) => (Vec::new(), &projection.input),
+        LogicalPlan::SubqueryAlias(alias) => (Vec::new(), &alias.input),
+        _ => return Vec::new(),
+    };
+    let fixed = parts.into_iter().filter_map(fixed);
+    let here = fixed.filter_map(|(column, value)| {
+        let (place, _) = column_of(&Expr::Column(column.clone()), input, def)?;
+        Some((place, value))
+    });
+    here.chain(fixed_values(input, def)).collect()
+}
+
 /// A column and its only value, by a condition.
-fn fixed(filter: &Expr) -> Option<(&str, &ScalarValue)> {
-    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = filter else { return None };
+fn fixed(condition: &Expr) -> Option<(&Column, &ScalarValue)> {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else { return None };
     match (left.as_ref(), right.as_ref()) {
         (Expr::Column(column), Expr::Literal(value, _)) | (Expr::Literal(value, _), Expr::Column(column)) => {
-            Some((&column.name, value))
+            Some((column, value))
         }
         _ => None,
     }

@@ -1,3 +1,5 @@
+//! Joins by a whole key, and those that are none; the keys of rows of their other side.
+
 use super::*;
 use alluvia_fixture::{Random, table, texts};
 use alluvia_space::key_code::KeyCoder;
@@ -34,7 +36,8 @@ fn values(random: &mut Random, data_type: &DataType, rows: usize, nulls: u64) ->
         // Halves, and numbers that no key holds.
         DataType::Decimal128(precision, scale) => {
             let unit = 10i128.pow(*scale as u32);
-            let value = |value: i64| if value > 25 { 10i128.pow(11) } else { i128::from(value) * unit / 2 };
+            let value =
+                |value: i64| if value > 25 && *precision > 10 { 10i128.pow(11) } else { i128::from(value) * unit / 2 };
             let values: Decimal128Array = numbers.iter().map(|number| number.map(value)).collect();
             Arc::new(values.with_precision_and_scale(*precision, *scale).expect("decimals"))
         }
@@ -219,7 +222,7 @@ fn what_is_joined_by_the_key_is_what_is_joined_in_general() {
             }
         }
     }
-    assert!(taken > 200 && fewer * 2 > taken, "{fewer} of {taken}");
+    assert!(taken > 150 && fewer * 2 > taken, "{fewer} of {taken}");
 }
 
 #[test]

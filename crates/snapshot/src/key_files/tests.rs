@@ -1,3 +1,5 @@
+//! Files of idempotency keys are those that the manifest names, whatever happens between two calls.
+
 use super::*;
 use crate::keys::BatchKey;
 use alluvia_storage::{FaultDisk, Survival};

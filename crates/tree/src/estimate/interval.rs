@@ -17,7 +17,8 @@
 //! rows; that is why plain intervals undercover. (2) From the summary's sum of squares, as if which rows match did not
 //! depend on their values: this cannot miss large rows. Where (1) contradicts that, (2) is raised by how much more of
 //! the sum than of the rows matches, and never falls by it: of an average few rows that happen to be large and alike
-//! would vouch for each other.
+//! would vouch for each other. Of a stratum with dead rows no larger share of rows is taken to match than is alive: where
+//! all that is alive matches and few rows are dead, a draw without one would else make the sum of all rows sure.
 //!
 //! The shape of the interval: a count is taken for a binomial of the same variance (Korn and Graubard 1998, around
 //! Clopper and Pearson), a sum of values of one sign for k events of a like worth, k chosen to give the same variance
@@ -160,6 +161,8 @@ struct Moments {
     /// N² (1/n - 1/N) n/(n-1)
     factor: f64,
     share: f64,
+    /// What of that the model has: no more than is alive.
+    model_share: f64,
     y: f64,
     x: f64,
     known_x: f64,
@@ -191,6 +194,7 @@ impl Moments {
             known: pool.known.is_some(),
             factor: rows * rows * (1.0 / n - 1.0 / rows) * n / (n - 1.0),
             share,
+            model_share: share.min(1.0 - pool.dead as f64 / rows),
             y,
             x,
             known_x,
@@ -214,15 +218,17 @@ impl Moments {
 
     /// Variances of y - r I - λ p x, as drawn and as modelled.
     fn variances(&self, r: f64, lambda: f64, excess: f64) -> (f64, f64) {
-        let slope = if self.known { lambda * self.share } else { 0.0 };
+        let slope_of = |share: f64| if self.known { lambda * share } else { 0.0 };
+        let slope = slope_of(self.share);
         let drawn = self.yy - 2.0 * r * self.yi + r * r * self.ii - 2.0 * slope * (self.xy - r * self.xi)
             + slope * slope * self.xx;
         // If values do not decide what matches, x goes along with y as p, and with I not at all.
+        let (share, slope) = (self.model_share, slope_of(self.model_share));
         let modelled = |excess: f64| {
-            let matched = (self.share * excess).min(1.0);
+            let matched = (share * excess).min(1.0);
             let y = matched * self.known_x;
-            matched * self.known_squares - y * y - 2.0 * r * y * (1.0 - self.share) + r * r * self.ii
-                - (2.0 * self.share - slope) * slope * self.model_xx
+            matched * self.known_squares - y * y - 2.0 * r * y * (1.0 - share) + r * r * share * (1.0 - share)
+                - (2.0 * share - slope) * slope * self.model_xx
         };
         let model = modelled(1.0).max(modelled(excess));
         (
@@ -501,6 +507,29 @@ mod tests {
             (0..3).for_each(|_| group.add(0, value));
             let avg = interval(Aggregate::Avg, &Frame::new(vec![pool]), &group, &Plan::new(2, 0.95));
             assert!(avg.relative_error().is_infinite(), "{avg:?}");
+        }
+    }
+
+    /// A draw that has missed the few dead rows does not make sure that there are none.
+    #[test]
+    fn what_is_all_alive_in_the_draw_is_not_sure() {
+        let values: Vec<f64> = (0..10_000).map(|i| f64::from(i * 7919 % 1000)).collect();
+        let known =
+            Known { sum: values.iter().sum(), squares: values.iter().map(|x| x * x).sum(), min: 0.0, max: 999.0 };
+        for dead in [0, 100] {
+            let mut pool = Stratum { dead, ..Stratum::new(10_000, Some(known)) };
+            let mut group = GroupSample::default();
+            values.iter().step_by(100).for_each(|&x| {
+                pool.draw(x);
+                group.add(0, x);
+            });
+            let frame = Frame::new(vec![pool]);
+            let [sum, avg] =
+                [Aggregate::Sum, Aggregate::Avg].map(|of| interval(of, &frame, &group, &Plan::new(2, 0.95)));
+            // One dead row of average value was to be drawn.
+            let least = 100.0 * known.sum / 10_000.0;
+            assert_eq!(sum.lower <= known.sum - least, dead > 0, "{sum:?}");
+            assert_eq!(avg.upper - avg.lower > 1e-6, dead > 0, "{avg:?}");
         }
     }
 

@@ -52,6 +52,8 @@ pub struct Stratum {
     pub rows: u64,
     /// How many of them have a value that is not NULL: all, unless it is said.
     pub values: u64,
+    /// How many of them are known not to match, whatever is asked, because they are dead: none, unless it is said.
+    pub dead: u64,
     /// Rows drawn so far.
     pub sampled: u64,
     /// The rung they were drawn from, 0 for the thinnest.
@@ -73,6 +75,7 @@ impl Stratum {
         Stratum {
             rows,
             values: rows,
+            dead: 0,
             sampled: 0,
             rung: 0,
             sampled_sum: 0.0,
@@ -117,6 +120,7 @@ impl Stratum {
     fn pool(&mut self, other: &Stratum) {
         self.rows += other.rows;
         self.values += other.values;
+        self.dead += other.dead;
         self.sampled += other.sampled;
         self.sampled_sum += other.sampled_sum;
         self.sampled_squares += other.sampled_squares;

@@ -21,6 +21,7 @@ pub(super) struct Facts {
     pub(super) blocks: Range<usize>,
     /// Dead ones among them.
     pub(super) rows: u64,
+    pub(super) dead: u64,
     /// The share of rows expected to match, which dead ones do not.
     pub(super) share: f64,
     /// Of each measure of the question, over all rows.
@@ -200,11 +201,12 @@ pub(super) fn facts_of(
     };
     let blocks = nodes.blocks_below(height, node);
     let count = rows.segment.block_rows(blocks.end - 1).end - rows.segment.block_rows(blocks.start).start;
+    let dead = rows.count_dead(blocks.clone());
     let share = share.unwrap_or_else(|| {
         let of_boxes = share_of(asked.boxes, &cut, |level, codes| nodes.share(height, node, level, codes));
-        (of_boxes * rows.share_alive(blocks.clone())).max(SHARE_MIN)
+        (of_boxes * (1.0 - dead as f64 / count as f64)).max(SHARE_MIN)
     });
-    Found::Facts(Facts { cut, blocks, rows: count, share, known, values, groups })
+    Found::Facts(Facts { cut, blocks, rows: count, dead, share, known, values, groups })
 }
 
 /// The share of a node's rows that are of any of the boxes, which share none: of each what its open filters pass, as if

@@ -85,6 +85,7 @@ mod tests {
             cut: CutNode::of_block(at),
             blocks: at..at + 1,
             rows: 100,
+            dead: 0,
             share: 0.5,
             known: vec![Known::NOTHING],
             values: vec![values],

@@ -44,6 +44,8 @@ pub(super) struct Run {
     /// Filters that not all of its rows pass, as far as is known.
     pub(super) open: u64,
     pub(super) rows: u64,
+    /// How many of them are dead.
+    dead: u64,
     share: f64,
     known: Vec<Known>,
     /// Values of each measure that are not NULL, heavy ones among them.
@@ -149,6 +151,8 @@ impl Strata {
             let apart = found.map_or(0, count);
             let mut own = Stratum::new(run.rows - apart, measure.map(|(at, _)| run.known[at]));
             own.values = measure.map_or(run.rows, |(at, _)| run.values[at]) - apart;
+            // Heavy ones may be among them: then a little more is left unsure.
+            own.dead = run.dead.min(own.rows);
             own.expected_share = Some(run.share);
             own.restart(self.number_of(run.rung));
             light.push(own);
@@ -458,6 +462,7 @@ impl Run {
             boxes: facts.cut.boxes,
             open: facts.cut.open,
             rows: facts.rows,
+            dead: facts.dead,
             share: facts.share,
             known: facts.known,
             values: facts.values,
@@ -477,6 +482,7 @@ impl Run {
         let (rows, more) = (self.rows as f64, facts.rows as f64);
         self.share = (self.share * rows + facts.share * more) / (rows + more);
         self.rows += facts.rows;
+        self.dead += facts.dead;
         match self.parts.last_mut() {
             Some(last) if last.end == facts.blocks.start => last.end = facts.blocks.end,
             _ => self.parts.push(facts.blocks),

@@ -66,12 +66,10 @@ impl Laddered {
         Drawn { segment: Arc::clone(&self.rows.segment), dead }
     }
 
-    /// The share of the rows of some blocks that are alive.
-    pub(crate) fn share_alive(&self, blocks: Range<usize>) -> f64 {
-        let Some(dead) = &self.rows.dead else { return 1.0 };
-        let segment = &self.rows.segment;
-        let rows = segment.block_rows(blocks.end - 1).end - segment.block_rows(blocks.start).start;
-        1.0 - blocks.map(|block| dead.count_in(block) as f64).sum::<f64>() / rows as f64
+    /// How many rows of some blocks are dead.
+    pub(crate) fn count_dead(&self, blocks: Range<usize>) -> u64 {
+        let Some(dead) = &self.rows.dead else { return 0 };
+        blocks.map(|block| dead.count_in(block) as u64).sum()
     }
 
     /// Rows of some blocks that are looked at for being dead when all rows are drawn, about.
