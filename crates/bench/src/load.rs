@@ -152,7 +152,7 @@ async fn ours(args: &LoadArgs, file: &str, scratch: &Path, has: Has) -> Anything
     let sorted = start.elapsed().as_secs_f64();
     session.sql("CALL alluvia.merge()").await?;
     let merged = start.elapsed().as_secs_f64();
-    let bytes = alluvia_snapshot::Admin::segments(db.core().as_ref()).iter().map(|meta| meta.bytes()).sum();
+    let bytes = alluvia_snapshot::Admin::segments(db.core().as_ref()).iter().map(|meta| meta.meta.bytes()).sum();
     let shares = crate::file_shares::print(&db).await?;
     drop(session);
     drop(db);

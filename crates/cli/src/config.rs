@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Name, default, what it is.
-pub const SETTINGS: [(&str, &str, &str); 35] = [
+pub const SETTINGS: [(&str, &str, &str); 36] = [
     ("listen", "127.0.0.1:5432", "Address and port of PostgreSQL's protocol; the next free port if nobody stated one."),
     ("http_listen", "127.0.0.1:8080", "Address and port of HTTP, likewise; off for none."),
     ("flight_listen", "127.0.0.1:50051", "Address and port of Flight SQL, likewise; off for none."),
@@ -24,6 +24,11 @@ pub const SETTINGS: [(&str, &str, &str); 35] = [
     ),
     ("threads", "", "Threads of queries and of sorting; one per core if empty."),
     ("spill_max", "100GB", "Bytes on disk that all statements together may spill, with what COPY fetches of URLs."),
+    (
+        "purge_after",
+        "never",
+        "How old deleted rows may become in the files, such as 30d, of tables that do not say it themselves.",
+    ),
     ("authentication", "trust", "trust: whoever reaches the socket, on loopback alone; password: SCRAM-SHA-256."),
     ("passwords", "", "File of users and their verifiers; 'passwords' in the data directory if empty."),
     ("tls_certificate", "", "File with the server's certificate chain, in PEM. Read again on SIGHUP."),

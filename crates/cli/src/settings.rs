@@ -7,7 +7,7 @@
 
 use crate::config::Config;
 use alluvia_access::{Access, Attempts, Passwords, Tls, check_address};
-use alluvia_node::{DatabaseOptions, ServedOptions, parse_bytes};
+use alluvia_node::{DatabaseOptions, PurgeAfter, ServedOptions, parse_bytes};
 use alluvia_server_flight as flight;
 use alluvia_server_http as http;
 use alluvia_server_pg::ServerOptions;
@@ -80,6 +80,9 @@ pub fn database_options(config: &Config) -> Result<DatabaseOptions> {
         }
     }
     options.spill_bytes_max = bytes(config, "spill_max")?;
+    options.purge_after = PurgeAfter::parse(config.get("purge_after")).map_err(|error| {
+        Error::new(ErrorKind::InvalidSetting, error.message()).with_hint(error.hint().unwrap_or_default())
+    })?;
     options.served = ServedOptions {
         copy_roots: config.list("copy_roots").into_iter().map(PathBuf::from).collect(),
         copy_hosts: config.list("copy_hosts"),

@@ -42,6 +42,7 @@ fn status() -> WorkerStatus {
         watermark: Version(u64::MAX),
         staleness: Duration::from_micros(1_500_000),
         rows: 7,
+        dead_rows: 6,
         bytes: 8,
         parts: 9,
     };

@@ -28,7 +28,7 @@ const BEFORE_MANIFEST: [&str; 8] =
     [LOCK_NAME, HOLDER_NAME, LOG_DIR, SEGMENTS_DIR, "spill", "manifest.tmp", "passwords", "passwords.partial"];
 
 /// Names of files beside the data that are made once there is a database, and may be lost.
-const BESIDE: [&str; 12] = [
+const BESIDE: [&str; 15] = [
     AUDIT_DIR,
     "audit.end",
     "audit.end.tmp",
@@ -41,6 +41,9 @@ const BESIDE: [&str; 12] = [
     "predicates.tmp",
     "predicates.damaged",
     KEYS_LOST_NAME,
+    "ages",
+    "ages.tmp",
+    "ages.damaged",
 ];
 
 /// Whether a file of this name is one of idempotency keys, or what a try to write one left.

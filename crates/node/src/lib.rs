@@ -122,6 +122,7 @@ mod threads;
 mod urls;
 
 pub use alluvia_log::TornEnd;
+pub use alluvia_space::PurgeAfter;
 pub use alluvia_storage::raise_open_files_max;
 pub use check::{CheckReport, check};
 pub use core::{Core, Recovery};

@@ -3,6 +3,7 @@
 use crate::urls;
 use alluvia_log::LogOptions;
 use alluvia_pipeline::PipelineOptions;
+use alluvia_space::PurgeAfter;
 use alluvia_types::{Clock, Error, ErrorKind, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct DatabaseOptions {
     pub log_file_bytes_max: u64,
     /// Bytes that the names of one level's members may take: at most 2 GiB, which is the default.
     pub level_bytes_max: u64,
+    /// How old deleted rows may become in the files, of tables that do not say it themselves.
+    pub purge_after: PurgeAfter,
     /// What sessions of servers' clients may name in COPY.
     pub served: ServedOptions,
 }
@@ -83,6 +86,7 @@ impl Default for DatabaseOptions {
             pipeline: PipelineOptions::default(),
             log_file_bytes_max: 64 << 20,
             level_bytes_max: 2 << 30,
+            purge_after: PurgeAfter::Never,
             served: ServedOptions::default(),
         }
     }

@@ -88,6 +88,10 @@ impl Threads {
                     }
                 };
                 run_once(stop, || core.merge(hurry), ended);
+                if hurry {
+                    // One segment, so that new rows do not wait for many.
+                    run_once(stop, || core.purge_old(), |_| {});
+                }
             }
         });
         threads.spawn("alluvia-flush", core, |core, stop| {

@@ -9,6 +9,7 @@
 //! Everything here is synchronous and owns no threads: work that can run in parallel goes to the [`Workers`] that
 //! `node` hands in, and a simulation hands in [`Inline`].
 
+mod ages;
 mod chunk;
 mod editor;
 mod handover;
@@ -22,7 +23,9 @@ mod purge;
 mod sort;
 mod workers;
 
+pub use ages::Ages;
 pub use load::{Loader, discard};
+pub use merge::Rewritten;
 pub use open::{Opened, named_kills, named_segments, open, remove_orphans};
 pub use options::PipelineOptions;
 pub use pipeline::Pipeline;

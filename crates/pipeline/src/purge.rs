@@ -7,8 +7,9 @@
 //!
 //! 1. Whoever calls closes the file of the log that is written to ([`Pipeline::close_log`]), and waits until all that was in it
 //!    is visible.
-//! 2. All of it is sorted, and all tables are merged: their merged stages may be asked for, and hold the horizon.
-//! 3. Pins older than the newest kill of the table are waited for.
+//! 2. All of it is sorted.
+//! 3. No snapshot is taken any more that is older than the newest kill of the table; merged stages of other tables may end
+//!    before it, and are read again when they have come as far. The table alone is merged, and older pins are waited for.
 //! 4. Segments with dead rows are written anew, without waiting until they are due.
 //! 5. Members of dictionaries that no row has any more lose their names ([`alluvia_catalog::Watched`]).
 //! 6. Readers may still hold files that were replaced; they are waited for, too.
@@ -34,7 +35,7 @@ impl Pipeline {
     }
 
     /// Removes what was deleted of a table through `closed`, which [`Pipeline::close_log`] has returned and which is visible.
-    /// While something is waited for, `wait` is called again and again; an error of it ends the purge.
+    /// Between segments, and while something is waited for, `wait` is called again and again; an error of it ends the purge.
     ///
     /// Errors: as a sort and a merge, and those of `wait`.
     pub fn purge(
@@ -53,12 +54,13 @@ impl Pipeline {
         let dropped = || self.views.base().tables.get(&table).map_or(0, |files| files.dropped);
         let dropped_before = dropped();
         while self.views.base().through < closed {
+            wait(&PurgeWait::Working)?;
             self.sort()?;
         }
-        for table in self.tables_to_merge(true) {
-            self.merge(table)?;
-        }
         let killed = self.views.killed_through(table, closed);
+        self.views.raise_floor(killed);
+        wait(&PurgeWait::Working)?;
+        self.merge(table)?;
         loop {
             let pinned = self.views.pinned_below(killed);
             if pinned.is_empty() {
@@ -66,7 +68,7 @@ impl Pipeline {
             }
             wait(&PurgeWait::Snapshots { killed, pinned })?;
         }
-        let rewritten = self.rewrite_dead(table, killed)?;
+        let rewritten = self.rewrite_dead(table, killed, &mut || wait(&PurgeWait::Working))?;
         let members = self.forget_members(table, wait)?;
         // What merges replace from now on has nothing that was deleted before.
         let replaced: BTreeSet<SegmentId> =
@@ -109,6 +111,7 @@ impl Pipeline {
         }
         let mut used = vec![CodeSet::default(); levels];
         for segment in &whole.segments {
+            wait(&PurgeWait::Working)?;
             for (level, used) in used.iter_mut().enumerate().filter(|(level, _)| dictionaries.has_members(*level)) {
                 for block in 0..segment.blocks() {
                     segment.codes(level, block)?.into_iter().for_each(|code| used.insert(code));

@@ -155,7 +155,7 @@ impl PredicateCache {
     }
 
     fn forget_gone(&self, store: &dyn Read, admin: &dyn Admin) {
-        let segments: HashSet<SegmentId> = admin.segments().iter().map(|meta| meta.id).collect();
+        let segments: HashSet<SegmentId> = admin.segments().iter().map(|segment| segment.meta.id).collect();
         let catalog = store.catalog();
         self.retain(|table| catalog.by_id(table).is_some(), &segments);
     }

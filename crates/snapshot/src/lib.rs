@@ -45,7 +45,7 @@ pub use pins::Pin;
 pub use ports::{
     Admin, AskedPart, BatchInfo, ClusterInfo, Committed, Done, Durability, Each, HeapInfo, Heeds, Ingest, Load, Memo,
     NewBatch, NewRows, NodeInfo, NodeStatus, Ports, PublishedTotals, PurgeWait, Purged, Read, ReplicaInfo,
-    ReplicaStatus, RowChange, ShardInfo, StageInfo, StagedLoad, Staging, StoreInfo, Uses, Want,
+    ReplicaStatus, RowChange, SegmentInfo, ShardInfo, StageInfo, StagedLoad, Staging, StoreInfo, Uses, Want,
 };
 pub use snapshot::{Newer, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};

@@ -7,6 +7,7 @@
 use crate::constraint::{ForeignKey, Index};
 use crate::ladder::Ladder;
 use crate::placement::Placement;
+use crate::purge_after::PurgeAfter;
 use crate::row_store::RowStore;
 use crate::rules::TableRules;
 use crate::zone::ZoneRules;
@@ -259,6 +260,9 @@ pub struct TableOptions {
     /// Where its rows are kept one by one, if that is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<RowStore>,
+    /// For how long dead rows keep their bytes, if that is said; else as the database has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purge_after: Option<PurgeAfter>,
 }
 
 /// The schema that is there from the beginning, in which tables are whose definitions name none.

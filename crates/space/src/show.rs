@@ -75,6 +75,9 @@ impl TableDef {
         if self.options.ladder != Ladder::default() {
             options.push(("ladder", self.options.ladder.name().to_owned()));
         }
+        if let Some(after) = self.options.purge_after {
+            options.push(("purge_after", after.name()));
+        }
         if let Some(rows) = self.options.rows {
             options.push(("rows", rows.name().to_owned()));
         }
@@ -116,6 +119,7 @@ mod tests {
     use super::*;
     use crate::data_type::CHARS_MAX;
     use crate::dimensions;
+    use crate::purge_after::PurgeAfter;
     use crate::rules::{ColumnDefault, TableRules};
     use crate::schema::{PrimaryKey, TableOptions};
     use alluvia_types::{ColumnId, ErrorKind, TableId};
@@ -163,11 +167,12 @@ mod tests {
             freshness: Some("5s".into()),
             curve: Curve::Z,
             ladder: Ladder::Half,
+            purge_after: Some(PurgeAfter::Seconds(86_400)),
             ..TableOptions::default()
         };
         def.validate().unwrap();
-        let with = " WITH (\n  dimensions = 'shop(order, \"It''s\"); time(sold_at: year, month)',\n  measures   = 'price',\n  \
-                    curve      = 'z',\n  freshness  = '5s',\n  ladder     = '1/2'\n)";
+        let with = " WITH (\n  dimensions  = 'shop(order, \"It''s\"); time(sold_at: year, month)',\n  measures    = 'price',\n  \
+                    curve       = 'z',\n  freshness   = '5s',\n  ladder      = '1/2',\n  purge_after = '1d'\n)";
         assert_eq!(def.show_create(), format!("{plain}{with}"));
         def.columns[1].chars_max = Some(255);
         def.validate().unwrap();

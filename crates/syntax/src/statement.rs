@@ -243,7 +243,7 @@ pub enum Kind {
         cascade: bool,
     },
     /// ALTER TABLE.
-    AlterTable(AlterTable),
+    AlterTable(Box<AlterTable>),
     /// CREATE VIEW.
     CreateView(Box<CreateView>),
     /// DROP VIEW.

@@ -5,7 +5,7 @@ use alluvia_catalog::alter::retype::{Retype, Values, retype};
 use alluvia_catalog::{Catalog, Change, CommentOn, PUBLIC_SCHEMA_ID, SearchPath, alter};
 use alluvia_space::{
     Check, Column, ColumnType, Curve, DataType, Dimension, Identity, IdentityKind, Index, Ladder, OnConflict,
-    PrimaryKey, TableDef, TableOptions, ZoneRules, dimensions,
+    PrimaryKey, PurgeAfter, TableDef, TableOptions, ZoneRules, dimensions,
 };
 use alluvia_types::{ColumnId, ErrorKind, Result, TableId, Version};
 use proptest::prelude::*;
@@ -420,6 +420,20 @@ fn a_ladder_is_kept_where_it_is_not_the_default() {
         let options = TableOptions { ladder, ..sales().options };
         assert_eq!(alter::set_options(&sales(), options.clone()).unwrap().options, options);
     }
+}
+
+#[test]
+fn an_age_is_kept_where_it_is_said() {
+    let kept = |purge_after| serde_json::to_string(&TableOptions { purge_after, ..TableOptions::default() }).unwrap();
+    assert_eq!(kept(None), r#"{"freshness":null,"curve":"hilbert"}"#);
+    assert_eq!(kept(Some(PurgeAfter::Never)), r#"{"freshness":null,"curve":"hilbert","purge_after":"never"}"#);
+    let days = Some(PurgeAfter::Seconds(30 * 86_400));
+    assert_eq!(kept(days), r#"{"freshness":null,"curve":"hilbert","purge_after":"30d"}"#);
+    for after in [None, Some(PurgeAfter::Never), days] {
+        assert_eq!(serde_json::from_str::<TableOptions>(&kept(after)).unwrap().purge_after, after);
+    }
+    let damaged = r#"{"freshness":null,"curve":"hilbert","purge_after":"soon"}"#;
+    assert!(serde_json::from_str::<TableOptions>(damaged).is_err());
 }
 
 #[derive(Clone, Debug)]

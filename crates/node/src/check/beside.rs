@@ -8,6 +8,7 @@
 
 use super::CheckReport;
 use crate::audit::{AUDIT_DIR, AuditLog, Found, Verifier};
+use crate::core::{AGES, check_ages};
 use crate::directory::{self, LOG_DIR, SEGMENTS_DIR};
 use alluvia_query::{MEMOS, check_memo, is_audit_line};
 use alluvia_snapshot::{KEYS_LOST_NAME, KeyFiles, KeysFile, Spaces, kills};
@@ -19,12 +20,14 @@ use std::path::Path;
 
 /// Checks the checksums of memos, and whether their contents can be read.
 pub(super) fn check_memos(disk: &dyn Disk, dir: &Path, report: &mut CheckReport) -> Result<()> {
-    for memo in MEMOS {
+    for memo in MEMOS.into_iter().chain([AGES]) {
         let path = dir.join(memo.name);
         if disk.exists(&path) {
             match read_atomic(disk, &path, memo.magic) {
                 Ok(content) => {
-                    if let Err(error) = check_memo(&memo, &content) {
+                    let checked =
+                        if memo.name == AGES.name { check_ages(&content) } else { check_memo(&memo, &content) };
+                    if let Err(error) = checked {
                         report.add_finding(error.at(path.display()).with_hint(
                             "it holds no data: a start passes it over, and what it held is learnt anew; remove it",
                         ))?;

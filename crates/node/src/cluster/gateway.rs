@@ -14,10 +14,9 @@ use alluvia_cluster::gateway::{Gateway, GatewayOptions, Reach, Reached};
 use alluvia_cluster::message::{FromWorker, ToWorker};
 use alluvia_query::{Engine, EngineOptions, Session, empty_spill_dir};
 use alluvia_snapshot::{
-    Admin, BatchInfo, ClusterInfo, Memo, Ports, PublishedTotals, PurgeWait, Purged, StageInfo, StoreInfo,
+    Admin, BatchInfo, ClusterInfo, Memo, Ports, PublishedTotals, PurgeWait, Purged, SegmentInfo, StageInfo, StoreInfo,
 };
 use alluvia_storage::{Disk, RealDisk};
-use alluvia_tree::SegmentMeta;
 use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, SystemClock, TableId};
 use std::path::Path;
 use std::sync::Arc;
@@ -164,7 +163,7 @@ impl Admin for GatewayAdmin {
         status::stages(&image, &status::asked(self.reach.as_ref(), &image))
     }
 
-    fn segments(&self) -> Vec<SegmentMeta> {
+    fn segments(&self) -> Vec<SegmentInfo> {
         Vec::new()
     }
 

@@ -95,11 +95,13 @@ pub(super) fn stages(image: &Image, statuses: &Statuses) -> Vec<StageInfo> {
                 let of_table = of_tables.entry((table, stage.stage)).or_insert_with(|| StageInfo {
                     table,
                     rows: 0,
+                    dead_rows: 0,
                     bytes: 0,
                     parts: 0,
                     ..stage.clone()
                 });
                 of_table.rows += stage.rows;
+                of_table.dead_rows += stage.dead_rows;
                 of_table.bytes += stage.bytes;
                 of_table.parts += stage.parts;
                 of_table.watermark = of_table.watermark.min(stage.watermark);

@@ -4,8 +4,7 @@
 
 use super::Core;
 use crate::memos;
-use alluvia_snapshot::{Admin, BatchInfo, HeapInfo, Memo, PurgeWait, Purged, Read, StageInfo, StoreInfo};
-use alluvia_tree::SegmentMeta;
+use alluvia_snapshot::{Admin, BatchInfo, HeapInfo, Memo, PurgeWait, Purged, Read, SegmentInfo, StageInfo, StoreInfo};
 use alluvia_types::{Result, Stage, TableId};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -32,7 +31,9 @@ impl Admin for Core {
         Read::wait_visible(self, closed)?;
         let purged = self.pipeline.purge(table, closed, &mut |what| {
             wait(what)?;
-            thread::sleep(PURGE_LOOK);
+            if *what != PurgeWait::Working {
+                thread::sleep(PURGE_LOOK);
+            }
             Ok(())
         })?;
         // Nobody reads them again, and a memo of predicates has values of rows.
@@ -68,8 +69,8 @@ impl Admin for Core {
         self.views.heap_infos()
     }
 
-    fn segments(&self) -> Vec<SegmentMeta> {
-        self.views.segments().iter().map(|segment| segment.meta().clone()).collect()
+    fn segments(&self) -> Vec<SegmentInfo> {
+        self.views.segment_infos()
     }
 
     fn info(&self) -> StoreInfo {

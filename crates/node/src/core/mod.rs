@@ -7,16 +7,19 @@
 //! - What a batch had staged is removed once the batch is certainly not in the log, and never while it may be there.
 
 mod admin;
+mod aged;
 mod ingest;
 mod read;
 mod recovery;
 
+pub(crate) use aged::{MEMO as AGES, check as check_ages};
 pub use recovery::Recovery;
 
 use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_foreign};
 use crate::holder::{announce, locked};
 use crate::options::DatabaseOptions;
+use aged::Aged;
 use alluvia_catalog::LevelBounds;
 use alluvia_commit::{Committer, Replayed};
 use alluvia_log::Log;
@@ -43,6 +46,7 @@ pub struct Core {
     pipeline: Arc<Pipeline>,
     cache: Arc<Cache>,
     audit: AuditLog,
+    aged: Aged,
     /// Set by `organise`: the threads should not wait for their intervals.
     hurry_sort: AtomicBool,
     hurry_merge: AtomicBool,
@@ -163,6 +167,7 @@ impl Core {
         ));
         let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.batch_bytes_max(), keys);
         let audit = AuditLog::new(Arc::clone(&disk), dir, AUDIT_FILE_BYTES_MAX);
+        let aged = Aged::recall(disk.as_ref(), dir, options.purge_after)?;
         Ok(Core {
             disk,
             dir: dir.into(),
@@ -172,6 +177,7 @@ impl Core {
             pipeline,
             cache,
             audit,
+            aged,
             hurry_sort: AtomicBool::new(false),
             hurry_merge: AtomicBool::new(false),
             relaxed: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! The database as a whole, in one binary: linking DataFusion into each of these modules would double a test run.
 
 mod advisory_locks;
+mod aged;
 mod altered;
 mod append_stream;
 mod cancel;

@@ -40,7 +40,7 @@ struct Keyed {
     conditions: &'static [(&'static str, &'static str)],
 }
 
-const KEYED: [Keyed; 3] = [
+static KEYED: [Keyed; 3] = [
     Keyed {
         name: "a",
         inserted: ("(id, n, note)", "(s.x, s.z, s.y)"),

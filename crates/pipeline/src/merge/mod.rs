@@ -1,10 +1,11 @@
-//! Merging: sorted segments become merged ones, partition by partition.
+//! Merging: sorted segments become merged ones, partition by partition; and merged ones of which half is dead are written anew.
 //!
 //! Invariants:
 //! - M1: a merge reads whole segments of the sorted stage and the buffer, but only whole *runs* of a partition; each row of
 //!   its inputs is in exactly one of its outputs, or was dead for everybody (P2).
 //! - M2: outputs of one partition are independent of those of another, so workers make them in parallel.
-//! - M3: the manifest changes once, at the end; a merge whose table was dropped meanwhile leaves nothing behind.
+//! - M3: the manifest changes once for each of both, at its end; a merge whose table was dropped meanwhile leaves nothing
+//!   behind.
 
 mod plan;
 mod rewrite;
@@ -18,6 +19,7 @@ use alluvia_space::TableDef;
 use alluvia_tree::{Segment, TreeContext};
 use alluvia_types::{Result, SegmentId, TableId, Version};
 use plan::{MergePlan, Output, plan};
+pub use rewrite::Rewritten;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,13 +34,18 @@ struct Task {
 }
 
 impl Pipeline {
-    /// Merges one table's sorted segments, if it has any. Returns whether it had.
+    /// Writes some of one table's segments anew of which half is dead, and merges its sorted segments. Returns whether it had
+    /// any of either.
+    ///
+    /// # Errors
+    /// Those of reading and writing segments and the manifest.
     pub fn merge(&self, table: TableId) -> Result<bool> {
         let _one = self.merging.lock();
+        let was_half_dead = self.rewrite_half_dead(table)?;
         let mut notes_all = false;
         loop {
             match self.merge_once(table, notes_all)? {
-                None => return Ok(false),
+                None => return Ok(was_half_dead),
                 Some(Edited::Done) => return Ok(true),
                 Some(Edited::Again) => notes_all = true,
             }
@@ -66,15 +73,25 @@ impl Pipeline {
         self.replace(table, &plan, outputs, is_noted).map(Some)
     }
 
-    /// Tables with sorted segments that are worth merging now: many of them, or `hurry`.
+    /// Tables with sorted segments that are worth merging now: many of them, or `hurry`. Then also those that have segments of
+    /// which half is dead, and these come first.
     pub fn tables_to_merge(&self, hurry: bool) -> Vec<TableId> {
+        // Kills by the horizon are kills of the base, or of one that comes.
+        let horizon = self.views.horizon();
         let base = self.views.base();
         let due = |files: &TableBase| match files.sorted.len() {
             0 => false,
             segments => hurry || segments >= self.options.merge_segments,
         };
         let is_open = |table: &TableId| !base.closed.contains_key(table);
-        base.tables.iter().filter(|(table, files)| is_open(table) && due(files)).map(|(&table, _)| table).collect()
+        let is_half_dead = |table: TableId, files: &TableBase| hurry && self.has_half_dead(table, files, horizon);
+        let (half_dead, others): (Vec<_>, Vec<_>) = base
+            .tables
+            .iter()
+            .filter(|(table, _)| is_open(table))
+            .partition(|&(&table, files)| is_half_dead(table, files));
+        let others = others.into_iter().filter(|(_, files)| due(files));
+        half_dead.into_iter().chain(others).map(|(&table, _)| table).collect()
     }
 
     fn write_outputs(

@@ -34,6 +34,12 @@ pub(super) struct DeadInputs {
     pub(super) horizon: Version,
 }
 
+/// Whether all rows of a segment are dead for everybody.
+pub(super) fn is_all_dead(segment: &Segment, dead: &Dead, horizon: Version) -> bool {
+    let rows = segment.meta().rows;
+    dead.rows() == rows && dead.rows_by(horizon) == rows
+}
+
 /// What a merge has made.
 #[derive(Debug)]
 pub(super) struct Merged {
@@ -82,18 +88,25 @@ pub(super) fn merge_runs(
     options: &PipelineOptions,
     dead: Option<&DeadInputs>,
 ) -> Result<Merged> {
+    let horizon = dead.map_or(Version(0), |dead| dead.horizon);
+    // What has only dead rows is not read.
+    let dead_of = |run: &Run| dead.and_then(|dead| dead.kills.of(run.segment.meta().id)).cloned();
+    let is_read = |run: &&Run| !dead_of(run).is_some_and(|dead| is_all_dead(&run.segment, &dead, horizon));
+    let (runs, unread): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(is_read);
+    let mut gone = rows_of(&unread);
+    if runs.is_empty() {
+        return Ok(Merged { segment: None, from: Vec::new(), codes: Vec::new(), gone });
+    }
     let is_banded = !def.dimensions.is_empty();
     // Bands are of whole blocks.
     let chunk_rows = if is_banded { options.chunk_rows.next_multiple_of(BLOCK_ROWS) } else { options.chunk_rows };
-    let rows = runs.iter().map(|run| run.rows.end - run.rows.start).sum();
+    let rows = rows_of(&runs);
     let mut writer = LadderWriter::create(tree, new_id, def, Stage::Merged, None, rows, options.rung_rows_min)?;
     if is_banded {
         writer = writer.banded();
     }
     let seed = is_banded.then_some(def.seed);
     let mut notes = Notes { def, is_noted: dead.is_some(), from: Vec::new(), codes: Vec::new(), written: 0 };
-    let mut gone = 0;
-    let horizon = dead.map_or(Version(0), |dead| dead.horizon);
     let rows = Vec::with_capacity(chunk_rows);
     let mut gather =
         Gather { chunks: Vec::new(), segments: Vec::new(), rows, chunk_rows, seed, is_noted: dead.is_some() };
@@ -103,7 +116,7 @@ pub(super) fn merge_runs(
     for run in runs {
         let mut cursor = SegmentCursor::new(&run.segment, def, &space.dictionaries, run.rows.clone(), chunk_rows)?;
         let segment = run.segment.meta().id;
-        let dead = dead.and_then(|dead| dead.kills.of(segment)).cloned();
+        let dead = dead_of(run);
         if let Some(chunk) = next_of(&mut cursor, dead.as_ref(), horizon, &mut gone)? {
             heap.push(Reverse((chunk.key(0), inputs.len())));
             inputs.push(Input { cursor, segment, dead, chunk: gather.chunks.len(), next: 0 });
@@ -154,6 +167,10 @@ pub(super) fn merge_runs(
     }
     let segment = Some(Segment::open_written(tree, writer.finish()?)?);
     Ok(Merged { segment, from, codes, gone })
+}
+
+fn rows_of(runs: &[&Run]) -> u64 {
+    runs.iter().map(|run| run.rows.end - run.rows.start).sum()
 }
 
 /// What is noted of rows on their way out.

@@ -21,6 +21,7 @@ pub(crate) const TABLES: &[(&str, Kind)] = &[
     ("bytes", Kind::Count),
     ("changed_at", Kind::Count),
     ("table_schema", Kind::Text),
+    ("dead_rows", Kind::Count),
 ];
 
 /// Columns of `alluvia.columns`.
@@ -50,17 +51,18 @@ pub(crate) const DIMENSIONS: &[(&str, Kind)] = &[
 ];
 
 pub(crate) fn tables(context: &SystemContext) -> Vec<Vec<Cell>> {
-    let mut sizes: HashMap<TableId, (u64, u64)> = HashMap::new();
+    let mut sizes: HashMap<TableId, [u64; 3]> = HashMap::new();
     for stage in context.admin.stages() {
-        let (rows, bytes) = sizes.entry(stage.table).or_default();
+        let [rows, dead, bytes] = sizes.entry(stage.table).or_default();
         *rows += stage.rows;
+        *dead += stage.dead_rows;
         *bytes += if stage.stage == Stage::Ingested { 0 } else { stage.bytes };
     }
     let row = |entry: &std::sync::Arc<alluvia_catalog::TableEntry>| {
         let def = &entry.def;
         // Definitions are everybody's; how many rows there are is for those who may read them.
         let may_read = context.authoriser.may_read(entry);
-        let (rows, bytes) = sizes.get(&def.id).copied().unwrap_or_default();
+        let [rows, dead, bytes] = sizes.get(&def.id).copied().unwrap_or_default();
         let measures: Vec<&str> = def.measures.iter().map(|&id| column_name(def, id)).collect();
         vec![
             def.name.as_str().into(),
@@ -75,6 +77,7 @@ pub(crate) fn tables(context: &SystemContext) -> Vec<Vec<Cell>> {
             may_read.then_some(bytes).into(),
             (!is_waiting(entry.changed_at)).then_some(entry.changed_at.0).into(),
             def.schema.as_str().into(),
+            may_read.then_some(dead).into(),
         ]
     };
     context.snapshot.catalog.tables().map(row).collect()

@@ -4,6 +4,7 @@
 
 use super::build::{Cell, Kind};
 use crate::system::SystemContext;
+use alluvia_snapshot::SegmentInfo;
 use alluvia_space::PUBLIC_SCHEMA;
 use alluvia_types::{TableId, Version};
 
@@ -49,6 +50,7 @@ pub(crate) const SEGMENTS: &[(&str, Kind)] = &[
     ("ladder_bytes", Kind::Count),
     ("file", Kind::Text),
     ("table_schema", Kind::Text),
+    ("dead_rows", Kind::Count),
 ];
 
 /// Columns of `alluvia.batches`.
@@ -96,7 +98,7 @@ pub(crate) fn heaps(context: &SystemContext) -> Vec<Vec<Cell>> {
 }
 
 pub(crate) fn segments(context: &SystemContext) -> Vec<Vec<Cell>> {
-    let row = |meta: alluvia_tree::SegmentMeta| {
+    let row = |SegmentInfo { meta, dead_rows }: SegmentInfo| {
         // A staged segment learns its version when its batch is attached.
         let version = |known: Version| Some(known.0).filter(|&version| version > 0);
         vec![
@@ -114,11 +116,12 @@ pub(crate) fn segments(context: &SystemContext) -> Vec<Vec<Cell>> {
             meta.ladder_bytes().into(),
             format!("seg-{}.parquet", meta.id).into(),
             table_schema(context, meta.table),
+            dead_rows.into(),
         ]
     };
     let mut segments = context.admin.segments();
-    segments.sort_by_key(|meta| meta.id);
-    segments.into_iter().filter(|meta| may_know_of(context, meta.table)).map(row).collect()
+    segments.sort_by_key(|segment| segment.meta.id);
+    segments.into_iter().filter(|segment| may_know_of(context, segment.meta.table)).map(row).collect()
 }
 
 pub(crate) fn batches(context: &SystemContext) -> Vec<Vec<Cell>> {

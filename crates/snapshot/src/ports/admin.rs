@@ -48,10 +48,22 @@ pub struct StageInfo {
     pub staleness: Duration,
     /// Rows that live in this stage now (each row lives in one).
     pub rows: u64,
+    /// Those of them that are dead at the visible version.
+    #[serde(default)]
+    pub dead_rows: u64,
     /// Bytes of them, in memory for `ingested`, on disk for the others.
     pub bytes: u64,
     /// Segments (or tail runs).
     pub parts: u64,
+}
+
+/// A segment, for `alluvia.segments`.
+#[derive(Clone, Debug)]
+pub struct SegmentInfo {
+    /// What the manifest says of it.
+    pub meta: SegmentMeta,
+    /// Its rows that are dead at the visible version.
+    pub dead_rows: u64,
 }
 
 /// A table's rows in memory, for `alluvia.heaps`.
@@ -193,6 +205,8 @@ pub struct Memo {
 /// What a purge waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PurgeWait {
+    /// Nothing: it works, and asks whether it is to go on.
+    Working,
     /// Another purge.
     Another,
     /// Snapshots in which rows are alive that were deleted since.
@@ -226,8 +240,8 @@ pub trait Admin: Send + Sync + Debug {
     /// Returns once `stage` is complete through every batch visible at the call, for all tables; asks the pipeline to
     /// hurry.
     fn organise(&self, stage: Stage) -> Result<()>;
-    /// Removes from the files of the database what was deleted of a table before the call. While something is waited for,
-    /// `wait` is called now and then; an error of it ends the purge.
+    /// Removes from the files of the database what was deleted of a table before the call. Between steps, and while something
+    /// is waited for, `wait` is called now and then; an error of it ends the purge.
     fn purge(&self, table: TableId, wait: &mut dyn FnMut(&PurgeWait) -> Result<()>) -> Result<Purged>;
     /// What was memorised last under this memo; `None` if nothing was, or if it was damaged: then it was set aside.
     fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>>;
@@ -246,7 +260,7 @@ pub trait Admin: Send + Sync + Debug {
         Vec::new()
     }
     /// Segments of all tables that the newest snapshot names.
-    fn segments(&self) -> Vec<SegmentMeta>;
+    fn segments(&self) -> Vec<SegmentInfo>;
     /// The machines that it lies on, if it lies on several. Asks them, and waits for a moment.
     fn cluster(&self) -> ClusterInfo {
         ClusterInfo::default()

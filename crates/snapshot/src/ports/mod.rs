@@ -20,7 +20,7 @@ mod admin;
 mod ingest;
 mod read;
 
-pub use admin::{Admin, BatchInfo, Memo, PublishedTotals, PurgeWait, Purged, StageInfo, StoreInfo};
+pub use admin::{Admin, BatchInfo, Memo, PublishedTotals, PurgeWait, Purged, SegmentInfo, StageInfo, StoreInfo};
 pub use admin::{ClusterInfo, HeapInfo, NodeInfo, NodeStatus, ReplicaInfo, ReplicaStatus, ShardInfo};
 pub use ingest::{Committed, Done, Durability, Heeds, Ingest, Load, NewBatch, NewRows, RowChange, StagedLoad, Staging};
 pub use read::{AskedPart, Each, Read, Uses, Want};

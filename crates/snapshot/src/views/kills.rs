@@ -50,6 +50,11 @@ impl TableKills {
         &self.tail
     }
 
+    /// How many rows of the tail are dead at a version.
+    pub(crate) fn dead_in_tail(&self, at: Version) -> u64 {
+        self.tail_log.partition_point(|(killed, _)| *killed <= at) as u64
+    }
+
     /// Whether nothing is dead.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty() && self.tail.is_empty() && self.versions.is_empty()
@@ -169,6 +174,7 @@ mod tests {
         assert_eq!(between(&kills, 0, 9), [(3, 1), (2, 0), (6, 0), (3, 0)]);
         assert_eq!(between(&kills, 5, 7), [(6, 0)]);
         assert_eq!(between(&kills, 8, 9), []);
+        assert_eq!([4, 5, 7, 9].map(|at| kills.dead_in_tail(Version(at))), [0, 2, 3, 4]);
         kills.take_back(Version(6));
         assert_eq!(between(&kills, 4, 9), [(3, 1), (2, 0), (6, 0)]);
         kills.rebase(BTreeMap::new(), Version(2));

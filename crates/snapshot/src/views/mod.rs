@@ -114,6 +114,8 @@ struct State {
     pinned: Mutex<Pinned>,
     sorts: Turns,
     merges: Turns,
+    /// No snapshot is taken below this version from now on, but at one that is pinned.
+    floor: Version,
 }
 
 /// What a sort cycle starts from: one consistent cut.
@@ -156,6 +158,9 @@ impl Views {
         let visible = base.through;
         let kills = dead.into_iter().map(|(table, dead)| (table, TableKills::of_segments(dead, visible))).collect();
         let times = VisibleTimes::new(clock.monotonic(), visible);
+        // Rows that went may have been alive where the merged stage of another table ends: a purge does not wait for that one.
+        let has_lost = base.tables.values().any(|table| table.dropped > 0);
+        let floor = if has_lost { base.through } else { Version(0) };
         let state = State {
             visible,
             catalog: Arc::new(catalog),
@@ -173,6 +178,7 @@ impl Views {
             pinned: Mutex::default(),
             sorts: Turns::default(),
             merges: Turns::default(),
+            floor,
         };
         Views {
             heaps: Arc::new(Heaps::new(Arc::clone(&clock))),

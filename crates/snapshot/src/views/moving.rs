@@ -74,10 +74,18 @@ impl Views {
         }
     }
 
+    /// From now on no snapshot is taken below a version, if the base has all through it; but where that is pinned. Stages that end
+    /// before it are not read until they come as far.
+    pub fn raise_floor(&self, floor: Version) {
+        let mut state = self.state.write();
+        state.floor = state.floor.max(floor.min(state.base.through));
+    }
+
     /// The least version that anybody may still ask for: rows that were killed by then are dead for all.
     pub fn horizon(&self) -> Version {
         let state = self.state.read();
         let merged = state.catalog.tables().map(|entry| state.watermark(entry.def.id, Stage::Merged)).min();
+        let merged = merged.map(|merged| merged.max(state.floor));
         let pinned = self.pins.versions().first().copied();
         let horizon = [merged, pinned].into_iter().flatten().fold(state.base.through, Version::min);
         if planted("horizon too far") { horizon.next() } else { horizon }

@@ -1,7 +1,7 @@
 //! Reports on the views, for system tables, metrics and the decisions of the pipeline.
 
 use super::{TableKills, Views};
-use crate::ports::{BatchInfo, StageInfo};
+use crate::ports::{BatchInfo, SegmentInfo, StageInfo};
 use crate::tail::TailTable;
 use alluvia_tree::Segment;
 use alluvia_types::{Stage, Version};
@@ -42,6 +42,18 @@ impl Views {
         based.chain(attached).cloned().collect()
     }
 
+    /// The same, with the rows of each that are dead.
+    pub fn segment_infos(&self) -> Vec<SegmentInfo> {
+        let state = self.state.read();
+        let based = state.base.tables.values().flat_map(|table| table.sorted.iter().chain(table.merged()));
+        let attached = state.attached.values().flatten().flat_map(|(_, segments)| segments);
+        let info = |segment: &Arc<Segment>| SegmentInfo {
+            meta: segment.meta().clone(),
+            dead_rows: state.dead_rows_of(segment),
+        };
+        based.chain(attached).map(info).collect()
+    }
+
     /// Every segment that the manifest or a record of the log names: beside those of [`Views::segments`] what was
     /// staged for tables that were dropped since.
     pub fn named_segments(&self) -> Vec<Arc<Segment>> {
@@ -72,12 +84,15 @@ impl Views {
                 };
                 let in_tail = tail.filter(|_| stage == Stage::Ingested);
                 let watermark = state.watermark(table, stage);
+                let dead_in_tail = || state.kills.get(&table).map_or(0, |kills| kills.dead_in_tail(state.visible));
+                let dead_in_tail = in_tail.map_or(0, |_| dead_in_tail());
                 stages.push(StageInfo {
                     table,
                     stage,
                     watermark,
                     staleness: state.times.lag(now, watermark),
                     rows: in_tail.map_or(0, TailTable::rows) + segments.iter().map(|s| s.meta().rows).sum::<u64>(),
+                    dead_rows: dead_in_tail + segments.iter().map(|s| state.dead_rows_of(s)).sum::<u64>(),
                     bytes: in_tail.map_or(0, TailTable::bytes) + segments.iter().map(|s| s.meta().bytes()).sum::<u64>(),
                     parts: in_tail.map_or(0, TailTable::runs) + segments.len() as u64,
                 });

@@ -65,7 +65,7 @@ impl State {
             Freshness::Within(age) => self.times.required(now, age),
             Freshness::Merged => Version(0),
         };
-        let required = fresh.max(want.at_least);
+        let required = fresh.max(want.at_least).max(self.floor);
         if required > self.visible {
             return Err(Error::new(ErrorKind::Internal, format!("version {required} is not visible yet")));
         }
@@ -125,6 +125,13 @@ impl State {
         }
         killed.brief = brief;
         Some(killed)
+    }
+
+    /// How many rows of a segment are dead at the visible version.
+    pub(super) fn dead_rows_of(&self, segment: &Segment) -> u64 {
+        let kills = self.kills.get(&segment.meta().table);
+        let dead = kills.and_then(|kills| kills.of(segment.meta().id));
+        dead.map_or(0, |dead| dead.rows_by(self.visible))
     }
 
     /// How many rows a table has at most: dead ones are among them.

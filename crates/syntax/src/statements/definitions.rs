@@ -10,8 +10,8 @@ use crate::statements::rules::{CheckSpec, IdentitySpec, check_spec, default_sql,
 use crate::statements::written_types::column_type_of;
 use alluvia_catalog::{RelationName, TEMPORARY_SCHEMA};
 use alluvia_space::{
-    Column, ColumnType, Curve, IdentityKind, Ladder, Placement, RowStore, Spread, TableDef, TableOptions, TableRules,
-    dimensions,
+    Column, ColumnType, Curve, IdentityKind, Ladder, Placement, PurgeAfter, RowStore, Spread, TableDef, TableOptions,
+    TableRules, dimensions,
 };
 use alluvia_types::{ColumnId, Error, ErrorKind, Result, TableId, near_names};
 use alluvia_values::errors::not_supported;
@@ -114,6 +114,8 @@ pub struct WithOptions {
     pub write_quorum: Option<String>,
     /// Where rows are kept one by one: `memory`, `none` or `auto`.
     pub rows: Option<String>,
+    /// How old deleted rows may become in the files: `30d`, `never` or `default`.
+    pub purge_after: Option<String>,
     /// Storage parameters of PostgreSQL, which mean nothing here.
     pub meaningless: Vec<String>,
 }
@@ -446,7 +448,7 @@ fn is_as(token: Option<&Token>) -> bool {
 }
 
 pub(super) fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
-    const KNOWN: [&str; 11] = [
+    const KNOWN: [&str; 12] = [
         "dimensions",
         "measures",
         "curve",
@@ -458,6 +460,7 @@ pub(super) fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
         "replicas",
         "write_quorum",
         "rows",
+        "purge_after",
     ];
     let mut with = WithOptions::default();
     for option in options {
@@ -482,6 +485,7 @@ pub(super) fn with_options(options: &[SqlOption]) -> Result<WithOptions> {
             "replicas" => &mut with.replicas,
             "write_quorum" => &mut with.write_quorum,
             "rows" => &mut with.rows,
+            "purge_after" => &mut with.purge_after,
             _ => {
                 let near = near_names(&name, KNOWN);
                 let hint = match near.first() {
@@ -584,6 +588,7 @@ pub fn define(
         ladder: with.ladder.as_deref().map(Ladder::parse).transpose()?.unwrap_or_default(),
         placement: placement_of(with, &columns)?,
         rows: with.rows.as_deref().map(RowStore::parse).transpose()?.flatten(),
+        purge_after: with.purge_after.as_deref().map(PurgeAfter::parse_option).transpose()?.flatten(),
     };
     let next_column_id = columns.len() as u32;
     let def = TableDef {

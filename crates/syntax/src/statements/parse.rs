@@ -164,8 +164,8 @@ fn known(parser: &mut Parser<'_>, hints: &Hints) -> Result<Kind> {
                 Kind::Routine(Box::new(parse_drop_procedure(parser)?))
             }
             Keyword::DO => Kind::Do(Box::new(parse_do(parser)?)),
-            Keyword::ALTER if sets_schema(parser) => Kind::AlterTable(parse_set_schema(parser)?),
-            Keyword::ALTER if is_alter(&first_words(parser, 2)) => Kind::AlterTable(parse_alter(parser)?),
+            Keyword::ALTER if sets_schema(parser) => Kind::AlterTable(Box::new(parse_set_schema(parser)?)),
+            Keyword::ALTER if is_alter(&first_words(parser, 2)) => Kind::AlterTable(Box::new(parse_alter(parser)?)),
             Keyword::COMMENT => {
                 parser.next_token();
                 Kind::Comment(parse_comment(parser)?)

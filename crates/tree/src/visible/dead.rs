@@ -198,9 +198,19 @@ impl Dead {
         of_block.is_some_and(|of_block| of_block.is_killed_by((row % BLOCK_ROWS as u64) as u16, at))
     }
 
+    /// The version of the first kill; `None` if there is none.
+    pub fn first_kill(&self) -> Option<Version> {
+        self.first_below(HEIGHTS - 1, 0)
+    }
+
     /// Rows that were killed at whatever version.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Rows that were killed by a version. It costs the kills above that one.
+    pub fn rows_by(&self, at: Version) -> u64 {
+        self.rows - self.kills_between(at, NEVER).count() as u64
     }
 
     /// Every kill: row and version, by block, in the order of versions within one.
@@ -232,7 +242,7 @@ pub struct DeadRows {
 impl DeadRows {
     /// The kills through version `at`; `None` if there are none.
     pub fn new(dead: &Arc<Dead>, at: Version) -> Option<DeadRows> {
-        let any = dead.first_below(HEIGHTS - 1, 0).is_some_and(|first| first <= at);
+        let any = dead.first_kill().is_some_and(|first| first <= at);
         any.then(|| DeadRows { dead: Arc::clone(dead), at })
     }
 
@@ -354,6 +364,9 @@ mod tests {
             held.push((dead, model));
             for (dead, model) in &held {
                 prop_assert_eq!(dead.rows(), model.len() as u64);
+                let by = model.values().filter(|version| version.0 <= at).count();
+                prop_assert_eq!(dead.rows_by(Version(at)), by as u64);
+                prop_assert_eq!(dead.first_kill(), model.values().copied().min());
                 let mut all: Vec<(u64, Version)> = dead.kills().collect();
                 all.sort();
                 prop_assert_eq!(all, model.iter().map(|(&row, &version)| (row, version)).collect::<Vec<_>>());

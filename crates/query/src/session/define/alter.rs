@@ -25,7 +25,7 @@ use alluvia_catalog::rights::Object;
 use alluvia_catalog::{Catalog, Change, Needed, RelationName, SearchPath, TEMPORARY_SCHEMA, TableEntry, alter};
 use alluvia_change::conflict::key_name;
 use alluvia_space::keywords::quoted;
-use alluvia_space::{Check, Column, Ladder, RowStore, TableDef};
+use alluvia_space::{Check, Column, Ladder, PurgeAfter, RowStore, TableDef};
 use alluvia_syntax::statements::alter::{AlterTable, TableChange};
 use alluvia_syntax::statements::definitions::{WithOptions, checked_freshness};
 use alluvia_syntax::statements::keys::with_on_conflict;
@@ -288,6 +288,7 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             replicas: None,
             write_quorum: None,
             rows,
+            purge_after,
             meaningless: _,
         }) => {
             let mut options = def.options.clone();
@@ -299,6 +300,9 @@ fn altered(def: &TableDef, change: TableChange) -> Result<Altered> {
             }
             if let Some(rows) = rows {
                 options.rows = RowStore::parse(&rows)?;
+            }
+            if let Some(purge_after) = purge_after {
+                options.purge_after = PurgeAfter::parse_option(&purge_after)?;
             }
             let def = alter::set_options(def, options)?;
             match on_conflict {

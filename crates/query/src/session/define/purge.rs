@@ -95,12 +95,22 @@ impl Waiting {
     fn turn(&mut self, table: &str, wait: &PurgeWait) -> Result<()> {
         self.token.check()?;
         let now = self.engine.read().clock().monotonic();
+        let is_over = self.until.is_some_and(|until| now >= until);
+        if *wait == PurgeWait::Working {
+            if !is_over {
+                return Ok(());
+            }
+            let message = format!("the purge of table '{table}' takes longer than statement_timeout lets it");
+            let hint = "what it has done is done; another call does the rest";
+            return Err(Error::new(ErrorKind::Timeout, message).with_hint(hint));
+        }
         let holders = self.holders_of(wait, now);
         if !holders.is_empty() || !self.has_waited {
             self.holders = holders;
         }
         self.has_waited = true;
         let what = match wait {
+            PurgeWait::Working => "nothing",
             PurgeWait::Another => "another purge",
             PurgeWait::Snapshots { .. } => "snapshots in which rows are alive that were deleted since",
             PurgeWait::Loads => "loads that began before it",
@@ -110,7 +120,7 @@ impl Waiting {
             self.logged = Some(now);
             tracing::info!(table, holders = %self.show_holders(), "a purge waits for {what}");
         }
-        if self.until.is_none_or(|until| now < until) {
+        if !is_over {
             return Ok(());
         }
         let message = format!("the purge of table '{table}' waits for {what}, longer than statement_timeout lets it");
@@ -125,7 +135,7 @@ impl Waiting {
         let killed = match wait {
             PurgeWait::Snapshots { killed, .. } => *killed,
             // Whatever they read.
-            PurgeWait::Another | PurgeWait::Loads | PurgeWait::Files(_) => Version(u64::MAX),
+            PurgeWait::Working | PurgeWait::Another | PurgeWait::Loads | PurgeWait::Files(_) => Version(u64::MAX),
         };
         let mut holders = Vec::new();
         for session in self.engine.sessions().list() {

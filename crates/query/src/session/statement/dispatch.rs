@@ -155,7 +155,7 @@ async fn done_by_kind(run: &Arc<Run>, kind: Kind, hints: Hints) -> Result<Outcom
                 None => done,
             })
         }
-        Kind::AlterTable(alter) => alter_table(run, alter).await,
+        Kind::AlterTable(alter) => alter_table(run, *alter).await,
         Kind::Describe(table) => describe_table(scope, &table),
         Kind::ShowTables => Ok(show_tables(scope)),
         Kind::ShowCreate(table) => show_create(scope, &table),

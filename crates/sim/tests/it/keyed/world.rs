@@ -5,7 +5,7 @@ use super::tables::{KEYS, KeyKind, key, row, table};
 use super::{boxes, followers, lookups};
 use alluvia_sim::rows::{Row, batch_of, identities_batch, rows_of, table_batch};
 use alluvia_sim::{Engine, EngineOptions, Gate, Random};
-use alluvia_snapshot::{Durability, NewBatch, NewRows, RowChange, Snapshot};
+use alluvia_snapshot::{Durability, NewBatch, NewRows, PurgeWait, RowChange, Snapshot};
 use alluvia_space::{OnConflict, TableDef};
 use alluvia_storage::{Disk, FaultDisk, WatchedDisk};
 use alluvia_types::{Error, ErrorKind, Freshness, ManualClock, Result, TableId, Version};
@@ -189,7 +189,8 @@ impl World {
     /// Purges a table, unless it would have to wait.
     pub fn purge(&self, table: usize) -> Checked {
         let would_wait = || Error::new(ErrorKind::Cancelled, "it would wait");
-        match self.engine().purge(self.tables[table], &mut |_| Err(would_wait())) {
+        let wait = |wait: &PurgeWait| if *wait == PurgeWait::Working { Ok(()) } else { Err(would_wait()) };
+        match self.engine().purge(self.tables[table], &mut { wait }) {
             Err(error) if error.kind() != ErrorKind::Cancelled => Err(format!("a purge: {error}")),
             _ => Ok(()),
         }
