@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 /// Prints and gives the bytes of every part and its share of the Parquet files; cuboids are in memory.
 pub async fn print(db: &Database) -> Anything<Value> {
     let segments = db.core().segments();
-    let parquet: u64 = segments.iter().map(|meta| meta.meta.parquet_bytes).sum();
-    let side: u64 = segments.iter().map(|meta| meta.meta.side.len).sum();
-    let ladders: u64 = segments.iter().map(|meta| meta.meta.ladder_bytes()).sum();
+    let parquet: u64 = segments.iter().map(|segment| segment.meta.parquet_bytes).sum();
+    let side: u64 = segments.iter().map(|segment| segment.meta.side.len).sum();
+    let ladders: u64 = segments.iter().map(|segment| segment.meta.ladder_bytes()).sum();
     let batches =
         db.session().sql("SELECT count(*), coalesce(sum(bytes), 0) FROM alluvia.cuboids").await?.collect().await?;
     let batch = batches.iter().find(|batch| batch.num_rows() == 1).ok_or("alluvia.cuboids cannot be counted")?;

@@ -85,8 +85,8 @@ fn what_was_staged_for_a_dropped_table_does_not_come_back_in_the_next_one() {
     assert_eq!(contents(&core)["next"], ["7|blue"]);
     let folder = Path::new(support::DIR).join("segments");
     let on_disk: BTreeSet<String> = killed.read_dir(&folder).unwrap().into_iter().map(|entry| entry.name).collect();
-    let metas = core.segments();
-    let needed = metas.iter().flat_map(|meta| meta.with_rungs()).map(|meta| meta.id);
+    let segments = core.segments();
+    let needed = segments.iter().flat_map(|segment| segment.meta.with_rungs()).map(|meta| meta.id);
     let needed: BTreeSet<String> =
         needed.flat_map(|id| [format!("seg-{id}.parquet"), format!("seg-{id}.side")]).collect();
     assert_eq!(on_disk, needed);

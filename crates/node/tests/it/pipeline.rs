@@ -38,8 +38,8 @@ fn files_of_tables(disk: &FaultDisk) -> BTreeSet<String> {
 
 /// The files of all segments that the newest snapshot names.
 fn named(core: &Core) -> BTreeSet<String> {
-    let metas = core.segments();
-    let ids = metas.iter().flat_map(|meta| meta.with_rungs()).map(|meta| meta.id);
+    let segments = core.segments();
+    let ids = segments.iter().flat_map(|segment| segment.meta.with_rungs()).map(|meta| meta.id);
     ids.flat_map(|id| [format!("seg-{id}.parquet"), format!("seg-{id}.side")]).collect()
 }
 
@@ -267,7 +267,8 @@ fn a_table_that_cannot_be_merged_keeps_no_other_from_it() {
     insert(&core, &[(rotten, rows(&many(0, 60))), (sound, rows(&many(0, 60)))]).unwrap();
     core.sort().unwrap();
     let expected = contents(&core);
-    let segment = core.segments().into_iter().find(|meta| meta.table == rotten).expect("a sorted segment").id;
+    let segment = core.segments().into_iter().find(|segment| segment.meta.table == rotten);
+    let segment = segment.expect("a sorted segment").meta.id;
     // Nothing of it is in memory any more.
     drop(core);
     let damage = || {

@@ -163,8 +163,8 @@ fn a_held_snapshot_is_read_as_it_was_after_merges_and_new_manifests() {
         alluvia_storage::Disk::read_dir(disk.as_ref(), &folder).unwrap().into_iter().map(|entry| entry.name).collect()
     };
     let needed = || -> BTreeSet<String> {
-        let metas = core.segments();
-        let ids = metas.iter().flat_map(|meta| meta.with_rungs()).map(|meta| meta.id);
+        let segments = core.segments();
+        let ids = segments.iter().flat_map(|segment| segment.meta.with_rungs()).map(|meta| meta.id);
         ids.flat_map(|id| [format!("seg-{id}.parquet"), format!("seg-{id}.side")]).collect()
     };
     let mut model = Vec::new();
