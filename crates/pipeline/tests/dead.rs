@@ -109,7 +109,7 @@ impl World {
         let log = LogOptions::new(manifest.database);
         let log = Log::open(Arc::clone(&shared), &dir.join("log"), log, manifest.through, &mut |_| Ok(()));
         let log = Arc::new(log.expect("a log"));
-        let (key_files, _) = KeyFiles::load(disk.as_ref(), dir).expect("no keys");
+        let (key_files, _) = KeyFiles::load(disk.as_ref(), dir, manifest.keys.as_deref()).expect("no keys");
         let options = PipelineOptions {
             segment_rows: 64,
             merge_segments: 2,
