@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, Schema};
 use arrow::ipc::convert::fb_to_schema;
 use arrow::ipc::{
     Buffer as IpcBuffer, CompressionType, DateUnit, Endianness, Field, FieldNode, Int, IntervalUnit, Message,
-    Precision, RecordBatch, Schema as IpcSchema, TimeUnit, Type,
+    Precision, RecordBatch, Schema as IpcSchema, TimeUnit, Type, root_as_message,
 };
 use std::io::Read;
 
@@ -132,6 +132,14 @@ impl<'a> Batch<'a> {
         self.buffers.next().ok_or_else(|| no_stream("a batch has fewer buffers than its schema asks for"))
     }
 
+    /// A buffer of values of so many bytes.
+    fn buffer_of(&mut self, width: i64) -> Result<()> {
+        match self.buffer()? % width {
+            0 => Ok(()),
+            _ => Err(no_stream("a buffer ends within a value")),
+        }
+    }
+
     /// A node, and what comes first of its buffers: which values are there.
     fn node(&mut self, has_nulls: bool) -> Result<i64> {
         let node = self.nodes.next().ok_or_else(|| no_stream("a batch has fewer columns than its schema"))?;
@@ -151,12 +159,12 @@ impl<'a> Batch<'a> {
             DataType::Null => self.node(false).map(drop),
             DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary => {
                 self.node(true)?;
-                self.buffer()?;
+                self.buffer_of(offset_bytes(data_type))?;
                 self.buffer().map(drop)
             }
             DataType::Utf8View | DataType::BinaryView => {
                 self.node(true)?;
-                self.buffer()?;
+                self.buffer_of(16)?;
                 let count = self.variadic.next().unwrap_or(-1);
                 let left = self.buffers.len() as i64;
                 if !(0..=left).contains(&count) {
@@ -166,13 +174,13 @@ impl<'a> Batch<'a> {
             }
             DataType::List(field) | DataType::LargeList(field) | DataType::Map(field, _) => {
                 self.node(true)?;
-                self.buffer()?;
+                self.buffer_of(offset_bytes(data_type))?;
                 self.column(field.data_type())
             }
             DataType::ListView(field) | DataType::LargeListView(field) => {
                 self.node(true)?;
-                self.buffer()?;
-                self.buffer()?;
+                self.buffer_of(offset_bytes(data_type))?;
+                self.buffer_of(offset_bytes(data_type))?;
                 self.column(field.data_type())
             }
             DataType::FixedSizeList(field, _) => {
@@ -188,15 +196,15 @@ impl<'a> Batch<'a> {
                 self.column(ends.data_type())?;
                 self.column(values.data_type())
             }
-            DataType::Dictionary(..) => {
+            DataType::Dictionary(keys, _) => {
                 self.node(true)?;
-                self.buffer().map(drop)
+                self.buffer_of(width(keys))
             }
             // Refused with the schema.
             DataType::Union(..) => Err(union()),
-            _ => {
+            other => {
                 self.node(true)?;
-                self.buffer().map(drop)
+                self.buffer_of(width(other))
             }
         }
     }
@@ -206,6 +214,19 @@ impl<'a> Batch<'a> {
             (None, None, None) => Ok(()),
             _ => Err(no_stream("a batch has more columns or buffers than its schema")),
         }
+    }
+}
+
+/// Bytes of a value; 1 of those that have no such number.
+fn width(data_type: &DataType) -> i64 {
+    data_type.primitive_width().map_or(1, |bytes| bytes as i64)
+}
+
+/// Bytes of an offset.
+fn offset_bytes(data_type: &DataType) -> i64 {
+    match data_type {
+        DataType::LargeUtf8 | DataType::LargeBinary | DataType::LargeList(_) | DataType::LargeListView(_) => 8,
+        _ => 4,
     }
 }
 
@@ -247,6 +268,18 @@ fn check_lz4(stated: i64, bytes: &[u8]) -> Result<()> {
 fn union() -> Error {
     Error::new(ErrorKind::NotSupported, "a column of an Arrow stream is a union, which no column takes")
         .with_hint("write each of its types as a column of its own")
+}
+
+/// Checks the schema that a file of another format has within: a message, perhaps behind a mark and its length. What is none at all the reader
+/// refuses itself.
+pub(crate) fn check_schema_within(bytes: &[u8]) -> Result<()> {
+    let message = match bytes.split_first_chunk::<8>() {
+        Some((start, rest)) if start[..4] == [0xff; 4] && !rest.is_empty() => rest,
+        _ => bytes,
+    };
+    let message = root_as_message(message).ok();
+    let schema = message.as_ref().and_then(|message| message.header_as_schema());
+    schema.map_or(Ok(()), |schema| checked_schema(&schema).map(drop))
 }
 
 /// The schema, if Arrow's types can say it.

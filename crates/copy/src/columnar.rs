@@ -12,6 +12,7 @@
 //! the file's.
 
 use crate::arrow_frames::Frames;
+use crate::arrow_message::check_schema_within;
 use crate::assign::{Assigner, BadRow, storage_batch, storage_batch_without};
 use crate::bind::Wanted;
 use crate::caught::{SENSELESS, caught, contained};
@@ -32,6 +33,9 @@ use alluvia_values::widths::{PIECE_BYTES, Widths, pieces};
 use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType as ArrowType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use arrow::ipc::reader::StreamReader;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use parquet::arrow::ARROW_SCHEMA_META_KEY;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
@@ -466,7 +470,16 @@ fn senseless(name: &str) -> Error {
 /// What a Parquet file says of itself.
 fn footer(file: &File, name: &str) -> Result<ArrowReaderMetadata> {
     LookedAt::new(file, name)?.check_footer()?;
-    read(name, || ArrowReaderMetadata::load(file, ArrowReaderOptions::new()))
+    let plain = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let metadata = Arc::clone(read(name, || ArrowReaderMetadata::load(file, plain))?.metadata());
+    // Beside its own schema a file may have Arrow's, which is taken for one that Arrow's types can say.
+    let said = metadata.file_metadata().key_value_metadata().into_iter().flatten();
+    for schema in said.filter(|said| said.key == ARROW_SCHEMA_META_KEY).filter_map(|said| said.value.as_ref()) {
+        if BASE64.decode(schema).is_ok_and(|message| check_schema_within(&message).is_err()) {
+            return Err(senseless(name));
+        }
+    }
+    read(name, || ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new()))
 }
 
 /// The schema of a Parquet file.
