@@ -13,8 +13,9 @@ use crate::request_head::{BodyEnd, check, malformed, too_long};
 
 /// The longest head of a request.
 pub(crate) const HEAD_BYTES_MAX: usize = 32 << 10;
-/// What hyper gets in the place of a fault: it has no meaning in a head or between chunks, and the end of a head makes hyper look.
-pub(crate) const NONSENSE: &[u8] = b"\0\r\n\r\n";
+/// What hyper gets in the place of a fault: it has no meaning in a head or between chunks, its LF alone none in what follows the length of a
+/// chunk, and the end of a head makes hyper look.
+pub(crate) const NONSENSE: &[u8] = b"\0\n\r\n\r\n";
 
 /// What the next byte belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

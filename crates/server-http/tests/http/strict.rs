@@ -164,7 +164,7 @@ async fn requests_on_one_connection_are_answered_in_their_order() {
         (sized(""), 200),
         ("GET /nothing HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(), 404),
         ("GET http://localhost/healthz HTTP/1.1\r\nhost: LOCALHOST\r\n\r\n".to_owned(), 200),
-        ("DELETE /query HTTP/1.1\r\nhost: localhost\r\ncontent-length: 44\r\n\r\nGET /healthz HTTP/1.1\nhost: localhost\n\n\n\n\n\n".to_owned(), 405),
+        ("DELETE /query HTTP/1.1\r\nhost: localhost\r\ncontent-length: 43\r\n\r\nGET /healthz HTTP/1.1\nhost: localhost\n\n\n\n\n\n".to_owned(), 405),
     ];
     let last = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let bytes = requests.iter().map(|(request, _)| request.as_str()).collect::<String>() + last;
