@@ -76,8 +76,8 @@ fn a_flipped_byte_in_the_last_statement_loses_nothing() {
     }
 }
 
-#[test]
-fn without_a_seal_only_the_last_group_may_be_lost_to_damage() {
+/// A log of three groups of one record each, all of them durable.
+fn three_groups() -> (Arc<FaultDisk>, Log) {
     let disk = FaultDisk::new();
     let (log, _) = open(&disk, 1 << 20, 0).unwrap();
     let mut model = Model::default();
@@ -85,6 +85,12 @@ fn without_a_seal_only_the_last_group_may_be_lost_to_damage() {
         model.append(&log, size).unwrap();
         model.sync(&log).unwrap();
     }
+    (disk, log)
+}
+
+#[test]
+fn without_a_seal_only_the_last_group_may_be_lost_to_damage() {
+    let (disk, log) = three_groups();
     drop(log);
     let last_group = 64 + (100 + 144) + (200 + 144);
     for offset in 0..len(&disk, 1) {
@@ -181,13 +187,7 @@ fn checking_reads_everything_and_changes_nothing() {
 /// The end of a log that was ended cleanly is not taken for a torn write, wherever it is cut.
 #[test]
 fn a_log_that_was_cut_since_its_clean_end_is_refused_and_what_is_missing_named() {
-    let disk = FaultDisk::new();
-    let (log, _) = open(&disk, 1 << 20, 0).unwrap();
-    let mut model = Model::default();
-    for size in [100, 200, 300] {
-        model.append(&log, size).unwrap();
-        model.sync(&log).unwrap();
-    }
+    let (disk, log) = three_groups();
     log.seal().unwrap();
     log.mark_end().unwrap();
     drop(log);
@@ -232,13 +232,7 @@ fn a_log_that_was_cut_since_its_clean_end_is_refused_and_what_is_missing_named()
 
 #[test]
 fn what_is_cut_after_a_crash_is_told() {
-    let disk = FaultDisk::new();
-    let (log, _) = open(&disk, 1 << 20, 0).unwrap();
-    let mut model = Model::default();
-    for size in [100, 200, 300] {
-        model.append(&log, size).unwrap();
-        model.sync(&log).unwrap();
-    }
+    let (disk, log) = three_groups();
     drop(log);
     let whole = copy(&disk);
     assert_eq!(open(&whole, 1 << 20, 0).unwrap().0.found().torn, None);

@@ -9,7 +9,7 @@
 
 use super::Segment;
 use super::row_columns::{ColumnPlace, RowColumns};
-use super::whole_column::{WholeColumn, misfit};
+use super::whole_column::{WholeColumn, has_dictionaries, misfit};
 use crate::context::Slot;
 use alluvia_types::Result;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array};
@@ -129,9 +129,10 @@ impl Segment {
             return Ok(Some(held));
         }
         let metadata = self.parquet_metadata()?;
-        // In the file names may be told once; in memory each row has at least a number, or its value.
+        // In the file names may be told once; in memory each row has at least a number, a view, or its value.
         let encoded: i64 = metadata.row_groups().iter().map(|group| group.column(leaf).uncompressed_size()).sum();
-        let width = data_type.primitive_width().unwrap_or(size_of::<u32>()) as u64;
+        let of_text = if has_dictionaries(&metadata, leaf) { size_of::<u32>() } else { size_of::<u128>() };
+        let width = data_type.primitive_width().unwrap_or(of_text) as u64;
         let bytes = (encoded.max(0) as u64).max(self.meta.rows * width);
         // What would be decoded now counts.
         self.credit.fetch_add(PAGE_ROWS * pages as u64, Ordering::Relaxed);

@@ -16,6 +16,7 @@ use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::{concat, take};
 use arrow::datatypes::{ByteViewType, DataType, Int32Type, UInt8Type, UInt16Type, UInt32Type};
 use arrow::error::ArrowError;
+use parquet::file::metadata::ParquetMetaData;
 use std::sync::Arc;
 
 /// Bytes of different values at most: of longer ones there are few that come again.
@@ -72,9 +73,8 @@ impl WholeColumn {
             DataType::BinaryView => DataType::Binary,
             _ => return Ok(None),
         };
-        // What the writer has made no dictionary of has none.
         let metadata = segment.parquet_metadata()?;
-        if metadata.row_groups().iter().any(|group| group.column(leaf).dictionary_page_offset().is_none()) {
+        if !has_dictionaries(&metadata, leaf) {
             return Ok(None);
         }
         let rows = segment.meta.rows as usize;
@@ -172,6 +172,11 @@ impl WholeColumn {
         };
         bytes as u64
     }
+}
+
+/// Whether the writer has made a dictionary of a column, by its place in the file, in all row groups: values come again.
+pub(super) fn has_dictionaries(metadata: &ParquetMetaData, leaf: usize) -> bool {
+    metadata.row_groups().iter().all(|group| group.column(leaf).dictionary_page_offset().is_some())
 }
 
 /// The numbers of some rows.

@@ -2,7 +2,8 @@
 //! the join runs first, and of the table the rows are read that have its keys ([`KeyJoin`]).
 //!
 //! Invariants:
-//! - The other side runs once: from then on its rows stand in the plan in its place, whatever is read of the table.
+//! - The other side runs once: from then on its rows stand in the plan in its place, whatever is read of the table. Only a plan that lacks
+//!   memory, and whose other side has more rows than are looked up, is begun anew as a whole.
 //! - Of more keys than a share of the table's rows, or than are read one by one, the table is scanned.
 //! - What a transaction has made of a definition the store does not know, and temporary tables have no index: these are scanned.
 
