@@ -8,7 +8,7 @@
 
 use crate::{after_types, before_types, optimizer, physical, plan_check, planners, table_functions};
 use datafusion::common::Result;
-use datafusion::common::config::ConfigOptions;
+use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
 use datafusion::common::tree_node::Transformed;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
@@ -73,6 +73,9 @@ pub fn configure(config: &mut SessionConfig) {
     // Refuses `SELECT DISTINCT (x = 1) IS NOT TRUE`: plans say that it may be NULL, and expressions that it may not.
     // Mends apache/datafusion#24096 (in 55.2).
     options.execution.skip_physical_aggregate_schema_check = true;
+    // A file a batch: where two inputs of a repartition spill, its reader waits for the older of two open files while both writers wait
+    // for the reader, and the statement stands still for ever. Mends apache/datafusion#24883 (in 55.2).
+    options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).expect("one is not zero");
 }
 
 /// Adds functions, table functions and planners of expressions to a session.

@@ -50,6 +50,7 @@ mod samples;
 mod schemas;
 mod search_path;
 mod slt;
+mod spilled;
 mod sql;
 mod stages;
 mod stars;
