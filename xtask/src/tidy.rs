@@ -162,6 +162,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "answer",
             "sample",
             "verify",
+            "rebuild",
         ],
     ),
     (
@@ -278,6 +279,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "notify",
             "recovery",
             "check",
+            "repair",
             "remote",
             "cancel",
             "config",

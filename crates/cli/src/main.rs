@@ -1,6 +1,6 @@
 //! `alluvia`: the command line.
 //!
-//! Exit codes: 0 all went well; 1 a statement or a file was refused; 2 the command line was wrong; 3 `check` found damage;
+//! Exit codes: 0 all went well; 1 a statement or a file was refused; 2 the command line was wrong; 3 `check` found damage, or `repair` what it has not mended;
 //! 130 Ctrl-C ended the demo; 141 whoever read standard output has gone, which is not told of: so ends a process that the system stops
 //! for it, as psql.
 //!
@@ -20,6 +20,7 @@ mod notify;
 mod quoting;
 mod recovery;
 mod remote;
+mod repair;
 mod serve;
 mod settings;
 mod shell;
@@ -61,6 +62,8 @@ enum Command {
     Export(Box<export::ExportArgs>),
     /// Verifies every checksum and invariant of a data directory, and changes nothing in it; exits with 3 if it finds damage.
     Check(check::CheckArgs),
+    /// Says what of a data directory is damaged and can be made anew, and what is lost; with --yes it does the one and drops the other.
+    Repair(repair::RepairArgs),
     /// Tries how often the intervals of an estimated statement hold the exact answer.
     Verify(verify::VerifyArgs),
     /// Serves a database to PostgreSQL's clients, over HTTP and over Flight SQL.
@@ -148,6 +151,7 @@ fn main() -> ExitCode {
             Command::Load(args) => load::run(*args).await,
             Command::Export(args) => export::run(*args).await,
             Command::Check(args) => check::run(&args),
+            Command::Repair(args) => repair::run(&args),
             Command::Verify(args) => verify::run(args).await,
             Command::Serve(args) => serve::run(*args).await,
             Command::Node(args) => node::run(*args).await,

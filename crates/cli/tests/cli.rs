@@ -8,6 +8,7 @@ mod loads;
 mod nodes;
 mod recovery;
 mod remote;
+mod repair;
 mod shell;
 mod tour;
 

@@ -118,6 +118,7 @@ mod holder;
 mod memos;
 mod options;
 mod pool;
+mod repair;
 mod threads;
 mod urls;
 
@@ -128,3 +129,4 @@ pub use check::{CheckReport, check};
 pub use core::{Core, Recovery};
 pub use database::Database;
 pub use options::{DatabaseOptions, MEMORY_LIMIT_MIN_BYTES, ServedOptions, parse_bytes};
+pub use repair::{RepairReport, repair, repair_on};

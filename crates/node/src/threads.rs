@@ -91,6 +91,7 @@ impl Threads {
                 if hurry {
                     // One segment, so that new rows do not wait for many.
                     run_once(stop, || core.purge_old(), |_| {});
+                    run_once(stop, || core.mend(), |_| {});
                 }
             }
         });

@@ -9,7 +9,7 @@
 use crate::handover::{Edited, Handover, Unnoted};
 use crate::pipeline::{Pipeline, Retired};
 use alluvia_catalog::Catalog;
-use alluvia_snapshot::{Base, ClosedTable, KillsFile, Manifest, ProducerState, Spaces, kills};
+use alluvia_snapshot::{Base, ClosedTable, KeyGuard, KillsFile, Manifest, ProducerState, Spaces, kills};
 use alluvia_storage::NotReplaced;
 use alluvia_tree::{Dead, Segment, SegmentMeta};
 use alluvia_types::{Error, Result, SegmentId, TableId, Version, planted};
@@ -66,6 +66,19 @@ impl Pipeline {
         handover: &Handover,
         edit: impl FnOnce(&mut Base) -> Vec<Arc<Segment>>,
     ) -> Result<Edited> {
+        let install = |base: Base, keys: Vec<KeyGuard<'_>>| self.views.install(base, &handover.moves, keys);
+        self.edit_with(checkpoint, brought, handover, edit, install)
+    }
+
+    /// The same; `install` shows the new base to readers, under the locks of the tables of `handover`.
+    pub(crate) fn edit_with(
+        &self,
+        checkpoint: Option<Checkpoint>,
+        brought: Vec<Arc<Segment>>,
+        handover: &Handover,
+        edit: impl FnOnce(&mut Base) -> Vec<Arc<Segment>>,
+        install: impl FnOnce(Base, Vec<KeyGuard<'_>>),
+    ) -> Result<Edited> {
         let mut editing = self.editing.lock();
         // Until readers are switched no row is killed by a place that it is about to leave.
         let locks = self.views.keys().locks(&handover.tables());
@@ -121,7 +134,7 @@ impl Pipeline {
             }
             return Err(error);
         }
-        self.views.install(base, &handover.moves, keys);
+        install(base, keys);
         self.remove_files(&old_kills);
         closed.iter().flat_map(|(_, table)| table.segments()).for_each(|meta| self.tree().remove_files(meta));
         let old_keys = self.keys.lock().forget_old(old_keys);

@@ -14,6 +14,7 @@ mod chunk;
 mod editor;
 mod handover;
 mod load;
+mod mend;
 mod merge;
 mod open;
 mod options;
@@ -25,6 +26,7 @@ mod workers;
 
 pub use ages::Ages;
 pub use load::{Loader, discard};
+pub use mend::{Lost, space_of};
 pub use merge::Rewritten;
 pub use open::{Opened, named_kills, named_segments, open, remove_orphans};
 pub use options::PipelineOptions;

@@ -4,9 +4,10 @@
 //! which may name staged segments and raise the dictionary marks; (3) only then are dictionaries opened (and cut to their
 //! marks) and files that nothing names removed.
 
+use crate::mend::sides;
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::{
-    Base, ClosedTable, MANIFEST_NAME, Manifest, Partition, Spaces, TableBase, TableFiles, Views, kills,
+    Base, ClosedTable, KillsFile, MANIFEST_NAME, Manifest, Partition, Spaces, TableBase, TableFiles, Views, kills,
 };
 use alluvia_storage::Disk;
 use alluvia_tree::{Dead, Segment, SegmentMeta, TreeContext};
@@ -24,12 +25,14 @@ pub struct Opened {
     pub base: Base,
     /// The dead rows of segments that have some.
     pub dead: BTreeMap<TableId, BTreeMap<SegmentId, Arc<Dead>>>,
+    /// What was damaged and has been made anew, a sentence each.
+    pub mended: Vec<String>,
 }
 
 /// Reads the manifest of `dir`, or makes the first one, with `new_database` as its random number. Notes in `spaces` what
 /// its segments need.
 pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, new_database: u64) -> Result<Opened> {
-    let manifest = match Manifest::load(disk, dir)? {
+    let mut manifest = match Manifest::load(disk, dir)? {
         Some(manifest) => manifest,
         None => {
             let first = Manifest {
@@ -48,12 +51,10 @@ pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, ne
         }
     };
     let mut base = Base { through: manifest.through, ..Base::default() };
-    let mut dead = BTreeMap::new();
+    let (mut dead, mut changed, mut mended) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for (&table, files) in &manifest.tables {
         spaces.require(table, files.dictionary.as_ref(), files.ranges.as_deref());
-        let opened = open_table(tree, files)
-            .and_then(|opened| Ok((read_kills(disk, dir, table, &opened, manifest.through)?, opened)));
-        match opened {
+        match open_mended(disk, dir, tree, &manifest, table, files, &mut changed, &mut mended) {
             Ok((of_table, opened)) => {
                 if !of_table.is_empty() {
                     dead.insert(table, of_table);
@@ -67,21 +68,58 @@ pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, ne
             Err(error) => return Err(error),
         }
     }
-    Ok(Opened { manifest, base, dead })
+    if !changed.is_empty() {
+        manifest.tables.extend(changed);
+        manifest.store(disk, dir)?;
+    }
+    Ok(Opened { manifest, base, dead, mended })
 }
 
-/// The dead rows of a table's segments. What files tell of segments that are there no more is passed over.
-fn read_kills(
+/// A table that was opened, and the dead rows of its segments.
+type OpenedTable = (BTreeMap<SegmentId, Arc<Dead>>, TableBase);
+
+/// Opens a table. Side files that keep it from opening are made anew, where they can be: `told` gets a sentence each. Of a table of which
+/// the manifest is to say something else since, `changed` has what.
+#[allow(clippy::too_many_arguments)] // called once
+fn open_mended(
+    disk: &dyn Disk,
+    dir: &Path,
+    tree: &TreeContext,
+    manifest: &Manifest,
+    table: TableId,
+    files: &TableFiles,
+    changed: &mut BTreeMap<TableId, TableFiles>,
+    told: &mut Vec<String>,
+) -> Result<OpenedTable> {
+    let open = |files: &TableFiles| -> Result<OpenedTable> {
+        let opened = open_table(tree, files)?;
+        let rows = opened.rows_by_segment();
+        Ok((read_kills(disk, dir, table, &opened.kills, &rows, manifest.through)?, opened))
+    };
+    let error = match open(files) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => error,
+        opened => return opened,
+    };
+    let Some(entry) = manifest.catalog.by_id(table) else { return Err(error) };
+    let Some(mended) = sides(dir, tree, &entry.def, files, told)? else { return Err(error) };
+    let opened = open(&mended)?;
+    if !mended.segments().eq(files.segments()) {
+        changed.insert(table, mended);
+    }
+    Ok(opened)
+}
+
+/// The dead rows of a table's segments, which have so many rows. What files tell of segments that are there no more is passed over.
+pub(crate) fn read_kills(
     disk: &dyn Disk,
     dir: &Path,
     table: TableId,
-    base: &TableBase,
+    files: &[KillsFile],
+    segments: &BTreeMap<SegmentId, u64>,
     through: Version,
 ) -> Result<BTreeMap<SegmentId, Arc<Dead>>> {
-    let segments: BTreeMap<SegmentId, u64> =
-        base.sorted.iter().chain(base.merged()).map(|segment| (segment.meta().id, segment.meta().rows)).collect();
     let mut dead: BTreeMap<SegmentId, Arc<Dead>> = BTreeMap::new();
-    for file in &base.kills {
+    for file in files {
         let path = kills::path(dir, table, file.number);
         if !disk.exists(&path) {
             return Err(Error::new(ErrorKind::Corrupt, format!("{} is missing", path.display()))
@@ -105,7 +143,7 @@ fn read_kills(
     Ok(dead)
 }
 
-fn open_table(tree: &TreeContext, files: &TableFiles) -> Result<TableBase> {
+pub(crate) fn open_table(tree: &TreeContext, files: &TableFiles) -> Result<TableBase> {
     let open = |metas: &[SegmentMeta]| -> Result<Vec<Arc<Segment>>> {
         metas.iter().map(|meta| Segment::open(tree, meta.clone())).collect()
     };
@@ -119,6 +157,7 @@ fn open_table(tree: &TreeContext, files: &TableFiles) -> Result<TableBase> {
         ranges: files.ranges.clone(),
         kills: files.kills.clone(),
         dropped: files.dropped,
+        forgotten: files.forgotten.clone(),
         sorted: open(&files.sorted)?,
         buffer: open(&files.buffer)?,
         partitions,

@@ -38,6 +38,8 @@ pub struct Pipeline {
     pub(crate) loading: Mutex<Vec<(TableId, Weak<()>)>>,
     /// One purge at a time, and while it asks which members are used no sort and no merge: in this order.
     pub(crate) purging: Mutex<()>,
+    /// Segments of which damage could not be mended: that was told.
+    pub(crate) unmendable: Mutex<BTreeSet<SegmentId>>,
     /// One sort, and one merge, at a time.
     pub(crate) sorting: Mutex<()>,
     pub(crate) merging: Mutex<()>,
@@ -84,6 +86,7 @@ impl Pipeline {
             retired: Mutex::default(),
             loading: Mutex::default(),
             purging: Mutex::new(()),
+            unmendable: Mutex::default(),
             sorting: Mutex::new(()),
             merging: Mutex::new(()),
         }

@@ -45,7 +45,7 @@ use alluvia_syntax::names::ALONG_PATH;
 use alluvia_syntax::names::SYSTEM;
 use alluvia_syntax::statements::planned_types::planned_type;
 use alluvia_syntax::units::show_bytes;
-use alluvia_types::{Error, Result, TableId, Version};
+use alluvia_types::{Error, Result, SegmentId, TableId, Version};
 use alluvia_values::errors::wrap;
 use arrow::datatypes::FieldRef;
 use chrono::DateTime;
@@ -441,6 +441,13 @@ impl Engine {
     /// Forgets the predicates of a table, whose constants may be values of rows that are gone, also in the file.
     pub(crate) fn forget_predicates(&self, table: TableId) -> Result<()> {
         self.predicates.forget(&self.predicates_tended, table, self.ports.admin.as_ref())
+    }
+
+    /// As [`alluvia_snapshot::Admin::forget_segment`]; what was made of the rows goes, too.
+    pub(crate) fn forget_segment(&self, table: TableId, segment: SegmentId, is_told: bool) -> Result<Vec<String>> {
+        let told = self.ports.admin.forget_segment(table, segment, is_told)?;
+        self.cuboids.give_up(table);
+        Ok(told)
     }
 
     /// What is kept of tables between statements that the index answers.

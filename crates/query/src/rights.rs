@@ -27,8 +27,8 @@ pub(crate) fn of_statement(authoriser: &Authoriser, kind: &Kind) -> Result<()> {
             Procedure::PinCuboid(_) | Procedure::UnpinCuboid(_) | Procedure::DropCuboid(_) => Ok(()),
             // By whose session it is.
             Procedure::Cancel(_) => Ok(()),
-            // For who may delete rows of the table that it names.
-            Procedure::Purge(_) => Ok(()),
+            // For who may delete rows of the table that it names, and for its owner.
+            Procedure::Purge(_) | Procedure::ForgetSegment { .. } => Ok(()),
         },
         // By what they change, and by the schema that they make it in.
         Kind::Role(_) | Kind::Schema(_) | Kind::CreateTable(_) | Kind::CreateView(_) | Kind::Routine(_) => Ok(()),

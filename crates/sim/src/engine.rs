@@ -6,7 +6,7 @@ use alluvia_catalog::{Catalog, Change, LevelBounds, TableEntry};
 use alluvia_commit::{Committer, Followed, Replayed};
 use alluvia_log::{Log, LogOptions};
 use alluvia_pipeline::{
-    Inline, Loader, Pipeline, PipelineOptions, discard, named_kills, named_segments, open, remove_orphans,
+    Inline, Loader, Lost, Pipeline, PipelineOptions, discard, named_kills, named_segments, open, remove_orphans,
 };
 use alluvia_snapshot::{
     Committed, Done, Durability, KeyFiles, Load, NewBatch, PurgeWait, Purged, Snapshot, SnapshotRow, Spaces, TableRead,
@@ -16,7 +16,7 @@ use alluvia_space::TableDef;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::TreeContext;
-use alluvia_types::{Clock, Error, ErrorKind, Freshness, Result, TableId, Version};
+use alluvia_types::{Clock, Error, ErrorKind, Freshness, Result, SegmentId, TableId, Version};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,6 +134,16 @@ impl Engine {
         ));
         let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.tail_bytes_max / 2, keys);
         Ok(Engine { views, committer, pipeline, _lock: lock })
+    }
+
+    /// Makes anew what is damaged and can be made anew, as `Core::mend`.
+    pub fn mend(&self) -> Result<Vec<String>> {
+        self.pipeline.mend()
+    }
+
+    /// As `Admin::forget_segment`.
+    pub fn forget_segment(&self, table: TableId, segment: SegmentId, is_told: bool) -> Result<Lost> {
+        self.pipeline.forget_segment(table, segment, is_told)
     }
 
     /// All views.

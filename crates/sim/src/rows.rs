@@ -125,6 +125,14 @@ pub fn rows_of(snapshot: &Snapshot, table: TableId) -> Result<Vec<FoundRow>> {
     Ok(found)
 }
 
+/// Those of them that a segment has.
+pub fn rows_of_segment(read: &TableRead, part: &SegmentRows) -> Result<Vec<FoundRow>> {
+    let mut found = Vec::new();
+    add_segment(read, part, &mut found)?;
+    found.sort();
+    Ok(found)
+}
+
 /// The rows of a segment that count, one by one.
 fn add_segment(read: &TableRead, part: &SegmentRows, found: &mut Vec<FoundRow>) -> Result<()> {
     let def = &read.entry.def;

@@ -28,6 +28,8 @@ pub struct KeyTable {
 pub struct KnownKeys {
     /// As of [`KeyTables::generation`].
     generation: u64,
+    /// Whether the index names rows that are gone: it is made anew.
+    is_stale: bool,
     /// Where each key's row is.
     pub index: KeyIndex,
     /// When keys were written last.
@@ -95,7 +97,7 @@ impl KeyTables {
                 recent
             }
         };
-        table.known = Some(KnownKeys { generation, index, recent });
+        table.known = Some(KnownKeys { generation, is_stale: false, index, recent });
     }
 
     /// Forgets a table that is gone.
@@ -119,7 +121,15 @@ impl KeyLocks {
 impl KeyTable {
     /// The keys, if they are known and of this generation.
     pub fn of(&mut self, generation: u64) -> Option<&mut KnownKeys> {
-        self.known.as_mut().filter(|known| known.generation == generation)
+        self.known.as_mut().filter(|known| known.generation == generation && !known.is_stale)
+    }
+
+    /// Rows that the index names are gone with their segment: the next who needs it makes it anew. When keys were written
+    /// last stays known.
+    pub fn forget_index(&mut self) {
+        if let Some(known) = &mut self.known {
+            known.is_stale = true;
+        }
     }
 
     /// Whatever is known: for who moves rows.

@@ -10,6 +10,7 @@
 pub mod kills;
 
 mod closed;
+mod forgotten;
 mod freshness;
 mod key_files;
 mod key_tables;
@@ -28,6 +29,7 @@ mod tail;
 mod views;
 
 pub use closed::ClosedTable;
+pub use forgotten::Forgotten;
 pub use freshness::VisibleTimes;
 pub use key_files::{KEYS_LOST_NAME, KEYS_MAGIC, KeyFiles, KeysFile};
 pub use key_tables::{KeyGuard, KeyTable, KeyTables, KnownKeys};

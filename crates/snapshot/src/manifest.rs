@@ -7,13 +7,14 @@
 //! - Only `pipeline` writes it.
 
 use crate::closed::ClosedTable;
+use crate::forgotten::Forgotten;
 use crate::key_files::KeysFile;
 use crate::kills::KillsFile;
 use alluvia_catalog::{Catalog, DictionaryMark};
 use alluvia_space::KeyRange;
 use alluvia_storage::{Disk, NotReplaced, read_atomic_of, write_atomic};
 use alluvia_tree::{Segment, SegmentMeta};
-use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
+use alluvia_types::{Error, ErrorKind, Result, SegmentId, TableId, Version};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -80,6 +81,9 @@ pub struct TableFiles {
     /// Rows that sorts and merges have left out because they were dead.
     #[serde(default, skip_serializing_if = "is_none")]
     pub dropped: u64,
+    /// Segments that were lost, and forgotten with their rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forgotten: Vec<Forgotten>,
     /// Sorted segments, each over the whole key space, oldest first.
     pub sorted: Vec<SegmentMeta>,
     /// Merged segments over the whole key space: too few rows yet to be worth spreading over the partitions.
@@ -123,6 +127,8 @@ pub struct TableBase {
     pub kills: Vec<KillsFile>,
     /// As [`TableFiles::dropped`].
     pub dropped: u64,
+    /// As [`TableFiles::forgotten`].
+    pub forgotten: Vec<Forgotten>,
     /// As [`TableFiles::sorted`].
     pub sorted: Vec<Arc<Segment>>,
     /// As [`TableFiles::buffer`].
@@ -179,12 +185,46 @@ impl TableFiles {
         let partitions = self.partitions.iter().flat_map(|partition| &partition.segments);
         self.sorted.iter().chain(&self.buffer).chain(partitions)
     }
+
+    /// The same, to be changed.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut SegmentMeta> {
+        let partitions = self.partitions.iter_mut().flat_map(|partition| &mut partition.segments);
+        self.sorted.iter_mut().chain(&mut self.buffer).chain(partitions)
+    }
+
+    /// Rows that are not there any more: left out because they were dead, or lost.
+    pub fn gone(&self) -> u64 {
+        self.dropped + self.forgotten.iter().map(|lost| lost.rows).sum::<u64>()
+    }
 }
 
 impl TableBase {
     /// Merged segments: of the buffer and of all partitions.
     pub fn merged(&self) -> impl Iterator<Item = &Arc<Segment>> {
         self.buffer.iter().chain(self.partitions.iter().flat_map(|partition| &partition.segments))
+    }
+
+    /// All segments, to be changed.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Arc<Segment>> {
+        let partitions = self.partitions.iter_mut().flat_map(|partition| &mut partition.segments);
+        self.sorted.iter_mut().chain(&mut self.buffer).chain(partitions)
+    }
+
+    /// Takes a segment out.
+    pub fn take(&mut self, id: SegmentId) -> Option<Arc<Segment>> {
+        let partitions = self.partitions.iter_mut().map(|partition| &mut partition.segments);
+        let mut lists = [&mut self.sorted, &mut self.buffer].into_iter().chain(partitions);
+        lists.find_map(|list| Some(list.remove(list.iter().position(|segment| segment.meta().id == id)?)))
+    }
+
+    /// How many rows each segment has.
+    pub fn rows_by_segment(&self) -> BTreeMap<SegmentId, u64> {
+        self.sorted.iter().chain(self.merged()).map(|segment| (segment.meta().id, segment.meta().rows)).collect()
+    }
+
+    /// Whether rows that were alive at some version are not there any more.
+    pub fn has_lost(&self) -> bool {
+        self.dropped > 0 || !self.forgotten.is_empty()
     }
 
     /// The version below which every row of this table that is in a segment is merged.
@@ -206,6 +246,7 @@ impl TableBase {
             ranges: self.ranges.clone(),
             kills: self.kills.clone(),
             dropped: self.dropped,
+            forgotten: self.forgotten.clone(),
             sorted: metas(&self.sorted),
             buffer: metas(&self.buffer),
             partitions: self.partitions.iter().map(files).collect(),

@@ -247,6 +247,7 @@ fn manifest(version: u32) -> Manifest {
         ]),
         kills: if version < 5 { Vec::new() } else { vec![kills(1), kills(4)] },
         dropped: if version < 5 { 0 } else { 1 << 40 },
+        forgotten: Vec::new(),
         sorted: vec![segment(10, Stage::Sorted, (0, u128::MAX)), segment(11, Stage::Sorted, (5, 5))],
         buffer: vec![segment(9, Stage::Merged, (1 << 100, u128::MAX - 1))],
         partitions: vec![

@@ -10,12 +10,13 @@
 use crate::cache::{Cache, ChunkId};
 use crate::checks::{CHUNK_BYTES, FileChecks, corrupt};
 use crate::disk::{Disk, DiskFile};
-use alluvia_types::{Error, Result};
+use alluvia_types::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How much [`CheckedFile::verify`] reads at once.
 const VERIFY_CHUNKS: usize = 16;
@@ -26,6 +27,8 @@ const CACHE_SHARE: u64 = 4;
 #[derive(Clone, Debug)]
 pub struct CheckedFile {
     inner: Arc<Inner>,
+    /// What is to be done where a read meets damage.
+    hint: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -35,6 +38,7 @@ struct Inner {
     file: Arc<dyn DiskFile>,
     checks: Arc<FileChecks>,
     cache: Arc<Cache>,
+    damaged: AtomicBool,
 }
 
 impl Drop for Inner {
@@ -59,12 +63,25 @@ impl CheckedFile {
             return Err(corrupt(path, &format!("of {len} bytes is listed with {crcs} chunk checksums")));
         }
         let id = cache.new_file();
-        Ok(CheckedFile { inner: Arc::new(Inner { id, path: path.into(), file, checks, cache }) })
+        Ok(CheckedFile {
+            hint: None,
+            inner: Arc::new(Inner { id, path: path.into(), file, checks, cache, damaged: AtomicBool::new(false) }),
+        })
+    }
+
+    /// The same file; where a read meets damage this is what is to be done.
+    pub fn with_hint(self, hint: &'static str) -> CheckedFile {
+        CheckedFile { hint: Some(hint), ..self }
     }
 
     /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.inner.path
+    }
+
+    /// Whether a read has met bytes that are not those that were written.
+    pub fn is_damaged(&self) -> bool {
+        self.inner.damaged.load(Ordering::Relaxed)
     }
 
     /// Bytes in the file.
@@ -84,6 +101,13 @@ impl CheckedFile {
     /// Errors: `Corrupt` when a chunk is not what was written, naming the file and the offset; `Io`; `Internal` when the
     /// range reaches past the end of the file.
     pub fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        self.read_range(range).map_err(|error| match self.hint {
+            Some(hint) if error.kind() == ErrorKind::Corrupt => error.with_hint(hint),
+            _ => error,
+        })
+    }
+
+    fn read_range(&self, range: Range<u64>) -> Result<Bytes> {
         if range.end > self.len() {
             let (len, path) = (self.len(), self.path().display());
             return Err(Error::internal(format!("bytes {range:?} were asked of {path}, which has {len}")));
@@ -180,6 +204,14 @@ impl Inner {
     }
 
     fn read_verified(&self, first: usize, buffer: &mut [u8]) -> Result<()> {
+        self.read_whole(first, buffer).inspect_err(|error| {
+            if error.kind() == ErrorKind::Corrupt {
+                self.damaged.store(true, Ordering::Relaxed);
+            }
+        })
+    }
+
+    fn read_whole(&self, first: usize, buffer: &mut [u8]) -> Result<()> {
         let start = self.checks.chunk_range(first).start;
         self.file.read_exact_at(buffer, start).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {

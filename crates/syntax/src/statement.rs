@@ -438,7 +438,8 @@ impl Kind {
                 Procedure::PinCuboid(_)
                 | Procedure::UnpinCuboid(_)
                 | Procedure::DropCuboid(_)
-                | Procedure::Purge(_) => Some("CALL"),
+                | Procedure::Purge(_)
+                | Procedure::ForgetSegment { .. } => Some("CALL"),
                 Procedure::Flush | Procedure::Merge | Procedure::BuildCuboids | Procedure::Cancel(_) => None,
             },
             Kind::Query(_)
@@ -628,6 +629,15 @@ pub enum Procedure {
     Cancel(u64),
     /// Remove from the files what was deleted: of a table, or of all that the user may delete from.
     Purge(Option<RelationName>),
+    /// Drop a segment whose rows are lost, or say what would be lost.
+    ForgetSegment {
+        /// Its table.
+        table: RelationName,
+        /// Its number.
+        segment: u64,
+        /// Whether to do it.
+        is_told: bool,
+    },
 }
 
 /// The text of a string literal.

@@ -30,6 +30,7 @@ mod meta;
 mod nodes;
 mod packed;
 mod parquet_file;
+mod rebuild;
 pub mod sample;
 mod segment;
 mod side;
@@ -50,6 +51,7 @@ pub use layout::{
 pub use meta::{RungMeta, SegmentMeta};
 pub use nodes::CodeSet;
 pub use parquet_file::intervals;
+pub use rebuild::{Damage, Proof, REBUILT_DIR, RebuiltSide};
 pub use segment::{OrderedChunk, RowColumns, Rung, Segment, SegmentCursor};
 pub use summary::{BlockSummaries, ColumnSummary, FloatSummary, LevelSummary, MeasureSummary};
 pub use verify::Mapping;

@@ -110,13 +110,14 @@ impl DictionaryFile {
         }
     }
 
-    /// Fills the levels, which are empty, from the file through `mark`, and cuts off what lies beyond.
+    /// Fills the levels, which are empty, from the file through `mark`; what lies beyond is cut off, if it `is_cut`.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         path: PathBuf,
         table: TableId,
         levels: &mut [Option<Level>],
         mark: &DictionaryMark,
+        is_cut: bool,
     ) -> Result<DictionaryFile> {
         let mut file = DictionaryFile::new(disk, path, table, levels);
         if mark.bytes == 0 {
@@ -140,7 +141,7 @@ impl DictionaryFile {
             ));
         }
         read(&file.path, handle.as_ref(), table, levels, mark)?;
-        if len > mark.bytes {
+        if is_cut && len > mark.bytes {
             handle.set_len(mark.bytes).map_err(|error| Error::io(&file.path, "cutting", &error))?;
         }
         file.handle = Some(handle);

@@ -78,8 +78,28 @@ impl Dictionaries {
         table: &TableDef,
         through: &DictionaryMark,
     ) -> Result<Dictionaries> {
+        Dictionaries::open_with(disk, path, table, through, true)
+    }
+
+    /// The same, to be asked and not added to: the file stays as it is, since something else may need what lies beyond.
+    pub fn open_to_read(
+        disk: Arc<dyn Disk>,
+        path: PathBuf,
+        table: &TableDef,
+        through: &DictionaryMark,
+    ) -> Result<Dictionaries> {
+        Dictionaries::open_with(disk, path, table, through, false)
+    }
+
+    fn open_with(
+        disk: Arc<dyn Disk>,
+        path: PathBuf,
+        table: &TableDef,
+        through: &DictionaryMark,
+        is_cut: bool,
+    ) -> Result<Dictionaries> {
         let (dimensions, mut levels) = empty_levels(table)?;
-        let file = DictionaryFile::open(disk, path.clone(), table.id, &mut levels, through)?;
+        let file = DictionaryFile::open(disk, path.clone(), table.id, &mut levels, through, is_cut)?;
         let dictionaries = Dictionaries { dimensions, levels, file: Mutex::new(file) };
         dictionaries.check_parents(&path)?;
         for level in dictionaries.levels.iter().flatten() {

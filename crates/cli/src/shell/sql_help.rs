@@ -11,7 +11,8 @@ const STATEMENTS: [(&str, &str); 35] = [
     ("BEGIN", "BEGIN [READ ONLY]: what follows is one batch, up to COMMIT or ROLLBACK"),
     (
         "CALL",
-        "CALL alluvia.flush() | merge() | purge(['t']) | build_cuboids() | pin_cuboid('t', 'level, ...') | cancel(session)",
+        "CALL alluvia.flush() | merge() | purge(['t']) | build_cuboids() | pin_cuboid('t', 'level, ...') | cancel(session) | \
+         forget_segment('t', id)",
     ),
     ("COMMIT", "COMMIT: all that came since BEGIN, as one batch"),
     (

@@ -13,7 +13,7 @@ use crate::directory::{self, LOG_DIR, SEGMENTS_DIR};
 use alluvia_query::{MEMOS, check_memo, is_audit_line};
 use alluvia_snapshot::{KEYS_LOST_NAME, KeyFiles, KeysFile, Spaces, kills};
 use alluvia_storage::{Disk, DiskEntry, read_atomic};
-use alluvia_tree::segment_of_file;
+use alluvia_tree::{REBUILT_DIR, segment_of_file};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, TableId};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -142,7 +142,7 @@ pub(super) fn note_strays(disk: &dyn Disk, dir: &Path, named: &Named<'_>, report
     const FOREIGN: &str = "is none of Alluvia's files, and is left alone";
     let segment = |entry: &DiskEntry| match segment_of_file(&entry.name) {
         Some(id) => (!named.segments.contains(&id)).then_some(LEFT),
-        None => Some(FOREIGN),
+        None => (entry.name != REBUILT_DIR).then_some(FOREIGN),
     };
     let log_file = |entry: &DiskEntry| (!directory::is_log_file(&entry.name)).then_some(FOREIGN);
     let is_stray_keys = |name: &str| match (name.strip_suffix(".tmp"), KeyFiles::number_of_file(name), named.keys) {

@@ -200,7 +200,7 @@ fn check_segments(
         // A dropped table goes when the manifest is next written.
         let Some(entry) = catalog.by_id(*table) else { continue };
         let def = &entry.def;
-        let dropped = manifest.tables.get(table).map_or(0, |files| files.dropped);
+        let dropped = manifest.tables.get(table).map_or(0, TableFiles::gone);
         identities::check_rows_once(tree, &def.name, segments, dropped, PASS_ROWS, progress, report)?;
         if let Some(dead) = dead.get(table) {
             if let Err(error) = kills::check_kills_follow(tree, &def.name, segments, dead, report) {

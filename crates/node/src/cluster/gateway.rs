@@ -17,7 +17,7 @@ use alluvia_snapshot::{
     Admin, BatchInfo, ClusterInfo, Memo, Ports, PublishedTotals, PurgeWait, Purged, SegmentInfo, StageInfo, StoreInfo,
 };
 use alluvia_storage::{Disk, RealDisk};
-use alluvia_types::{Clock, Error, ErrorKind, Result, Stage, SystemClock, TableId};
+use alluvia_types::{Clock, Error, ErrorKind, Result, SegmentId, Stage, SystemClock, TableId};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -136,6 +136,11 @@ impl Admin for GatewayAdmin {
     fn purge(&self, _table: TableId, _wait: &mut dyn FnMut(&PurgeWait) -> Result<()>) -> Result<Purged> {
         Err(Error::new(ErrorKind::NotSupported, "a purge of a table on several machines is not built")
             .with_hint("sorts and merges remove what was deleted; copies of files are removed with them"))
+    }
+
+    fn forget_segment(&self, _table: TableId, _segment: SegmentId, _is_told: bool) -> Result<Vec<String>> {
+        Err(Error::new(ErrorKind::NotSupported, "a segment of a table on several machines is not forgotten from here")
+            .with_hint("its worker takes the shard anew from another replica, once its data directory is removed"))
     }
 
     fn recall(&self, _memo: &Memo) -> Result<Option<Vec<u8>>> {

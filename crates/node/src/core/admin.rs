@@ -5,7 +5,8 @@
 use super::Core;
 use crate::memos;
 use alluvia_snapshot::{Admin, BatchInfo, HeapInfo, Memo, PurgeWait, Purged, Read, SegmentInfo, StageInfo, StoreInfo};
-use alluvia_types::{Result, Stage, TableId};
+use alluvia_types::{Result, SegmentId, Stage, TableId};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -39,6 +40,26 @@ impl Admin for Core {
         // Nobody reads them again, and a memo of predicates has values of rows.
         memos::remove_damaged(self.disk.as_ref(), &self.dir)?;
         Ok(purged)
+    }
+
+    fn closed(&self) -> BTreeMap<TableId, String> {
+        self.views.base().closed.iter().map(|(&table, closed)| (table, closed.error.message().to_owned())).collect()
+    }
+
+    fn forget_segment(&self, table: TableId, segment: SegmentId, is_told: bool) -> Result<Vec<String>> {
+        let name = self.views.catalog().by_id(table).map_or_else(String::new, |entry| entry.def.shown());
+        let lost = self.pipeline.forget_segment(table, segment, is_told)?;
+        let mut told =
+            vec![format!("table '{name}' {} {}: {}", lost.verb(is_told), lost.forgotten, lost.why.message())];
+        match (is_told, &lost.still_closed) {
+            (false, _) => told.push(
+                "nothing was changed: restore the file from a copy if there is one; a third argument, force => true, forgets the segment"
+                    .to_owned(),
+            ),
+            (true, Some(why)) => told.push(format!("table '{name}' is still closed: {}", why.message())),
+            (true, None) => tracing::warn!(table = %name, lost = %lost.forgotten, "a segment was forgotten, as somebody has told"),
+        }
+        Ok(told)
     }
 
     fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>> {

@@ -99,6 +99,9 @@ impl Core {
         for error in key_files.lost() {
             tracing::warn!(%error, "idempotency keys are lost, as a file '{KEYS_LOST_NAME}' allows");
         }
+        for told in &opened.mended {
+            tracing::warn!("{told}");
+        }
         for closed in opened.base.closed.values() {
             tracing::error!(error = %closed.error, "a table is closed, since a file of it is missing or damaged");
         }
@@ -218,6 +221,13 @@ impl Core {
         let merge = |table| self.pipeline.merge(table);
         let merged: Vec<Result<bool>> = self.pipeline.tables_to_merge(hurry).into_iter().map(merge).collect();
         merged.into_iter().try_fold(false, |any, merged| Ok(any | merged?))
+    }
+
+    /// Makes anew what reads, or the start, have found damaged and can be made anew.
+    pub fn mend(&self) -> Result<bool> {
+        let told = self.pipeline.mend()?;
+        told.iter().for_each(|sentence| tracing::warn!("{sentence}"));
+        Ok(!told.is_empty())
     }
 
     /// Makes relaxed batches durable and visible.

@@ -42,6 +42,7 @@ mod procedures;
 mod progress;
 mod progressive;
 mod purge;
+mod repaired;
 mod replaced;
 mod result_names;
 mod rights;

@@ -22,6 +22,7 @@ pub(crate) const TABLES: &[(&str, Kind)] = &[
     ("changed_at", Kind::Count),
     ("table_schema", Kind::Text),
     ("dead_rows", Kind::Count),
+    ("closed", Kind::Text),
 ];
 
 /// Columns of `alluvia.columns`.
@@ -58,6 +59,7 @@ pub(crate) fn tables(context: &SystemContext) -> Vec<Vec<Cell>> {
         *dead += stage.dead_rows;
         *bytes += if stage.stage == Stage::Ingested { 0 } else { stage.bytes };
     }
+    let closed = context.admin.closed();
     let row = |entry: &std::sync::Arc<alluvia_catalog::TableEntry>| {
         let def = &entry.def;
         // Definitions are everybody's; how many rows there are is for those who may read them.
@@ -78,6 +80,7 @@ pub(crate) fn tables(context: &SystemContext) -> Vec<Vec<Cell>> {
             (!is_waiting(entry.changed_at)).then_some(entry.changed_at.0).into(),
             def.schema.as_str().into(),
             may_read.then_some(dead).into(),
+            closed.get(&def.id).cloned().into(),
         ]
     };
     context.snapshot.catalog.tables().map(row).collect()

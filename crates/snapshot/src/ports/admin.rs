@@ -9,8 +9,9 @@
 
 use crate::keys::BatchKey;
 use alluvia_tree::SegmentMeta;
-use alluvia_types::{ProducerMark, Result, Stage, TableId, Version};
+use alluvia_types::{ProducerMark, Result, SegmentId, Stage, TableId, Version};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -222,6 +223,19 @@ pub enum PurgeWait {
     Files(usize),
 }
 
+impl PurgeWait {
+    /// In words.
+    pub fn what(&self) -> &'static str {
+        match self {
+            PurgeWait::Working => "nothing",
+            PurgeWait::Another => "another purge",
+            PurgeWait::Snapshots { .. } => "snapshots in which rows are alive that were deleted since",
+            PurgeWait::Loads => "loads that began before it",
+            PurgeWait::Files(_) => "statements that read files which it has replaced",
+        }
+    }
+}
+
 /// What a purge has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Purged {
@@ -235,6 +249,17 @@ pub struct Purged {
     pub members: u64,
 }
 
+impl Purged {
+    /// In a sentence, of a table.
+    pub fn told(&self, table: &str) -> String {
+        let Purged { rows, segments, bytes, members } = self;
+        format!(
+            "table '{table}': {rows} dead rows are gone, {segments} segments were written anew ({bytes} bytes less), \
+             {members} members of dictionaries lost their names"
+        )
+    }
+}
+
 /// The database as whoever looks after it sees it.
 pub trait Admin: Send + Sync + Debug {
     /// Returns once `stage` is complete through every batch visible at the call, for all tables; asks the pipeline to
@@ -243,6 +268,12 @@ pub trait Admin: Send + Sync + Debug {
     /// Removes from the files of the database what was deleted of a table before the call. Between steps, and while something
     /// is waited for, `wait` is called now and then; an error of it ends the purge.
     fn purge(&self, table: TableId, wait: &mut dyn FnMut(&PurgeWait) -> Result<()>) -> Result<Purged>;
+    /// Tables that are closed since files of theirs are damaged, and why.
+    fn closed(&self) -> BTreeMap<TableId, String> {
+        BTreeMap::new()
+    }
+    /// What is lost with a segment of a table, some of whose files are damaged: sentences. It is forgotten only if that `is_told`.
+    fn forget_segment(&self, table: TableId, segment: SegmentId, is_told: bool) -> Result<Vec<String>>;
     /// What was memorised last under this memo; `None` if nothing was, or if it was damaged: then it was set aside.
     fn recall(&self, memo: &Memo) -> Result<Option<Vec<u8>>>;
     /// Keeps a memo across restarts in place of the last one.

@@ -117,6 +117,11 @@ impl TableKills {
         killed
     }
 
+    /// Forgets the kills of a segment that is gone with its rows.
+    pub(crate) fn forget_segment(&mut self, segment: SegmentId) {
+        self.segments.remove(&segment);
+    }
+
     /// Takes back what versions above one have killed: their batches were not durable.
     pub(crate) fn take_back(&mut self, above: Version) {
         while self.versions.back().is_some_and(|version| *version > above) {

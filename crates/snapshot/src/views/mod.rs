@@ -11,6 +11,7 @@
 mod heaps;
 mod kills;
 mod moving;
+mod replaced;
 mod report;
 mod room;
 mod state;
@@ -26,7 +27,7 @@ use crate::freshness::VisibleTimes;
 use crate::key_tables::KeyTables;
 use crate::keys::KeyRecord;
 use crate::killed::Killed;
-use crate::manifest::{Base, ProducerState};
+use crate::manifest::{Base, ProducerState, TableBase};
 use crate::pins::Pins;
 use crate::ports::{BatchInfo, PublishedTotals, StagedLoad, Want};
 use crate::snapshot::{Newer, Snapshot, TailRead};
@@ -159,7 +160,7 @@ impl Views {
         let kills = dead.into_iter().map(|(table, dead)| (table, TableKills::of_segments(dead, visible))).collect();
         let times = VisibleTimes::new(clock.monotonic(), visible);
         // Rows that went may have been alive where the merged stage of another table ends: a purge does not wait for that one.
-        let has_lost = base.tables.values().any(|table| table.dropped > 0);
+        let has_lost = base.tables.values().any(TableBase::has_lost);
         let floor = if has_lost { base.through } else { Version(0) };
         let state = State {
             visible,

@@ -7,7 +7,7 @@
 
 use super::{State, TableKills, Views};
 use crate::key_tables::KeyGuard;
-use crate::manifest::Base;
+use crate::manifest::{Base, TableBase};
 use crate::moves::{Moved, Moves};
 use alluvia_keys::RowPlace;
 use alluvia_tree::{Dead, Segment};
@@ -100,7 +100,7 @@ impl Views {
     /// from the last sort on. Ask after the snapshot of the version was taken: what is so then, was so before.
     pub fn is_whole_at(&self, table: TableId, version: Version) -> bool {
         let state = self.state.read();
-        let has_lost = state.base.tables.get(&table).is_some_and(|base| base.dropped > 0);
+        let has_lost = state.base.tables.get(&table).is_some_and(TableBase::has_lost);
         version >= state.base.through || !has_lost && !state.kills.contains_key(&table)
     }
 

@@ -1,9 +1,10 @@
 //! Reports on the views, for system tables, metrics and the decisions of the pipeline.
 
 use super::{TableKills, Views};
+use crate::closed::ClosedTable;
 use crate::ports::{BatchInfo, SegmentInfo, StageInfo};
 use crate::tail::TailTable;
-use alluvia_tree::Segment;
+use alluvia_tree::{Segment, SegmentMeta};
 use alluvia_types::{Stage, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +43,7 @@ impl Views {
         based.chain(attached).cloned().collect()
     }
 
-    /// The same, with the rows of each that are dead.
+    /// The same, with the rows of each that are dead; and those of tables that are closed.
     pub fn segment_infos(&self) -> Vec<SegmentInfo> {
         let state = self.state.read();
         let based = state.base.tables.values().flat_map(|table| table.sorted.iter().chain(table.merged()));
@@ -51,7 +52,9 @@ impl Views {
             meta: segment.meta().clone(),
             dead_rows: state.dead_rows_of(segment),
         };
-        based.chain(attached).map(info).collect()
+        let closed = state.base.closed.values().flat_map(ClosedTable::segments);
+        let closed = closed.map(|meta| SegmentInfo { meta: meta.clone(), dead_rows: 0 });
+        based.chain(attached).map(info).chain(closed).collect()
     }
 
     /// Every segment that the manifest or a record of the log names: beside those of [`Views::segments`] what was
@@ -82,7 +85,10 @@ impl Views {
                     (Stage::Merged, Some(base)) => base.merged().collect(),
                     _ => Vec::new(),
                 };
+                let closed = state.base.closed.get(&table).into_iter().flat_map(ClosedTable::segments);
+                let closed: Vec<&SegmentMeta> = closed.filter(|meta| meta.stage == stage).collect();
                 let in_tail = tail.filter(|_| stage == Stage::Ingested);
+                let metas = || segments.iter().map(|segment| segment.meta()).chain(closed.iter().copied());
                 let watermark = state.watermark(table, stage);
                 let dead_in_tail = || state.kills.get(&table).map_or(0, |kills| kills.dead_in_tail(state.visible));
                 let dead_in_tail = in_tail.map_or(0, |_| dead_in_tail());
@@ -91,10 +97,10 @@ impl Views {
                     stage,
                     watermark,
                     staleness: state.times.lag(now, watermark),
-                    rows: in_tail.map_or(0, TailTable::rows) + segments.iter().map(|s| s.meta().rows).sum::<u64>(),
+                    rows: in_tail.map_or(0, TailTable::rows) + metas().map(|meta| meta.rows).sum::<u64>(),
                     dead_rows: dead_in_tail + segments.iter().map(|s| state.dead_rows_of(s)).sum::<u64>(),
-                    bytes: in_tail.map_or(0, TailTable::bytes) + segments.iter().map(|s| s.meta().bytes()).sum::<u64>(),
-                    parts: in_tail.map_or(0, TailTable::runs) + segments.len() as u64,
+                    bytes: in_tail.map_or(0, TailTable::bytes) + metas().map(SegmentMeta::bytes).sum::<u64>(),
+                    parts: in_tail.map_or(0, TailTable::runs) + metas().count() as u64,
                 });
             }
         }

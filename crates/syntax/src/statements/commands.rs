@@ -7,6 +7,7 @@ use crate::statement::{
     Access, Declare, FetchCount, Isolation, Kind, Modes, Procedure, SettingCommand, SettingValue, literal_text,
 };
 use crate::statements::cuboid_name::{CuboidName, table_argument};
+use crate::statements::segment_argument::{FORGET_SEGMENT, forget_segment};
 use alluvia_catalog::SearchPath;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::not_supported;
@@ -240,7 +241,11 @@ fn session_of(args: &ast::FunctionArguments) -> Result<u64> {
 pub fn no_procedure(name: impl std::fmt::Display) -> Error {
     let plain = PLAIN_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}()"));
     let of_cuboids = CUBOID_PROCEDURES.iter().map(|(name, _)| format!("{SYSTEM}.{name}('table', 'levels')"));
-    let others = [format!("{SYSTEM}.{CANCEL}(session_id)"), format!("{SYSTEM}.{PURGE}('table')")];
+    let others = [
+        format!("{SYSTEM}.{CANCEL}(session_id)"),
+        format!("{SYSTEM}.{PURGE}('table')"),
+        format!("{SYSTEM}.{FORGET_SEGMENT}('table', segment)"),
+    ];
     let known: Vec<String> = plain.chain(of_cuboids).chain(others).collect();
     Error::new(ErrorKind::UndefinedFunction, format!("there is no procedure {name}"))
         .with_hint(format!("procedures are {}", known.join(", ")))
@@ -263,6 +268,9 @@ pub fn call_of(function: &ast::Function) -> Result<Kind> {
     if name == PURGE {
         let table = table_argument(&format!("{SYSTEM}.{name}"), &function.args)?;
         return Ok(Kind::Call(Procedure::Purge(table)));
+    }
+    if name == FORGET_SEGMENT {
+        return forget_segment(&format!("{SYSTEM}.{name}"), &function.args).map(Kind::Call);
     }
     let Some((_, procedure)) = PLAIN_PROCEDURES.into_iter().find(|(known, _)| *known == name) else {
         return Err(no_procedure(&function.name));

@@ -72,9 +72,16 @@ pub(crate) fn table_argument(procedure: &str, arguments: &FunctionArguments) -> 
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))] => text_of(expr).ok_or_else(wrong)?,
         _ => return Err(wrong()),
     };
-    let names = list_of(procedure, &name, |parser| parser.parse_object_name(false))?;
-    let [name] = names.as_slice() else { return Err(wrong()) };
-    user_table(name).map(Some)
+    table_named(procedure, &name)?.map(Some).ok_or_else(wrong)
+}
+
+/// The table that a text names; `None` where it names none, or several.
+pub(crate) fn table_named(procedure: &str, name: &str) -> Result<Option<RelationName>> {
+    let names = list_of(procedure, name, |parser| parser.parse_object_name(false))?;
+    match names.as_slice() {
+        [name] => user_table(name).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// `column` or `function(column)`.

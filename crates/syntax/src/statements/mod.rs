@@ -21,5 +21,6 @@ pub mod roles;
 pub mod routines;
 pub mod rules;
 pub mod schemas;
+pub(crate) mod segment_argument;
 pub mod views;
 pub mod written_types;

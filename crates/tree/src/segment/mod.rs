@@ -42,6 +42,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use whole_column::WholeColumn;
 
+/// What is done about a side file that is damaged.
+const ANEW: &str = "the file is damaged, and a running database makes it anew of the Parquet file beside it, if that is whole: run the \
+                    statement again; `alluvia check` and `alluvia repair` tell more";
+
+/// The same of both files of a rung.
+const ANEW_RUNG: &str = "the file is one of a rung, whose rows are in a segment, too: it is not read again, and a running database makes it \
+                         anew; run the statement again";
+
 /// An immutable run of rows in key order, by block or by row. Shared by `Arc`; its files are deleted when it was
 /// retired and the last is dropped.
 #[derive(Debug)]
@@ -71,6 +79,10 @@ pub struct Segment {
     key_order_asked: AtomicU32,
     rungs: Vec<Rung>,
     retired: AtomicBool,
+    /// Set by the first read that has met damage.
+    damaged: AtomicBool,
+    /// Whether its rows are in another segment, too.
+    is_rung: bool,
 }
 
 /// A rung of a segment's ladder.
@@ -100,12 +112,16 @@ impl Segment {
     /// Opens a segment. Reads nothing but the lengths of its files. Rungs that are not there are done without: their
     /// rows are in the segment.
     pub fn open(context: &TreeContext, meta: SegmentMeta) -> Result<Arc<Segment>> {
+        Segment::open_as(context, meta, false)
+    }
+
+    fn open_as(context: &TreeContext, meta: SegmentMeta, is_rung: bool) -> Result<Arc<Segment>> {
         let lengths =
             [(context.parquet_path(meta.id), meta.parquet_bytes), (context.side_path(meta.id), meta.side.len)];
         for (path, expected) in lengths {
             check_length(context, &path, expected)?;
         }
-        let rung = |meta: &RungMeta| match Segment::open(context, meta.segment.clone()) {
+        let rung = |meta: &RungMeta| match Segment::open_as(context, meta.segment.clone(), true) {
             Ok(segment) => Ok(Some(Rung { rung: meta.rung, segment })),
             Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
             Err(error) => Err(error),
@@ -133,6 +149,8 @@ impl Segment {
             key_order_asked: AtomicU32::new(0),
             rungs,
             retired: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
+            is_rung,
         }))
     }
 
@@ -172,7 +190,8 @@ impl Segment {
 
     /// The thinnest rung that holds every row whose weight is below `limit`; `None` if only the segment does.
     pub fn rung_for(&self, limit: u64) -> Option<&Rung> {
-        self.rungs.iter().rev().find(|rung| rung_limit(rung.rung).is_none_or(|most| limit <= most))
+        let holds = |rung: &&Rung| rung_limit(rung.rung).is_none_or(|most| limit <= most);
+        self.rungs.iter().rev().filter(|rung| !rung.segment.is_damaged()).find(holds)
     }
 
     /// Of a rung: how many of its rows lie before each block of the segment it hangs from, and at the end how many
@@ -207,6 +226,13 @@ impl Segment {
             let bytes = bands.as_ref().map_or(0, Bands::bytes);
             Ok((bands, bytes))
         })
+    }
+
+    /// Whether a read has met damage in one of its files. A rung of which that is so is not read again, and made anew
+    /// ([`Segment::rebuild_rungs`]).
+    pub fn is_damaged(&self) -> bool {
+        let in_parquet = || self.files.get().is_some_and(|files| files.parquet.is_damaged());
+        self.damaged.load(Ordering::Relaxed) || in_parquet()
     }
 
     /// From now on the files go when the last holder does, those of its ladder too.
@@ -264,6 +290,7 @@ impl Segment {
         let (disk, meta) = (context.disk.as_ref(), &self.meta);
         let path = context.side_path(meta.id);
         let side = CheckedFile::open(disk, &path, Arc::new(meta.side.clone()), Arc::clone(&context.cache))?;
+        let side = side.with_hint(self.what_is_done());
         let side = SideFile::open(side, meta.id, meta.table)?;
         if side.rows != meta.rows {
             let message = format!("{} is of {} rows instead of {}", path.display(), side.rows, meta.rows);
@@ -277,7 +304,13 @@ impl Segment {
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         let parquet = CheckedFile::open(disk, &parquet_path, Arc::new(checks), Arc::clone(&context.cache))?;
+        let parquet = if self.is_rung { parquet.with_hint(ANEW_RUNG) } else { parquet };
         Ok(Files { side, parquet })
+    }
+
+    /// What is done about a side file that is damaged.
+    fn what_is_done(&self) -> &'static str {
+        if self.is_rung { ANEW_RUNG } else { ANEW }
     }
 
     /// Damage to the side file, as the section that it hit.
@@ -286,10 +319,11 @@ impl Segment {
             if error.kind() != ErrorKind::Corrupt {
                 return error;
             }
+            self.damaged.store(true, Ordering::Relaxed);
             let (disk, path) = (self.context.disk.as_ref(), self.context.side_path(self.meta.id));
             match SideFile::diagnose(disk, &path, self.meta.id, self.meta.table) {
-                Err(found) if found.kind() == ErrorKind::Corrupt => found,
-                _ => error,
+                Err(found) if found.kind() == ErrorKind::Corrupt => found.with_hint(self.what_is_done()),
+                _ => error.with_hint(self.what_is_done()),
             }
         })
     }
@@ -308,7 +342,8 @@ impl Drop for Segment {
     }
 }
 
-fn check_length(context: &TreeContext, path: &Path, expected: u64) -> Result<()> {
+/// Refuses a file that is missing, or has another length.
+pub(crate) fn check_length(context: &TreeContext, path: &Path, expected: u64) -> Result<()> {
     let file = context.disk.open(path).map_err(|error| {
         if error.kind() == std::io::ErrorKind::NotFound {
             Error::new(ErrorKind::Corrupt, format!("{} is missing", path.display()))

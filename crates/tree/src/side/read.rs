@@ -51,6 +51,18 @@ impl SideFile {
         SideFile::check(Source::Checked(file), len, segment, table)
     }
 
+    /// The checksums of the Parquet file in a file that may be damaged elsewhere.
+    pub(crate) fn surviving_checks(
+        disk: &dyn Disk,
+        path: &Path,
+        segment: SegmentId,
+        table: TableId,
+    ) -> Result<FileChecks> {
+        let file = disk.open(path).map_err(|error| Error::io(path, "opening", &error))?;
+        let len = file.len().map_err(|error| Error::io(path, "reading", &error))?;
+        SideFile::check(Source::Raw(file, path.into()), len, segment, table)?.parquet_checks()
+    }
+
     /// What is wrong with a file that does not pass its chunks' checksums: an error that names the section, if one does
     /// not hold.
     pub(crate) fn diagnose(disk: &dyn Disk, path: &Path, segment: SegmentId, table: TableId) -> Result<()> {

@@ -161,5 +161,5 @@ impl RungRows {
 
 fn wrong(what: String) -> Error {
     Error::new(ErrorKind::Corrupt, what)
-        .with_hint("its rows are in the segment, too: nothing is lost, and the next merge writes the ladder anew")
+        .with_hint("its rows are in the segment, too: nothing is lost, and the next start, or a running server, makes the rung anew")
 }

@@ -167,7 +167,8 @@ pub(crate) fn stored_columns(table: &TableDef) -> Vec<(&str, DataType)> {
     own.chain([(VERSION_COLUMN, DataType::UInt64), (ORDINAL_COLUMN, DataType::UInt64)]).collect()
 }
 
-fn summarise_column(builder: &mut SummaryBuilder, at: usize, values: &ArrayRef, place: usize) {
+/// Takes in some values of a column of the current block, the first of them at row `place` of it.
+pub(crate) fn summarise_column(builder: &mut SummaryBuilder, at: usize, values: &ArrayRef, place: usize) {
     let nulls = values.null_count();
     match values.data_type() {
         DataType::Utf8View => {

@@ -4,7 +4,7 @@
 //! - A rung has the rows of its segment of low weight, dead ones among them; of these it has just those that its segment
 //!   has (K7). Where it says which rows they are ([`Segment::places`]) they are found there, by the segment's own
 //!   [`DeadRows`] as of the reader's version.
-//! - A rung that does not say so is none to a reader for whom rows of its segment are dead.
+//! - A rung that does not say so is none to a reader for whom rows of its segment are dead. One that is known to be damaged is none to all.
 //! - Who draws gets what he draws from as [`Drawn`], which knows the dead; who scans a rung gets the dead among its rows
 //!   ([`SegmentRows::rung_for`]).
 
@@ -36,7 +36,7 @@ impl Laddered {
     fn new(rows: &SegmentRows) -> Result<Laddered> {
         let mut rungs = Vec::with_capacity(rows.segment.rungs().len());
         for rung in rows.segment.rungs() {
-            if rows.dead.is_none() || rung.segment.has_places()? {
+            if !rung.segment.is_damaged() && (rows.dead.is_none() || rung.segment.has_places()?) {
                 rungs.push(rung.rung);
             }
         }

@@ -4,4 +4,5 @@ mod ladder;
 mod segment;
 
 pub use ladder::LadderWriter;
+pub(crate) use segment::FINDING_BYTES_MAX;
 pub use segment::SegmentWriter;

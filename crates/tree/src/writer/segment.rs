@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes that looking for the heavy rows of all measures may take while a segment is written.
-const FINDING_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const FINDING_BYTES_MAX: u64 = 64 << 20;
 
 /// Writes one segment. Dropped before [`SegmentWriter::finish`], it removes its files.
 pub struct SegmentWriter {

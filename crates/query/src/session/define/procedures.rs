@@ -5,8 +5,9 @@ use crate::session::define::cuboids::{pin_cuboid, unpin_cuboid};
 use crate::session::define::purge::purge;
 use crate::session::run::Run;
 use crate::session::run::outcome::Outcome;
+use alluvia_catalog::authoriser::Need;
 use alluvia_syntax::statement::Procedure;
-use alluvia_types::{Result, Stage};
+use alluvia_types::{Result, SegmentId, Stage};
 use std::sync::Arc;
 
 /// CALL.
@@ -37,6 +38,11 @@ pub(crate) async fn call(run: &Arc<Run>, procedure: Procedure) -> Result<Outcome
         }
         Procedure::DropCuboid(name) => return unpin_cuboid(scope, name, true).await,
         Procedure::Purge(table) => return purge(run, table).await,
+        Procedure::ForgetSegment { table, segment, is_told } => {
+            let (entry, engine) = (scope.table_for(Need::Ownership, &table)?, Arc::clone(&scope.engine));
+            let told = blocking(move || engine.forget_segment(entry.def.id, SegmentId(segment), is_told)).await?;
+            return Ok(told.into_iter().fold(Outcome::done("CALL"), Outcome::with_notice));
+        }
     };
     let admin = Arc::clone(scope.engine.admin());
     blocking(move || admin.organise(stage)).await?;

@@ -13,7 +13,7 @@ use crate::session::state::temporary::is_temporary;
 use alluvia_catalog::authoriser::DELETE;
 use alluvia_catalog::{RelationName, TableEntry};
 use alluvia_copy::progress::CancelToken;
-use alluvia_snapshot::{PurgeWait, Purged};
+use alluvia_snapshot::PurgeWait;
 use alluvia_types::{Error, ErrorKind, Result, Version};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(crate) async fn purge(run: &Arc<Run>, table: Option<RelationName>) -> Result
             let name = &entry.def.shown();
             let purged = engine.admin().purge(table, &mut |wait| waiting.turn(name, wait))?;
             engine.forget_predicates(table)?;
-            done.push(told(name, &purged));
+            done.push(purged.told(name));
         }
         done.extend(waiting.waited_for());
         Ok(done)
@@ -58,14 +58,6 @@ pub(crate) async fn purge(run: &Arc<Run>, table: Option<RelationName>) -> Result
     .await?;
     let outcome = done.into_iter().fold(Outcome::done("CALL"), |outcome, notice| outcome.with_notice(notice));
     Ok(outcome.with_notice(NOT_REACHED))
-}
-
-fn told(name: &str, purged: &Purged) -> String {
-    let Purged { rows, segments, bytes, members } = purged;
-    format!(
-        "table '{name}': {rows} dead rows are gone, {segments} segments were written anew ({bytes} bytes less), \
-         {members} members of dictionaries lost their names"
-    )
 }
 
 /// What a purge waits for, and how long yet.
@@ -109,13 +101,7 @@ impl Waiting {
             self.holders = holders;
         }
         self.has_waited = true;
-        let what = match wait {
-            PurgeWait::Working => "nothing",
-            PurgeWait::Another => "another purge",
-            PurgeWait::Snapshots { .. } => "snapshots in which rows are alive that were deleted since",
-            PurgeWait::Loads => "loads that began before it",
-            PurgeWait::Files(_) => "statements that read files which it has replaced",
-        };
+        let what = wait.what();
         if self.logged.is_none_or(|logged| now.saturating_sub(logged) >= LOGGED_EVERY) {
             self.logged = Some(now);
             tracing::info!(table, holders = %self.show_holders(), "a purge waits for {what}");

@@ -11,6 +11,7 @@
 //! | `idempotency` | batches with idempotency keys that are sent again after a power loss at every I/O call |
 //! | `locked` | rows that sessions have locked, and batches that heed it |
 //! | `lookups` | rows by their keys, wherever snapshots of the others are compared |
+//! | `mended` | files that are damaged and made anew, and segments that are lost and forgotten |
 //! | `purge` | what is deleted and purged is in no file, wherever the power goes meanwhile |
 //! | `writers` | real threads: the last version of a key wins, and nothing is lost |
 //! | `planted` | that these tests find what they are to find |
@@ -30,6 +31,7 @@ mod history;
 mod idempotency;
 mod locked;
 mod lookups;
+mod mended;
 mod model;
 pub(crate) mod planted;
 mod purge;

@@ -1,0 +1,65 @@
+//! `alluvia repair`: what it says, what it does once it is told to, and its exit codes.
+
+use super::remote::serve;
+use super::{contents, good, run, scratch, stderr, stdout};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn parquet(dir: &str) -> PathBuf {
+    let mut found: Vec<PathBuf> =
+        fs::read_dir(Path::new(dir).join("segments")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.to_string_lossy().ends_with(".parquet"));
+    found.sort();
+    found.remove(0)
+}
+
+#[test]
+fn a_repair_says_what_is_lost_and_drops_it_only_if_told() {
+    let (scratch, dir) = scratch();
+    let output = run(&["repair", &dir], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("holds no Alluvia database"), "{}", stderr(&output));
+    assert!(!Path::new(&dir).exists(), "nothing was made");
+    assert_eq!(run(&["repair"], "").status.code(), Some(2));
+    assert_eq!(run(&["repair", &dir, "--no"], "").status.code(), Some(2));
+
+    let sql = "CREATE TABLE t (a BIGINT, b TEXT) WITH (dimensions = 'b', measures = 'a'); \
+               INSERT INTO t SELECT value, 'text ' || value % 7 FROM generate_series(1, 2000); CALL alluvia.merge(); \
+               CREATE TABLE u (a INT); INSERT INTO u VALUES (1)";
+    good(&["sql", &dir, "-c", sql], "");
+    for args in [vec!["repair", &dir], vec!["repair", &dir, "--yes"]] {
+        let before = contents(scratch.path());
+        assert!(good(&args, "").contains("nothing is damaged"), "{args:?}");
+        assert!(contents(scratch.path()) == before, "{args:?} changes nothing");
+    }
+    {
+        let _server = serve(&dir, "127.0.0.1:0", &[]);
+        let output = run(&["repair", &dir, "--yes"], "");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("is open in another process"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("forget_segment"), "{}", stderr(&output));
+    }
+
+    let lost = parquet(&dir);
+    let bytes = fs::read(&lost).unwrap();
+    fs::write(&lost, &bytes[..bytes.len() - 1]).unwrap();
+    let before = contents(scratch.path());
+    let output = run(&["repair", &dir], "");
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("LOST: table 't' would lose segment") && said.contains("with 2000 rows of versions"),
+        "{said}"
+    );
+    assert!(said.contains("nothing was changed"), "{said}");
+    assert!(contents(scratch.path()) == before, "nothing is changed");
+    assert!(run(&["sql", &dir, "-c", "SELECT count(*) FROM t"], "").status.code() == Some(1), "the table is closed");
+
+    let said = good(&["repair", &dir, "--yes"], "");
+    assert!(said.contains("LOST: table 't' has lost segment") && said.contains("done; run alluvia check"), "{said}");
+    good(&["check", &dir], "");
+    let counts = "SELECT (SELECT count(*) FROM t) AS t, (SELECT count(*) FROM u) AS u";
+    assert_eq!(good(&["sql", &dir, "--format", "csv", "-c", counts], ""), "t,u\n0,1\n");
+    good(&["sql", &dir, "-c", "INSERT INTO t VALUES (1, 'new'); CALL alluvia.merge()"], "");
+    good(&["check", &dir], "");
+}

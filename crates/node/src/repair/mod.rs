@@ -1,0 +1,116 @@
+//! `alluvia repair`: what of a data directory is damaged and can be made anew, what is lost, and both of it done when that is told to.
+//!
+//! Invariants:
+//! - Without being told to nothing is changed (a missing lock file is made), and the same is said that would be done.
+//! - Nothing is dropped that is whole: of each segment all bytes are held against their checksums first.
+//! - New files are durable before the manifest names them, and the manifest is replaced once, at the end: a crash before it leaves the
+//!   database as it was. Files of which the manifest tells no more go after it.
+//! - What it does not mend it names: damage to the log, to dictionaries and to files of dead rows is for who has a copy.
+//!
+//! The directory is not opened as a start would open it: so it serves where no start can.
+
+mod table;
+
+use crate::directory::{LOCK_NAME, SEGMENTS_DIR, lost_manifest};
+use crate::holder::locked;
+use alluvia_snapshot::{MANIFEST_NAME, Manifest};
+use alluvia_storage::{Cache, Disk, RealDisk};
+use alluvia_tree::{SegmentMeta, TreeContext, segment_of_file};
+use alluvia_types::{Error, ErrorKind, Result, SegmentId};
+use std::path::Path;
+use std::sync::Arc;
+use table::TableRepair;
+
+/// Each chunk is read once or twice, so there is little to keep.
+const CACHE_BYTES: u64 = 16 << 20;
+
+/// What a repair has found, and done if it was told to.
+#[derive(Clone, Debug, Default)]
+pub struct RepairReport {
+    /// Segments whose files were read.
+    pub segments: usize,
+    /// What was made anew, or can be, a sentence each.
+    pub mended: Vec<String>,
+    /// What is lost, or would be, a sentence each: rows, versions, table and file.
+    pub lost: Vec<String>,
+    /// What is damaged and is not mended by this, a sentence each.
+    pub left: Vec<String>,
+}
+
+impl RepairReport {
+    /// Whether nothing is damaged that it has looked at.
+    pub fn is_whole(&self) -> bool {
+        self.mended.is_empty() && self.lost.is_empty() && self.left.is_empty()
+    }
+}
+
+/// Repairs the database in `dir`; `is_told` to, or it only says what it would do. `progress` is told of each segment before it is read.
+///
+/// Errors: there is no database, it is open elsewhere, or its manifest cannot be read; and those of the disk.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let dir = scratch.path().join("db");
+/// # drop(alluvia_node::Database::open(&dir)?);
+/// let report = alluvia_node::repair(&dir, false, &mut |what| println!("{what}"))?;
+/// assert!(report.is_whole(), "{report:#?}");
+/// # Ok(()) }
+/// ```
+pub fn repair(dir: &Path, is_told: bool, progress: &mut dyn FnMut(&str)) -> Result<RepairReport> {
+    repair_on(Arc::new(RealDisk::new()), dir, is_told, progress)
+}
+
+/// Repairs the database in `dir` on a disk of the caller's.
+pub fn repair_on(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    is_told: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<RepairReport> {
+    if !disk.exists(&dir.join(MANIFEST_NAME)) {
+        return Err(lost_manifest(disk.as_ref(), dir)?.unwrap_or_else(|| no_database(dir)));
+    }
+    let lock_path = dir.join(LOCK_NAME);
+    let lock = disk.try_lock(&lock_path).map_err(|error| Error::io(&lock_path, "locking", &error))?;
+    let _lock = lock.ok_or_else(|| {
+        locked(
+            disk.as_ref(),
+            dir,
+            "stop it first; a running server mends by itself, and CALL alluvia.forget_segment forgets",
+        )
+    })?;
+    let mut manifest = Manifest::load(disk.as_ref(), dir)?.ok_or_else(|| no_database(dir))?;
+    let segments_dir = dir.join(SEGMENTS_DIR);
+    let tree = TreeContext::new(Arc::clone(&disk), Arc::new(Cache::new(CACHE_BYTES)), segments_dir.clone());
+    let mut next_segment = next_segment(disk.as_ref(), &segments_dir, &manifest)?;
+    let (mut report, mut gone) = (RepairReport::default(), Vec::new());
+    for (&table, files) in &mut manifest.tables {
+        // One that is not defined any more goes when the manifest is next written.
+        let Some(entry) = manifest.catalog.by_id(table) else { continue };
+        let repair =
+            TableRepair { dir, tree: &tree, def: &entry.def, through: manifest.through, is_told, report: &mut report };
+        repair.run(files, &mut next_segment, &mut gone, progress)?;
+    }
+    if is_told && (!report.mended.is_empty() || !report.lost.is_empty()) {
+        manifest.next_segment = next_segment;
+        manifest.store(disk.as_ref(), dir)?;
+        gone.iter().for_each(|meta: &SegmentMeta| tree.remove_files(meta));
+    }
+    Ok(report)
+}
+
+/// An id that no segment has or had: the log, and what a crash has left, may have some that the manifest does not know.
+fn next_segment(disk: &dyn Disk, segments_dir: &Path, manifest: &Manifest) -> Result<u64> {
+    if !disk.exists(segments_dir) {
+        return Ok(manifest.next_segment);
+    }
+    let entries = disk.read_dir(segments_dir).map_err(|error| Error::io(segments_dir, "listing", &error))?;
+    let highest = entries.iter().filter_map(|entry| segment_of_file(&entry.name)).max().unwrap_or(SegmentId(0));
+    Ok(manifest.next_segment.max(highest.0 + 1))
+}
+
+fn no_database(dir: &Path) -> Error {
+    Error::new(ErrorKind::UndefinedObject, format!("{} holds no Alluvia database", dir.display()))
+        .with_hint("name a data directory; a repair makes none")
+}
