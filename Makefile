@@ -3,7 +3,7 @@
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvia/target
 XTASK = ./xtask/setup.sh cargo run --quiet --locked --package xtask --
 
-.PHONY: demo sql test lint bench wheel docs check-data deb dist soak fuzz
+.PHONY: demo sql test lint bench wheel docs check-data deb dist sim canaries soak fuzz
 
 demo: ## Builds, ingests while it queries, shows freshness at work, exits 0. DATA=FILE runs it on your file.
 	@$(XTASK) demo $(if $(DATA),--data $(DATA))
@@ -34,6 +34,12 @@ deb: ## The Debian package, from this checkout's program or from PROGRAM=FILE; s
 
 dist: ## What is given to others: archive, wheel, Debian package and checksums, for any x86-64-v3 Linux with glibc 2.28 or later. A second full build.
 	@$(XTASK) dist
+
+sim: ## make sim SEED=...: replays a seed of the simulation of the whole engine, and prints its trace.
+	@$(XTASK) sim $(SEED)
+
+canaries: ## Every planted bug, what it does, and the test that finds it; fails if one is found by none.
+	@$(XTASK) canaries
 
 soak: ## Crash tests for DURATION (default 1h), then histories of tables with keys, the models of the index on random tables, random statements beside DuckDB, three machines whose links are dropped (as root), and 100,000 generated statements.
 	@$(XTASK) soak $(or $(DURATION),1h)

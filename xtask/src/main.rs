@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // chores are no part of the database: they may use files and clocks directly
 
 mod archive;
+mod canaries;
 mod data;
 mod dist;
 mod package;
@@ -17,7 +18,7 @@ use run::{Step, cargo, die, emptied, python, target_dir, text_of};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | functions | check-data DIR | deb [PROGRAM] | dist | install [PROGRAM] | soak TIME | fuzz TIME";
+const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | functions | check-data DIR | deb [PROGRAM] | dist | install [PROGRAM] | sim SEED | canaries | soak TIME | fuzz TIME";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -37,6 +38,8 @@ fn main() {
         Some("deb") => deb(&rest),
         Some("dist") => dist::run(),
         Some("install") => install(&program_of(&rest)),
+        Some("sim") => sim(&rest),
+        Some("canaries") => canaries::run(),
         Some("soak") => soak(&rest),
         Some("fuzz") => timed(&["fuzz"], seconds_of(&rest), &[]),
         _ => die(&format!("usage: {HELP}")),
@@ -213,11 +216,23 @@ fn soak(rest: &[&str]) {
     let seconds = seconds_of(rest);
     timed(&["kill"], seconds, &[]);
     timed(&["keyed::history"], seconds / 4, &[]);
+    timed(&["whole::history"], seconds / 4, &[]);
     timed(&["schemas", "schema_model", "nested", "stars", "predicates"], seconds / 4, &[]);
     differ(seconds / 4);
     namespaces();
     tools(&[]);
     timed(&["index_answers"], 0, &[("ALLUVIA_TEST_STATEMENTS", SOAK_STATEMENTS)]);
+}
+
+/// Replays a seed of the simulation of the whole engine, with its trace.
+fn sim(rest: &[&str]) {
+    let Some(seed) = rest.first().filter(|seed| seed.parse::<u64>().is_ok()) else { die("sim SEED: a number") };
+    let test = "whole::history::every_answer_is_the_models_whatever_the_disk_does";
+    let tests = ["test", "--workspace", "--test", "it"];
+    cargo(&[tests.as_slice(), CHECKED, &["--", "--nocapture", "--exact", test]].concat())
+        .env("ALLUVIA_TEST_SEED", seed)
+        .env("ALLUVIA_TEST_TRACE", "1")
+        .run();
 }
 
 /// Random statements on random tables, our answers beside DuckDB's.

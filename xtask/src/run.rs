@@ -1,7 +1,8 @@
 //! Running other programs, said aloud.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, exit};
+use std::process::{Command, Stdio, exit};
 use std::time::Instant;
 
 /// The checkout.
@@ -74,6 +75,23 @@ impl Step {
             Err(error) => die(&format!("{} could not be started: {error}", self.text)),
         }
     }
+
+    /// Runs it; gives what it printed, which is also shown, and whether it ended well.
+    pub fn said(mut self) -> (String, bool) {
+        eprintln!("==> {}", self.text);
+        let mut child = match self.command.stdout(Stdio::piped()).spawn() {
+            Ok(child) => child,
+            Err(error) => die(&format!("{} could not be started: {error}", self.text)),
+        };
+        let mut said = String::new();
+        for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            eprintln!("{line}");
+            said.push_str(&line);
+            said.push('\n');
+        }
+        (said, child.wait().is_ok_and(|status| status.success()))
+    }
 }
 
 /// What a program in the checkout prints; ends this process if it fails.
@@ -85,7 +103,7 @@ pub fn output(program: &str, args: &[&str]) -> String {
 pub fn output_in(folder: &Path, program: &str, args: &[&str]) -> String {
     let text = format!("{program} {}", args.join(" "));
     eprintln!("==> {text}");
-    let done = Command::new(program).args(args).current_dir(folder).stderr(std::process::Stdio::inherit()).output();
+    let done = Command::new(program).args(args).current_dir(folder).stderr(Stdio::inherit()).output();
     match done {
         Ok(done) if done.status.success() => String::from_utf8_lossy(&done.stdout).into_owned(),
         Ok(done) => die(&format!("{text} ended with {}", done.status)),

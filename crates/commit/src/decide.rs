@@ -14,7 +14,7 @@
 use crate::keys::Keys;
 use alluvia_catalog::{Catalog, Change};
 use alluvia_snapshot::{BatchKey, KeyRecord, ProducerState};
-use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version};
+use alluvia_types::{Error, ErrorKind, ProducerMark, Result, TableId, Version, planted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -186,7 +186,9 @@ impl Order {
         self.next = through.next();
         self.catalog = catalog;
         self.producers = producers;
-        self.keys.forget_above(through);
+        if !planted("key of a refused batch kept") {
+            self.keys.forget_above(through);
+        }
         // When they were written before that is not known: no later than that.
         self.written.values_mut().for_each(|written| *written = (*written).min(through));
     }

@@ -121,7 +121,7 @@ impl Pipeline {
             next_kills: self.next_kills.load(Ordering::Relaxed),
             keys: Some(if planted("keys not named") { Vec::new() } else { named_keys }),
             catalog: Catalog::clone(&checkpoint.catalog),
-            producers: checkpoint.producers.clone(),
+            producers: if planted("producers not named") { BTreeMap::new() } else { checkpoint.producers.clone() },
             tables: base.files(),
         };
         if let Err(NotReplaced { error, is_kept }) = manifest.store(self.tree().disk.as_ref(), &self.dir) {

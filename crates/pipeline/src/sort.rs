@@ -9,7 +9,7 @@ use alluvia_catalog::DictionaryMark;
 use alluvia_snapshot::{Cut, KEYS_KEPT, Moves, Space, TableBase};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_tree::{Segment, SegmentWriter, TreeContext};
-use alluvia_types::{Error, Result, SegmentId, Stage, TableId};
+use alluvia_types::{Error, Result, SegmentId, Stage, TableId, planted};
 use arrow::record_batch::RecordBatch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,8 @@ impl Pipeline {
     fn sort_cut(&self, cut: Cut, notes_all: bool) -> Result<Edited> {
         // Before the manifest: after it the log gives up the batches that have them.
         let oldest_micros = self.views.clock().wall_micros().saturating_sub(KEYS_KEPT.as_micros() as i64);
-        self.keys.lock().add(self.tree().disk.as_ref(), &cut.keys, oldest_micros)?;
+        let keys = if planted("forgotten key") { cut.keys.get(1..).unwrap_or_default() } else { &cut.keys };
+        self.keys.lock().add(self.tree().disk.as_ref(), keys, oldest_micros)?;
         let mut spaces: BTreeMap<TableId, Arc<Space>> = BTreeMap::new();
         let mut work = Vec::new();
         let mut handover = Handover::default();
@@ -107,6 +108,9 @@ impl Pipeline {
         // What is attached stays: the log names it.
         let durable = persist(spaces).inspect_err(|_| written.iter().for_each(|segment| segment.retire()))?;
         let through = cut.through;
+        if planted("log let go before the manifest") {
+            self.log.remove_through(through)?;
+        }
         let checkpoint = Checkpoint { through, catalog: cut.catalog, producers: cut.producers };
         let edited = self.edit(Some(checkpoint), written.clone(), &handover, |base| {
             for Durable { table, mark, ranges } in durable {

@@ -19,7 +19,7 @@
 
 use crate::checks::corrupt;
 use crate::disk::Disk;
-use alluvia_types::{Error, ErrorKind, Result};
+use alluvia_types::{Error, ErrorKind, Result, planted};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -69,6 +69,9 @@ pub fn write_atomic(disk: &dyn Disk, path: &Path, magic: &[u8; 8], payload: &[u8
         return Err(failure);
     }
     let dir = path.parent().unwrap_or(Path::new(""));
+    if planted("skipped directory fsync") {
+        return Ok(());
+    }
     disk.sync_dir(dir).map_err(|error| unsure(dir, "syncing", error))
 }
 

@@ -8,7 +8,7 @@
 
 use crate::checks::{CHUNK_BYTES, FileChecks};
 use crate::disk::{Disk, DiskFile};
-use alluvia_types::{Error, Result};
+use alluvia_types::{Error, Result, planted};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,7 +53,8 @@ impl CheckedWriter {
 
     /// Writes what is buffered and makes the data durable. The caller syncs the directory.
     pub fn finish(mut self) -> Result<FileChecks> {
-        let synced = self.flush().and_then(|()| self.file.sync_data());
+        let is_skipped = planted("segment not synced");
+        let synced = self.flush().and_then(|()| if is_skipped { Ok(()) } else { self.file.sync_data() });
         synced.map_err(|error| Error::io(&self.path, "writing", &error))?;
         if !self.len.is_multiple_of(CHUNK_BYTES as u64) {
             self.chunk_crcs.push(self.open_crc);

@@ -36,7 +36,7 @@ use crate::tail::{Pinned, TailTable};
 use alluvia_catalog::Catalog;
 use alluvia_heap::Heaps;
 use alluvia_tree::{Dead, Segment, TreeContext};
-use alluvia_types::{Clock, Error, Freshness, Result, SegmentId, Stage, TableId, Version};
+use alluvia_types::{Clock, Error, Freshness, Result, SegmentId, Stage, TableId, Version, planted};
 use arrow::record_batch::RecordBatch;
 use parking_lot::{Condvar, Mutex, RwLock};
 use room::{Lack, pinned_too_much};
@@ -383,7 +383,7 @@ impl Views {
         let state = self.state.read();
         let floor = state.base.through;
         let mut staged = state.attached.range(above.next()..).flat_map(|(_, loads)| loads);
-        if floor > above || staged.any(|(owner, _)| *owner == table) {
+        if floor > above && !planted("stale cuboid after a merge") || staged.any(|(owner, _)| *owner == table) {
             return None;
         }
         let entry = Arc::clone(state.catalog.by_id(table)?);
@@ -413,6 +413,9 @@ impl Views {
             let rows = tail.read(above, state.visible).into_iter().map(|(rows, _)| rows);
             (table, rows.collect::<Vec<_>>())
         });
+        let mut tails: Vec<_> = tails.filter(|(_, runs)| !runs.is_empty()).collect();
+        // Segments are numbered in this order: a run follows from its seed.
+        tails.sort_unstable_by_key(|(table, _)| *table);
         let attached = state.attached.iter().chain(&state.dropped).flat_map(|(&version, loads)| {
             loads.iter().map(move |(table, segments)| (version, *table, segments.clone()))
         });
@@ -421,7 +424,7 @@ impl Views {
             catalog: Arc::clone(&state.catalog),
             producers: state.producers.clone(),
             keys: state.keys.clone(),
-            tails: tails.filter(|(_, runs)| !runs.is_empty()).collect(),
+            tails,
             attached: attached.collect(),
             kills: state.kills.clone(),
             askable: self.askable(&state),

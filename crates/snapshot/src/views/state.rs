@@ -62,6 +62,7 @@ impl State {
             return Ok((version, stage.unwrap_or(Stage::Ingested)));
         }
         let fresh = match want.freshness {
+            Freshness::Within(age) if planted("twice as old") => self.times.required(now, age * 2),
             Freshness::Within(age) => self.times.required(now, age),
             Freshness::Merged => Version(0),
         };
@@ -151,7 +152,8 @@ impl State {
         let mut add = |segment: &Arc<Segment>| {
             let meta = segment.meta();
             if meta.min_version <= version {
-                let through = (meta.max_version > version).then_some(version);
+                let has_later = meta.max_version > version && !planted("later rows of a segment");
+                let through = has_later.then_some(version);
                 let dead = kills.and_then(|kills| kills.dead_rows(segment, version));
                 segments.push(SegmentRows { segment: Arc::clone(segment), above: None, through, dead });
             }
@@ -174,6 +176,7 @@ impl State {
                     is_tail_cut = is_cut;
                     slices
                 }
+                None if planted("later rows of the tail") => rows.read(above, self.visible),
                 None => rows.read(above, version),
             };
             tail.extend(slices.into_iter().map(TailRead::of_run));

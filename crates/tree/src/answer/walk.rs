@@ -6,7 +6,7 @@ use super::totals::Totals;
 use crate::nodes::{FANOUT, NodeTree, Overlap};
 use crate::segment::{BlockIndex, Segment};
 use crate::visible::{SegmentRows, Versions};
-use alluvia_types::Result;
+use alluvia_types::{Result, planted};
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Decimal256Type, Float64Type, UInt32Type, UInt64Type};
 use std::sync::Arc;
@@ -93,7 +93,8 @@ pub(crate) fn walk_below(
             into.counters.blocks_skipped += 1;
             continue;
         }
-        let is_whole = open == 0 && !has_dead && cut_at == Versions::ALL && (is_whole_segment || height == 0);
+        let is_masked = !has_dead || planted("dead rows in a summary");
+        let is_whole = open == 0 && is_masked && cut_at == Versions::ALL && (is_whole_segment || height == 0);
         if is_whole && add_covered(query, segment, &index, &nodes, (height, node), into) {
             continue;
         }
@@ -155,7 +156,10 @@ fn add_summary(
     totals.add_rows(group, rows.end - rows.start);
     for (at, measure) in query.measures.iter().enumerate() {
         let Some((_, summary)) = index.table.measures.iter().find(|(id, _)| *id == measure.column) else { continue };
-        let count = u64::from(summary.counts.as_primitive::<UInt32Type>().value(block));
+        let mut count = u64::from(summary.counts.as_primitive::<UInt32Type>().value(block));
+        if planted("NULL counted") {
+            count = rows.end - rows.start;
+        }
         if let Some(floats) = &summary.floats {
             let float = |array: &Arc<dyn Array>| {
                 let array = array.as_primitive::<Float64Type>();

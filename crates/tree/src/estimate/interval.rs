@@ -32,6 +32,7 @@ use super::sample::{Cell, GroupSample};
 use super::special::{beta_quantile, gamma_quantile, normal_quantile, t_quantile};
 use super::stratum::{Frame, Stratum};
 use super::{Aggregate, Interval, Kind, Plan, missed};
+use alluvia_types::planted;
 use std::borrow::Cow;
 
 /// From so many events on, a binomial is near enough to its score interval.
@@ -185,6 +186,10 @@ impl Moments {
         }
         let (rows, n) = (pool.rows as f64, pool.sampled as f64);
         let share = cell.matches as f64 / n;
+        let mut unsure = 1.0 / n - 1.0 / rows;
+        if planted("wrong finite-population term") {
+            unsure = unsure.min(1.0 / rows);
+        }
         let (y, x) = (cell.sum / n, pool.sampled_sum / n);
         let squares = cell.squares / n;
         let (known_x, known_squares) = pool.known.map_or((x, 0.0), |known| (known.sum / rows, known.squares / rows));
@@ -192,13 +197,13 @@ impl Moments {
         Some(Moments {
             rows,
             known: pool.known.is_some(),
-            factor: rows * rows * (1.0 / n - 1.0 / rows) * n / (n - 1.0),
+            factor: rows * rows * unsure * n / (n - 1.0),
             share,
             model_share: share.min(1.0 - pool.dead as f64 / rows),
             y,
             x,
             known_x,
-            unbias: (1.0 / n - 1.0 / rows) * n / (n - 1.0),
+            unbias: unsure * n / (n - 1.0),
             yy: (squares - y * y).max(0.0),
             yi: y * (1.0 - share),
             ii: share * (1.0 - share),

@@ -12,7 +12,7 @@ use super::{DeadRows, SegmentRows};
 use crate::filter::Mask;
 use crate::layout::BLOCK_ROWS;
 use crate::segment::{Rung, Segment};
-use alluvia_types::{Error, Result};
+use alluvia_types::{Error, Result, planted};
 use std::borrow::Borrow;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -145,6 +145,7 @@ impl Drawn {
                     mask.retain(|row| !dead.contains((start + row) as u64));
                 }
             }
+            DeadIn::Rung(..) if planted("rung not masked") => {}
             DeadIn::Rung(dead, places) => places.drop_dead(dead, start..start + rows.len(), mask),
         }
     }

@@ -11,7 +11,7 @@ use crate::layout::{BLOCK_ROWS, BandCounter, rung_limit, rungs_of};
 use crate::meta::{RungMeta, SegmentMeta};
 use alluvia_space::weight::weight;
 use alluvia_space::{ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_types::{Error, Result, SegmentId, Stage, Version};
+use alluvia_types::{Error, Result, SegmentId, Stage, Version, planted};
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::UInt64Type;
 
@@ -144,5 +144,11 @@ fn weights_of(chunk: &RowChunk, seed: u64) -> Result<Vec<u64>> {
     // Staged rows have no version yet, and need none.
     let version = |row: usize| if versions.is_valid(row) { versions.value(row) } else { 0 };
     let rows = ordinals.values().iter().enumerate();
+    if planted("weight from dimensions") {
+        let codes = &chunk.codes.levels;
+        return Ok(rows
+            .map(|(row, _)| weight(Version(0), codes.first().map_or(0, |of| of[row].into()), seed))
+            .collect());
+    }
     Ok(rows.map(|(row, &ordinal)| weight(Version(version(row)), ordinal, seed)).collect())
 }

@@ -15,7 +15,7 @@ use crate::side::{Header, OptionalSections, SideWriter};
 use crate::summary::{SummaryBuilder, least_and_greatest};
 use alluvia_space::{LevelCodes, TableDef};
 use alluvia_storage::{CheckedWriter, FileChecks};
-use alluvia_types::{ColumnId, Error, Result, SegmentId, Stage, TableId, Version};
+use alluvia_types::{ColumnId, Error, Result, SegmentId, Stage, TableId, Version, planted};
 use arrow::array::{Array, ArrayRef, AsArray, new_empty_array};
 use arrow::datatypes::{SchemaRef, UInt64Type};
 use parquet::file::metadata::KeyValue;
@@ -333,7 +333,9 @@ impl SegmentWriter {
         let optional = OptionalSections { heavy: heavy.map(|heavy| encode(&heavy)), ..optional };
         let side = side.finish(&parquet, &table, &levels, optional, self.rows)?;
         let dir = &self.context.dir;
-        self.context.disk.sync_dir(dir).map_err(|error| Error::io(dir, "syncing", &error))?;
+        if !planted("manifest before its segment") {
+            self.context.disk.sync_dir(dir).map_err(|error| Error::io(dir, "syncing", &error))?;
+        }
         self.unfinished.clear();
         let known = self.versions.map_or((Version(0), Version(0)), |(min, max)| (Version(min), Version(max)));
         let (min_version, max_version) = self.fixed_version.map_or(known, |version| (version, version));

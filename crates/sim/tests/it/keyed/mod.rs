@@ -18,7 +18,7 @@
 //!
 //! `ALLUVIA_TEST_SEED` replays a history; `ALLUVIA_TEST_SECONDS` makes each test of histories go on for so long.
 
-mod boxes;
+pub(crate) mod boxes;
 mod closed;
 mod crash;
 mod dropped;
@@ -32,9 +32,9 @@ mod idempotency;
 mod locked;
 mod lookups;
 mod mended;
-mod model;
-pub(crate) mod planted;
+pub(crate) mod model;
+mod planted;
 mod purge;
 pub(crate) mod tables;
-mod world;
+pub(crate) mod world;
 mod writers;

@@ -63,7 +63,7 @@ pub enum Outcome {
 /// The rows of a table at one version, and where keys are.
 #[derive(Clone, Debug, Default)]
 struct State {
-    rows: BTreeMap<RowId, Row>,
+    rows: BTreeMap<RowId, Arc<Row>>,
     keys: BTreeMap<Row, RowId>,
     /// The version that wrote each key last.
     written: BTreeMap<Row, u64>,
@@ -113,8 +113,12 @@ impl Model {
     /// Applies a batch whole, or refuses it and stays as it is.
     pub fn apply(&mut self, parts: &[Part]) -> Outcome {
         let version = self.version() + 1;
-        let state = |table: &TableModel| Pending { state: State::clone(table.newest()), came: 0, version };
-        let mut pending: Vec<Pending> = self.tables.iter().map(state).collect();
+        let pending = |(at, table): (usize, &TableModel)| {
+            let is_written = parts.iter().any(|part| part.table == at);
+            let state = if is_written { State::clone(table.newest()) } else { State::default() };
+            Pending { state, came: 0, version }
+        };
+        let mut pending: Vec<Pending> = self.tables.iter().enumerate().map(pending).collect();
         let (mut refusal, mut passed_over) = (Refusal::default(), 0);
         for part in parts {
             let table = &self.tables[part.table];
@@ -127,8 +131,11 @@ impl Model {
         if refusal != Refusal::default() {
             return Outcome::Refused(refusal);
         }
-        for (table, pending) in self.tables.iter_mut().zip(pending) {
-            table.states.push(Arc::new(pending.state));
+        for (at, (table, pending)) in self.tables.iter_mut().zip(pending).enumerate() {
+            let is_written = parts.iter().any(|part| part.table == at);
+            let same = || Arc::clone(&table.states[table.states.len() - 1]);
+            let state = if is_written { Arc::new(pending.state) } else { same() };
+            table.states.push(state);
         }
         Outcome::Applied { passed_over }
     }
@@ -207,7 +214,7 @@ impl Pending {
                 self.state.keys.insert(key.clone(), id);
                 self.state.written.insert(key, self.version);
             }
-            self.state.rows.insert(id, row.clone());
+            self.state.rows.insert(id, Arc::new(row.clone()));
         }
         Ok(())
     }
@@ -228,7 +235,7 @@ impl TableModel {
 
     /// The rows at a version, in the order in which they came.
     pub fn rows(&self, version: u64) -> impl Iterator<Item = &Row> {
-        self.states[version as usize].rows.values()
+        self.states[version as usize].rows.values().map(Arc::as_ref)
     }
 
     /// The rows at a version in the order of their values: what two databases have in common.
@@ -246,7 +253,7 @@ impl TableModel {
     /// The row with a key at a version.
     pub fn row_with(&self, version: u64, key: &Row) -> Option<&Row> {
         let state = &self.states[version as usize];
-        state.keys.get(key).and_then(|row| state.rows.get(row))
+        state.keys.get(key).and_then(|row| state.rows.get(row)).map(Arc::as_ref)
     }
 
     /// Identities of rows that were ever seen.
@@ -303,7 +310,7 @@ impl TableModel {
         loop {
             match (expected.next(), found.next()) {
                 (None, None) => return Ok(()),
-                (Some((id, row)), Some(found)) if id.0 == found.version && *row == found.row => {
+                (Some((id, row)), Some(found)) if id.0 == found.version && **row == found.row => {
                     let ordinal = *self.ordinals.entry(*id).or_insert(found.ordinal);
                     if ordinal != found.ordinal {
                         return Err(format!("version {version}: {found:?} had the ordinal {ordinal}"));
