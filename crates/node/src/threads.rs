@@ -20,6 +20,8 @@ use std::time::Duration;
 
 const SORT_LOOK: Duration = Duration::from_millis(20);
 const MERGE_LOOK: Duration = Duration::from_millis(50);
+/// How soon a file is made anew that a read has found damaged.
+const MEND_LOOK: Duration = Duration::from_millis(500);
 const FLUSH_LOOK: Duration = Duration::from_millis(5);
 /// Threads that make waiting batches durable: one for each fsync that the log lets overlap, and one that is about to.
 const COMMITTERS: usize = 5;
@@ -75,8 +77,13 @@ impl Threads {
         });
         threads.spawn("alluvia-merge", core, |core, stop| {
             let mut last = core.views().clock().monotonic();
+            let mut looked = last;
             while !stop.wait(MERGE_LOOK) {
                 let now = core.views().clock().monotonic();
+                if now - looked >= MEND_LOOK {
+                    looked = now;
+                    run_once(stop, || core.mend(), |_| {});
+                }
                 let hurry = core.take_hurry_merge() || now - last >= core.pipeline().options().merge_interval;
                 if hurry {
                     last = now;
@@ -91,7 +98,6 @@ impl Threads {
                 if hurry {
                     // One segment, so that new rows do not wait for many.
                     run_once(stop, || core.purge_old(), |_| {});
-                    run_once(stop, || core.mend(), |_| {});
                 }
             }
         });
@@ -170,6 +176,10 @@ impl Drop for Threads {
             let _ = handle.join();
         }
         self.core.committer().serve(Duration::ZERO);
+        // Who has read damage and ends is not to read it again at the next start.
+        if let Err(error) = self.core.mend() {
+            tracing::warn!(%error, "files that are damaged were not made anew; the next start tries it");
+        }
         // What cannot be sealed is recovered all the same; who wrote was told of any failure.
         if let Err(error) = self.core.seal() {
             tracing::warn!(%error, "the log was not sealed");

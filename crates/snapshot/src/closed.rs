@@ -4,7 +4,7 @@
 //! - A closed table is neither read nor written. Its files stay as they are, and so does what the manifest says of them: once what is missing
 //!   is restored, the next start opens it.
 //! - What the log holds of it above the manifest's version is sorted as that of any table, and stands behind what is closed.
-//! - It can be dropped, which removes its files.
+//! - It can be dropped, which removes its files; or the segment that is lost can be forgotten, which opens it again.
 
 use crate::manifest::{Base, TableFiles};
 use alluvia_catalog::Catalog;
@@ -27,8 +27,8 @@ impl ClosedTable {
         let message =
             format!("table '{name}' is closed, since a file of it is missing or damaged: {}", self.error.message());
         Error::new(ErrorKind::Corrupt, message).with_hint(
-            "restore that file from a copy or a replica and start again; or drop the table; other tables are whole, and alluvia check lists \
-             all that is damaged",
+            "restore that file from a copy or a replica and start again; or say what is lost, and forget it (alluvia repair DIR, CALL \
+             alluvia.forget_segment); other tables are whole, and alluvia check lists all that is damaged",
         )
     }
 

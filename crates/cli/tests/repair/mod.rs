@@ -40,6 +40,21 @@ fn a_repair_says_what_is_lost_and_drops_it_only_if_told() {
         assert!(stderr(&output).contains("forget_segment"), "{}", stderr(&output));
     }
 
+    // A byte of the side file is another: whoever reads it is told so, once.
+    let side = parquet(&dir).with_extension("side");
+    let whole = fs::read(&side).unwrap();
+    let mut bytes = whole.clone();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(&side, bytes).unwrap();
+    let sum = ["sql", &dir, "--format", "csv", "-c", "SELECT sum(a) AS s FROM t WHERE b <> ''"];
+    let output = run(&sum, "");
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stderr(&output).contains("run the statement again"), "{}", stderr(&output));
+    assert_eq!(good(&sum, ""), "s\n2001000\n");
+    assert!(fs::read(&side).unwrap() == whole, "it is the same file again");
+    good(&["check", &dir], "");
+
     let lost = parquet(&dir);
     let bytes = fs::read(&lost).unwrap();
     fs::write(&lost, &bytes[..bytes.len() - 1]).unwrap();
