@@ -5,7 +5,9 @@
 //! |---|---|
 //! | `history` | the seeds, and that a seed has one trace |
 //! | `steps` | what happens: batches, loads, retries, stages, questions, faults, new starts |
-//! | `world` | the database beside its model: what became of each batch, and what a new start must find |
+//! | `world` | the database beside its model |
+//! | `batches` | what became of each batch |
+//! | `starts` | what a new start must find |
 //! | `queries` | rows and boxes at some freshness, as the model has them at the version that the answer says |
 //! | `estimates` | estimates: what is said to be certain is, and intervals hold as often as they say |
 //! | `cuboids` | cuboids that follow the log |
@@ -16,6 +18,7 @@
 //!
 //! `make sim SEED=...` replays a seed with its trace; `ALLUVIA_TEST_SEEDS` and `ALLUVIA_TEST_SECONDS` run more.
 
+mod batches;
 mod cuboids;
 mod disk;
 mod estimates;
@@ -23,6 +26,7 @@ mod history;
 mod ledger;
 mod planted;
 mod queries;
+mod starts;
 mod steps;
 mod tables;
 mod trace;

@@ -10,23 +10,20 @@
 use super::cuboids::Follower;
 use super::disk::{Between, SimDisk};
 use super::estimates::Tally;
-use super::ledger::{Known, Ledger, Mark, Sent};
-use super::tables::{FACTS, KIND, facts, keyed};
+use super::ledger::Ledger;
+use super::tables::{KIND, facts, keyed};
 use super::trace::Trace;
-use crate::keyed::model::{Change, Model, Outcome, Part};
+use crate::keyed::model::Model;
 use crate::keyed::tables::KeyKind;
-use crate::keyed::world::{Checked, NEWEST, new_batch};
+use crate::keyed::world::Checked;
 use alluvia_sim::{Engine, EngineOptions, Random};
-use alluvia_snapshot::{BatchKey, Committed, Durability, Snapshot};
+use alluvia_snapshot::Snapshot;
 use alluvia_space::OnConflict;
-use alluvia_storage::{Disk, FaultDisk, Survival};
+use alluvia_storage::{Disk, FaultDisk};
 use alluvia_types::{Clock, Error, ErrorKind, ManualClock, Result, TableId, Version};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-
-/// How often a new start may fail, while there is something on the disk that fails.
-const STARTS_MAX: usize = 8;
 
 /// How tables and stages are, by the seed.
 #[derive(Clone, Debug)]
@@ -65,10 +62,10 @@ impl Setup {
 
 /// What runs, and what it runs on.
 #[derive(Debug)]
-struct Machine {
-    disk: Arc<FaultDisk>,
-    sim: SimDisk,
-    engine: Option<Arc<Engine>>,
+pub struct Machine {
+    pub disk: Arc<FaultDisk>,
+    pub sim: SimDisk,
+    pub engine: Option<Arc<Engine>>,
 }
 
 /// What is known of the database.
@@ -99,11 +96,11 @@ pub struct World {
     pub setup: Setup,
     pub trace: Arc<Trace>,
     pub clock: Arc<ManualClock>,
-    machine: Mutex<Machine>,
+    pub machine: Mutex<Machine>,
     pub state: Mutex<State>,
     /// Chance of whoever comes between; `None` while he is there.
     pub between: Mutex<Option<Random>>,
-    me: Weak<World>,
+    pub me: Weak<World>,
 }
 
 impl Between for World {
@@ -162,7 +159,7 @@ impl World {
     }
 
     /// Opens the database on the disk as it is.
-    fn open(&self) -> Result<Arc<Engine>> {
+    pub fn open(&self) -> Result<Arc<Engine>> {
         let sim = self.machine.lock().sim.clone();
         Engine::open(Arc::new(sim), Arc::clone(&self.clock) as _, &self.setup.options).map(Arc::new)
     }
@@ -203,179 +200,6 @@ impl World {
         state.known = state.known.max(visible);
     }
 
-    /// Sends a batch that is new, and remembers it for being sent again.
-    pub fn send(&self, parts: Vec<Part>, durability: Durability, random: &mut Random) -> Checked {
-        let mark = self.state.lock().ledger.new_mark(random);
-        let sent = Sent { mark, parts };
-        if sent.mark != Mark::None {
-            self.state.lock().ledger.sent.push(sent.clone());
-        }
-        self.submit(&sent, durability)
-    }
-
-    /// Sends one of the last batches again, as who does not know what became of it.
-    pub fn send_again(&self, random: &mut Random) -> Checked {
-        let sent = {
-            let state = self.state.lock();
-            let sent = &state.ledger.sent;
-            let near = if random.one_in(3) { sent.len() } else { sent.len().min(2) };
-            match near {
-                0 => return Ok(()),
-                near => sent[sent.len() - 1 - random.below(near as u64) as usize].clone(),
-            }
-        };
-        self.trace.say(format_args!("again:"));
-        self.submit(&sent, Durability::Sync)
-    }
-
-    fn submit(&self, sent: &Sent, durability: Durability) -> Checked {
-        let engine = self.engine();
-        let tables = self.state.lock().tables.clone();
-        // Segments are written of loads: others may come between.
-        let mut batch = match new_batch(&engine, &tables, &sent.parts) {
-            Ok(batch) => batch,
-            Err(error) => return self.pass("staging", &error),
-        };
-        match &sent.mark {
-            Mark::None => {}
-            Mark::Key(key) => batch.key = Some(BatchKey::new(tables[FACTS], &format!("batch {key}"))),
-            Mark::Producer(mark) => batch.producer = Some(mark.clone()),
-        }
-        let mut state = self.state.lock();
-        let (before, was_closed) = (state.model.version(), state.is_closed);
-        let known = state.ledger.find(&sent.mark);
-        let expected = match known {
-            Known::New => Some(state.model.apply(&sent.parts)),
-            _ => None,
-        };
-        drop(state);
-        let submitted = engine.submit(batch, durability);
-        self.trace.say(format_args!("batch {:?} {}: {}", sent.mark, shown(&sent.parts), outcome(&submitted)));
-        let is_unknown = self.judge(sent, (before, known, was_closed), expected, &submitted, durability)?;
-        if is_unknown {
-            self.resolve(before)?;
-        }
-        self.notice();
-        Ok(())
-    }
-
-    /// Holds what became of a batch against the model. Returns whether nobody knows.
-    fn judge(
-        &self,
-        sent: &Sent,
-        (before, known, was_closed): (u64, Known, bool),
-        expected: Option<Outcome>,
-        submitted: &Result<Committed>,
-        durability: Durability,
-    ) -> Checked<bool> {
-        let mut state = self.state.lock();
-        let wrong =
-            || Err(format!("{submitted:?} instead of {known:?}, {expected:?} after version {before}: {sent:?}"));
-        match (submitted, known, &expected) {
-            (Ok(committed), Known::Again(version), _) => match committed.duplicate && committed.version.0 == version {
-                true => Ok(false),
-                false => wrong(),
-            },
-            (Ok(committed), Known::New, Some(Outcome::Applied { passed_over })) => {
-                let found = (committed.version.0, committed.duplicate, committed.passed_over);
-                if found != (before + 1, false, *passed_over) || was_closed {
-                    return wrong();
-                }
-                state.ledger.applied(&sent.mark, before + 1);
-                if durability == Durability::Sync {
-                    state.known = state.known.max(before + 1);
-                    if self.engine().views().visible().0 < before + 1 {
-                        return Err(format!("version {} is acknowledged, and not visible", before + 1));
-                    }
-                }
-                Ok(false)
-            }
-            (Err(error), _, Some(Outcome::Refused(_))) if error.kind() == ErrorKind::UniqueViolation => Ok(false),
-            (Err(error), Known::Refused, _) if error.kind() == ErrorKind::Producer => Ok(false),
-            (Err(error), _, _) if error.kind() == ErrorKind::DiskFull && state.is_full => {
-                // Acknowledged ones that were relaxed are taken back as well, unless they became durable.
-                let visible = self.engine().views().visible().0;
-                if visible < state.known {
-                    return Err(format!("version {} was known, and a full disk has taken it back", state.known));
-                }
-                if visible < state.model.version() {
-                    state.model.take_back(visible);
-                    state.ledger.take_back(visible);
-                }
-                Ok(false)
-            }
-            (Err(error), _, _) => {
-                let is_applied = matches!(expected, Some(Outcome::Applied { .. }));
-                match (is_applied, was_closed) {
-                    // What has failed before takes nothing: it is certainly not there.
-                    (true, true) => state.model.take_back(before),
-                    (true, false) => state.ledger.applied(&sent.mark, before + 1),
-                    (false, _) => {}
-                }
-                drop(state);
-                self.pass("a batch", error)?;
-                Ok(!was_closed)
-            }
-            _ => wrong(),
-        }
-    }
-
-    /// Asks what became of a batch after version `before` whose answer was an error of the disk.
-    fn resolve(&self, before: u64) -> Checked {
-        let engine = self.engine();
-        let flushed = engine.flush();
-        let visible = engine.views().visible().0;
-        let mut state = self.state.lock();
-        match flushed {
-            Ok(()) if visible == before || visible == state.model.version() => {
-                self.trace.say(format_args!(" resolved: version {visible}"));
-                state.model.take_back(visible);
-                state.ledger.take_back(visible);
-                Ok(())
-            }
-            Ok(()) => Err(format!("version {visible} is visible after a flush, and {before} was the last one")),
-            Err(error) if error.kind() == ErrorKind::DiskFull && state.is_full => {
-                state.model.take_back(visible);
-                state.ledger.take_back(visible);
-                Ok(())
-            }
-            Err(error) => {
-                self.trace.say(format_args!(" not resolved: {error}"));
-                state.is_closed = true;
-                Ok(())
-            }
-        }
-    }
-
-    pub fn flush(&self) -> Checked {
-        let flushed = self.engine().flush();
-        self.trace.say(format_args!("flush: {}", flushed.as_ref().map_or_else(Error::to_string, |()| "done".into())));
-        let done = match flushed {
-            Ok(()) => {
-                let (visible, state) = (self.engine().views().visible().0, self.state.lock());
-                match visible == state.model.version() {
-                    true => Ok(()),
-                    false => Err(format!("version {visible} after a flush, and not {}", state.model.version())),
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::DiskFull => {
-                let visible = self.engine().views().visible().0;
-                {
-                    let mut state = self.state.lock();
-                    state.model.take_back(visible);
-                    state.ledger.take_back(visible);
-                }
-                self.pass("a flush", &error)
-            }
-            Err(error) => {
-                self.state.lock().is_closed = true;
-                self.pass("a flush", &error)
-            }
-        };
-        self.notice();
-        done
-    }
-
     /// Runs a sort or a merge. Somebody may come before one of its syncs.
     pub fn stage(&self, is_merge: bool, between_after: Option<u64>) -> Checked {
         let (engine, sim) = (self.engine(), self.sim());
@@ -394,85 +218,6 @@ impl World {
     /// What has gone wrong where nobody could say it.
     pub fn told(&self) -> Checked {
         self.state.lock().failure.take().map_or(Ok(()), Err)
-    }
-
-    /// Ends the process, and starts anew: on the same disk, or on what a power loss leaves of it.
-    pub fn restart(&self, is_power_lost: bool, random: &mut Random) -> Checked {
-        self.let_go()?;
-        self.trace.say(format_args!("restart, power lost: {is_power_lost}"));
-        self.machine.lock().engine = None;
-        let mut is_lost = is_power_lost || self.is_off();
-        for attempt in 1..=STARTS_MAX {
-            // Whatever was to fail is over where the power was lost, and else unless it has begun.
-            self.boot(is_lost, attempt, random);
-            let opened = self.open();
-            self.trace.say(format_args!(
-                "start {attempt}: {}",
-                opened.as_ref().map_or_else(Error::to_string, |_| "open".into())
-            ));
-            match opened {
-                // A table that is closed since its file could not be read is there again next time.
-                Ok(engine) if engine.views().base().closed.is_empty() => {
-                    self.machine.lock().engine = Some(engine);
-                    return self.started();
-                }
-                Ok(engine) if !self.state.lock().is_hurt => {
-                    let closed: Vec<TableId> = engine.views().base().closed.keys().copied().collect();
-                    return Err(format!("tables {closed:?} are closed"));
-                }
-                Ok(_) => {}
-                Err(error) => self.pass("it does not open", &error)?,
-            }
-            is_lost = true;
-        }
-        Err("it does not open".to_owned())
-    }
-
-    /// Puts the disk into the machine that starts.
-    fn boot(&self, is_lost: bool, attempt: usize, random: &mut Random) {
-        let mut machine = self.machine.lock();
-        machine.disk.limit_bytes(None);
-        if is_lost {
-            let survival = match random.below(3) {
-                0 => Survival::SyncedOnly,
-                1 => Survival::Everything,
-                _ => Survival::Torn { seed: random.number() },
-            };
-            self.trace.say(format_args!("power is back, with {survival:?}"));
-            machine.disk = machine.disk.after_power_loss(survival);
-        }
-        let me = Weak::clone(&self.me);
-        machine.sim = SimDisk::new(Arc::clone(&machine.disk), Arc::clone(&self.clock), Arc::clone(&self.trace), me);
-        let mut state = self.state.lock();
-        // What was to fail of the same disk may still come.
-        (state.is_hurt, state.is_full) = (state.is_hurt && !is_lost, false);
-        if !self.setup.is_calm && attempt < STARTS_MAX - 1 && random.one_in(3) {
-            state.is_hurt = true;
-            match random.below(4) {
-                0 => machine.disk.fail_after(1 + random.below(20)),
-                1 => machine.disk.fail_sync(1 + random.below(3)),
-                2 => machine.disk.fail_write(1 + random.below(5)),
-                _ => machine.sim.fail_read(random.below(20)),
-            }
-        }
-    }
-
-    /// Holds what a new start has found against what was known before.
-    fn started(&self) -> Checked {
-        let found = self.engine().views().visible().0;
-        {
-            let mut state = self.state.lock();
-            let (known, last) = (state.known, state.model.version());
-            if found < known || found > last {
-                return Err(format!("version {known} was known, {last} the last one, and {found} is there"));
-            }
-            self.trace.say(format_args!("version {found} of {known}..{last} is there"));
-            state.model.take_back(found);
-            state.ledger.take_back(found);
-            state.ledger.opened(found);
-            (state.known, state.is_closed) = (found, false);
-        }
-        self.read_at(NEWEST, &mut Random::new(found))
     }
 
     /// Reads what is held for the last time, and lets all go.
@@ -502,28 +247,4 @@ impl World {
         let tables = self.state.lock().tables.clone();
         self.engine().snapshot_at(version, &tables)
     }
-}
-
-fn outcome(submitted: &Result<Committed>) -> String {
-    match submitted {
-        Ok(Committed { version, duplicate, passed_over }) => {
-            format!("version {version}{}, {passed_over} passed over", if *duplicate { " (again)" } else { "" })
-        }
-        Err(error) => error.to_string(),
-    }
-}
-
-fn shown(parts: &[Part]) -> String {
-    let shown = parts.iter().map(|part| {
-        let (what, count) = match &part.change {
-            Change::Insert(rows) => ("insert", rows.len()),
-            Change::InsertNew(rows) => ("insert new", rows.len()),
-            Change::Upsert(rows) => ("upsert", rows.len()),
-            Change::Delete(keys) => ("delete", keys.len()),
-            Change::DeleteRows(identities) => ("delete rows", identities.len()),
-            Change::Load(rows) => ("load", rows.len()),
-        };
-        format!("{what} {count} of table {}", part.table)
-    });
-    shown.collect::<Vec<_>>().join(", ")
 }
