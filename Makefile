@@ -3,7 +3,7 @@
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvia/target
 XTASK = ./xtask/setup.sh cargo run --quiet --locked --package xtask --
 
-.PHONY: demo sql test lint bench wheel docs check-data deb dist sim canaries soak fuzz
+.PHONY: demo sql test lint bench wheel docs check-data deb dist sim canaries soak fuzz trust
 
 demo: ## Builds, ingests while it queries, shows freshness at work, exits 0. DATA=FILE runs it on your file.
 	@$(XTASK) demo $(if $(DATA),--data $(DATA))
@@ -46,3 +46,6 @@ soak: ## Crash tests for DURATION (default 1h), then histories of tables with ke
 
 fuzz: ## SQL text, messages of PostgreSQL's clients, HTTP requests and Flight's calls against the server, for DURATION (default 1m each). ALLUVIA_TEST_SEED replays.
 	@$(XTASK) fuzz $(or $(DURATION),1m)
+
+trust: ## The figures of docs/RELIABILITY.md, made again; the last line is JSON. ARGS='damage kills' runs some of the proofs.
+	@$(XTASK) trust $(ARGS)

@@ -12,13 +12,14 @@ mod paths;
 mod program;
 mod run;
 mod tidy;
+mod trust;
 
 use archive::Compression;
 use run::{Step, cargo, die, emptied, python, target_dir, text_of};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | functions | check-data DIR | deb [PROGRAM] | dist | install [PROGRAM] | sim SEED | canaries | soak TIME | fuzz TIME";
+const HELP: &str = "cargo xtask demo [--data FILE] | sql DIR | test | lint | tidy | bench NAME [ARGS] | wheel | docs | functions | check-data DIR | deb [PROGRAM] | dist | install [PROGRAM] | sim SEED | canaries | soak TIME | fuzz TIME | trust [NAME...]";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +42,7 @@ fn main() {
         Some("sim") => sim(&rest),
         Some("canaries") => canaries::run(),
         Some("soak") => soak(&rest),
+        Some("trust") => trust::run(CHECKED, &rest),
         Some("fuzz") => timed(&["fuzz"], seconds_of(&rest), &[]),
         _ => die(&format!("usage: {HELP}")),
     }
@@ -210,14 +212,15 @@ fn by_clients(script: &str, args: &[&str]) {
 /// Statements that a soak asks of the index and of the general plan.
 const SOAK_STATEMENTS: &str = "100000";
 
-/// What takes too long for CI: crashes for so long, models and simulated histories for a quarter of it each, whole
-/// statements beside DuckDB for as long, machines whose links are dropped, analysts' tools, and generated statements until they are enough.
+/// What takes too long for CI: crashes for so long, models and simulated histories for a quarter of it each, each byte of a small database
+/// flipped, whole statements beside DuckDB for as long, machines whose links are dropped, analysts' tools, and generated statements until they are enough.
 fn soak(rest: &[&str]) {
     let seconds = seconds_of(rest);
     timed(&["kill"], seconds, &[]);
     timed(&["keyed::history"], seconds / 4, &[]);
     timed(&["whole::history"], seconds / 4, &[]);
     timed(&["schemas", "schema_model", "nested", "stars", "predicates"], seconds / 4, &[]);
+    timed(&["every_byte"], 0, &[("ALLUVIA_TEST_EVERY", "1")]);
     differ(seconds / 4);
     namespaces();
     tools(&[]);

@@ -125,7 +125,7 @@ mod urls;
 pub use alluvia_log::TornEnd;
 pub use alluvia_space::PurgeAfter;
 pub use alluvia_storage::raise_open_files_max;
-pub use check::{CheckReport, check};
+pub use check::{CheckReport, check, check_on};
 pub use core::{Core, Recovery};
 pub use database::Database;
 pub use options::{DatabaseOptions, MEMORY_LIMIT_MIN_BYTES, ServedOptions, parse_bytes};

@@ -97,7 +97,12 @@ impl CheckReport {
 /// # Ok(()) }
 /// ```
 pub fn check(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> {
-    let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk(RealDisk::new()));
+    check_on(Arc::new(RealDisk::new()), dir, progress)
+}
+
+/// Checks the database in `dir` on a disk of the caller's.
+pub fn check_on(disk: Arc<dyn Disk>, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<CheckReport> {
+    let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk(disk));
     let mut report = CheckReport::default();
     if !disk.exists(&dir.join(MANIFEST_NAME)) {
         report.add_finding(lost_manifest(disk.as_ref(), dir)?.ok_or_else(|| no_database(dir))?)?;

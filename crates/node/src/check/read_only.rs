@@ -4,14 +4,14 @@
 //! opening a dictionary cuts the bytes beyond those that are needed. The cut is skipped without an error, since nothing
 //! reads on from there.
 
-use alluvia_storage::{Disk, DiskEntry, DiskFile, DiskLock, RealDisk};
+use alluvia_storage::{Disk, DiskEntry, DiskFile, DiskLock};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The machine's disk for reading.
+/// A disk for reading.
 #[derive(Debug)]
-pub(super) struct ReadOnlyDisk(pub(super) RealDisk);
+pub(super) struct ReadOnlyDisk(pub(super) Arc<dyn Disk>);
 
 #[derive(Debug)]
 struct ReadOnlyFile(Arc<dyn DiskFile>);

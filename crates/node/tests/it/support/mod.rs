@@ -186,10 +186,14 @@ pub fn contents(core: &Core) -> BTreeMap<String, Vec<String>> {
 /// All rows, each as its values joined by '|'; NULL as that.
 pub(crate) async fn shown_rows(session: &Session, sql: &str) -> Vec<String> {
     let run = async { session.sql(sql).await?.collect().await };
-    let batches = run.await.unwrap_or_else(|error: Error| panic!("{sql}\n{error}"));
+    shown(&run.await.unwrap_or_else(|error: Error| panic!("{sql}\n{error}")))
+}
+
+/// Rows as [`shown_rows`] has them.
+pub(crate) fn shown(batches: &[RecordBatch]) -> Vec<String> {
     let options = FormatOptions::default().with_null("NULL");
     let mut rows = Vec::new();
-    for batch in &batches {
+    for batch in batches {
         let columns: Vec<ArrayFormatter> =
             batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
         for row in 0..batch.num_rows() {
