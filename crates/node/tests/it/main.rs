@@ -29,7 +29,6 @@ mod isolation;
 mod key_ranges;
 mod kill;
 mod local_days;
-mod memory_wait;
 mod merge_by_key;
 mod merged_columns;
 mod near_misses;
