@@ -48,6 +48,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("merged", &["types", "values", "syntax", "plan"]),
     ("pg-catalog", &["types", "space", "catalog", "locks", "snapshot", "values", "syntax", "functions", "change"]),
     ("copy", &["types", "space", "storage", "catalog", "snapshot", "values", "syntax"]),
+    ("memory", &["copy"]),
     (
         "query",
         &[
@@ -77,6 +78,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "pg-catalog",
             "copy",
             "locks",
+            "memory",
         ],
     ),
     (

@@ -2,7 +2,7 @@
 //!
 //! Libraries leave the choice to whoever embeds them.
 
-use libmimalloc_sys::{mi_option_set_default, mi_option_t, mi_option_use_numa_nodes};
+use libmimalloc_sys::{mi_option_set, mi_option_set_default, mi_option_t, mi_option_use_numa_nodes};
 use std::ffi::c_long;
 
 #[global_allocator]
@@ -15,11 +15,25 @@ const PURGE_DELAY: mi_option_t = mi_option_use_numa_nodes - 1;
 /// holds every second: with mimalloc's own second, the system clears pages for it that it gave back a moment ago (docs/BENCHMARKS.md, Load).
 const KEPT_MS: c_long = 10_000;
 
+/// How long it is kept where there is little: what is kept counts among what the process holds.
+const KEPT_OF_LITTLE_MS: c_long = 10;
+
+/// What a process may hold that keeps what it frees for long.
+const MUCH_BYTES: u64 = 4 << 30;
+
 /// Keeps freed memory for ten seconds before the system gets it back, unless the environment says otherwise (`MIMALLOC_PURGE_DELAY`). Is
 /// called before there are other threads.
 pub fn keep_freed_memory() {
     // SAFETY: the option is a number, which any thread may read meanwhile, and none writes.
     unsafe { mi_option_set_default(PURGE_DELAY, KEPT_MS) }
+}
+
+/// Gives back freed memory soon, in a process that may hold so many bytes, unless these are many or the environment says otherwise.
+pub fn keep_freed_memory_within(limit_bytes: u64) {
+    if limit_bytes < MUCH_BYTES && std::env::var_os("MIMALLOC_PURGE_DELAY").is_none() {
+        // SAFETY: the option is a number, which threads read and write as one.
+        unsafe { mi_option_set(PURGE_DELAY, KEPT_OF_LITTLE_MS) }
+    }
 }
 
 #[cfg(test)]
@@ -34,5 +48,9 @@ mod tests {
         assert_eq!(get(), 1_000, "its documented default; if it is another one, see whether this is the option");
         keep_freed_memory();
         assert_eq!(get(), KEPT_MS);
+        keep_freed_memory_within(MUCH_BYTES);
+        assert_eq!(get(), KEPT_MS);
+        keep_freed_memory_within(MUCH_BYTES - 1);
+        assert_eq!(get(), KEPT_OF_LITTLE_MS);
     }
 }

@@ -29,6 +29,7 @@ pub struct UsedCounters {
     tail_rows: AtomicU64,
     bytes_read: AtomicU64,
     of_tables: AtomicBool,
+    waits_for_memory: AtomicBool,
     sample: Mutex<Option<SampleUsed>>,
     pipelines: Pipelines,
     /// The statement's span, if it is traced: its number, which does not keep it open.
@@ -59,6 +60,7 @@ impl UsedCounters {
             tail_rows: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             of_tables: AtomicBool::new(true),
+            waits_for_memory: AtomicBool::new(false),
             sample: Mutex::default(),
             pipelines: Pipelines::default(),
             span: Span::current().id(),
@@ -89,6 +91,16 @@ impl UsedCounters {
             of_tables: self.of_tables.load(Ordering::Relaxed),
             sample: *self.sample.lock(),
         }
+    }
+
+    /// Whether it waits for memory that others have, from now on.
+    pub fn waits_for_memory(&self, waits: bool) {
+        self.waits_for_memory.store(waits, Ordering::Relaxed);
+    }
+
+    /// Whether it waits for memory that others have.
+    pub fn is_waiting_for_memory(&self) -> bool {
+        self.waits_for_memory.load(Ordering::Relaxed)
     }
 
     /// What it runs of a plan.

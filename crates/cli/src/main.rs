@@ -27,7 +27,7 @@ mod shell;
 mod target;
 mod verify;
 
-use alluvia_allocator::keep_freed_memory;
+use alluvia_allocator::{keep_freed_memory, keep_freed_memory_within};
 use alluvia_node::{Database, DatabaseOptions, parse_bytes, raise_open_files_max};
 use alluvia_telemetry::Spans;
 use alluvia_types::{Error, ErrorKind, Result};
@@ -102,7 +102,9 @@ impl OpenArgs {
                 "alluvia sql, alluvia load and alluvia export speak to servers; other commands run where the data directory is",
             ));
         }
-        let db = Database::open_with(&self.dir, self.options()?)?;
+        let options = self.options()?;
+        keep_freed_memory_within(options.memory_limit_bytes);
+        let db = Database::open_with(&self.dir, options)?;
         tell_recovery(&db);
         Ok(db)
     }

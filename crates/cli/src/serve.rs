@@ -13,6 +13,7 @@ use crate::recovery::tell_recovery;
 use crate::settings::{self, Protocols, Stated, address_of, collide, read, tls_files};
 use crate::{note, say};
 use alluvia_access::{Access, Passwords, Tls, Verifier, random_password};
+use alluvia_allocator::keep_freed_memory_within;
 use alluvia_node::Database;
 use alluvia_query::Engine;
 use alluvia_server_flight as flight;
@@ -57,6 +58,7 @@ pub async fn run(args: ServeArgs) -> Result<ExitCode> {
     settings::check(&config)?;
     let exporter = observe(&config)?;
     let options = settings::database_options(&config)?;
+    keep_freed_memory_within(options.memory_limit_bytes);
     for root in options.served.copy_roots.iter().filter(|root| !root.is_dir()) {
         // It may be mounted later.
         note(format_args!("warning: copy_roots: {} is no directory now", root.display()));

@@ -40,6 +40,8 @@ pub enum Phase {
     Finishing = 2,
     /// Waiting for its batch to be durable and visible.
     Committing = 3,
+    /// Waiting for memory that other statements have.
+    Waiting = 4,
 }
 
 impl Phase {
@@ -50,6 +52,7 @@ impl Phase {
             Phase::Running => "running",
             Phase::Finishing => "finishing",
             Phase::Committing => "committing",
+            Phase::Waiting => "waiting for memory",
         }
     }
 }

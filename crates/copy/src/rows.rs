@@ -106,6 +106,9 @@ pub struct Part {
     pub places: Vec<RowLocation>,
 }
 
+/// Bytes that a part takes before it has rows.
+const ROOM_BYTES: usize = 4 << 20;
+
 /// Builds parts from text values, a row at a time.
 pub(crate) struct TextRows {
     table: Arc<TableDef>,
@@ -135,8 +138,9 @@ pub(crate) struct TextRows {
 }
 
 impl TextRows {
-    /// Empty; for about `rows` rows.
+    /// Empty; for about `rows` rows, or fewer where these are wide.
     pub fn new(table: &Arc<TableDef>, on_error: OnError, rows: usize) -> TextRows {
+        let rows = rows.min(ROOM_BYTES / (size_of::<u128>() * table.columns.len().max(1)));
         let builder = |column: &alluvia_space::Column| {
             let dictionary = is_level_text(table, column.id, column.data_type);
             let text = if dictionary { TextAs::Dictionary } else { TextAs::Plain };

@@ -144,6 +144,11 @@ impl DatabaseOptions {
         self.tail_bytes_max() / 2
     }
 
+    /// What the writer of one segment holds of a row group, and again of a stripe: an eighth of memory, 256 MiB at most.
+    pub fn waiting_bytes_max(&self) -> usize {
+        (self.memory_limit_bytes / 8).min(256 << 20) as usize
+    }
+
     /// The options of the pipeline, within the memory that a load and the tail may take.
     pub(crate) fn pipeline_options(&self) -> PipelineOptions {
         let mut pipeline = self.pipeline.clone();
@@ -151,6 +156,9 @@ impl DatabaseOptions {
         let runs = 2 * (self.threads as u64 + 1);
         pipeline.run_bytes = pipeline.run_bytes.min((self.memory_limit_bytes / 4 / runs) as usize);
         pipeline.sort_bytes = pipeline.sort_bytes.min(self.tail_bytes_max() / 2);
+        // Workers merge side by side.
+        pipeline.merge_bytes =
+            pipeline.merge_bytes.min((self.memory_limit_bytes / 4 / self.threads.max(1) as u64) as usize);
         pipeline
     }
 

@@ -42,6 +42,9 @@ pub struct Loader {
     identities: Identities,
 }
 
+/// A run's bytes are looked at after each of so many pieces of it.
+const PIECES_OF_A_RUN: usize = 8;
+
 /// Where the versions and ordinals of a load's rows are from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Identities {
@@ -119,10 +122,13 @@ impl Loader {
 
 impl Load for Loader {
     fn append(&mut self, rows: RecordBatch) -> Result<()> {
+        // A run has at most a piece more than it may.
+        let piece_bytes = (self.pipeline.options.run_bytes / PIECES_OF_A_RUN).max(1);
+        let piece_rows = rows.num_rows().div_ceil(own_bytes(&rows).div_ceil(piece_bytes).max(1)).max(1);
         let mut rest = rows;
         while rest.num_rows() > 0 {
             let room = self.pipeline.options.segment_rows - self.run_rows;
-            let taken = rest.slice(0, rest.num_rows().min(room));
+            let taken = rest.slice(0, rest.num_rows().min(room).min(piece_rows));
             rest = rest.slice(taken.num_rows(), rest.num_rows() - taken.num_rows());
             self.run_rows += taken.num_rows();
             self.run_bytes += own_bytes(&taken);

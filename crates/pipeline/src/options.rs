@@ -19,8 +19,10 @@ pub struct PipelineOptions {
     pub merge_segments: usize,
     /// A partition with more rows is split, where its keys differ.
     pub partition_rows_max: u64,
-    /// Rows per output chunk of a merge.
+    /// Rows per output chunk of a merge at most.
     pub chunk_rows: usize,
+    /// Bytes of rows in memory of one worker's merge at most, as far as two inputs let it.
+    pub merge_bytes: usize,
     /// Rows that a rung of a segment's ladder has at least, about.
     pub rung_rows_min: u64,
 }
@@ -36,6 +38,7 @@ impl Default for PipelineOptions {
             merge_segments: 8,
             partition_rows_max: 4 << 20,
             chunk_rows: 64 << 10,
+            merge_bytes: 1 << 30,
             rung_rows_min: alluvia_tree::RUNG_ROWS_MIN,
         }
     }

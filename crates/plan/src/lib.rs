@@ -14,6 +14,7 @@
 //! - Columns are called what they would be called without these rules.
 
 pub mod after_types;
+pub mod batch_rows;
 pub mod before_types;
 pub mod constants;
 pub mod described_types;

@@ -20,9 +20,8 @@ use crate::engine::directory::Trust;
 use crate::engine::row_rules::KeptRules;
 use crate::engine::sequences::Sequences;
 use crate::errors::error_of;
-use crate::execution::Executor;
-use crate::execution::memory_pool::{QueryMemory, TotalMemory};
 use crate::execution::planning::STOP_CHECKS;
+use crate::execution::{Executor, Patience};
 use crate::point::PointPlans;
 use crate::rule::IndexPlanner;
 use crate::sample::Outlines;
@@ -33,6 +32,7 @@ use alluvia_catalog::TableEntry;
 use alluvia_copy::temporary::{MemoryBound, TemporaryMemory};
 use alluvia_copy::{CopyPlaces, Fetch, ServedPlaces, Spool};
 use alluvia_functions::output_size::StatementLimits;
+use alluvia_memory::{Admission, QueryMemory, TotalMemory};
 use alluvia_pg_catalog::SettingRow;
 use alluvia_plan::rules::{configure, register, with_rules};
 use alluvia_procedures::KeptRoutines;
@@ -108,7 +108,7 @@ pub struct Engine {
     ports: Ports,
     options: EngineOptions,
     runtime: Arc<RuntimeEnv>,
-    memory: Arc<TotalMemory>,
+    admission: Arc<Admission>,
     base: Arc<SessionState>,
     queries: Arc<QueryLog>,
     scans: Arc<ScanCache>,
@@ -164,7 +164,7 @@ impl Engine {
             tracing::warn!(%error, "which blocks predicates match nowhere is not known; it is learnt anew");
         }
         Ok(Arc::new(Engine {
-            memory: TotalMemory::new(options.memory_limit_bytes),
+            admission: Admission::new(TotalMemory::new(options.memory_limit_bytes)),
             queries: QueryLog::new(QUERIES_REMEMBERED),
             scans: ScanCache::new(),
             schemas: Schemas::default(),
@@ -259,7 +259,7 @@ impl Engine {
 
     /// What counts the memory of a new session's temporary tables.
     pub(crate) fn temporary_memory(&self) -> Arc<TemporaryMemory> {
-        TemporaryMemory::new(Arc::clone(&self.memory) as Arc<dyn MemoryBound>)
+        TemporaryMemory::new(Arc::clone(self.admission.total()) as Arc<dyn MemoryBound>)
     }
 
     /// How many temporary tables there have been before the one that is made now.
@@ -332,7 +332,7 @@ impl Engine {
 
     /// Bytes that queries hold in memory now.
     pub fn memory_used_bytes(&self) -> u64 {
-        self.memory.used_bytes() as u64
+        self.admission.total().used_bytes() as u64
     }
 
     /// Statistics of immutable segments, kept between statements.
@@ -522,6 +522,11 @@ impl Engine {
         ]
     }
 
+    /// How a statement of these settings waits for memory.
+    pub(crate) fn patience(&self, settings: &Settings) -> Patience {
+        Patience { admission: Arc::clone(&self.admission), most: settings.memory_wait_timeout }
+    }
+
     /// What knows the functions that every statement has.
     pub(crate) fn functions(&self) -> &Arc<SessionState> {
         &self.base
@@ -547,7 +552,7 @@ impl Engine {
 
     /// What the operators of one statement share with all others, and its own memory.
     pub(crate) fn statement_runtime(&self, settings: &Settings) -> Arc<RuntimeEnv> {
-        let memory = QueryMemory::new(settings.memory_limit_bytes, Arc::clone(&self.memory));
+        let memory = QueryMemory::new(settings.memory_limit_bytes, Arc::clone(self.admission.total()));
         Arc::new(RuntimeEnv { memory_pool: memory, ..self.runtime.as_ref().clone() })
     }
 }

@@ -44,7 +44,10 @@ impl Report {
         let rows = progress.rows().max(used.map_or(0, |used| used.rows_read));
         Report {
             elapsed,
-            phase: progress.phase(),
+            phase: match counters {
+                Some(counters) if counters.is_waiting_for_memory() => Phase::Waiting,
+                _ => progress.phase(),
+            },
             rows,
             bytes: progress.bytes_done().max(used.map_or(0, |used| used.bytes_read)),
             bytes_total: Some(progress.bytes_total()).filter(|total| *total > 0),

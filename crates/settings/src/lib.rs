@@ -55,6 +55,8 @@ pub struct Settings {
     pub isolation: Option<Isolation>,
     /// How long a lock is waited for; zero is no limit.
     pub lock_timeout: Duration,
+    /// How long a statement waits for memory that others have, before it is refused.
+    pub memory_wait_timeout: Duration,
     /// Whether cuboids may answer.
     pub cuboids: bool,
     /// Whether aggregates inside a plan are answered by the index where it can.
@@ -96,7 +98,7 @@ pub struct Settings {
 }
 
 /// Name, and what it does.
-const SETTINGS: [(&str, &str); 29] = [
+const SETTINGS: [(&str, &str); 30] = [
     ("batch_size", "Rows in the batches that operators pass on."),
     ("confidence", "How often the interval of an estimated value holds the exact one, over the choice of the sample."),
     ("cuboids", "Whether aggregates may be answered by resident cuboids, and ask for new ones: on or off."),
@@ -119,6 +121,7 @@ const SETTINGS: [(&str, &str); 29] = [
     ("lock_timeout", "How long a statement waits for a lock; 0 for no limit."),
     ("max_error", "The largest error of a value relative to the exact one, from 0 (exact) to below 1."),
     ("memory_limit", "Memory that one query may hold before it spills."),
+    ("memory_wait_timeout", "How long a statement waits for memory that others have; 0 is refused at once."),
     (
         "predicate_cache",
         "Whether scans leave out blocks that a predicate was seen to match nowhere, and remember more: on or off.",
@@ -184,6 +187,8 @@ const FRESHNESS_UNSET: &str = "default";
 
 /// What `progress` shows and takes for never, and the least time that it takes.
 const NEVER: &str = "off";
+/// How long a statement waits for memory, unless its session says otherwise.
+const MEMORY_WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 const PROGRESS_MIN: Duration = Duration::from_millis(10);
 
 /// What memory can be set to at least, and which share of all queries' memory temporary tables of one session may hold unless
@@ -218,6 +223,7 @@ impl Settings {
             default_isolation: Isolation::default(),
             isolation: None,
             lock_timeout: Duration::ZERO,
+            memory_wait_timeout: MEMORY_WAIT_TIMEOUT,
             cuboids: true,
             index_rule: true,
             is_serial: true,
@@ -335,6 +341,7 @@ impl Settings {
                 self.default_isolation = Isolation::of_name(text).ok_or_else(|| wrong(ISOLATION_LEVELS))?;
             }
             "lock_timeout" => self.lock_timeout = limit()?,
+            "memory_wait_timeout" => self.memory_wait_timeout = limit()?,
             "cuboids" => self.cuboids = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "index_rule" => self.index_rule = parse_switch(text).ok_or_else(|| wrong("on or off"))?,
             "session_order" => self.is_serial = parse_order(text).ok_or_else(|| wrong("serial or none"))?,
@@ -415,6 +422,7 @@ impl Settings {
             ISOLATION => self.isolation.unwrap_or(self.default_isolation).name().to_owned(),
             "lock_timeout" if self.lock_timeout.is_zero() => "0".to_owned(),
             "lock_timeout" => show_duration(self.lock_timeout),
+            "memory_wait_timeout" => show_duration(self.memory_wait_timeout),
             "cuboids" => show_switch(self.cuboids),
             "index_rule" => show_switch(self.index_rule),
             "session_order" => if self.is_serial { "serial" } else { "none" }.to_owned(),
@@ -463,6 +471,7 @@ impl Settings {
             DEFAULT_READ_ONLY => self.default_read_only = other.default_read_only,
             DEFAULT_ISOLATION => self.default_isolation = other.default_isolation,
             "lock_timeout" => self.lock_timeout = other.lock_timeout,
+            "memory_wait_timeout" => self.memory_wait_timeout = other.memory_wait_timeout,
             "cuboids" => self.cuboids = other.cuboids,
             "index_rule" => self.index_rule = other.index_rule,
             "session_order" => self.is_serial = other.is_serial,
@@ -598,6 +607,7 @@ mod tests {
             ("lock_timeout", "90s"),
             ("max_error", "0.01"),
             ("memory_limit", "512MB"),
+            ("memory_wait_timeout", "90s"),
             ("predicate_cache", "off"),
             ("producer", "p"),
             ("producer_epoch", "3"),
@@ -672,6 +682,7 @@ mod tests {
             ("default_transaction_read_only", "maybe"),
             ("error_action", "guess"),
             ("memory_limit", "lots"),
+            ("memory_wait_timeout", "long"),
             ("memory_limit", "1kB"),
             ("memory_limit", "1025MB"),
             ("memory_limit", "4TB"),

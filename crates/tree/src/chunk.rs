@@ -99,6 +99,22 @@ impl RowChunk {
     }
 }
 
+/// Bytes that a row has of a column, about: those of its value, and of text a view.
+pub(crate) fn row_bytes(values: &ArrayRef) -> usize {
+    let rows = values.len().max(1);
+    let of_views = |lengths: &mut dyn Iterator<Item = u32>| {
+        let total: usize = lengths.map(|len| len as usize).sum();
+        size_of::<u128>() + total / rows
+    };
+    match values.data_type() {
+        // The length is a view's first four bytes.
+        DataType::Utf8View => of_views(&mut values.as_string_view().views().iter().map(|view| *view as u32)),
+        DataType::BinaryView => of_views(&mut values.as_binary_view().views().iter().map(|view| *view as u32)),
+        DataType::Utf8 => of_views(&mut values.as_string::<i32>().offsets().lengths().map(|len| len as u32)),
+        other => other.primitive_width().unwrap_or(size_of::<u128>()),
+    }
+}
+
 impl CodedColumn {
     /// The level whose codes say all of the column at a place, if it is text and a level is made of it.
     pub fn level_of(table: &TableDef, place: usize) -> Option<usize> {

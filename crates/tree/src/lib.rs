@@ -52,7 +52,7 @@ pub use meta::{RungMeta, SegmentMeta};
 pub use nodes::CodeSet;
 pub use parquet_file::intervals;
 pub use rebuild::{Damage, Proof, REBUILT_DIR, RebuiltSide};
-pub use segment::{OrderedChunk, RowColumns, Rung, Segment, SegmentCursor};
+pub use segment::{OrderedChunk, RowBytes, RowColumns, Rung, Segment, SegmentCursor};
 pub use summary::{BlockSummaries, ColumnSummary, FloatSummary, LevelSummary, MeasureSummary};
 pub use verify::Mapping;
 pub use visible::{Dead, DeadRows, KilledRows, SegmentRows};

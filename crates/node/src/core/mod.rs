@@ -89,7 +89,8 @@ impl Core {
 
         let cache = Arc::new(Cache::new(options.cache_bytes_max()));
         let tree = TreeContext::new(Arc::clone(&disk), Arc::clone(&cache), segments_dir.clone())
-            .with_loaded_bytes_max(options.index_bytes_max());
+            .with_loaded_bytes_max(options.index_bytes_max())
+            .with_waiting_bytes_max(options.waiting_bytes_max());
         let bounds = LevelBounds::new(options.level_bytes_max, options.tail_bytes_max());
         let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()).with_bounds(bounds));
         let opened = open(disk.as_ref(), dir, &tree, &spaces, seed)?;

@@ -4,9 +4,10 @@
 //! - M1: a merge reads whole segments of the sorted stage and the buffer, but only whole *runs* of a partition; each row of
 //!   its inputs is in exactly one of its outputs, or was dead for everybody (P2).
 //! - M2: outputs of one partition are independent of those of another, so workers make them in parallel.
-//! - M3: the manifest changes once for each of both, at its end; a merge whose table was dropped meanwhile leaves nothing
+//! - M3: the manifest changes once for each of both, at its end, and once for each part of a merge of more than memory holds; a merge whose table was dropped meanwhile leaves nothing
 //!   behind.
 
+mod budget;
 mod plan;
 mod rewrite;
 mod stream;
@@ -18,6 +19,7 @@ use alluvia_snapshot::{Moves, Partition, Space, TableBase};
 use alluvia_space::TableDef;
 use alluvia_tree::{Segment, TreeContext};
 use alluvia_types::{Result, SegmentId, TableId, Version};
+use budget::fitting;
 use plan::{MergePlan, Output, plan};
 pub use rewrite::Rewritten;
 use std::collections::BTreeSet;
@@ -41,19 +43,21 @@ impl Pipeline {
     /// Those of reading and writing segments and the manifest.
     pub fn merge(&self, table: TableId) -> Result<bool> {
         let _one = self.merging.lock();
-        let was_half_dead = self.rewrite_half_dead(table)?;
+        let mut was_any = self.rewrite_half_dead(table)?;
         let mut notes_all = false;
         loop {
             match self.merge_once(table, notes_all)? {
-                None => return Ok(was_half_dead),
-                Some(Edited::Done) => return Ok(true),
-                Some(Edited::Again) => notes_all = true,
+                None => return Ok(was_any),
+                Some((Edited::Done, false)) => return Ok(true),
+                // Those that came meanwhile are taken along.
+                Some((Edited::Done, true)) => (was_any, notes_all) = (true, false),
+                Some((Edited::Again, _)) => notes_all = true,
             }
         }
     }
 
-    /// `None` if there is nothing to merge.
-    fn merge_once(&self, table: TableId, notes_all: bool) -> Result<Option<Edited>> {
+    /// Merges as many sorted segments as fit, and says whether others were left; `None` if there is nothing to merge.
+    fn merge_once(&self, table: TableId, notes_all: bool) -> Result<Option<(Edited, bool)>> {
         // In this order: what is dead for everybody by then is dead in the base, or comes to be killed there.
         let horizon = self.views.horizon();
         let base = self.views.base();
@@ -66,11 +70,13 @@ impl Pipeline {
         }
         let space = self.views.spaces().get(&entry.def)?;
         let def = Arc::new(crate::chunk::fixed(&entry.def, &space, &[]));
-        let plan = plan(&def, files, &self.options)?;
+        let (files, is_some_left) = fitting(files, &def, &self.options)?;
+        let plan = plan(&def, &files, &self.options)?;
         let is_noted = notes_all || is_noted(&def, Some(&kills));
         let dead = is_noted.then(|| Arc::new(DeadInputs { kills, horizon }));
         let outputs = self.write_outputs(&plan, &def, &space, dead)?;
-        self.replace(table, &plan, outputs, is_noted).map(Some)
+        let edited = self.replace(table, &plan, outputs, is_noted)?;
+        Ok(Some((edited, is_some_left)))
     }
 
     /// Tables with sorted segments that are worth merging now: many of them, or `hurry`. Then also those that have segments of

@@ -1,10 +1,11 @@
 //! The k-way merge itself: streams chunks of the inputs, in key order, into one segment and its ladder.
 //!
-//! Memory is one chunk per input and one for the output, whatever their sizes and whatever is dead; and 40 bytes for each
-//! row where moves are noted. Rows of equal keys keep the order of the inputs, oldest first, so a table without an order
-//! keeps that of arrival. Segments of tables with dimensions are banded: a block's rows are gathered in key order, and
-//! brought into bands before they are moved.
+//! Memory is one chunk per input and one for the output, which have fewer rows where these are long ([`super::budget`]),
+//! whatever their sizes and whatever is dead; and 40 bytes for each row where moves are noted. Rows of equal keys keep the order of the inputs, oldest first, so a table without an order
+//! keeps that of arrival. Segments of tables with dimensions are banded, where a block's rows fit in memory: they are
+//! gathered in key order, and brought into bands before they are moved.
 
+use super::budget::{Chunks, chunks_of};
 use super::plan::Run;
 use crate::chunk::internal;
 use crate::handover::codes_of;
@@ -97,9 +98,7 @@ pub(super) fn merge_runs(
     if runs.is_empty() {
         return Ok(Merged { segment: None, from: Vec::new(), codes: Vec::new(), gone });
     }
-    let is_banded = !def.dimensions.is_empty();
-    // Bands are of whole blocks.
-    let chunk_rows = if is_banded { options.chunk_rows.next_multiple_of(BLOCK_ROWS) } else { options.chunk_rows };
+    let Chunks { rows: chunk_rows, is_banded } = chunks_of(&runs, def, options)?;
     let rows = rows_of(&runs);
     let mut writer = LadderWriter::create(tree, new_id, def, Stage::Merged, None, rows, options.rung_rows_min)?;
     if is_banded {

@@ -95,6 +95,11 @@ const NOT_MENDS: &[(Phase, &str, &str)] = &[
         "datafusion.execution.time_zone",
         "moments are of UTC in plans, and the table of functions is built for it; a session's zone is for `session_zone`",
     ),
+    (
+        Phase::Setting,
+        "datafusion.execution.max_spill_file_size_bytes",
+        "mends apache/datafusion#24883, by chance of threads, so that no statement shows it each time: `it spilled` does",
+    ),
 ];
 
 /// All mends.

@@ -4,11 +4,12 @@
 //! - Whoever takes a plan's rows never computes them: a poll of an operator may take seconds, and delays neither other connections nor the
 //!   end of the statement it is for.
 //! - A plan whose rows nobody takes any more is let go at its next pause. It is at most a few batches ahead of who takes them.
-//! - A hash join whose table does not fit a statement's memory is done again by sorting, which spills, if no row was given before.
+//! - A statement that finds no memory because others have it begins again when it is its turn, for as long as `memory_wait_timeout` says.
+//! - A hash join whose table does not fit a statement's memory is done again by sorting, which spills.
+//! - Neither is done once a row was given.
 
 pub(crate) mod blocking;
 pub(crate) mod guard;
-pub(crate) mod memory_pool;
 pub(crate) mod planning;
 
 use crate::errors::error_of;
@@ -18,6 +19,7 @@ use crate::rule::is_index_answer;
 use crate::table::part_rows;
 use crate::used::UsedCounters;
 use alluvia_copy::progress::CancelToken;
+use alluvia_memory::{Admission, Turn};
 use alluvia_plan::pipelines::KnownOperators;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::wrap;
@@ -41,6 +43,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
 
 /// Operators that plans have beside DataFusion's, as the estimate of a statement's progress knows them.
@@ -120,7 +123,7 @@ pub(crate) struct Execution {
     pub(crate) executor: Arc<Executor>,
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     pub(crate) task: Arc<TaskContext>,
-    /// To plan it by other joins.
+    /// To begin it again.
     pub(crate) again: Option<Arc<Again>>,
 }
 
@@ -131,33 +134,51 @@ pub(crate) struct Again {
     pub(crate) state: SessionState,
     pub(crate) token: CancelToken,
     pub(crate) used: Arc<UsedCounters>,
+    has_hash_join: bool,
+    patience: Patience,
+}
+
+/// How a statement waits for memory.
+#[derive(Clone)]
+pub(crate) struct Patience {
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) most: Duration,
 }
 
 impl Again {
-    /// Of a plan that has hash joins.
+    /// Of a plan.
     pub(crate) fn of(
         plan: LogicalPlan,
         state: &SessionState,
         token: &CancelToken,
         physical: &Arc<dyn ExecutionPlan>,
         used: &Arc<UsedCounters>,
-    ) -> Option<Arc<Again>> {
+        patience: &Patience,
+    ) -> Arc<Again> {
         let mut has_join = false;
         let looked = physical.apply(|plan| {
             has_join |= plan.downcast_ref::<HashJoinExec>().is_some();
             Ok(if has_join { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         });
         let (state, token, used) = (state.clone(), token.clone(), Arc::clone(used));
-        (looked.is_ok() && has_join).then(|| Arc::new(Again { plan, state, token, used }))
+        let has_hash_join = looked.is_ok() && has_join;
+        Arc::new(Again { plan, state, token, used, has_hash_join, patience: patience.clone() })
     }
 
-    /// The same rows by joins that sort.
-    async fn sorted(&self, task: &Arc<TaskContext>, watched: Option<&Watched>) -> Result<SendableRecordBatchStream> {
+    /// The same rows anew, by joins that sort if these are `sorted`.
+    async fn rows(
+        &self,
+        sorted: bool,
+        task: &Arc<TaskContext>,
+        watched: Option<&Watched>,
+    ) -> Result<SendableRecordBatchStream> {
         let (plan, mut state) = (self.plan.clone(), self.state.clone());
-        let options = state.config_mut().options_mut();
-        options.optimizer.prefer_hash_join = false;
-        // DataFusion 55.2 sorts only where there are several partitions.
-        options.execution.target_partitions = options.execution.target_partitions.max(2);
+        if sorted {
+            let options = state.config_mut().options_mut();
+            options.optimizer.prefer_hash_join = false;
+            // DataFusion 55.2 sorts only where there are several partitions.
+            options.execution.target_partitions = options.execution.target_partitions.max(2);
+        }
         let (used, memory) = (Arc::clone(&self.used), Arc::clone(task.memory_pool()));
         let planned = plan_apart(self.token.clone(), async move {
             let planner = Arc::clone(state.query_planner());
@@ -218,36 +239,100 @@ async fn run(
     again: Option<Arc<Again>>,
     watched: Option<Watched>,
 ) {
-    let (mut rows, mut again) = (rows, again);
+    // The whole of it is waited for where it is refused memory.
+    let patience = again.as_ref().map(|again| again.patience.clone());
+    let mut attempt = Attempt { again, is_sorted: false, refused: 0, given_up: None, turn: None };
+    attempt.refused = patience.as_ref().map_or(0, |patience| patience.admission.total().refusals());
+    let mut rows = rows;
     while let Some(taken) = next(&mut rows).await {
-        match (taken, again.take()) {
-            (Ok(batch), kept) => {
+        match taken {
+            Ok(batch) => {
                 // Once rows are out there is no way back.
-                again = kept.filter(|_| batch.num_rows() == 0);
+                attempt.again = attempt.again.filter(|_| batch.num_rows() == 0);
                 if sender.send(Ok(batch)).await.is_err() {
                     return;
                 }
             }
-            (Err(error), Some(again)) if error_of(&error).kind() == ErrorKind::OutOfMemory => {
-                tracing::debug!(%error, "a plan with hash joins did not fit: its joins are done by sorting");
+            Err(error) if error_of(&error).kind() == ErrorKind::OutOfMemory && attempt.again.is_some() => {
                 drop(rows);
                 if let Some(watched) = &watched {
                     watched.set(None);
                 }
                 freed(&task).await;
-                match again.sorted(&task, watched.as_ref()).await {
-                    Ok(sorted) => rows = sorted,
+                match attempt.next(error, patience.as_ref(), &task, watched.as_ref()).await {
+                    Ok(anew) => rows = anew,
                     Err(error) => {
                         let _ = sender.send(Err(wrap(error))).await;
                         return;
                     }
                 }
             }
-            (Err(error), _) => {
+            Err(error) => {
                 let _ = sender.send(Err(error)).await;
                 return;
             }
         }
+    }
+}
+
+/// Where a statement is that was refused memory.
+struct Attempt<'a> {
+    /// To begin it again; `None` once it has given rows.
+    again: Option<Arc<Again>>,
+    /// Whether its joins are done by sorting.
+    is_sorted: bool,
+    /// How often others' memory was in the way of anybody before it began.
+    refused: usize,
+    /// When it gives up, once it waits.
+    given_up: Option<Pin<Box<Sleep>>>,
+    turn: Option<Turn<'a>>,
+}
+
+impl<'a> Attempt<'a> {
+    /// Its rows anew, or that there is no other way: it has let go of what it held.
+    async fn next(
+        &mut self,
+        error: DataFusionError,
+        patience: Option<&'a Patience>,
+        task: &Arc<TaskContext>,
+        watched: Option<&Watched>,
+    ) -> Result<SendableRecordBatchStream> {
+        let (Some(again), Some(patience)) = (self.again.clone(), patience) else { return Err(error_of(&error)) };
+        let total = patience.admission.total();
+        let held = total.used_bytes();
+        // Others were in the way: of this one, or of one beside it, which may wait too often, and loses nothing.
+        if std::mem::replace(&mut self.refused, total.refusals()) < total.refusals() {
+            let given_up = self.given_up.get_or_insert_with(|| Box::pin(sleep(patience.most)));
+            tracing::debug!(%error, "a statement found no memory: it waits for its turn");
+            again.used.waits_for_memory(true);
+            let turn = self.turn.take();
+            let waited = async {
+                match turn {
+                    None => patience.admission.turn().await,
+                    Some(turn) => {
+                        turn.freed(held).await;
+                        turn
+                    }
+                }
+            };
+            let turn = tokio::select! {
+                turn = waited => Some(turn),
+                () = given_up => None,
+            };
+            again.used.waits_for_memory(false);
+            let hint = || {
+                let waited = patience.most.as_secs_f64();
+                format!("others have the memory; it was waited for {waited} seconds (memory_wait_timeout)")
+            };
+            self.turn = Some(turn.ok_or_else(|| error_of(&error).with_hint(hint()))?);
+            self.refused = total.refusals();
+        } else if again.has_hash_join && !self.is_sorted {
+            tracing::debug!(%error, "a plan with hash joins did not fit: its joins are done by sorting");
+            self.is_sorted = true;
+        } else {
+            return Err(error_of(&error));
+        }
+        again.rows(self.is_sorted, task, watched).await
     }
 }
 

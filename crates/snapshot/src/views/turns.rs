@@ -32,7 +32,7 @@ impl Turns {
 }
 
 /// Sorts and merges that had failed at some moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failures {
     sorts: u64,
     merges: u64,

@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Bytes of summaries and Parquet footers that all open segments together keep loaded, unless told otherwise.
 const LOADED_BYTES_MAX: u64 = 256 << 20;
+/// What the writer of one segment holds of a row group, and again of a stripe, unless told otherwise.
+const WAITING_BYTES_MAX: usize = 256 << 20;
 
 /// The directory of segments, its disk and its caches. Cheap to clone; clones share everything.
 #[derive(Clone, Debug)]
@@ -28,7 +30,9 @@ pub struct TreeContext {
     /// The directory; it exists.
     pub dir: PathBuf,
     pub(crate) pool: Arc<Pool>,
-    shared: Arc<Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>,
+    /// What the writer of one segment holds of a row group, and again of a stripe.
+    pub(crate) waiting_bytes_max: usize,
+    pub(crate) shared: Arc<Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>,
 }
 
 impl TreeContext {
@@ -39,6 +43,7 @@ impl TreeContext {
             cache,
             dir: dir.into(),
             pool: Arc::new(Pool::new(LOADED_BYTES_MAX)),
+            waiting_bytes_max: WAITING_BYTES_MAX,
             shared: Arc::default(),
         }
     }
@@ -46,6 +51,13 @@ impl TreeContext {
     /// Another bound on the bytes of summaries and Parquet footers that stay loaded.
     pub fn with_loaded_bytes_max(mut self, bytes_max: u64) -> TreeContext {
         self.pool = Arc::new(Pool::new(bytes_max));
+        self
+    }
+
+    /// Another bound on what the writer of one segment holds of a row group, and again of a stripe: row groups end earlier then, and stripes
+    /// wait in a file.
+    pub fn with_waiting_bytes_max(mut self, bytes_max: usize) -> TreeContext {
+        self.waiting_bytes_max = bytes_max;
         self
     }
 
@@ -76,6 +88,11 @@ impl TreeContext {
         self.dir.join(format!("seg-{id}.parquet"))
     }
 
+    /// What waits to be written to the side file of a segment. The name is there for a moment.
+    pub(crate) fn waiting_path(&self, id: SegmentId) -> PathBuf {
+        self.dir.join(format!("seg-{id}.waiting"))
+    }
+
     /// The side file of a segment.
     pub fn side_path(&self, id: SegmentId) -> PathBuf {
         self.dir.join(format!("seg-{id}.side"))
@@ -85,7 +102,7 @@ impl TreeContext {
 /// The segment that a file of this name belongs to, if it is a segment's file.
 pub fn segment_of_file(name: &str) -> Option<SegmentId> {
     let id = name.strip_prefix("seg-")?;
-    let id = id.strip_suffix(".parquet").or_else(|| id.strip_suffix(".side"))?;
+    let id = [".parquet", ".side", ".waiting"].iter().find_map(|kind| id.strip_suffix(kind))?;
     let digits = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| id.parse().ok().map(SegmentId)).flatten()
 }
@@ -98,6 +115,7 @@ mod tests {
     fn segment_of_file_knows_its_own_names_only() {
         assert_eq!(segment_of_file("seg-17.parquet"), Some(SegmentId(17)));
         assert_eq!(segment_of_file("seg-17.side"), Some(SegmentId(17)));
+        assert_eq!(segment_of_file("seg-17.waiting"), Some(SegmentId(17)));
         for other in ["seg-.side", "seg-+1.side", "seg-1.side.tmp", "manifest", "seg-99999999999999999999.side"] {
             assert_eq!(segment_of_file(other), None, "{other}");
         }

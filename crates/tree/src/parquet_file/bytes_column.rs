@@ -5,7 +5,7 @@
 //! The pages are the same: a dictionary page, then data pages of indices (RLE/bit-packed), one per block or of fewer rows. A dictionary
 //! that outgrows [`DICTIONARY_BYTES_MAX`] ends there: pages after that hold the values themselves.
 
-use super::codec::Codec;
+use super::codec::{Codec, Context};
 use super::dictionary::{Dictionary, Equal, NULL, Sources, value_bytes};
 use super::hybrid;
 use crate::chunk::CodedColumn;
@@ -113,12 +113,13 @@ impl BytesColumn {
         is_text: bool,
         is_prose: bool,
         page_rows: usize,
-    ) -> Result<BytesColumn> {
-        Ok(BytesColumn {
+        context: &Context,
+    ) -> BytesColumn {
+        BytesColumn {
             descr,
             nullable,
             is_text,
-            codec: if is_prose { Codec::zstd()? } else { Codec::default() },
+            codec: if is_prose { Codec::zstd(context) } else { Codec::default() },
             sources: Sources::default(),
             dictionary: Dictionary::new(),
             is_prose,
@@ -130,7 +131,7 @@ impl BytesColumn {
             chunk: OpenChunk::new(),
             marks: Vec::new(),
             keys: Vec::new(),
-        })
+        }
     }
 
     /// Bytes of pages that wait for the row group's end.

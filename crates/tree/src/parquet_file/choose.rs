@@ -8,6 +8,8 @@
 //!   counts corrected), which needs to be told how many rows will come. Indices are unpacked several times faster than
 //!   zstd, and may be skipped.
 //! - What is left of these stays as it is.
+//! - Of columns that a dictionary or compression pays for, [`COLUMNS_MAX`] have each: whoever writes them holds a table of values or a context
+//!   for every one, some hundred kilobytes. Those that it takes most away from come first.
 //! - A page is compressed only where that clearly pays. Indices and differences are packed already; of the rest, zstd's
 //!   level 1 must take away [`GAIN_MIN`]. What is not compressed is read at the speed of memory.
 
@@ -36,6 +38,9 @@ const DICTIONARY_MORE: f64 = 1.2;
 /// Bytes of a dictionary of many values. What comes after that many is written without, so an estimate that is too low
 /// by half costs little.
 const DICTIONARY_BYTES_MAX: usize = 2 << 20;
+
+/// Fixed-width columns that have a dictionary at most, and that are compressed.
+const COLUMNS_MAX: usize = 64;
 
 /// What is known of a file before it is written.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +72,7 @@ pub(crate) fn properties(
         .set_dictionary_enabled(false)
         .set_compression(Compression::UNCOMPRESSED);
     let group_rows = expected.rows.map_or(0, |rows| rows.min(ROW_GROUP_ROWS as u64));
+    let mut ways: Vec<Way> = Vec::new();
     for (field, values) in schema.fields().iter().zip(expected.sample) {
         let path = ColumnPath::from(field.name().as_str());
         let values = values.slice(0, values.len().min(SAMPLE_ROWS));
@@ -74,24 +80,55 @@ pub(crate) fn properties(
             continue;
         }
         let seen = Seen::of(&values);
+        let is_integer = is_integer(field.data_type());
         if seen.distinct * ROWS_PER_DISTINCT <= values.len() {
-            builder = builder.set_column_dictionary_enabled(path, true);
-        } else if is_integer(field.data_type()) {
+            let kept = seen.distinct as f64 / values.len().max(1) as f64;
+            ways.push(Way { kept, path, is_integer, dictionary: Some(None) });
+        } else if is_integer {
             builder = builder.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
         } else {
             let bytes = fixed_bytes(&values);
             let compressed = compressed_share(&bytes);
             let kept = seen.dictionary_share(group_rows as f64, stored_width(field.data_type()) as f64);
             if kept < 1.0 - GAIN_MIN && kept <= compressed * DICTIONARY_MORE {
-                builder = builder
-                    .set_column_dictionary_enabled(path.clone(), true)
-                    .set_column_dictionary_page_size_limit(path, DICTIONARY_BYTES_MAX);
+                ways.push(Way { kept, path, is_integer, dictionary: Some(Some(DICTIONARY_BYTES_MAX)) });
             } else if compressed < 1.0 - GAIN_MIN {
-                builder = builder.set_column_compression(path, Compression::ZSTD(ZstdLevel::default()));
+                ways.push(Way { kept: compressed, path, is_integer, dictionary: None });
             }
         }
     }
+    ways.sort_by(|one, other| one.kept.total_cmp(&other.kept));
+    let (mut dictionaries, mut compressed) = (0, 0);
+    for Way { path, is_integer, dictionary, .. } in ways {
+        let (count, is_dictionary) = match dictionary {
+            Some(_) => (&mut dictionaries, true),
+            None => (&mut compressed, false),
+        };
+        *count += 1;
+        if *count > COLUMNS_MAX {
+            if is_integer {
+                builder = builder.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+            }
+        } else if is_dictionary {
+            builder = builder.set_column_dictionary_enabled(path.clone(), true);
+            if let Some(bytes_max) = dictionary.flatten() {
+                builder = builder.set_column_dictionary_page_size_limit(path, bytes_max);
+            }
+        } else {
+            builder = builder.set_column_compression(path, Compression::ZSTD(ZstdLevel::default()));
+        }
+    }
     builder.build()
+}
+
+/// How a column would best be written.
+struct Way {
+    /// The part of its bytes that is left.
+    kept: f64,
+    path: ColumnPath,
+    is_integer: bool,
+    /// With a dictionary, of at most so many bytes; otherwise compressed.
+    dictionary: Option<Option<usize>>,
 }
 
 /// Whether a text or binary column, to judge by its first rows, is mostly values that appear once and that compress

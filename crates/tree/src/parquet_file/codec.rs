@@ -1,21 +1,39 @@
 //! Page compression of the columns that are encoded here.
 
+use parking_lot::Mutex;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::{ParquetError, Result};
+use std::sync::Arc;
 use zstd::bulk::Compressor;
 
-/// Compresses pages, keeping its context from page to page.
+/// Compresses the pages of a file, keeping one context from page to page, which all of its columns share.
+#[derive(Clone, Default)]
+pub(crate) struct Context(Arc<Mutex<Option<Compressor<'static>>>>);
+
+/// How a column's pages are stored.
 #[derive(Default)]
 pub(crate) struct Codec {
-    context: Option<Compressor<'static>>,
+    context: Option<Context>,
+}
+
+impl Context {
+    fn compress(&self, page: &[u8]) -> Result<Vec<u8>> {
+        let mut context = self.0.lock();
+        let context = match &mut *context {
+            Some(context) => context,
+            none => {
+                let new = Compressor::new(ZstdLevel::default().compression_level());
+                none.insert(new.map_err(|error| ParquetError::General(error.to_string()))?)
+            }
+        };
+        context.compress(page).map_err(|error| ParquetError::General(error.to_string()))
+    }
 }
 
 impl Codec {
     /// A codec that compresses.
-    pub(crate) fn zstd() -> Result<Codec> {
-        let context = Compressor::new(ZstdLevel::default().compression_level());
-        let context = context.map_err(|error| ParquetError::General(error.to_string()))?;
-        Ok(Codec { context: Some(context) })
+    pub(crate) fn zstd(context: &Context) -> Codec {
+        Codec { context: Some(context.clone()) }
     }
 
     /// What Parquet's footer calls it.
@@ -27,9 +45,9 @@ impl Codec {
     }
 
     /// A page's bytes as they are stored.
-    pub(crate) fn compress(&mut self, page: Vec<u8>) -> Result<Vec<u8>> {
-        match &mut self.context {
-            Some(context) => context.compress(&page).map_err(|error| ParquetError::General(error.to_string())),
+    pub(crate) fn compress(&self, page: Vec<u8>) -> Result<Vec<u8>> {
+        match &self.context {
+            Some(context) => context.compress(&page),
             None => Ok(page),
         }
     }

@@ -3,9 +3,10 @@
 //! Invariants:
 //! - Every column's pages end where blocks end. A block of very long values may take several pages, and so does a block of a banded segment
 //!   of what is compressed: a page is unpacked as a whole, and a sample reads only the first rows of each block. In a table with a
-//!   key every page is [`SHORT_PAGE_ROWS`] rows: whoever reads one row unpacks no more than these.
-//! - Row groups hold [`ROW_GROUP_ROWS`] rows; both page indexes are written for every column, except the column index of a
-//!   float column chunk with a NaN, which Parquet's bounds cannot express.
+//!   key every page is [`SHORT_PAGE_ROWS`] rows: whoever reads one row unpacks no more than these. Where rows are long, pages are
+//!   shorter still ([`Bounds`]).
+//! - Row groups hold [`ROW_GROUP_ROWS`] rows, or the blocks after which no more may wait in memory. Both page indexes are written for
+//!   every column, except the column index of a float column chunk with a NaN, which Parquet's bounds cannot express.
 //! - The file's key-value metadata says which segment of which table it is.
 //!
 //! Text and binary are encoded here (see [`bytes_column`]); fixed-width columns by the `parquet` crate, with an encoding
@@ -35,6 +36,7 @@ use alluvia_types::{Error, Result};
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use bytes_column::BytesColumn;
+use codec::Context;
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::Compression;
@@ -58,7 +60,32 @@ pub(crate) struct ParquetWriter {
     columns: Vec<Column>,
     group_rows: usize,
     groups: usize,
+    /// Of a row group, in memory.
+    group_bytes_max: usize,
 }
+
+/// What a writer holds at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Of a row group.
+    pub(crate) group_bytes: usize,
+    /// Bytes of a row, about.
+    pub(crate) row_bytes: usize,
+}
+
+impl Bounds {
+    /// Rows of a page at most, which divide a block's: whoever reads all columns holds a page of each.
+    fn page_rows(self) -> usize {
+        let rows = self.group_bytes / PAGES_OF_A_GROUP / self.row_bytes.max(1);
+        // The greatest power of two that is not above.
+        1 << rows.clamp(PAGE_ROWS_MIN, BLOCK_ROWS).ilog2()
+    }
+}
+
+/// How many pages of all columns a row group has room for, at least, where rows are long.
+const PAGES_OF_A_GROUP: usize = 2;
+/// Rows of a page at least, but for the last: each costs some bytes of the page indexes.
+const PAGE_ROWS_MIN: usize = 16;
 
 /// Some of a column's rows.
 pub(crate) enum Piece<'a> {
@@ -111,12 +138,14 @@ impl ParquetWriter {
         expected: Expected<'_>,
         metadata: Vec<KeyValue>,
         short_pages: ShortPages,
+        bounds: Bounds,
     ) -> Result<ParquetWriter> {
         let failed = |error: ParquetError| write_error(path, error);
         let stored = intervals::stored_schema(&schema);
         let converted = ArrowSchemaConverter::new().schema_root("alluvia").convert(&stored).map_err(failed)?;
         let root_schema = intervals::with_uuids(&converted, &schema).map_err(failed)?;
-        let page_rows = if short_pages == ShortPages::All { SHORT_PAGE_ROWS } else { BLOCK_ROWS };
+        let short_rows = SHORT_PAGE_ROWS.min(bounds.page_rows());
+        let page_rows = if short_pages == ShortPages::All { short_rows } else { bounds.page_rows() };
         let root = || Arc::clone(&root_schema);
         let properties = Arc::new(choose::properties(&schema, expected, metadata, page_rows));
         let file = SerializedFileWriter::new(file, root(), Arc::clone(&properties)).map_err(failed)?;
@@ -125,41 +154,55 @@ impl ParquetWriter {
         let compresses = file.schema_descr().columns().iter().any(is_compressed);
         // How many rows a page has is said of a file and not of a column: the factory of another file, which nobody keeps, has it its way.
         let compressed = if short_pages == ShortPages::Compressed && compresses {
-            let properties = choose::properties(&schema, expected, Vec::new(), SHORT_PAGE_ROWS);
+            let properties = choose::properties(&schema, expected, Vec::new(), short_rows);
             let other = SerializedFileWriter::new(std::io::sink(), root(), Arc::new(properties)).map_err(failed)?;
             Some(ArrowRowGroupWriterFactory::new(&other, Arc::clone(&stored)))
         } else {
             None
         };
-        let prose_rows = if short_pages == ShortPages::No { BLOCK_ROWS } else { SHORT_PAGE_ROWS };
-        let column = |((field, descr), sample): ((&FieldRef, &ColumnDescPtr), &ArrayRef)| {
-            Ok(match field.data_type() {
-                DataType::Utf8View | DataType::BinaryView => {
-                    let is_text = *field.data_type() == DataType::Utf8View;
-                    let prose = choose::is_prose(sample);
-                    let rows = if prose { prose_rows } else { page_rows };
-                    let column = BytesColumn::new(Arc::clone(descr), field.is_nullable(), is_text, prose, rows)?;
-                    Column::Bytes(Box::new(column))
-                }
-                _ => {
-                    let is_compressed = is_compressed(descr);
-                    let field = field.as_ref().clone().with_data_type(intervals::stored_type(field.data_type()));
-                    Column::Fixed { field: Arc::new(field), writer: None, saw_nan: false, is_compressed }
-                }
-            })
+        let prose_rows = if short_pages == ShortPages::No { page_rows } else { short_rows };
+        let context = Context::default();
+        let column = |((field, descr), sample): ((&FieldRef, &ColumnDescPtr), &ArrayRef)| match field.data_type() {
+            DataType::Utf8View | DataType::BinaryView => {
+                let is_text = *field.data_type() == DataType::Utf8View;
+                let prose = choose::is_prose(sample);
+                let rows = if prose { prose_rows } else { page_rows };
+                let column = BytesColumn::new(Arc::clone(descr), field.is_nullable(), is_text, prose, rows, &context);
+                Column::Bytes(Box::new(column))
+            }
+            _ => {
+                let is_compressed = is_compressed(descr);
+                let field = field.as_ref().clone().with_data_type(intervals::stored_type(field.data_type()));
+                Column::Fixed { field: Arc::new(field), writer: None, saw_nan: false, is_compressed }
+            }
         };
         let fields = schema.fields().iter().zip(file.schema_descr().columns());
-        let columns = fields.zip(expected.sample).map(column).collect::<Result<_, ParquetError>>().map_err(failed)?;
-        Ok(ParquetWriter { path: path.into(), file, factory, compressed, page_rows, columns, group_rows: 0, groups: 0 })
+        let columns = fields.zip(expected.sample).map(column).collect();
+        Ok(ParquetWriter {
+            path: path.into(),
+            file,
+            factory,
+            compressed,
+            page_rows,
+            columns,
+            group_rows: 0,
+            groups: 0,
+            group_bytes_max: bounds.group_bytes,
+        })
     }
 
-    /// Bytes written, and those of pages that wait for their row group's end.
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Bytes of pages that wait for their row group's end.
+    fn waiting(&self) -> usize {
         let waiting = self.columns.iter().map(|column| match column {
             Column::Bytes(column) => column.bytes(),
             Column::Fixed { writer, .. } => writer.as_ref().map_or(0, |writer| writer.get_estimated_total_bytes()),
         });
-        (self.file.bytes_written() + waiting.sum::<usize>()) as u64
+        waiting.sum()
+    }
+
+    /// Bytes written, and those of pages that wait for their row group's end.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.file.bytes_written() + self.waiting()) as u64
     }
 
     /// How many rows may be written next, where the block has `place` rows: so many that no page ends among them.
@@ -169,18 +212,27 @@ impl ParquetWriter {
 
     /// Takes in rows of the current block, the first of them its row `place`, no more than there is room for.
     pub(crate) fn write(&mut self, rows: &[Piece<'_>], place: usize, summaries: &mut SummaryBuilder) -> Result<()> {
-        self.write_columns(rows, place, summaries).map_err(|error| write_error(&self.path, error))?;
+        self.write_columns(rows, summaries, place).map_err(|error| write_error(&self.path, error))?;
         self.group_rows += rows.first().map_or(0, Piece::len);
         Ok(())
+    }
+
+    /// Remembers which columns of the row group hold a NaN, to judge by the block so far.
+    fn see_nan(&mut self, summaries: &SummaryBuilder) {
+        for (at, column) in self.columns.iter_mut().enumerate() {
+            if let Column::Fixed { saw_nan, .. } = column {
+                *saw_nan |= summaries.saw_nan(at);
+            }
+        }
     }
 
     fn write_columns(
         &mut self,
         rows: &[Piece<'_>],
-        place: usize,
         summaries: &mut SummaryBuilder,
+        place: usize,
     ) -> Result<(), ParquetError> {
-        if self.group_rows == 0 && place == 0 {
+        if self.group_rows == 0 {
             self.open_group()?;
         }
         for (at, (column, piece)) in self.columns.iter_mut().zip(rows).enumerate() {
@@ -219,15 +271,13 @@ impl ParquetWriter {
     /// Ends the current block, which is not empty.
     pub(crate) fn end_block(&mut self, summaries: &mut SummaryBuilder) -> Result<()> {
         for (at, column) in self.columns.iter_mut().enumerate() {
-            match column {
-                Column::Bytes(column) => {
-                    let (nulls, bounds) = column.end_block().map_err(|error| write_error(&self.path, error))?;
-                    summaries.bytes(at, nulls, bounds.as_ref().map(|(min, max)| (min.as_slice(), max.as_slice())));
-                }
-                Column::Fixed { saw_nan, .. } => *saw_nan |= summaries.saw_nan(at),
+            if let Column::Bytes(column) = column {
+                let (nulls, bounds) = column.end_block().map_err(|error| write_error(&self.path, error))?;
+                summaries.bytes(at, nulls, bounds.as_ref().map(|(min, max)| (min.as_slice(), max.as_slice())));
             }
         }
-        if self.group_rows >= ROW_GROUP_ROWS {
+        self.see_nan(summaries);
+        if self.group_rows >= ROW_GROUP_ROWS || self.waiting() > self.group_bytes_max {
             self.end_group().map_err(|error| write_error(&self.path, error))?;
         }
         Ok(())

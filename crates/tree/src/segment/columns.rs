@@ -10,6 +10,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt6
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,18 +28,23 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Its values in the rows of a batch of the Parquet file.
-    pub(super) fn values(&self, batch: &RecordBatch) -> Result<ArrayRef> {
-        let rows = batch.num_rows();
+    /// Its values in so many rows of the Parquet file, of which the columns are told by name.
+    pub(super) fn values(&self, columns: &HashMap<&str, &ArrayRef>, rows: usize) -> Result<ArrayRef> {
         Ok(match self {
             Source::Parquet(name) => {
-                let column = batch.column_by_name(name);
+                let column = columns.get(name.as_str()).copied();
                 Arc::clone(column.ok_or_else(|| Error::internal(format!("the column {name} was not read")))?)
             }
             Source::Version(version) => Arc::new(UInt64Array::from_value(*version, rows)),
             Source::Absent(data_type) => new_null_array(data_type, rows),
         })
     }
+}
+
+/// The columns of a batch. Where there are a thousand, each is not looked for among all.
+pub(super) fn by_name(batch: &RecordBatch) -> HashMap<&str, &ArrayRef> {
+    let names = batch.schema_ref().fields().iter().map(|field| field.name().as_str());
+    names.zip(batch.columns()).collect()
 }
 
 /// Columns of some rows of a segment.
@@ -188,7 +194,9 @@ impl Columns {
             Error::new(ErrorKind::Corrupt, message)
         })?;
         self.rows_left -= expected;
-        let columns = self.sources.iter().map(|source| source.values(&batch)).collect::<Result<Vec<_>>>()?;
+        let named = by_name(&batch);
+        let values = |source: &Source| source.values(&named, batch.num_rows());
+        let columns = self.sources.iter().map(values).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
             .map_err(|error| Error::internal(format!("columns of segment {id}: {error}")))?;

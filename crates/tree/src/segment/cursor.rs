@@ -7,7 +7,7 @@
 //! are all that is read of them. The other columns, `_version` and `_ordinal` are read from Parquet. Columns that the
 //! definition has and the segment lacks are NULL; columns that were dropped since are left out.
 
-use super::columns::Source;
+use super::columns::{Source, by_name};
 use super::{BlockIndex, Segment};
 use crate::chunk::{CodedColumn, RowChunk};
 use crate::layout::BLOCK_ROWS;
@@ -184,7 +184,8 @@ impl SegmentCursor {
         }
         self.rows.start = end;
         self.check_codes(&codes)?;
-        let columns = self.columns.iter().map(|source| source.values(&batch));
+        let named = by_name(&batch);
+        let columns = self.columns.iter().map(|source| source.values(&named, batch.num_rows()));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .map_err(|error| Error::internal(format!("rows of segment {}: {error}", self.segment.meta().id)))?;

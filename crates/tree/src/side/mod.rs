@@ -7,10 +7,12 @@
 //!   offset and each stream's checksum.
 //! - Readers skip sections of a kind they do not know: room for deletions and cuboids.
 //!
-//! Stripes are written while rows come in, so a writer holds one stripe and the summaries, whatever the segment's size.
+//! Stripes are written while rows come in, so a writer holds one stripe, or what may wait of it in memory, and the summaries, whatever
+//! the segment's size.
 
 mod format;
 mod read;
+mod waiting;
 mod write;
 
 pub(crate) use format::{Header, SectionKind};

@@ -1,6 +1,7 @@
 //! Writing of a side file.
 
 use super::format::{Header, Section, SectionKind, encode_end, encode_header};
+use super::waiting::Waiting;
 use crate::context::TreeContext;
 use crate::layout::STRIPE_BLOCKS;
 use crate::packed::{key_width, pack_codes, pack_keys};
@@ -16,11 +17,12 @@ const SECTION_ALIGN: u64 = 64;
 
 /// Writes the stripes as blocks come, and the sections at the end.
 pub(crate) struct SideWriter {
+    context: TreeContext,
     file: CheckedWriter,
     path: PathBuf,
     offset: u64,
     /// The stripe being filled: keys, then each level, then each measure.
-    streams: Vec<Vec<u8>>,
+    streams: Waiting,
     blocks: usize,
     /// The section `stripes`.
     stripes: Vec<u8>,
@@ -43,29 +45,30 @@ impl SideWriter {
     pub(crate) fn create(context: &TreeContext, header: &Header) -> Result<SideWriter> {
         let path = context.side_path(header.segment);
         let file = CheckedWriter::create(context.disk.as_ref(), &path)?;
-        let streams = vec![Vec::new(); 1 + header.levels as usize + header.measures as usize];
-        let mut writer = SideWriter { file, path, offset: 0, streams, blocks: 0, stripes: Vec::new() };
+        let streams = 1 + header.levels as usize + header.measures as usize;
+        let streams = Waiting::new(context, header.segment, streams);
+        let context = context.clone();
+        let mut writer = SideWriter { context, file, path, offset: 0, streams, blocks: 0, stripes: Vec::new() };
         writer.put(&encode_header(header))?;
         Ok(writer)
     }
 
     /// Bytes written so far, and those of the stripe being filled.
     pub(crate) fn bytes(&self) -> u64 {
-        self.offset + self.streams.iter().map(|stream| stream.len() as u64).sum::<u64>()
+        self.offset + self.streams.bytes()
     }
 
     /// Adds a block.
     pub(crate) fn block(&mut self, keys: &[u128], codes: &[Vec<u32>], bounds: &BlockCodes) -> Result<()> {
-        let (key_stream, level_streams) = self.streams.split_first_mut().expect("there is a stream of keys");
-        pack_keys(keys, key_width(bounds.key_first, bounds.key_last), key_stream);
-        let (level_streams, measure_streams) = level_streams.split_at_mut(codes.len());
-        for ((stream, codes), &bounds) in level_streams.iter_mut().zip(codes).zip(&bounds.codes) {
-            pack_codes(codes, bounds, stream);
+        assert_eq!(self.streams.len(), 1 + codes.len() + bounds.measures.len(), "every measure has a stream");
+        pack_keys(keys, key_width(bounds.key_first, bounds.key_last), self.streams.stream(0));
+        for (level, (codes, &bounds)) in codes.iter().zip(&bounds.codes).enumerate() {
+            pack_codes(codes, bounds, self.streams.stream(1 + level));
         }
-        assert_eq!(measure_streams.len(), bounds.measures.len(), "every measure has a stream");
-        for (stream, (values, _)) in measure_streams.iter_mut().zip(&bounds.measures) {
-            stream.extend_from_slice(values);
+        for (measure, (values, _)) in bounds.measures.iter().enumerate() {
+            self.streams.stream(1 + codes.len() + measure).extend_from_slice(values);
         }
+        self.streams.end_block(&self.context)?;
         self.blocks += 1;
         if self.blocks == STRIPE_BLOCKS {
             self.end_stripe()?;
@@ -75,13 +78,14 @@ impl SideWriter {
 
     fn end_stripe(&mut self) -> Result<()> {
         self.stripes.extend(self.offset.to_le_bytes());
-        let mut streams = std::mem::take(&mut self.streams);
-        for stream in &mut streams {
-            self.stripes.extend(crc32c(stream).to_le_bytes());
-            self.put(stream)?;
+        for at in 0..self.streams.len() {
+            let mut stream = self.streams.take(at)?;
+            self.stripes.extend(crc32c(&stream).to_le_bytes());
+            self.put(&stream)?;
             stream.clear();
+            self.streams.give_back(at, stream);
         }
-        self.streams = streams;
+        self.streams.restart();
         self.blocks = 0;
         Ok(())
     }

@@ -2,15 +2,16 @@
 //!
 //! One pass: rows come in key order, in chunks of any size, or blocks do whose rows a [`crate::LadderWriter`] has
 //! brought into bands; every [`BLOCK_ROWS`] rows end a block, whose pages, packed codes and summary are made together
-//! while its values are in the processor's cache. Memory is one Parquet row group (encoded), one stripe of the side
-//! file, the summaries, and of a segment with a ladder twice as many rows of each measure as can be heavy.
+//! while its values are in the processor's cache. Memory is one Parquet row group (encoded) and one stripe of the side
+//! file, of each as much as may wait ([`TreeContext::with_waiting_bytes_max`]), the summaries, the measures of a block,
+//! and of a segment with a ladder twice as many rows of each measure as can be heavy.
 
-use crate::chunk::{CodedColumn, RowChunk};
+use crate::chunk::{CodedColumn, RowChunk, row_bytes};
 use crate::context::TreeContext;
 use crate::heavy::{Finder, encode};
 use crate::layout::{BLOCK_ROWS, Bands, segment_schema};
 use crate::meta::SegmentMeta;
-use crate::parquet_file::{Expected, ParquetWriter, Piece, ShortPages};
+use crate::parquet_file::{Bounds, Expected, ParquetWriter, Piece, ShortPages};
 use crate::side::{Header, OptionalSections, SideWriter};
 use crate::summary::{SummaryBuilder, least_and_greatest};
 use alluvia_space::{LevelCodes, TableDef};
@@ -19,6 +20,7 @@ use alluvia_types::{ColumnId, Error, Result, SegmentId, Stage, TableId, Version,
 use arrow::array::{Array, ArrayRef, AsArray, new_empty_array};
 use arrow::datatypes::{SchemaRef, UInt64Type};
 use parquet::file::metadata::KeyValue;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -70,6 +72,14 @@ impl Column<'_> {
         match self {
             Column::Values(values) => Arc::clone(values),
             Column::Codes(column, _) => new_empty_array(&column.data_type()),
+        }
+    }
+
+    /// Bytes that a row has of it, about.
+    fn row_bytes(&self) -> usize {
+        match self {
+            Column::Values(values) => row_bytes(values),
+            Column::Codes(..) => size_of::<u32>(),
         }
     }
 
@@ -202,7 +212,10 @@ impl SegmentWriter {
         assert!(!self.in_blocks || self.keys.is_empty(), "a chunk begins with its block");
         let columns = self.columns_of(chunk)?;
         self.see_versions(&columns)?;
-        self.open_parquet(columns.iter().map(Column::sample).collect())?;
+        if self.rows == 0 {
+            let row_bytes = columns.iter().map(Column::row_bytes).sum();
+            self.open_parquet(columns.iter().map(Column::sample).collect(), row_bytes)?;
+        }
         if self.rows == 0 {
             self.key_min = least;
         }
@@ -231,8 +244,10 @@ impl SegmentWriter {
 
     /// The chunk's columns in file order.
     fn columns_of<'a>(&self, chunk: &'a RowChunk) -> Result<Vec<Column<'a>>> {
+        let names = chunk.rows.schema_ref().fields().iter().map(|field| field.name().as_str());
+        let named: HashMap<&str, &ArrayRef> = names.zip(chunk.rows.columns()).collect();
         let column = |field: &Arc<arrow::datatypes::Field>| {
-            if let Some(values) = chunk.rows.column_by_name(field.name()) {
+            if let Some(values) = named.get(field.name().as_str()).copied() {
                 return Ok(Column::Values(values));
             }
             match chunk.coded.iter().find(|column| column.storage_name == *field.name()) {
@@ -259,7 +274,7 @@ impl SegmentWriter {
     }
 
     /// Starts the Parquet file with the first rows.
-    fn open_parquet(&mut self, sample: Vec<ArrayRef>) -> Result<()> {
+    fn open_parquet(&mut self, sample: Vec<ArrayRef>, row_bytes: usize) -> Result<()> {
         if !matches!(self.parquet, Parquet::Empty(_)) {
             return Ok(());
         }
@@ -273,7 +288,8 @@ impl SegmentWriter {
                 (false, true) => ShortPages::Compressed,
                 (false, false) => ShortPages::No,
             };
-            let parquet = ParquetWriter::create(file, &path, schema, expected, metadata, short_pages)?;
+            let bounds = Bounds { group_bytes: self.context.waiting_bytes_max, row_bytes };
+            let parquet = ParquetWriter::create(file, &path, schema, expected, metadata, short_pages, bounds)?;
             self.parquet = Parquet::Open(Box::new(parquet));
         }
         Ok(())
@@ -319,7 +335,7 @@ impl SegmentWriter {
             self.end_block()?;
         }
         let none: Vec<ArrayRef> = self.schema.fields().iter().map(|field| new_empty_array(field.data_type())).collect();
-        self.open_parquet(none)?;
+        self.open_parquet(none, 0)?;
         let (Parquet::Open(parquet), Some(summaries), Some(side)) =
             (std::mem::replace(&mut self.parquet, Parquet::Done), self.summaries.take(), self.side.take())
         else {

@@ -129,12 +129,14 @@ proptest! {
         which: u64,
         cut in (0.0f64..1.0, 0.0f64..1.0),
         chunk_rows in prop::sample::select(vec![1000usize, 8192, 65_536]),
+        // What waits does not fit: short pages, small row groups, stripes that wait in a file.
+        waiting in prop::sample::select(vec![50_000usize, 2_000_000, 256 << 20]),
     ) {
         // Single rows as pieces of a large segment only cost time.
         let pieces: Vec<usize> = pieces.into_iter().map(|piece| piece.max(count / 50)).collect();
         let mut random = Random(seed);
         let disk = disk();
-        let context = context(&disk);
+        let context = context(&disk).with_waiting_bytes_max(waiting);
         let table = table(with_dimensions);
         let dictionaries = dictionaries(&disk, &table);
         let batch = rows(&table, &mut random, count, distinct, nulls, if staged { 0 } else { 5 });

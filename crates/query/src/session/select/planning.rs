@@ -8,7 +8,7 @@
 use crate::answer::Accuracy;
 use crate::errors::{error_of, planning_error};
 use crate::execution::planning::plan_apart;
-use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS, Watched};
+use crate::execution::{Again, Execution, Executor, KNOWN_OPERATORS, Patience, Watched};
 use crate::namespace::{GivenTables, Namespace};
 use crate::point::{PointPlans, PointText};
 use crate::sample::SamplePlanner;
@@ -29,6 +29,7 @@ use crate::used::UsedCounters;
 use alluvia_copy::progress::CancelToken;
 use alluvia_merged::{MergedColumns, statement_to_plan};
 use alluvia_pg_catalog::{CatalogContext, Viewer};
+use alluvia_plan::batch_rows::fit_batches;
 use alluvia_snapshot::Snapshot;
 use alluvia_syntax::trees::generate_series::compute_moments;
 use alluvia_syntax::{Hints, rewrite_sureness};
@@ -97,6 +98,7 @@ pub(crate) struct Unplanned {
     used: Arc<UsedCounters>,
     pub(super) token: CancelToken,
     executor: Arc<Executor>,
+    patience: Patience,
     /// Where its plan is to be kept.
     kept: Option<(PointText, Arc<PointPlans>)>,
 }
@@ -121,8 +123,9 @@ impl Unplanned {
         };
         refuse_writes(&logical)?;
         let plan = self.state.optimize(&logical).map_err(planning)?;
-        let Unplanned { snapshot, state, runtime, used, token, executor, kept, .. } = self;
-        Ok(Optimized { logical, plan, snapshot, state, runtime, used, token, executor, kept })
+        let Unplanned { snapshot, mut state, runtime, used, token, executor, patience, kept, .. } = self;
+        fit_batches(&mut state, &plan).map_err(|error| planning_error(&error, &snapshot.catalog))?;
+        Ok(Optimized { logical, plan, snapshot, state, runtime, used, token, executor, patience, kept })
     }
 
     /// What it will read.
@@ -141,6 +144,7 @@ pub(super) struct Optimized {
     used: Arc<UsedCounters>,
     token: CancelToken,
     executor: Arc<Executor>,
+    patience: Patience,
     kept: Option<(PointText, Arc<PointPlans>)>,
 }
 
@@ -152,16 +156,16 @@ impl Optimized {
         if let Some((text, plans)) = self.kept.take() {
             text.keep(&self.logical, &self.state, &physical.schema(), &plans);
         }
-        let again = Again::of(self.plan.clone(), &self.state, &self.token, &physical, &self.used);
+        let again = Again::of(self.plan.clone(), &self.state, &self.token, &physical, &self.used, &self.patience);
         let physical = self.used.pipelines().meter(physical, &self.runtime.memory_pool, &KNOWN_OPERATORS);
-        Ok(Planned { execution: self.execution(physical, again), used: self.used, origins })
+        Ok(Planned { execution: self.execution(physical, Some(again)), used: self.used, origins })
     }
 
     /// A part of it, by itself.
     pub(super) async fn part(&self, plan: &LogicalPlan) -> Result<Execution> {
         let physical = self.operators(plan).await?;
-        let again = Again::of(plan.clone(), &self.state, &self.token, &physical, &self.used);
-        Ok(self.execution(physical, again))
+        let again = Again::of(plan.clone(), &self.state, &self.token, &physical, &self.used, &self.patience);
+        Ok(self.execution(physical, Some(again)))
     }
 
     async fn operators(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
@@ -238,7 +242,8 @@ fn unplanned(
         add_catalog_functions(run, &mut state, &snapshot)?;
     }
     let (token, executor) = (run.token.clone(), Arc::clone(run.engine().executor()));
-    Ok(Unplanned { source, snapshot, state, runtime, used, token, executor, kept: None })
+    let patience = run.engine().patience(&run.settings);
+    Ok(Unplanned { source, snapshot, state, runtime, used, token, executor, patience, kept: None })
 }
 
 fn add_catalog_functions(run: &Run, state: &mut SessionState, snapshot: &Snapshot) -> Result<()> {

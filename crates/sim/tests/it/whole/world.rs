@@ -50,6 +50,10 @@ impl Setup {
         } else if seed % 4 == 1 {
             options.pipeline.partition_rows_max = 40;
         }
+        if seed.is_multiple_of(3) {
+            // Two segments at a time, and a few of their rows.
+            options.pipeline.merge_bytes = 20_000;
+        }
         Setup {
             on_conflict: policies[(seed % 3) as usize],
             options,

@@ -1,34 +1,39 @@
-//! Memory of queries: bounded for each, and bounded for all together.
-//!
-//! Invariants:
-//! - A query's operators share its own bound fairly, so that each of them spills in its turn ([`FairSpillPool`]).
-//! - The sum over all queries never passes the database's bound by `try_grow`; `grow`, which must not fail, is counted.
-//!
-//! Two levels, because a fair pool of the whole database would shrink one query's share with every other query's operator.
+//! What statements hold, in two levels: a fair pool of the whole database would shrink one statement's share with every other statement's
+//! operator.
 
 use alluvia_copy::temporary::MemoryBound;
-use datafusion::common::{DataFusionError, Result};
-use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use datafusion_common::{DataFusionError, Result};
+use datafusion_execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What all queries of a database may hold.
 #[derive(Debug)]
-pub(crate) struct TotalMemory {
+pub struct TotalMemory {
     limit_bytes: usize,
     used_bytes: AtomicUsize,
+    refusals: AtomicUsize,
 }
 
 impl TotalMemory {
     /// Nothing used of `limit_bytes`.
-    pub(crate) fn new(limit_bytes: u64) -> Arc<TotalMemory> {
-        Arc::new(TotalMemory { limit_bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX), used_bytes: 0.into() })
+    pub fn new(limit_bytes: u64) -> Arc<TotalMemory> {
+        Arc::new(TotalMemory {
+            limit_bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX),
+            used_bytes: 0.into(),
+            refusals: 0.into(),
+        })
     }
 
     /// Bytes that queries hold now.
-    pub(crate) fn used_bytes(&self) -> usize {
+    pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How often a statement was refused memory that its own bound would have let it have.
+    pub fn refusals(&self) -> usize {
+        self.refusals.load(Ordering::Relaxed)
     }
 
     fn try_use(&self, bytes: usize) -> bool {
@@ -54,14 +59,14 @@ impl MemoryBound for TotalMemory {
 
 /// One query's memory.
 #[derive(Debug)]
-pub(crate) struct QueryMemory {
+pub struct QueryMemory {
     own: FairSpillPool,
     total: Arc<TotalMemory>,
 }
 
 impl QueryMemory {
     /// A query that may hold `limit_bytes`, as far as the database has them.
-    pub(crate) fn new(limit_bytes: u64, total: Arc<TotalMemory>) -> Arc<QueryMemory> {
+    pub fn new(limit_bytes: u64, total: Arc<TotalMemory>) -> Arc<QueryMemory> {
         let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX).min(total.limit_bytes);
         Arc::new(QueryMemory { own: FairSpillPool::new(limit_bytes), total })
     }
@@ -96,6 +101,7 @@ impl MemoryPool for QueryMemory {
             return Ok(());
         }
         self.own.shrink(reservation, additional);
+        self.total.refusals.fetch_add(1, Ordering::Relaxed);
         Err(DataFusionError::ResourcesExhausted(format!(
             "{} needs {additional} bytes more, and all queries together hold {} of {} bytes",
             reservation.consumer().name(),
@@ -134,6 +140,7 @@ mod tests {
         one.try_grow(70).unwrap();
         let error = two.try_grow(40).unwrap_err().to_string();
         assert!(error.contains("all queries together hold 70 of 100"), "{error}");
+        assert_eq!(total.refusals(), 1, "its own bound is none of the others'");
         two.try_grow(30).unwrap();
         assert_eq!(total.used_bytes(), 100);
         drop((one, two));

@@ -1,0 +1,57 @@
+//! What reading a segment's rows takes: by which a merge knows how many rows of how many segments it may hold.
+
+use super::Segment;
+use crate::chunk::CodedColumn;
+use crate::layout::BLOCK_ROWS;
+use alluvia_space::TableDef;
+use alluvia_types::Result;
+
+/// Bytes of a row beside its values: its key, version and ordinal.
+const BESIDE_BYTES: usize = 32;
+
+/// What a cursor over a segment holds, about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowBytes {
+    /// Bytes of a row, in all columns.
+    pub row: usize,
+    /// Rows of which values are unpacked at a time, whatever is asked for: those of a page.
+    pub page_rows: usize,
+}
+
+impl RowBytes {
+    /// Bytes of all columns' open pages.
+    pub fn of_pages(self) -> usize {
+        self.row * self.page_rows
+    }
+}
+
+impl Segment {
+    /// What a cursor over it holds, under a definition: told by its footer.
+    ///
+    /// # Errors
+    /// Those of reading the footer.
+    pub fn row_bytes(&self, table: &TableDef) -> Result<RowBytes> {
+        let metadata = self.parquet_metadata()?;
+        let rows = (self.meta.rows as usize).max(1);
+        let schema = metadata.file_metadata().schema_descr();
+        let stored = |name: &str| schema.columns().iter().position(|column| column.name() == name);
+        let mut row = BESIDE_BYTES + size_of::<u32>() * table.levels().count();
+        for (place, column) in table.columns.iter().enumerate() {
+            let data_type = column.data_type.to_arrow();
+            row += match stored(&column.storage_name) {
+                _ if CodedColumn::level_of(table, place).is_some() => 0,
+                Some(leaf) if data_type.primitive_width().is_none() => {
+                    let bytes: i64 =
+                        metadata.row_groups().iter().map(|group| group.column(leaf).uncompressed_size()).sum();
+                    size_of::<u128>() + bytes.max(0) as usize / rows
+                }
+                _ => data_type.primitive_width().unwrap_or(size_of::<u128>()),
+            };
+        }
+        // The hidden columns come last, and their pages end where all do.
+        let pages = metadata.offset_index().and_then(|groups| groups.first()).and_then(|columns| columns.last());
+        let group_rows = metadata.row_groups().first().map_or(0, |group| group.num_rows() as usize);
+        let page_rows = pages.map_or(BLOCK_ROWS, |pages| group_rows.div_ceil(pages.page_locations().len().max(1)));
+        Ok(RowBytes { row, page_rows: page_rows.min(rows) })
+    }
+}
