@@ -1,9 +1,8 @@
 //! Whose turn it is, of statements that found no memory.
 //!
-//! A statement is refused memory where all together hold what they may; how much it will need nobody knows before it runs (Kaiser's and
-//! Neumann's admission by estimates, and SQL Server's grants, are wrong by orders of magnitude for joins). So it runs, and where it is
-//! refused it lets go of all that it has, waits its turn, and begins again. Whoever has the turn begins again as often as others let
-//! go of something.
+//! A statement is refused memory where all together hold what they may; how much it will need nobody knows before it runs. So it runs, and
+//! where it is refused it lets go of all that it has, waits its turn, and begins again. Whoever has the turn begins again as often as others
+//! let go of something.
 
 use crate::pool::TotalMemory;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Bugs that are planted on purpose, to prove that some test would find them.
 //!
 //! A planted bug is one line at the place where the mistake would be made, behind [`planted`].
-//! `crates/sim/tests/it/keyed/planted.rs` lists them, and runs the tests once with each.
+//! The files `planted.rs` of `crates/sim/tests/it` list them; `canaries.rs` beside them runs the tests once with each.
 //!
 //! Invariants:
 //! - Without the feature `planted`, which only tests switch on, there is none: [`planted`] is `false` for the compiler.

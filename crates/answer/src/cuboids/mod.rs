@@ -15,8 +15,8 @@
 //!   query, and never two at a time.
 //! - Shapes are kept across restarts ([`memory`]), and built again in the order of their use; pins outlive everything but their table.
 
-pub(crate) mod forgetting;
-mod lookup;
+mod forgetting;
+pub(crate) mod lookup;
 
 mod building;
 mod memory;

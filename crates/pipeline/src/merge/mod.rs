@@ -4,8 +4,8 @@
 //! - M1: a merge reads whole segments of the sorted stage and the buffer, but only whole *runs* of a partition; each row of
 //!   its inputs is in exactly one of its outputs, or was dead for everybody (P2).
 //! - M2: outputs of one partition are independent of those of another, so workers make them in parallel.
-//! - M3: the manifest changes once for each of both, at its end, and once for each part of a merge of more than memory holds; a merge whose table was dropped meanwhile leaves nothing
-//!   behind.
+//! - M3: the manifest changes once for each of both, at its end, and once for each part of a merge of more than memory
+//!   holds; a merge whose table was dropped meanwhile leaves nothing behind.
 
 mod budget;
 mod plan;

@@ -1,9 +1,10 @@
 //! The k-way merge itself: streams chunks of the inputs, in key order, into one segment and its ladder.
 //!
 //! Memory is one chunk per input and one for the output, which have fewer rows where these are long ([`super::budget`]),
-//! whatever their sizes and whatever is dead; and 40 bytes for each row where moves are noted. Rows of equal keys keep the order of the inputs, oldest first, so a table without an order
-//! keeps that of arrival. Segments of tables with dimensions are banded, where a block's rows fit in memory: they are
-//! gathered in key order, and brought into bands before they are moved.
+//! whatever their sizes and whatever is dead; and 40 bytes for each row where moves are noted. Rows of equal keys keep the
+//! order of the inputs, oldest first, so a table without an order keeps that of arrival. Segments of tables with dimensions
+//! are banded, where a block's rows fit in memory: they are gathered in key order, and brought into bands before they are
+//! moved.
 
 use super::budget::{Chunks, chunks_of};
 use super::plan::Run;

@@ -247,8 +247,10 @@ async fn run(
     while let Some(taken) = next(&mut rows).await {
         match taken {
             Ok(batch) => {
-                // Once rows are out there is no way back.
-                attempt.again = attempt.again.filter(|_| batch.num_rows() == 0);
+                // Once rows are out there is no way back, and the turn is another's: who takes rows may take his time.
+                if batch.num_rows() > 0 {
+                    (attempt.again, attempt.turn) = (None, None);
+                }
                 if sender.send(Ok(batch)).await.is_err() {
                     return;
                 }
