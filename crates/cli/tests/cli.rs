@@ -5,6 +5,7 @@ mod ctrl_c;
 mod estimates;
 mod exports;
 mod loads;
+mod memory;
 mod nodes;
 mod recovery;
 mod remote;

@@ -3,9 +3,10 @@
 //! Rows get their keys and codes part by part, so that what is made on the way stays in the caches. Only columns of
 //! which the codes do not say all are joined and moved; names are not.
 
-use alluvia_snapshot::Space;
+use crate::wide::{WideRows, narrow};
+use alluvia_snapshot::{Space, own_bytes};
 use alluvia_space::{DataType as Type, KeyLayout, LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN, learn};
-use alluvia_tree::{CodedColumn, RowChunk};
+use alluvia_tree::{CodedColumn, RowChunk, TreeContext};
 use alluvia_types::{Error, Result};
 use arrow::array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow::compute::{concat_batches, take};
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 /// A level's values are all at hand where it has at most so many members for each row: a list of them takes 4 bytes a
 /// member.
-const MEMBERS_PER_ROW: usize = 4;
+pub(crate) const MEMBERS_PER_ROW: usize = 4;
 
 /// Rows of a part, if there are so many: names that rows have in common are looked up once for each part.
 const PART_ROWS: usize = 1 << 15;
@@ -31,41 +32,81 @@ pub(crate) fn fixed(def: &TableDef, space: &Space, sample: &[RecordBatch]) -> Ta
     def
 }
 
+/// Rows in key order, ready for a segment.
+pub(crate) enum Sorted {
+    Rows(RowChunk),
+    Wide(Box<WideRows>),
+}
+
+impl Sorted {
+    /// The rows as far as they were made, and their definition.
+    pub(crate) fn chunk<'a>(&'a self, def: &'a TableDef) -> (&'a RowChunk, &'a TableDef) {
+        match self {
+            Sorted::Rows(chunk) => (chunk, def),
+            Sorted::Wide(rows) => (&rows.chunk, &rows.def),
+        }
+    }
+}
+
 /// Sorts rows by (key, arrival). `rows` ascend by (version, ordinal) and have the hidden columns; they may have been
 /// written under an older definition. `def` has fixed ranges.
-pub(crate) fn sorted_chunk(def: &TableDef, space: &Space, rows: &[RecordBatch]) -> Result<RowChunk> {
-    in_key_order(def, space, rows, |part| space.dictionaries.remap(def, part))
+pub(crate) fn sorted_chunk(tree: &TreeContext, def: &TableDef, space: &Space, rows: &[RecordBatch]) -> Result<Sorted> {
+    sorted(tree, def, space, rows, &|def, part| space.dictionaries.remap(def, part))
 }
 
 /// The same of rows that are not acknowledged yet: what they bring to the dictionaries leaves room for rows that are,
 /// of which `waiting` tells the bytes.
 pub(crate) fn staged_chunk(
+    tree: &TreeContext,
     def: &TableDef,
     space: &Space,
     rows: &[RecordBatch],
     waiting: &dyn Fn() -> u64,
-) -> Result<RowChunk> {
-    in_key_order(def, space, rows, |part| space.dictionaries.remap_leaving(def, part, waiting))
+) -> Result<Sorted> {
+    sorted(tree, def, space, rows, &|def, part| space.dictionaries.remap_leaving(def, part, waiting))
 }
 
+/// How rows get their codes under a definition.
+type CodesOf<'a> = &'a dyn Fn(&TableDef, &RecordBatch) -> Result<LevelCodes>;
+
+fn sorted(
+    tree: &TreeContext,
+    def: &TableDef,
+    space: &Space,
+    rows: &[RecordBatch],
+    codes_of: CodesOf<'_>,
+) -> Result<Sorted> {
+    let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+    let bytes: usize = rows.iter().map(own_bytes).sum();
+    if !tree.is_wide(count as u64, bytes / count.max(1), def.columns.len()) {
+        return Ok(Sorted::Rows(in_key_order(def, space, rows, codes_of)?.0));
+    }
+    let narrow = narrow(def);
+    let (chunk, order) = in_key_order(&narrow, space, rows, codes_of)?;
+    let batches = rows.iter().map(|batch| adapt(def, batch)).collect::<Result<Vec<_>>>()?;
+    let rows = WideRows::new(def, narrow, space, batches, chunk, order)?;
+    Ok(Sorted::Wide(Box::new(rows)))
+}
+
+/// The rows, and in which order they are, if it is another than that in which they came.
 fn in_key_order(
     def: &TableDef,
     space: &Space,
     rows: &[RecordBatch],
-    codes_of: impl Fn(&RecordBatch) -> Result<LevelCodes>,
-) -> Result<RowChunk> {
+    codes_of: CodesOf<'_>,
+) -> Result<(RowChunk, Option<Vec<u32>>)> {
     let parts = parts(def, rows)?;
     let count = parts.iter().map(RecordBatch::num_rows).sum();
     let layout = KeyLayout::new(def);
     if !layout.is_ordered() {
-        return Ok(RowChunk::new(join(&parts)?, vec![0; count], LevelCodes::default()));
+        return Ok((RowChunk::new(join(&parts)?, vec![0; count], LevelCodes::default()), None));
     }
     let mut order: Vec<(u128, u32)> = Vec::with_capacity(count);
     let mut codes = LevelCodes { levels: def.levels().map(|_| Vec::with_capacity(count)).collect() };
     for part in &parts {
         let rows = order.len() as u32..;
         order.extend(layout.keys(part)?.into_iter().zip(rows));
-        for (all, of_part) in codes.levels.iter_mut().zip(codes_of(part)?.levels) {
+        for (all, of_part) in codes.levels.iter_mut().zip(codes_of(def, part)?.levels) {
             all.extend_from_slice(&of_part);
         }
     }
@@ -79,8 +120,8 @@ fn in_key_order(
     let rows = RecordBatch::try_new(rows.schema(), columns.map_err(internal)?).map_err(internal)?;
     let gather = |level: Vec<u32>| order.iter().map(|&(_, row)| level[row as usize]).collect();
     let codes = LevelCodes { levels: codes.levels.into_iter().map(gather).collect() };
-    let keys = order.into_iter().map(|(key, _)| key).collect();
-    Ok(RowChunk { coded: coded.into(), ..RowChunk::new(rows, keys, codes) })
+    let (keys, order) = order.into_iter().unzip();
+    Ok((RowChunk { coded: coded.into(), ..RowChunk::new(rows, keys, codes) }, Some(order)))
 }
 
 /// The columns of which the codes that the rows have say all, where members are few enough; and the rows without them:

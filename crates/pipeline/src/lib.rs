@@ -13,6 +13,7 @@ mod ages;
 mod chunk;
 mod editor;
 mod handover;
+mod held;
 mod load;
 mod mend;
 mod merge;
@@ -22,6 +23,7 @@ mod pipeline;
 mod policy;
 mod purge;
 mod sort;
+mod wide;
 mod workers;
 
 pub use ages::Ages;

@@ -7,12 +7,13 @@
 //! Invariant: the runs of a load that is abandoned end soon. Between its steps, none of which is longer than a run's sort or its writing, a
 //! job asks whether its load still is.
 
-use crate::chunk::{fixed, staged_chunk};
+use crate::chunk::{Sorted, fixed, staged_chunk};
 use crate::pipeline::Pipeline;
+use crate::sort::write_sorted;
 use crate::workers::Answer;
 use alluvia_snapshot::{Load, RowChange, Space, StagedLoad, Staging, own_bytes};
 use alluvia_space::{KeyLayout, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
-use alluvia_tree::{LadderWriter, SegmentMeta, SegmentWriter};
+use alluvia_tree::{LadderWriter, SegmentMeta};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, Stage, TableId, Version};
 use arrow::array::{ArrayRef, RecordBatchOptions, UInt64Array, new_null_array};
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
@@ -198,27 +199,30 @@ fn write_run(
         Identities::New => with_new_identities(id, rows)?,
         Identities::Given => in_order(&rows)?,
     };
-    let chunk = staged_chunk(def, space, &with_identity, &|| pipeline.views.unsorted_bytes())?;
+    let tree = pipeline.tree();
+    let sorted = staged_chunk(tree, def, space, &with_identity, &|| pipeline.views.unsorted_bytes())?;
     drop(with_identity);
     asked()?;
-    let tree = pipeline.tree();
     let version = match identities {
         Identities::New => Some(Version(0)),
         Identities::Given => None,
     };
     if KeyLayout::new(def).is_ordered() {
-        let mut writer = SegmentWriter::create(tree, id, def, Stage::Sorted, version)?;
-        writer.write(&chunk)?;
-        return writer.finish();
+        return write_sorted(tree, id, def, version, sorted);
     }
     // A large segment without an order of its own is never rewritten: it becomes a merged one as it is, so it has its ladder
     // from the start.
     let mut own = Some(id);
     let new_id = || own.take().unwrap_or_else(|| pipeline.new_segment());
-    let (rows, rung_rows_min) = (chunk.len() as u64, pipeline.options.rung_rows_min);
+    let (rows, rung_rows_min) = (sorted.chunk(def).0.len() as u64, pipeline.options.rung_rows_min);
     let mut writer = LadderWriter::create(tree, new_id, def, Stage::Sorted, version, rows, rung_rows_min)?;
-    writer.write(&chunk)?;
-    writer.finish()
+    match sorted {
+        Sorted::Rows(chunk) => {
+            writer.write(&chunk)?;
+            writer.finish()
+        }
+        Sorted::Wide(rows) => rows.write(tree, writer),
+    }
 }
 
 /// Rows in the order of their identities, as rows of the tail are.

@@ -1,6 +1,6 @@
 //! The sort cycle: the whole tail, through one version, becomes sorted segments.
 
-use crate::chunk::{fixed, pieces, sorted_chunk};
+use crate::chunk::{Sorted, fixed, pieces, sorted_chunk};
 use crate::editor::Checkpoint;
 use crate::handover::{Edited, Handover, Noted, Unnoted, is_noted, without_dead};
 use crate::pipeline::Pipeline;
@@ -8,8 +8,8 @@ use crate::workers::scatter;
 use alluvia_catalog::DictionaryMark;
 use alluvia_snapshot::{Cut, KEYS_KEPT, Moves, Space, TableBase};
 use alluvia_space::{KeyRange, TableDef};
-use alluvia_tree::{Segment, SegmentWriter, TreeContext};
-use alluvia_types::{Error, Result, SegmentId, Stage, TableId, planted};
+use alluvia_tree::{LadderWriter, Segment, SegmentMeta, SegmentWriter, TreeContext};
+use alluvia_types::{Error, Result, SegmentId, Stage, TableId, Version, planted};
 use arrow::record_batch::RecordBatch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ impl Pipeline {
             return Ok(Edited::Again);
         }
         // The rows are where they belong: files of the log that stay longer are no failure of the sort, and the next one removes them.
-        if let Err(error) = self.log.remove_through(through) {
+        if let Err(error) = self.give_log_up() {
             tracing::warn!(%error, "files of the log that are not needed could not be removed; it is tried again");
         }
         Ok(Edited::Done)
@@ -164,9 +164,30 @@ fn persist(spaces: BTreeMap<TableId, Arc<Space>>) -> Result<Vec<Durable>> {
 }
 
 fn write_piece(tree: &TreeContext, piece: &Piece) -> Result<(Arc<Segment>, Option<Noted>)> {
-    let chunk = sorted_chunk(&piece.def, &piece.space, &piece.rows)?;
-    let noted = piece.is_noted.then(|| Noted::of_tail(piece.id, &piece.def, &chunk)).transpose()?;
-    let mut writer = SegmentWriter::create(tree, piece.id, &piece.def, Stage::Sorted, None)?;
-    writer.write(&chunk)?;
-    Ok((Segment::open_written(tree, writer.finish()?)?, noted))
+    let sorted = sorted_chunk(tree, &piece.def, &piece.space, &piece.rows)?;
+    let (chunk, def) = sorted.chunk(&piece.def);
+    let noted = piece.is_noted.then(|| Noted::of_tail(piece.id, def, chunk)).transpose()?;
+    let meta = write_sorted(tree, piece.id, &piece.def, None, sorted)?;
+    Ok((Segment::open_written(tree, meta)?, noted))
+}
+
+/// Writes rows as a segment of the sorted stage, which has no ladder.
+pub(crate) fn write_sorted(
+    tree: &TreeContext,
+    id: SegmentId,
+    def: &TableDef,
+    version: Option<Version>,
+    sorted: Sorted,
+) -> Result<SegmentMeta> {
+    match sorted {
+        Sorted::Rows(chunk) => {
+            let mut writer = SegmentWriter::create(tree, id, def, Stage::Sorted, version)?;
+            writer.write(&chunk)?;
+            writer.finish()
+        }
+        Sorted::Wide(rows) => {
+            let count = rows.chunk.len() as u64;
+            rows.write(tree, LadderWriter::create(tree, || id, def, Stage::Sorted, version, count, u64::MAX)?)
+        }
+    }
 }

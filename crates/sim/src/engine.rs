@@ -3,8 +3,8 @@
 //! Invariant: what a refused batch had staged is removed, as `node::Core` does it.
 
 use alluvia_catalog::{Catalog, Change, LevelBounds, TableEntry};
-use alluvia_commit::{Committer, Followed, Replayed};
-use alluvia_log::{Log, LogOptions};
+use alluvia_commit::{Committer, Followed, RecoveredLog};
+use alluvia_log::LogOptions;
 use alluvia_pipeline::{
     Inline, Loader, Lost, Pipeline, PipelineOptions, discard, named_kills, named_segments, open, remove_orphans,
 };
@@ -17,6 +17,7 @@ use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::TreeContext;
 use alluvia_types::{Clock, Error, ErrorKind, Freshness, Result, SegmentId, TableId, Version};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub struct EngineOptions {
     pub tail_bytes_max: u64,
     /// Bytes of the cache of files, and of what is loaded of segments.
     pub cache_bytes_max: u64,
+    /// What the writer of a segment holds; rows of which a block has more are written column by column.
+    pub waiting_bytes_max: usize,
 }
 
 impl Default for EngineOptions {
@@ -50,7 +53,13 @@ impl Default for EngineOptions {
             rung_rows_min: 3,
             ..PipelineOptions::default()
         };
-        EngineOptions { pipeline, log_file_bytes_max: 4 << 10, tail_bytes_max: 32 << 20, cache_bytes_max: 32 << 20 }
+        EngineOptions {
+            pipeline,
+            log_file_bytes_max: 4 << 10,
+            tail_bytes_max: 32 << 20,
+            cache_bytes_max: 32 << 20,
+            waiting_bytes_max: 32 << 20,
+        }
     }
 }
 
@@ -82,36 +91,41 @@ impl Engine {
 
         let cache = Arc::new(Cache::new(options.cache_bytes_max));
         let tree = TreeContext::new(Arc::clone(&disk), cache, segments_dir.clone())
-            .with_loaded_bytes_max(options.cache_bytes_max);
+            .with_loaded_bytes_max(options.cache_bytes_max)
+            .with_waiting_bytes_max(options.waiting_bytes_max);
         let bounds = LevelBounds::new(2 << 30, options.tail_bytes_max);
-        let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()).with_bounds(bounds));
-        let opened = open(disk.as_ref(), dir, &tree, &spaces, DATABASE_SEED)?;
-        let manifest = opened.manifest;
-        let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir, manifest.keys.as_deref())?;
-        let views = Arc::new(Views::new(
-            Arc::clone(&clock),
-            tree,
-            Arc::clone(&spaces),
-            manifest.catalog.clone(),
-            manifest.producers.clone(),
-            opened.base,
-            opened.dead,
-            options.tail_bytes_max,
-        ));
-
-        let mut commit_micros = 0;
-        let mut next_table = manifest.next_table;
-        let log_options = LogOptions {
-            file_bytes_max: options.log_file_bytes_max,
-            clock: Arc::clone(&clock),
-            ..LogOptions::new(manifest.database)
+        let mut closing = BTreeMap::new();
+        let (manifest, spaces, views, key_files, keys, recovered) = loop {
+            let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()).with_bounds(bounds.clone()));
+            let opened = open(disk.as_ref(), dir, &tree, &spaces, DATABASE_SEED, &closing)?;
+            let catalog = opened.catalog().clone();
+            let manifest = opened.manifest;
+            let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir, manifest.keys.as_deref())?;
+            let views = Arc::new(Views::new(
+                Arc::clone(&clock),
+                tree.clone(),
+                Arc::clone(&spaces),
+                catalog,
+                manifest.producers.clone(),
+                opened.base,
+                opened.dead,
+                options.tail_bytes_max,
+            ));
+            let log_options = LogOptions {
+                file_bytes_max: options.log_file_bytes_max,
+                clock: Arc::clone(&clock),
+                ..LogOptions::new(manifest.database)
+            };
+            match Committer::recover(Arc::clone(&disk), &log_dir, log_options, &views) {
+                Ok(recovered) => break (manifest, spaces, views, key_files, keys, recovered),
+                Err(stopped) => match stopped.to_close().filter(|table| !closing.contains_key(table)) {
+                    Some(table) => drop(closing.insert(table, stopped.error)),
+                    None => return Err(stopped.error),
+                },
+            }
         };
-        let log = Log::open(Arc::clone(&disk), &log_dir, log_options, manifest.through, &mut |record| {
-            commit_micros = record.commit_micros;
-            let Replayed { published, highest_created } = Committer::replay(&record, &views)?;
-            next_table = next_table.max(highest_created.map_or(0, |table| table.0 + 1));
-            views.publish(&mut vec![published], true)
-        })?;
+        let RecoveredLog { log, commit_micros, next_table, .. } = recovered;
+        let next_table = next_table.max(manifest.next_table);
         let log = Arc::new(log);
 
         let named = named_segments(&views);
@@ -132,6 +146,7 @@ impl Engine {
             manifest.next_kills.max(highest_kills + 1),
             key_files,
         ));
+        pipeline.catch_up()?;
         let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.tail_bytes_max / 2, keys);
         Ok(Engine { views, committer, pipeline, _lock: lock })
     }
@@ -143,7 +158,7 @@ impl Engine {
 
     /// As `Admin::forget_segment`.
     pub fn forget_segment(&self, table: TableId, segment: SegmentId, is_told: bool) -> Result<Lost> {
-        self.pipeline.forget_segment(table, segment, is_told)
+        self.pipeline.forget_segment(table, segment, is_told, &mut || self.flush())
     }
 
     /// All views.

@@ -37,6 +37,7 @@ mod side;
 mod summary;
 mod verify;
 mod visible;
+mod wide;
 mod writer;
 
 pub use answer::{
@@ -52,8 +53,9 @@ pub use meta::{RungMeta, SegmentMeta};
 pub use nodes::CodeSet;
 pub use parquet_file::intervals;
 pub use rebuild::{Damage, Proof, REBUILT_DIR, RebuiltSide};
-pub use segment::{OrderedChunk, RowBytes, RowColumns, Rung, Segment, SegmentCursor};
+pub use segment::{HeldFiles, OrderedChunk, RowBytes, RowColumns, Rung, Segment, SegmentCursor};
 pub use summary::{BlockSummaries, ColumnSummary, FloatSummary, LevelSummary, MeasureSummary};
 pub use verify::Mapping;
 pub use visible::{Dead, DeadRows, KilledRows, SegmentRows};
+pub use wide::{BatchValues, ColumnValues, RowAt, SegmentValues, WideWriter};
 pub use writer::{LadderWriter, SegmentWriter};

@@ -18,6 +18,13 @@ pub struct Served {
     pub said: String,
 }
 
+impl Served {
+    /// Of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
 impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();

@@ -1,23 +1,24 @@
 //! The k-way merge itself: streams chunks of the inputs, in key order, into one segment and its ladder.
 //!
-//! Memory is one chunk per input and one for the output, which have fewer rows where these are long ([`super::budget`]),
-//! whatever their sizes and whatever is dead; and 40 bytes for each row where moves are noted. Rows of equal keys keep the
+//! Memory is one chunk per input and one for the output, whatever their sizes and whatever is dead; of wide rows these have only what decides
+//! their order ([`super::budget`], [`crate::wide`]); and 40 bytes for each row where moves are noted. Rows of equal keys keep the
 //! order of the inputs, oldest first, so a table without an order keeps that of arrival. Segments of tables with dimensions
-//! are banded, where a block's rows fit in memory: they are gathered in key order, and brought into bands before they are
-//! moved.
+//! are banded, unless a block of texts does not fit in memory: rows are gathered in key order, and brought into bands before they are moved.
 
-use super::budget::{Chunks, chunks_of};
+use super::budget::{Shape, shape_of};
 use super::plan::Run;
 use crate::chunk::internal;
 use crate::handover::codes_of;
 use crate::options::PipelineOptions;
+use crate::wide::{coded, places};
 use alluvia_keys::RowPlace;
 use alluvia_snapshot::{Space, TableKills};
 use alluvia_space::key_code::KeyCode;
 use alluvia_space::weight::weight;
 use alluvia_space::{LevelCodes, ORDINAL_COLUMN, TableDef, VERSION_COLUMN};
 use alluvia_tree::{
-    BLOCK_ROWS, Dead, LadderWriter, OrderedChunk, RowChunk, Segment, SegmentCursor, TreeContext, by_band,
+    BLOCK_ROWS, Dead, LadderWriter, OrderedChunk, RowChunk, Segment, SegmentCursor, SegmentMeta, SegmentValues,
+    TreeContext, WideWriter, by_band,
 };
 use alluvia_types::{Error, Result, SegmentId, Stage, Version};
 use arrow::array::{Array, AsArray, UInt64Array};
@@ -25,7 +26,7 @@ use arrow::compute::interleave;
 use arrow::datatypes::UInt64Type;
 use arrow::record_batch::RecordBatch;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 /// Rows of the inputs that are dead.
@@ -99,22 +100,26 @@ pub(super) fn merge_runs(
     if runs.is_empty() {
         return Ok(Merged { segment: None, from: Vec::new(), codes: Vec::new(), gone });
     }
-    let Chunks { rows: chunk_rows, is_banded } = chunks_of(&runs, def, options)?;
+    let Shape { def: read, chunk_rows, values } = shape_of(tree, &runs, def, options)?;
+    let can_be_banded = values.as_ref().is_none_or(|values| WideWriter::can_be_banded(tree, values));
+    let is_banded = can_be_banded && !def.dimensions.is_empty();
     let rows = rows_of(&runs);
     let mut writer = LadderWriter::create(tree, new_id, def, Stage::Merged, None, rows, options.rung_rows_min)?;
     if is_banded {
         writer = writer.banded();
     }
     let seed = is_banded.then_some(def.seed);
-    let mut notes = Notes { def, is_noted: dead.is_some(), from: Vec::new(), codes: Vec::new(), written: 0 };
+    let is_wide = values.is_some();
+    let mut writer = Writer::new(tree, writer, values, def, space, &runs)?;
+    let mut notes = Notes { def: &read, is_noted: dead.is_some(), from: Vec::new(), codes: Vec::new(), written: 0 };
     let rows = Vec::with_capacity(chunk_rows);
-    let mut gather =
-        Gather { chunks: Vec::new(), segments: Vec::new(), rows, chunk_rows, seed, is_noted: dead.is_some() };
+    let is_noted = dead.is_some() || is_wide;
+    let mut gather = Gather { chunks: Vec::new(), segments: Vec::new(), rows, chunk_rows, seed, is_noted };
     let mut inputs: Vec<Input> = Vec::with_capacity(runs.len());
     // Smallest key first; among equal keys the older input.
     let mut heap: BinaryHeap<Reverse<(u128, usize)>> = BinaryHeap::with_capacity(runs.len());
     for run in runs {
-        let mut cursor = SegmentCursor::new(&run.segment, def, &space.dictionaries, run.rows.clone(), chunk_rows)?;
+        let mut cursor = SegmentCursor::new(&run.segment, &read, &space.dictionaries, run.rows.clone(), chunk_rows)?;
         let segment = run.segment.meta().id;
         let dead = dead_of(run);
         if let Some(chunk) = next_of(&mut cursor, dead.as_ref(), horizon, &mut gone)? {
@@ -173,6 +178,43 @@ fn rows_of(runs: &[&Run]) -> u64 {
     runs.iter().map(|run| run.rows.end - run.rows.start).sum()
 }
 
+/// Where the rows go.
+enum Writer {
+    Rows(Box<LadderWriter>),
+    /// With the inputs by their ids.
+    Wide(Box<WideWriter>, HashMap<SegmentId, u32>),
+}
+
+impl Writer {
+    fn new(
+        tree: &TreeContext,
+        ladder: LadderWriter,
+        values: Option<SegmentValues>,
+        def: &TableDef,
+        space: &Space,
+        runs: &[&Run],
+    ) -> Result<Writer> {
+        let Some(values) = values else { return Ok(Writer::Rows(Box::new(ladder))) };
+        let inputs = runs.iter().map(|run| run.segment.meta().id).zip(0..).collect();
+        let writer = WideWriter::new(tree, ladder, Box::new(values), coded(def, space, None)?);
+        Ok(Writer::Wide(Box::new(writer), inputs))
+    }
+
+    fn write(&mut self, chunk: &RowChunk, from: &[RowPlace]) -> Result<()> {
+        match self {
+            Writer::Rows(writer) => writer.write(chunk),
+            Writer::Wide(writer, inputs) => writer.write(chunk, &places(inputs, from)?),
+        }
+    }
+
+    fn finish(self) -> Result<SegmentMeta> {
+        match self {
+            Writer::Rows(writer) => writer.finish(),
+            Writer::Wide(writer, _) => writer.finish(),
+        }
+    }
+}
+
 /// What is noted of rows on their way out.
 struct Notes<'a> {
     def: &'a TableDef,
@@ -183,13 +225,14 @@ struct Notes<'a> {
 }
 
 impl Notes<'_> {
-    fn write(&mut self, writer: &mut LadderWriter, (chunk, from): (RowChunk, Vec<RowPlace>)) -> Result<()> {
+    fn write(&mut self, writer: &mut Writer, (chunk, from): (RowChunk, Vec<RowPlace>)) -> Result<()> {
         self.written += chunk.len();
-        self.from.extend(from);
+        writer.write(&chunk, &from)?;
         if self.is_noted {
             self.codes.extend(codes_of(self.def, &chunk)?);
+            self.from.extend(from);
         }
-        writer.write(&chunk)
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ mod pool;
 
 pub(crate) use pool::{Pool, Slot};
 
+use crate::layout::BLOCK_ROWS;
 use crate::meta::SegmentMeta;
 use alluvia_storage::{Cache, Disk};
 use alluvia_types::SegmentId;
@@ -19,6 +20,8 @@ use std::sync::Arc;
 const LOADED_BYTES_MAX: u64 = 256 << 20;
 /// What the writer of one segment holds of a row group, and again of a stripe, unless told otherwise.
 const WAITING_BYTES_MAX: usize = 256 << 20;
+/// What the writer of one column holds beside its values, about: buffers of its encoder, and the packed values of a block of a measure.
+const COLUMN_BYTES: usize = 128 << 10;
 
 /// The directory of segments, its disk and its caches. Cheap to clone; clones share everything.
 #[derive(Clone, Debug)]
@@ -59,6 +62,18 @@ impl TreeContext {
     pub fn with_waiting_bytes_max(mut self, bytes_max: usize) -> TreeContext {
         self.waiting_bytes_max = bytes_max;
         self
+    }
+
+    /// What is held of the values of wide rows while they are written column by column: half of what waits of a row group.
+    pub(crate) fn wide_bytes_max(&self) -> usize {
+        self.waiting_bytes_max / 2
+    }
+
+    /// Whether so many rows of so many columns, each of so many bytes, are written column by column ([`crate::WideWriter`]): because a block
+    /// of them, or what the writers of their columns hold, is more than may wait.
+    pub fn is_wide(&self, rows: u64, row_bytes: usize, columns: usize) -> bool {
+        let block = rows.min(BLOCK_ROWS as u64) as usize;
+        row_bytes.saturating_mul(block) > self.wide_bytes_max() || columns * COLUMN_BYTES > self.wide_bytes_max()
     }
 
     /// Bytes of summaries and Parquet footers that are loaded now.

@@ -102,6 +102,14 @@ impl MeasureValues {
         }
     }
 
+    /// Gives back the memory of a block's values, of which there are none now.
+    pub(crate) fn release(&mut self) {
+        *self = match self {
+            MeasureValues::Integers { .. } => MeasureValues::new(&DataType::Int64),
+            MeasureValues::Floats { .. } => MeasureValues::new(&DataType::Float64),
+        };
+    }
+
     /// Adds some values.
     pub(crate) fn push(&mut self, array: &dyn Array) {
         match self {

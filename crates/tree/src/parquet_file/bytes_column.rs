@@ -8,6 +8,7 @@
 use super::codec::{Codec, Context};
 use super::dictionary::{Dictionary, Equal, NULL, Sources, value_bytes};
 use super::hybrid;
+use super::spool::{Chunk, Pages, Spool};
 use crate::chunk::CodedColumn;
 use crate::summary::{lower_bound, upper_bound};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanBufferBuilder, PrimitiveArray};
@@ -21,9 +22,11 @@ use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::ByteArray;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder, PageEncodingStats};
+use parquet::file::reader::Length;
 use parquet::file::statistics::{Statistics, ValueStatistics};
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
+use std::io::Write;
 use std::sync::Arc;
 
 /// A dictionary page that is longer than this at the end of a block gets no more values.
@@ -54,6 +57,8 @@ pub(crate) struct BytesColumn {
     block_nulls: usize,
     block_bounds: Option<ByteRange>,
     chunk: OpenChunk,
+    /// Where pages go that do not fit in memory.
+    spool: Option<Spool>,
     /// Scratch: which indices a page holds.
     marks: Vec<u8>,
     /// Scratch: keys of rows that are not NULL.
@@ -77,7 +82,7 @@ struct OpenPage {
 
 /// The pages of the row group so far.
 struct OpenChunk {
-    sink: TrackedWrite<Vec<u8>>,
+    sink: TrackedWrite<Pages>,
     uncompressed: usize,
     rows: usize,
     nulls: usize,
@@ -89,9 +94,9 @@ struct OpenChunk {
 }
 
 impl OpenChunk {
-    fn new() -> OpenChunk {
+    fn new(spool: Option<Spool>) -> OpenChunk {
         OpenChunk {
-            sink: TrackedWrite::new(Vec::new()),
+            sink: TrackedWrite::new(Pages::new(spool)),
             uncompressed: 0,
             rows: 0,
             nulls: 0,
@@ -128,10 +133,26 @@ impl BytesColumn {
             page: OpenPage::default(),
             block_nulls: 0,
             block_bounds: None,
-            chunk: OpenChunk::new(),
+            chunk: OpenChunk::new(None),
+            spool: None,
             marks: Vec::new(),
             keys: Vec::new(),
         }
+    }
+
+    /// Pages that do not fit in memory go to a file.
+    pub(crate) fn spooling(mut self, spool: &Spool) -> BytesColumn {
+        self.chunk = OpenChunk::new(Some(spool.clone()));
+        self.spool = Some(spool.clone());
+        self
+    }
+
+    /// Gives back the memory that it keeps from row group to row group. There is none open.
+    pub(crate) fn release(&mut self) {
+        self.sources = Sources::default();
+        self.dictionary = Dictionary::new();
+        self.page = OpenPage::default();
+        (self.marks, self.keys) = (Vec::new(), Vec::new());
     }
 
     /// Bytes of pages that wait for the row group's end.
@@ -323,8 +344,8 @@ impl BytesColumn {
     }
 
     /// Ends the row group: the column chunk's bytes, dictionary first, and what Parquet's footer says of it.
-    pub(crate) fn end_group(&mut self) -> Result<(Bytes, ColumnCloseResult)> {
-        let chunk = std::mem::replace(&mut self.chunk, OpenChunk::new());
+    pub(super) fn end_group(&mut self) -> Result<(Chunk, ColumnCloseResult)> {
+        let mut chunk = std::mem::replace(&mut self.chunk, OpenChunk::new(self.spool.clone()));
         let mut head = TrackedWrite::new(Vec::new());
         let mut uncompressed = chunk.uncompressed;
         let mut encodings = vec![Encoding::RLE];
@@ -355,8 +376,9 @@ impl BytesColumn {
         let head = head.into_inner()?;
         let has_dictionary = !head.is_empty();
         let dictionary_len = head.len();
-        let mut bytes = head;
-        bytes.append(&mut chunk.sink.into_inner()?);
+        // By itself: it would make its own error of one of the disk's.
+        chunk.sink.flush()?;
+        let bytes = chunk.sink.into_inner()?.chunk(head);
         let metadata = ColumnChunkMetaData::builder(self.descr.clone())
             .set_compression(self.codec.compression())
             .set_encodings_mask(EncodingMask::new_from_encodings(encodings.iter()))
@@ -370,7 +392,7 @@ impl BytesColumn {
         let mut column_index = chunk.column_index;
         column_index.set_boundary_order(BoundaryOrder::UNORDERED);
         let close = ColumnCloseResult {
-            bytes_written: bytes.len() as u64,
+            bytes_written: bytes.len(),
             rows_written: chunk.rows as u64,
             metadata,
             bloom_filter: None,
@@ -381,7 +403,7 @@ impl BytesColumn {
         self.dictionary.clear();
         self.sources.clear();
         self.plain = self.is_prose;
-        Ok((Bytes::from(bytes), close))
+        Ok((bytes, close))
     }
 
     fn statistics(&self, bounds: Option<ByteRange>, nulls: usize) -> Statistics {

@@ -12,6 +12,7 @@
 //! Text and binary are encoded here (see [`bytes_column`]); fixed-width columns by the `parquet` crate, with an encoding
 //! chosen once per file by the first rows and how many are expected (see [`choose`]).
 
+mod by_columns;
 mod bytes_column;
 mod choose;
 mod codec;
@@ -21,12 +22,14 @@ mod input;
 mod intervals;
 mod point;
 mod rows;
+mod spool;
 
 pub(crate) use choose::Expected;
 pub(crate) use input::{ParquetInput, read_error};
 pub use intervals::intervals;
 pub(crate) use point::{Decoded, DictionaryPage, PointColumn};
 pub(crate) use rows::{ColumnReaders, RowReader};
+pub(crate) use spool::Spool;
 
 use crate::chunk::CodedColumn;
 use crate::layout::{BLOCK_ROWS, ROW_GROUP_ROWS};
@@ -42,7 +45,7 @@ use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::writer::SerializedFileWriter;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::ColumnDescPtr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,14 +69,16 @@ pub(crate) struct ParquetWriter {
 
 /// What a writer holds at most.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct Bounds<'a> {
     /// Of a row group.
     pub(crate) group_bytes: usize,
     /// Bytes of a row, about.
     pub(crate) row_bytes: usize,
+    /// Where the pages of long texts go that are more.
+    pub(crate) spool: &'a Spool,
 }
 
-impl Bounds {
+impl Bounds<'_> {
     /// Rows of a page at most, which divide a block's: whoever reads all columns holds a page of each.
     fn page_rows(self) -> usize {
         let rows = self.group_bytes / PAGES_OF_A_GROUP / self.row_bytes.max(1);
@@ -138,7 +143,7 @@ impl ParquetWriter {
         expected: Expected<'_>,
         metadata: Vec<KeyValue>,
         short_pages: ShortPages,
-        bounds: Bounds,
+        bounds: Bounds<'_>,
     ) -> Result<ParquetWriter> {
         let failed = |error: ParquetError| write_error(path, error);
         let stored = intervals::stored_schema(&schema);
@@ -168,7 +173,7 @@ impl ParquetWriter {
                 let prose = choose::is_prose(sample);
                 let rows = if prose { prose_rows } else { page_rows };
                 let column = BytesColumn::new(Arc::clone(descr), field.is_nullable(), is_text, prose, rows, &context);
-                Column::Bytes(Box::new(column))
+                Column::Bytes(Box::new(column.spooling(bounds.spool)))
             }
             _ => {
                 let is_compressed = is_compressed(descr);
@@ -286,22 +291,7 @@ impl ParquetWriter {
     fn end_group(&mut self) -> Result<(), ParquetError> {
         let mut group = self.file.next_row_group()?;
         for column in &mut self.columns {
-            match column {
-                Column::Bytes(column) => {
-                    let (bytes, close) = column.end_group()?;
-                    group.append_column(&bytes, close)?;
-                }
-                Column::Fixed { writer, saw_nan, .. } => {
-                    let mut chunk = writer.take().expect("a row group is open").close()?;
-                    if *saw_nan {
-                        // Parquet's bounds leave NaN out, but a predicate may not: better none than wrong ones.
-                        let close = chunk.close_mut();
-                        close.column_index = None;
-                        close.metadata = close.metadata.clone().into_builder().clear_statistics().build()?;
-                    }
-                    chunk.append_to_row_group(&mut group)?;
-                }
-            }
+            column.end_group(&mut group)?;
         }
         group.close()?;
         self.group_rows = 0;
@@ -317,6 +307,35 @@ impl ParquetWriter {
         }
         let file = self.file.into_inner().map_err(|error| write_error(&path, error))?;
         file.finish()
+    }
+}
+
+impl Column {
+    /// Appends the column's chunk to its row group.
+    fn end_group(&mut self, group: &mut SerializedRowGroupWriter<'_, CheckedWriter>) -> Result<(), ParquetError> {
+        match self {
+            Column::Bytes(column) => {
+                let (chunk, close) = column.end_group()?;
+                group.append_column(&chunk, close)
+            }
+            Column::Fixed { writer, saw_nan, .. } => {
+                let mut chunk = writer.take().expect("a row group is open").close()?;
+                if *saw_nan {
+                    // Parquet's bounds leave NaN out, but a predicate may not: better none than wrong ones.
+                    let close = chunk.close_mut();
+                    close.column_index = None;
+                    close.metadata = close.metadata.clone().into_builder().clear_statistics().build()?;
+                }
+                chunk.append_to_row_group(group)
+            }
+        }
+    }
+
+    /// Gives back the memory that it keeps from row group to row group.
+    fn release(&mut self) {
+        if let Column::Bytes(column) = self {
+            column.release();
+        }
     }
 }
 

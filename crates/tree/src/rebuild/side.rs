@@ -161,11 +161,15 @@ impl RebuiltSide {
             }
             let weight = |&(version, ordinal): &(u64, u64)| weight(Version(version), ordinal, table.seed);
             is_banded &= bands.add(&identities.iter().map(weight).collect::<Vec<u64>>());
-            let bounds = summaries.end_block(&keys, &codes);
-            side.block(&keys, &codes, &bounds)?;
-            for (finder, (packed, packed_as)) in heavy.iter_mut().zip(&bounds.measures) {
-                finder.block(packed, *packed_as, keys.len(), &codes);
+            for packed in summaries.end_columns() {
+                side.measure(&packed);
+                if let Some(finder) = heavy.get_mut(packed.measure) {
+                    finder.block(&packed.values, packed.packed_as, keys.len(), &codes);
+                }
             }
+            let bounds = summaries.end_block(&keys, &codes);
+            side.keys(&keys, &codes, &bounds);
+            side.end_blocks(1)?;
             let (least, greatest) = least_and_greatest(&keys);
             if count > 0 && least < last_key || !is_banded && !keys.is_sorted() {
                 return Err(damaged(&parquet_path, "has rows that are not in key order"));

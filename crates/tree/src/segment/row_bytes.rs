@@ -3,8 +3,9 @@
 use super::Segment;
 use crate::chunk::CodedColumn;
 use crate::layout::BLOCK_ROWS;
-use alluvia_space::TableDef;
+use alluvia_space::{Column, TableDef};
 use alluvia_types::Result;
+use std::collections::HashMap;
 
 /// Bytes of a row beside its values: its key, version and ordinal.
 const BESIDE_BYTES: usize = 32;
@@ -33,25 +34,35 @@ impl Segment {
     pub fn row_bytes(&self, table: &TableDef) -> Result<RowBytes> {
         let metadata = self.parquet_metadata()?;
         let rows = (self.meta.rows as usize).max(1);
-        let schema = metadata.file_metadata().schema_descr();
-        let stored = |name: &str| schema.columns().iter().position(|column| column.name() == name);
-        let mut row = BESIDE_BYTES + size_of::<u32>() * table.levels().count();
-        for (place, column) in table.columns.iter().enumerate() {
-            let data_type = column.data_type.to_arrow();
-            row += match stored(&column.storage_name) {
-                _ if CodedColumn::level_of(table, place).is_some() => 0,
-                Some(leaf) if data_type.primitive_width().is_none() => {
-                    let bytes: i64 =
-                        metadata.row_groups().iter().map(|group| group.column(leaf).uncompressed_size()).sum();
-                    size_of::<u128>() + bytes.max(0) as usize / rows
-                }
-                _ => data_type.primitive_width().unwrap_or(size_of::<u128>()),
-            };
-        }
+        let beside = BESIDE_BYTES + size_of::<u32>() * table.levels().count();
+        let row = beside + self.column_widths(table)?.into_iter().sum::<usize>();
         // The hidden columns come last, and their pages end where all do.
         let pages = metadata.offset_index().and_then(|groups| groups.first()).and_then(|columns| columns.last());
         let group_rows = metadata.row_groups().first().map_or(0, |group| group.num_rows() as usize);
         let page_rows = pages.map_or(BLOCK_ROWS, |pages| group_rows.div_ceil(pages.page_locations().len().max(1)));
         Ok(RowBytes { row, page_rows: page_rows.min(rows) })
+    }
+
+    /// Bytes of a row's value in each of a table's columns, about; none of those of which codes say all.
+    ///
+    /// # Errors
+    /// Those of reading the footer.
+    pub(crate) fn column_widths(&self, table: &TableDef) -> Result<Vec<usize>> {
+        let metadata = self.parquet_metadata()?;
+        let rows = (self.meta.rows as usize).max(1);
+        let columns = metadata.file_metadata().schema_descr().columns();
+        let stored: HashMap<&str, usize> = columns.iter().map(|column| column.name()).zip(0..).collect();
+        let width = |(place, column): (usize, &Column)| {
+            let data_type = column.data_type.to_arrow();
+            match stored.get(column.storage_name.as_str()) {
+                _ if CodedColumn::level_of(table, place).is_some() => 0,
+                Some(&leaf) if data_type.primitive_width().is_none() => {
+                    let bytes = metadata.row_groups().iter().map(|group| group.column(leaf).uncompressed_size());
+                    size_of::<u128>() + bytes.sum::<i64>().max(0) as usize / rows
+                }
+                _ => data_type.primitive_width().unwrap_or(size_of::<u128>()),
+            }
+        };
+        Ok(table.columns.iter().enumerate().map(width).collect())
     }
 }

@@ -55,8 +55,8 @@ impl Waiting {
         self.streams.iter().map(Vec::len).sum()
     }
 
-    /// After a block: what does not fit goes to the file.
-    pub(super) fn end_block(&mut self, context: &TreeContext) -> Result<()> {
+    /// What does not fit goes to the file.
+    pub(super) fn make_room(&mut self, context: &TreeContext) -> Result<()> {
         if self.in_memory() <= self.bytes_max {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl Waiting {
                 self.file.insert(file)
             }
         };
-        for (stream, pieces) in self.streams.iter_mut().zip(&mut self.pieces) {
+        for (stream, pieces) in self.streams.iter_mut().zip(&mut self.pieces).filter(|(stream, _)| !stream.is_empty()) {
             let end = self.len + stream.len() as u64;
             file.write_all_at(stream, self.len).map_err(|error| Error::io(&self.path, "writing", &error))?;
             pieces.push(self.len..end);

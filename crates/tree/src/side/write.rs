@@ -5,7 +5,7 @@ use super::waiting::Waiting;
 use crate::context::TreeContext;
 use crate::layout::STRIPE_BLOCKS;
 use crate::packed::{key_width, pack_codes, pack_keys};
-use crate::summary::{BlockCodes, BlockTable, LevelSummary, encode_presence};
+use crate::summary::{BlockCodes, BlockTable, LevelSummary, PackedMeasure, encode_presence};
 use alluvia_storage::{CheckedWriter, FileChecks};
 use alluvia_types::{Error, Result};
 use crc32c::crc32c;
@@ -23,6 +23,7 @@ pub(crate) struct SideWriter {
     offset: u64,
     /// The stripe being filled: keys, then each level, then each measure.
     streams: Waiting,
+    levels: usize,
     blocks: usize,
     /// The section `stripes`.
     stripes: Vec<u8>,
@@ -48,7 +49,8 @@ impl SideWriter {
         let streams = 1 + header.levels as usize + header.measures as usize;
         let streams = Waiting::new(context, header.segment, streams);
         let context = context.clone();
-        let mut writer = SideWriter { context, file, path, offset: 0, streams, blocks: 0, stripes: Vec::new() };
+        let levels = header.levels as usize;
+        let mut writer = SideWriter { context, file, path, offset: 0, streams, levels, blocks: 0, stripes: Vec::new() };
         writer.put(&encode_header(header))?;
         Ok(writer)
     }
@@ -58,18 +60,30 @@ impl SideWriter {
         self.offset + self.streams.bytes()
     }
 
-    /// Adds a block.
-    pub(crate) fn block(&mut self, keys: &[u128], codes: &[Vec<u32>], bounds: &BlockCodes) -> Result<()> {
-        assert_eq!(self.streams.len(), 1 + codes.len() + bounds.measures.len(), "every measure has a stream");
+    /// Adds the keys and codes of a block.
+    pub(crate) fn keys(&mut self, keys: &[u128], codes: &[Vec<u32>], bounds: &BlockCodes) {
         pack_keys(keys, key_width(bounds.key_first, bounds.key_last), self.streams.stream(0));
         for (level, (codes, &bounds)) in codes.iter().zip(&bounds.codes).enumerate() {
             pack_codes(codes, bounds, self.streams.stream(1 + level));
         }
-        for (measure, (values, _)) in bounds.measures.iter().enumerate() {
-            self.streams.stream(1 + codes.len() + measure).extend_from_slice(values);
-        }
-        self.streams.end_block(&self.context)?;
-        self.blocks += 1;
+    }
+
+    /// Adds a block's values of a measure.
+    pub(crate) fn measure(&mut self, packed: &PackedMeasure) {
+        let stream = self.streams.stream(1 + self.levels + packed.measure);
+        stream.extend_from_slice(&packed.values);
+    }
+
+    /// After some columns of some blocks: what does not fit in memory goes to a file.
+    pub(crate) fn end_columns(&mut self) -> Result<()> {
+        self.streams.make_room(&self.context)
+    }
+
+    /// Ends so many blocks, of which keys, codes and measures have come. They do not cross the end of a stripe.
+    pub(crate) fn end_blocks(&mut self, blocks: usize) -> Result<()> {
+        self.streams.make_room(&self.context)?;
+        self.blocks += blocks;
+        assert!(self.blocks <= STRIPE_BLOCKS, "blocks that end together are of one stripe");
         if self.blocks == STRIPE_BLOCKS {
             self.end_stripe()?;
         }

@@ -26,6 +26,8 @@ struct ColumnBuilder {
     id: Option<ColumnId>,
     bounds: Bounds,
     measure: Option<(MeasureBuilder, MeasureValues)>,
+    /// How many measures are before it.
+    measure_at: usize,
     null_count: u32,
     nulls: Vec<u32>,
 }
@@ -35,13 +37,19 @@ enum Bounds {
     Bytes(ByteBounds),
 }
 
-/// A block's bounds of keys and codes, which say how they are packed, and its packed measures.
+/// A block's bounds of keys and codes, which say how they are packed.
 pub(crate) struct BlockCodes {
     pub(crate) key_first: u128,
     pub(crate) key_last: u128,
     pub(crate) codes: Vec<CodeBounds>,
-    /// In the order of the table's columns.
-    pub(crate) measures: Vec<(Vec<u8>, PackedAs)>,
+}
+
+/// A measure of a block.
+pub(crate) struct PackedMeasure {
+    /// Which of the measures, in the order of the table's columns.
+    pub(crate) measure: usize,
+    pub(crate) values: Vec<u8>,
+    pub(crate) packed_as: PackedAs,
 }
 
 /// Of keys that need not be in order: those of a banded block are not.
@@ -54,19 +62,24 @@ impl SummaryBuilder {
     pub(crate) fn new(table: &TableDef, levels: usize) -> SummaryBuilder {
         let schema = segment_schema(table);
         let ids = table.columns.iter().map(|column| Some(column.id)).chain([None, None]);
+        let mut measures = 0;
         let columns = schema.fields().iter().zip(ids).map(|(field, id)| {
             let data_type = field.data_type();
             let measured = id.is_some_and(|id| table.measures.contains(&id));
+            let measure = measured
+                .then(|| MeasureBuilder::new(data_type))
+                .flatten()
+                .map(|builder| (builder, MeasureValues::new(data_type)));
+            let measure_at = measures;
+            measures += usize::from(measure.is_some());
             ColumnBuilder {
                 id,
                 bounds: match fixed_bounds(data_type) {
                     Some(bounds) => Bounds::Fixed(bounds),
                     None => Bounds::Bytes(ByteBounds::new(*data_type == DataType::Utf8View)),
                 },
-                measure: measured
-                    .then(|| MeasureBuilder::new(data_type))
-                    .flatten()
-                    .map(|builder| (builder, MeasureValues::new(data_type))),
+                measure,
+                measure_at,
                 null_count: 0,
                 nulls: Vec::new(),
             }
@@ -120,26 +133,40 @@ impl SummaryBuilder {
         }
     }
 
-    /// Ends a block, which is not empty; its keys ascend.
-    pub(crate) fn end_block(&mut self, keys: &[u128], codes: &[Vec<u32>]) -> BlockCodes {
-        let mut measures = Vec::new();
-        for column in &mut self.columns {
-            column.nulls.push(std::mem::take(&mut column.null_count));
-            match &mut column.bounds {
-                Bounds::Fixed(bounds) => bounds.end_block(),
-                Bounds::Bytes(bounds) => bounds.end_block(),
-            }
-            if let Some((measure, values)) = &mut column.measure {
-                let mut packed = Vec::new();
-                let encoding: Encoding = values.pack(&mut packed);
-                measures.push((packed, measure.end_block(encoding)));
-            }
+    /// Ends the block of one column, of which there is at least a row: its values, packed, if it is a measure.
+    pub(crate) fn end_column(&mut self, column: usize) -> Option<PackedMeasure> {
+        let place = self.columns[column].measure_at;
+        let column = &mut self.columns[column];
+        column.nulls.push(std::mem::take(&mut column.null_count));
+        match &mut column.bounds {
+            Bounds::Fixed(bounds) => bounds.end_block(),
+            Bounds::Bytes(bounds) => bounds.end_block(),
         }
+        let (measure, of_block) = column.measure.as_mut()?;
+        let mut values = Vec::new();
+        let encoding: Encoding = of_block.pack(&mut values);
+        Some(PackedMeasure { measure: place, values, packed_as: measure.end_block(encoding) })
+    }
+
+    /// Ends the block of all columns: those that are measures, packed.
+    pub(crate) fn end_columns(&mut self) -> Vec<PackedMeasure> {
+        (0..self.columns.len()).filter_map(|column| self.end_column(column)).collect()
+    }
+
+    /// Gives back the memory in which a column's values are packed.
+    pub(crate) fn release(&mut self, column: usize) {
+        if let Some((_, values)) = &mut self.columns[column].measure {
+            values.release();
+        }
+    }
+
+    /// Ends a block, whose columns end by themselves.
+    pub(crate) fn end_block(&mut self, keys: &[u128], codes: &[Vec<u32>]) -> BlockCodes {
         let (key_first, key_last) = least_and_greatest(keys);
         self.key_first.push(key_first);
         self.key_last.push(key_last);
         let codes = self.levels.iter_mut().zip(codes).map(|(level, codes)| level.block(codes)).collect();
-        BlockCodes { key_first, key_last, codes, measures }
+        BlockCodes { key_first, key_last, codes }
     }
 
     /// The summaries of all blocks.

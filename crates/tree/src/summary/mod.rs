@@ -15,7 +15,7 @@ mod presence;
 mod table;
 
 pub(crate) use bounds::{lower_bound, upper_bound};
-pub(crate) use build::{BlockCodes, SummaryBuilder, least_and_greatest};
+pub(crate) use build::{BlockCodes, PackedMeasure, SummaryBuilder, least_and_greatest};
 pub use measures::{FloatSummary, MeasureSummary};
 pub use presence::LevelSummary;
 pub(crate) use table::{BlockTable, decode_presence, encode_presence, integer_at};

@@ -121,10 +121,11 @@ impl Segment {
                 }
                 place = end;
             }
-            let found = builder.end_block(&keys, &codes);
+            let found = builder.end_columns();
+            builder.end_block(&keys, &codes);
             let measures = table.columns.iter().filter(|column| builder.is_measure(column.id));
-            for (column, (packed, _)) in measures.zip(&found.measures) {
-                if self.measure(column.id, block)?.is_some_and(|stored| stored != packed.as_slice()) {
+            for (column, packed) in measures.zip(&found) {
+                if self.measure(column.id, block)?.is_some_and(|stored| stored != packed.values.as_slice()) {
                     let name = &column.name;
                     return Err(wrong(format!(
                         "the packed values of column {name} in block {block} do not fit the rows"

@@ -19,18 +19,20 @@ use arrow::datatypes::UInt64Type;
 #[derive(Debug)]
 pub struct LadderWriter {
     context: TreeContext,
-    segment: SegmentWriter,
+    pub(crate) segment: SegmentWriter,
     /// The thickest first.
-    rungs: Vec<RungWriter>,
+    pub(crate) rungs: Vec<RungWriter>,
     /// Of a banded segment.
     bands: Option<BandCounter>,
     seed: u64,
 }
 
 #[derive(Debug)]
-struct RungWriter {
+pub(crate) struct RungWriter {
     rung: u32,
-    writer: SegmentWriter,
+    pub(crate) writer: SegmentWriter,
+    /// Rows that were picked for it.
+    rows: u32,
     /// For each block of the segment, how many of the rung's rows lie before it.
     first_rows: Vec<u32>,
     /// Of each row its number within its block of the segment.
@@ -54,7 +56,7 @@ impl LadderWriter {
         let mut rungs = Vec::new();
         for rung in rungs_of(table.options.ladder.first_rung(), rows, rung_rows_min) {
             let writer = SegmentWriter::create(context, new_id(), table, stage, fixed_version)?.expecting(rows >> rung);
-            rungs.push(RungWriter { rung, writer, first_rows: Vec::new(), places: Vec::new() });
+            rungs.push(RungWriter { rung, writer, rows: 0, first_rows: Vec::new(), places: Vec::new() });
         }
         if !rungs.is_empty() {
             // What is estimated has a ladder.
@@ -82,8 +84,18 @@ impl LadderWriter {
     pub fn write(&mut self, chunk: &RowChunk) -> Result<()> {
         let before = self.segment.rows();
         self.segment.write(chunk)?;
+        let picked = self.pick(chunk, before)?;
+        for (rung, picked) in self.rungs.iter_mut().zip(picked).filter(|(_, picked)| !picked.is_empty()) {
+            rung.writer.write(&chunk.take(&picked)?)?;
+        }
+        Ok(())
+    }
+
+    /// The places of those rows of a chunk that go into each rung; `before` rows of the segment came before it. It counts them, and the
+    /// bands.
+    pub(crate) fn pick(&mut self, chunk: &RowChunk, before: u64) -> Result<Vec<Vec<u32>>> {
         if (self.rungs.is_empty() && self.bands.is_none()) || chunk.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let weights = weights_of(chunk, self.seed)?;
         if let Some(bands) = &mut self.bands {
@@ -96,17 +108,17 @@ impl LadderWriter {
             .step_by(BLOCK_ROWS)
             .map(|row| (row - before) as u32)
             .collect();
+        let mut of_rungs = Vec::with_capacity(self.rungs.len());
         for rung in &mut self.rungs {
             let limit = rung_limit(rung.rung).unwrap_or(u64::MAX);
             picked.retain(|&row| weights[row as usize] < limit);
-            let rows = rung.writer.rows() as u32;
+            let rows = rung.rows;
             rung.first_rows.extend(starts.iter().map(|start| rows + picked.partition_point(|row| row < start) as u32));
             rung.places.extend(picked.iter().map(|&row| ((before + u64::from(row)) % BLOCK_ROWS as u64) as u16));
-            if !picked.is_empty() {
-                rung.writer.write(&chunk.take(&picked)?)?;
-            }
+            rung.rows += picked.len() as u32;
+            of_rungs.push(picked.clone());
         }
-        Ok(())
+        Ok(of_rungs)
     }
 
     /// Ends the segment and its rungs: all files and their directory are synced when this returns.
@@ -114,7 +126,7 @@ impl LadderWriter {
         let LadderWriter { context, segment, rungs, bands, .. } = self;
         let mut written: Vec<RungMeta> = Vec::with_capacity(rungs.len());
         let finish = || -> Result<SegmentMeta> {
-            for RungWriter { rung, writer, mut first_rows, places } in rungs {
+            for RungWriter { rung, writer, mut first_rows, places, .. } in rungs {
                 first_rows.push(writer.rows() as u32);
                 written.push(RungMeta { rung, segment: writer.finish_rung(&first_rows, &places)? });
             }

@@ -1,5 +1,6 @@
 //! Writing of segments: one segment in one pass, and a segment together with its ladder.
 
+mod by_columns;
 mod ladder;
 mod segment;
 

@@ -11,7 +11,7 @@ use crate::context::TreeContext;
 use crate::heavy::{Finder, encode};
 use crate::layout::{BLOCK_ROWS, Bands, segment_schema};
 use crate::meta::SegmentMeta;
-use crate::parquet_file::{Bounds, Expected, ParquetWriter, Piece, ShortPages};
+use crate::parquet_file::{Bounds, Expected, ParquetWriter, Piece, ShortPages, Spool};
 use crate::side::{Header, OptionalSections, SideWriter};
 use crate::summary::{SummaryBuilder, least_and_greatest};
 use alluvia_space::{LevelCodes, TableDef};
@@ -37,24 +37,24 @@ pub struct SegmentWriter {
     schema: SchemaRef,
     columns: Vec<ColumnId>,
     metadata: Vec<KeyValue>,
-    parquet: Parquet,
-    side: Option<SideWriter>,
-    summaries: Option<SummaryBuilder>,
+    pub(super) parquet: Parquet,
+    pub(super) side: Option<SideWriter>,
+    pub(super) summaries: Option<SummaryBuilder>,
     /// By measure, of a segment whose heavy rows are written down.
-    heavy: Vec<Finder>,
+    pub(super) heavy: Vec<Finder>,
     /// Keys and codes of the current block.
     keys: Vec<u128>,
     codes: LevelCodes,
-    rows: u64,
+    pub(super) rows: u64,
     /// Whether only whole blocks come in key order, and not their rows.
-    is_banded: bool,
+    pub(super) is_banded: bool,
     /// Whether chunks are whole blocks, all but the last.
     in_blocks: bool,
     /// Whether rows are looked up by their key.
     is_keyed: bool,
     rows_expected: Option<u64>,
-    key_min: u128,
-    key_max: u128,
+    pub(super) key_min: u128,
+    pub(super) key_max: u128,
     versions: Option<(u64, u64)>,
     /// Files to remove if this is dropped now.
     unfinished: Vec<PathBuf>,
@@ -92,7 +92,7 @@ impl Column<'_> {
 }
 
 /// The Parquet file's encodings are chosen by its first rows, so it starts with them.
-enum Parquet {
+pub(super) enum Parquet {
     Empty(CheckedWriter),
     Open(Box<ParquetWriter>),
     Done,
@@ -159,7 +159,7 @@ impl SegmentWriter {
         let measures = self.summaries.as_ref().map_or(0, SummaryBuilder::measures);
         let bytes = Finder::bytes_max(rows_max, self.codes.levels.len()).saturating_mul(measures as u64);
         // Rows are numbered by 32 bits. Too many are found when they are asked for.
-        if u32::try_from(rows_max).is_ok() && bytes <= FINDING_BYTES_MAX {
+        if u32::try_from(rows_max).is_ok() && bytes <= FINDING_BYTES_MAX.min(self.context.wide_bytes_max() as u64) {
             self.heavy = (0..measures).map(|_| Finder::new(rows_max, self.codes.levels.len())).collect();
         }
         self
@@ -188,6 +188,11 @@ impl SegmentWriter {
         self.rows
     }
 
+    /// How many levels its rows have codes at.
+    pub(crate) fn levels(&self) -> usize {
+        self.codes.levels.len()
+    }
+
     /// About how many bytes the files have so far.
     pub fn bytes(&self) -> u64 {
         let parquet = match &self.parquet {
@@ -211,7 +216,10 @@ impl SegmentWriter {
         assert!(self.is_banded || chunk.keys.is_sorted(), "a chunk's rows are in key order");
         assert!(!self.in_blocks || self.keys.is_empty(), "a chunk begins with its block");
         let columns = self.columns_of(chunk)?;
-        self.see_versions(&columns)?;
+        self.see_versions(match &columns[columns.len() - 2] {
+            Column::Values(values) => Some(*values),
+            Column::Codes(..) => None,
+        })?;
         if self.rows == 0 {
             let row_bytes = columns.iter().map(Column::row_bytes).sum();
             self.open_parquet(columns.iter().map(Column::sample).collect(), row_bytes)?;
@@ -258,11 +266,8 @@ impl SegmentWriter {
         self.schema.fields().iter().map(column).collect()
     }
 
-    fn see_versions(&mut self, columns: &[Column<'_>]) -> Result<()> {
-        let versions = match &columns[columns.len() - 2] {
-            Column::Values(values) => values.as_primitive_opt::<UInt64Type>(),
-            Column::Codes(..) => None,
-        };
+    pub(super) fn see_versions(&mut self, versions: Option<&ArrayRef>) -> Result<()> {
+        let versions = versions.and_then(|versions| versions.as_primitive_opt::<UInt64Type>());
         let versions = versions.ok_or_else(|| Error::internal("_version is not UInt64"))?;
         let known = versions.null_count() == 0;
         assert!(known || versions.null_count() == versions.len(), "all rows of a segment have a version, or none");
@@ -274,7 +279,7 @@ impl SegmentWriter {
     }
 
     /// Starts the Parquet file with the first rows.
-    fn open_parquet(&mut self, sample: Vec<ArrayRef>, row_bytes: usize) -> Result<()> {
+    pub(super) fn open_parquet(&mut self, sample: Vec<ArrayRef>, row_bytes: usize) -> Result<()> {
         if !matches!(self.parquet, Parquet::Empty(_)) {
             return Ok(());
         }
@@ -288,7 +293,12 @@ impl SegmentWriter {
                 (false, true) => ShortPages::Compressed,
                 (false, false) => ShortPages::No,
             };
-            let bounds = Bounds { group_bytes: self.context.waiting_bytes_max, row_bytes };
+            let spool = Spool {
+                disk: Arc::clone(&self.context.disk),
+                path: self.context.waiting_path(self.id),
+                bytes_max: self.context.waiting_bytes_max,
+            };
+            let bounds = Bounds { group_bytes: self.context.waiting_bytes_max, row_bytes, spool: &spool };
             let parquet = ParquetWriter::create(file, &path, schema, expected, metadata, short_pages, bounds)?;
             self.parquet = Parquet::Open(Box::new(parquet));
         }
@@ -302,11 +312,15 @@ impl SegmentWriter {
             return Err(Error::internal("a segment was written to after it failed"));
         };
         parquet.end_block(summaries)?;
-        let bounds = summaries.end_block(&self.keys, &self.codes.levels);
-        side.block(&self.keys, &self.codes.levels, &bounds)?;
-        for (finder, (packed, packed_as)) in self.heavy.iter_mut().zip(&bounds.measures) {
-            finder.block(packed, *packed_as, self.keys.len(), &self.codes.levels);
+        for packed in summaries.end_columns() {
+            side.measure(&packed);
+            if let Some(finder) = self.heavy.get_mut(packed.measure) {
+                finder.block(&packed.values, packed.packed_as, self.keys.len(), &self.codes.levels);
+            }
         }
+        let bounds = summaries.end_block(&self.keys, &self.codes.levels);
+        side.keys(&self.keys, &self.codes.levels, &bounds);
+        side.end_blocks(1)?;
         self.keys.clear();
         self.codes.levels.iter_mut().for_each(Vec::clear);
         Ok(())

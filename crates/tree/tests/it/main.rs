@@ -21,3 +21,4 @@ mod round_trip;
 mod sample_model;
 mod schema_model;
 mod schemas;
+mod wide;

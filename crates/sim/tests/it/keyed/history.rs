@@ -181,6 +181,10 @@ fn histories(kind: KeyKind) {
     Seeds(HISTORIES).each(&SystemClock::default(), |seed| {
         let policies = [OnConflict::Error, OnConflict::Nothing, OnConflict::Replace];
         let mut setup = Setup::new(kind, policies[(seed % 3) as usize]);
+        if seed % 4 == 1 {
+            // All rows are wide.
+            setup.options.waiting_bytes_max = 2_000;
+        }
         // Segments that are cut into partitions soon, and such as are not.
         setup.options.pipeline.partition_rows_max = if seed.is_multiple_of(2) { 200 } else { 40 };
         let history = steps(&mut Random::new(seed));

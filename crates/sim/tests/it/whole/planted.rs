@@ -6,7 +6,7 @@ use crate::canaries::{Bug, bug, find_all};
 const SEEDS: &str = "whole::history::every_answer_is_the_models_whatever_the_disk_does";
 
 /// Every bug, what it does, and the test that finds it.
-const BUGS: [Bug; 23] = [
+const BUGS: [Bug; 24] = [
     bug("skipped fsync", "a group of the log is acknowledged without its sync", SEEDS),
     bug("acknowledged before sync", "a group of the log is acknowledged, and synced then", SEEDS),
     bug("failed fsync taken for good", "a sync of the log that failed is taken for one that did not", SEEDS),
@@ -29,6 +29,7 @@ const BUGS: [Bug; 23] = [
     bug("NULL counted", "summaries count rows in the place of values", SEEDS),
     bug("rung not masked", "dead rows of a rung are drawn", SEEDS),
     bug("wrong finite-population term", "what was drawn is taken for what was not", SEEDS),
+    bug("values of another row", "a merge of wide rows gives some rows the values of the row before", SEEDS),
     bug("weight from dimensions", "rows of a city are all in a sample, or none", SEEDS),
 ];
 
