@@ -57,8 +57,8 @@ impl Pipeline {
     /// what `edit` adds. Segments that `edit` returns are no longer named; they are retired once the manifest is durable (P3). A
     /// sort brings a new checkpoint; a merge keeps the last one.
     ///
-    /// `handover` says which rows have moved. Where dead rows have moved without notes, nothing is done, and what was brought is
-    /// retired.
+    /// `handover` says which rows have moved. Where dead rows have moved without notes, or what a table loses is needed by the log, nothing
+    /// is done, and what was brought is retired.
     pub(crate) fn edit(
         &self,
         checkpoint: Option<Checkpoint>,
@@ -84,7 +84,8 @@ impl Pipeline {
         let locks = self.views.keys().locks(&handover.tables());
         let keys = locks.lock();
         let has_dead = |unnoted: &Unnoted| unnoted.has_dead(&self.views.kills_of(unnoted.table));
-        if handover.unnoted.iter().any(has_dead) {
+        let is_behind = |table: TableId| self.views.has_passed_over(table) && !planted("passed over row comes back");
+        if handover.unnoted.iter().any(has_dead) || handover.loses.is_some_and(is_behind) {
             brought.iter().for_each(|segment| segment.retire());
             return Ok(Edited::Again);
         }
@@ -100,7 +101,9 @@ impl Pipeline {
             gone.extend(table.sorted.iter().chain(table.merged()).cloned());
             old_kills.extend(table.kills.iter().map(|file| kills::path(&self.dir, id, file.number)));
         }
-        let closed: Vec<(TableId, ClosedTable)> = base.closed.extract_if(.., |&table, _| is_dropped(table)).collect();
+        // One that the log creates is not in the definitions of a merge.
+        let is_gone = |&table: &TableId, _: &mut ClosedTable| is_sort && is_dropped(table);
+        let closed: Vec<(TableId, ClosedTable)> = base.closed.extract_if(.., is_gone).collect();
         for (id, table) in &closed {
             old_kills.extend(table.files.kills.iter().map(|file| kills::path(&self.dir, *id, file.number)));
         }
@@ -111,6 +114,11 @@ impl Pipeline {
                 return Err(error);
             }
         };
+        if is_sort {
+            // What was caught up with is in files, as all is.
+            base.complete = base.through;
+            base.tables.values_mut().for_each(|files| files.held = None);
+        }
         // A sort may add some meanwhile: what that makes old is of the next manifest.
         let (named_keys, old_keys) = self.keys.lock().named();
         let manifest = Manifest {
@@ -120,9 +128,11 @@ impl Pipeline {
             next_table: self.next_table.load(Ordering::Relaxed),
             next_kills: self.next_kills.load(Ordering::Relaxed),
             keys: Some(if planted("keys not named") { Vec::new() } else { named_keys }),
+            marked: self.log.has_mark(),
+            held: base.held().cloned(),
             catalog: Catalog::clone(&checkpoint.catalog),
             producers: if planted("producers not named") { BTreeMap::new() } else { checkpoint.producers.clone() },
-            tables: base.files(),
+            tables: base.files().into_iter().filter(|(table, _)| !is_dropped(*table)).collect(),
         };
         if let Err(NotReplaced { error, is_kept }) = manifest.store(self.tree().disk.as_ref(), &self.dir) {
             match is_kept {
@@ -167,7 +177,9 @@ impl Pipeline {
             true => Version(base.through.0.saturating_sub(1)),
             false => base.through,
         };
+        let complete = base.complete.max(sorted_through);
         for (&table, files) in &mut base.tables {
+            let known_through = files.held.unwrap_or(complete);
             files.dropped += handover.gone(table);
             let kills = self.views.kills_of(table);
             let moves = handover.moves.iter().find(|moves| moves.table == table);
@@ -188,7 +200,7 @@ impl Pipeline {
             for (segment, dead) in current.into_iter().filter(|(segment, _)| segments.contains(segment)) {
                 // Of a segment that is new all is; of the others what came since the last sort.
                 let is_new = is_folded || kills.of(segment).is_none_or(|known| !Arc::ptr_eq(known, dead));
-                let above = if is_new { Version(0) } else { sorted_through };
+                let above = if is_new { Version(0) } else { known_through };
                 let mut rows: Vec<(u64, Version)> = dead.kills_between(above, through).collect();
                 if !rows.is_empty() {
                     rows.sort_unstable();
@@ -224,12 +236,12 @@ impl Pipeline {
     /// Retires segments that no manifest names any more, and remembers them until their files are gone.
     fn retire(&self, gone: &[Arc<Segment>]) {
         let mut retired = self.retired.lock();
-        retired.retain(|one| one.segment.strong_count() > 0 || self.has_files(one.id));
+        retired.retain(|one| one.files.strong_count() > 0 || self.has_files(one.id));
         for segment in gone {
             segment.retire();
             for segment in std::iter::once(segment).chain(segment.rungs().iter().map(|rung| &rung.segment)) {
                 let SegmentMeta { table, id, .. } = *segment.meta();
-                retired.push(Retired { table, id, segment: Arc::downgrade(segment) });
+                retired.push(Retired { table, id, files: Arc::downgrade(segment.held_files()) });
             }
         }
     }

@@ -34,7 +34,8 @@ use arrow::datatypes::UInt64Type;
 pub(crate) enum Edited {
     /// The manifest names it, and readers see it.
     Done,
-    /// Rows whose moves were not noted are dead: nothing was done, and it is to be done again with all moves noted.
+    /// Rows whose moves were not noted are dead, or rows are to be sorted first: nothing was done, and it is to be done again with all moves
+    /// noted, or after a sort.
     Again,
 }
 
@@ -45,6 +46,8 @@ pub(crate) struct Handover {
     pub(crate) moves: Vec<Moves>,
     /// Inputs whose moves were not noted: no row of them may be dead.
     pub(crate) unnoted: Vec<Unnoted>,
+    /// A table that loses rows: none may be in the log alone that was passed over for one of them.
+    pub(crate) loses: Option<TableId>,
 }
 
 /// Rows whose moves were not noted.
@@ -60,7 +63,8 @@ impl Handover {
     /// All tables whose rows have moved, in the order of their ids.
     pub(crate) fn tables(&self) -> Vec<TableId> {
         let noted = self.moves.iter().map(|moves| moves.table);
-        let mut tables: Vec<TableId> = noted.chain(self.unnoted.iter().map(|unnoted| unnoted.table)).collect();
+        let unnoted = self.unnoted.iter().map(|unnoted| unnoted.table);
+        let mut tables: Vec<TableId> = noted.chain(unnoted).chain(self.loses).collect();
         tables.sort_unstable();
         tables.dedup();
         tables

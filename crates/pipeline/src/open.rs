@@ -3,14 +3,17 @@
 //! The order is what makes it right: (1) the manifest names files and a version; (2) the log is replayed above that version,
 //! which may name staged segments and raise the dictionary marks; (3) only then are dictionaries opened (and cut to their
 //! marks) and files that nothing names removed.
+//!
+//! Where the log was kept for a table that was closed ([`Held`]), (2) begins where it was kept from, and the definitions are those of then;
+//! a sort follows (3), which makes one version of all ([`Pipeline::catch_up`](crate::Pipeline::catch_up)).
 
 use crate::mend::sides;
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::{
-    Base, ClosedTable, KillsFile, MANIFEST_NAME, Manifest, Partition, Spaces, TableBase, TableFiles, Views, kills,
+    Base, ClosedTable, Held, KillsFile, MANIFEST_NAME, Manifest, Partition, Spaces, TableBase, TableFiles, Views, kills,
 };
 use alluvia_storage::Disk;
-use alluvia_tree::{Dead, Segment, SegmentMeta, TreeContext};
+use alluvia_tree::{Dead, REBUILT_DIR, Segment, SegmentMeta, TreeContext};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId, TableId, Version, planted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -29,9 +32,24 @@ pub struct Opened {
     pub mended: Vec<String>,
 }
 
+impl Opened {
+    /// The definitions as of where the log is read from.
+    pub fn catalog(&self) -> &Catalog {
+        self.manifest.held.as_ref().map_or(&self.manifest.catalog, |held| &held.catalog)
+    }
+}
+
 /// Reads the manifest of `dir`, or makes the first one, with `new_database` as its random number. Notes in `spaces` what
-/// its segments need.
-pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, new_database: u64) -> Result<Opened> {
+/// its segments need. Tables in `closing` are not opened, and what the log has of them stays
+/// there: it cannot be read with them, and this is why.
+pub fn open(
+    disk: &dyn Disk,
+    dir: &Path,
+    tree: &TreeContext,
+    spaces: &Spaces,
+    new_database: u64,
+    closing: &BTreeMap<TableId, Error>,
+) -> Result<Opened> {
     let mut manifest = match Manifest::load(disk, dir)? {
         Some(manifest) => manifest,
         None => {
@@ -43,6 +61,8 @@ pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, ne
                 catalog: Catalog::default(),
                 next_kills: 0,
                 keys: Some(Vec::new()),
+                marked: false,
+                held: None,
                 producers: BTreeMap::new(),
                 tables: BTreeMap::new(),
             };
@@ -50,23 +70,33 @@ pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, ne
             first
         }
     };
-    let mut base = Base { through: manifest.through, ..Base::default() };
+    let after = manifest.held.as_ref().map_or(manifest.through, |held| held.after.min(manifest.through));
+    let mut base = Base { through: after, complete: manifest.through, ..Base::default() };
     let (mut dead, mut changed, mut mended) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for (&table, files) in &manifest.tables {
         spaces.require(table, files.dictionary.as_ref(), files.ranges.as_deref());
-        match open_mended(disk, dir, tree, &manifest, table, files, &mut changed, &mut mended) {
+        if let Some(error) = closing.get(&table) {
+            base.closed.insert(table, ClosedTable::held(files.clone(), error.clone()));
+            continue;
+        }
+        match open_mended(disk, dir, tree, &manifest, table, files, &mut changed, &mut mended)? {
             Ok((of_table, opened)) => {
                 if !of_table.is_empty() {
                     dead.insert(table, of_table);
                 }
                 base.tables.insert(table, opened);
             }
-            // Damage stays where it is. Another failure, such as too many open files, is none, and says nothing of the table.
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                base.closed.insert(table, ClosedTable { files: files.clone(), error });
-            }
-            Err(error) => return Err(error),
+            // Damage stays where it is.
+            Err(closed) => drop(base.closed.insert(table, closed)),
         }
+    }
+    // One that has no file yet is closed for one of a staged load.
+    for (&table, error) in closing.iter().filter(|(table, _)| !manifest.tables.contains_key(table)) {
+        base.closed.insert(table, ClosedTable::held(TableFiles::default(), error.clone()));
+    }
+    if !base.closed.is_empty() {
+        let here = || Held { after: manifest.through, catalog: manifest.catalog.clone() };
+        base.held = Some(Arc::new(manifest.held.clone().unwrap_or_else(here)));
     }
     if !changed.is_empty() {
         manifest.tables.extend(changed);
@@ -78,8 +108,11 @@ pub fn open(disk: &dyn Disk, dir: &Path, tree: &TreeContext, spaces: &Spaces, ne
 /// A table that was opened, and the dead rows of its segments.
 type OpenedTable = (BTreeMap<SegmentId, Arc<Dead>>, TableBase);
 
-/// Opens a table. Side files that keep it from opening are made anew, where they can be: `told` gets a sentence each. Of a table of which
-/// the manifest is to say something else since, `changed` has what.
+/// Opens a table, or says why it is closed. Side files that keep it from opening are made anew, where they can be: `told` gets a sentence
+/// each. Of a table of which the manifest is to say something else since, open or not, `changed` has what.
+///
+/// # Errors
+/// Failures that are no damage, such as too many open files: they say nothing of the table.
 #[allow(clippy::too_many_arguments)] // called once
 fn open_mended(
     disk: &dyn Disk,
@@ -90,23 +123,28 @@ fn open_mended(
     files: &TableFiles,
     changed: &mut BTreeMap<TableId, TableFiles>,
     told: &mut Vec<String>,
-) -> Result<OpenedTable> {
-    let open = |files: &TableFiles| -> Result<OpenedTable> {
-        let opened = open_table(tree, files)?;
-        let rows = opened.rows_by_segment();
-        Ok((read_kills(disk, dir, table, &opened.kills, &rows, manifest.through)?, opened))
+) -> Result<Result<OpenedTable, ClosedTable>> {
+    let open = |files: &TableFiles| -> Result<Result<OpenedTable, ClosedTable>> {
+        let opened = open_table(tree, files).and_then(|opened| {
+            let rows = opened.rows_by_segment();
+            Ok((read_kills(disk, dir, table, &opened.kills, &rows, manifest.through)?, opened))
+        });
+        match opened {
+            Ok(opened) => Ok(Ok(opened)),
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Err(ClosedTable::new(files.clone(), error))),
+            Err(error) => Err(error),
+        }
     };
-    let error = match open(files) {
-        Err(error) if error.kind() == ErrorKind::Corrupt => error,
-        opened => return opened,
+    let closed = match open(files)? {
+        Err(closed) => closed,
+        opened => return Ok(opened),
     };
-    let Some(entry) = manifest.catalog.by_id(table) else { return Err(error) };
-    let Some(mended) = sides(dir, tree, &entry.def, files, told)? else { return Err(error) };
-    let opened = open(&mended)?;
+    let Some(entry) = manifest.catalog.by_id(table) else { return Ok(Err(closed)) };
+    let mended = sides(dir, tree, &entry.def, files, told)?;
     if !mended.segments().eq(files.segments()) {
-        changed.insert(table, mended);
+        changed.insert(table, mended.clone());
     }
-    Ok(opened)
+    open(&mended)
 }
 
 /// The dead rows of a table's segments, which have so many rows. What files tell of segments that are there no more is passed over.
@@ -158,6 +196,7 @@ pub(crate) fn open_table(tree: &TreeContext, files: &TableFiles) -> Result<Table
         kills: files.kills.clone(),
         dropped: files.dropped,
         forgotten: files.forgotten.clone(),
+        held: files.held,
         sorted: open(&files.sorted)?,
         buffer: open(&files.buffer)?,
         partitions,
@@ -199,6 +238,11 @@ pub fn remove_orphans(
         if !named.contains(&id) || is_taken_for_one {
             remove(&segments_dir.join(&entry.name))?;
         }
+    }
+    // Side files that were being made anew, and have not taken their names.
+    let rebuilt = segments_dir.join(REBUILT_DIR);
+    if disk.exists(&rebuilt) {
+        list(&rebuilt)?.iter().try_for_each(|entry| remove(&rebuilt.join(&entry.name)))?;
     }
     let mut highest_kills = kills_named.iter().map(|(_, number)| *number).max().unwrap_or(0);
     for entry in list(dir)? {

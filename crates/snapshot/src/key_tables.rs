@@ -6,6 +6,8 @@
 //! - An index has what batches have done that have a version (K2), durable or not. It is made when rows of a table are first
 //!   changed or looked up by key, of what is there then: nobody else can change the table meanwhile, and what others have
 //!   done before is visible, for it was done through the index or before the database was opened.
+//! - For that reason an index is never made anew as long as batches have versions that are not visible: where a segment is gone with its
+//!   rows, its keys are taken out ([`KeyIndex::forget_segment`]), and what such batches have done stays.
 //! - Batches that a full disk takes back leave no trace in an index: all indexes are made anew ([`KeyTables::renew`]). When
 //!   keys were written last is known as before.
 
@@ -28,8 +30,6 @@ pub struct KeyTable {
 pub struct KnownKeys {
     /// As of [`KeyTables::generation`].
     generation: u64,
-    /// Whether the index names rows that are gone: it is made anew.
-    is_stale: bool,
     /// Where each key's row is.
     pub index: KeyIndex,
     /// When keys were written last.
@@ -97,7 +97,7 @@ impl KeyTables {
                 recent
             }
         };
-        table.known = Some(KnownKeys { generation, is_stale: false, index, recent });
+        table.known = Some(KnownKeys { generation, index, recent });
     }
 
     /// Forgets a table that is gone.
@@ -121,15 +121,7 @@ impl KeyLocks {
 impl KeyTable {
     /// The keys, if they are known and of this generation.
     pub fn of(&mut self, generation: u64) -> Option<&mut KnownKeys> {
-        self.known.as_mut().filter(|known| known.generation == generation && !known.is_stale)
-    }
-
-    /// Rows that the index names are gone with their segment: the next who needs it makes it anew. When keys were written
-    /// last stays known.
-    pub fn forget_index(&mut self) {
-        if let Some(known) = &mut self.known {
-            known.is_stale = true;
-        }
+        self.known.as_mut().filter(|known| known.generation == generation)
     }
 
     /// Whatever is known: for who moves rows.

@@ -20,6 +20,7 @@ mod tests;
 
 use crate::place::RowPlace;
 use alluvia_space::KeyCode;
+use alluvia_types::SegmentId;
 use page::{Page, Shape};
 use runs::Runs;
 use scramble::Scramble;
@@ -77,6 +78,15 @@ impl KeyIndex {
         let packed = self.pages[page].remove(shape, remainder)?;
         self.keys -= 1;
         Some(self.runs.release(packed))
+    }
+
+    /// Says that no row has the keys of a segment's rows: it is gone with them. It costs a look at every key.
+    pub fn forget_segment(&mut self, segment: SegmentId) {
+        let is_there = |place: RowPlace| matches!(place, RowPlace::Segment { segment: of, .. } if of == segment);
+        let gone: Vec<KeyCode> = self.iter().filter(|(_, place)| is_there(*place)).map(|(code, _)| code).collect();
+        for code in gone {
+            self.remove(code);
+        }
     }
 
     /// How many keys there are.

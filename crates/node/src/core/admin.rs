@@ -4,7 +4,9 @@
 
 use super::Core;
 use crate::memos;
-use alluvia_snapshot::{Admin, BatchInfo, HeapInfo, Memo, PurgeWait, Purged, Read, SegmentInfo, StageInfo, StoreInfo};
+use alluvia_snapshot::{
+    Admin, BatchInfo, ClosedTable, HeapInfo, Memo, PurgeWait, Purged, Read, SegmentInfo, StageInfo, StoreInfo,
+};
 use alluvia_types::{Result, SegmentId, Stage, TableId};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -49,14 +51,22 @@ impl Admin for Core {
     }
 
     fn closed(&self) -> BTreeMap<TableId, String> {
-        self.views.base().closed.iter().map(|(&table, closed)| (table, closed.error.message().to_owned())).collect()
+        let base = self.views.base();
+        let why = |closed: &ClosedTable| match base.held().filter(|_| closed.files.held.is_some()) {
+            Some(held) => {
+                format!("{}; the log is kept for it from version {} on", closed.error.message(), held.after.next())
+            }
+            None => closed.error.message().to_owned(),
+        };
+        base.closed.iter().map(|(&table, closed)| (table, why(closed))).collect()
     }
 
     fn forget_segment(&self, table: TableId, segment: SegmentId, is_told: bool) -> Result<Vec<String>> {
         let name = self.views.catalog().by_id(table).map_or_else(String::new, |entry| entry.def.shown());
-        let lost = self.pipeline.forget_segment(table, segment, is_told)?;
+        let lost = self.pipeline.forget_segment(table, segment, is_told, &mut || self.flush())?;
         let mut told =
             vec![format!("table '{name}' {} {}: {}", lost.verb(is_told), lost.forgotten, lost.why.message())];
+        told.extend(lost.mended.iter().map(|sentence| format!("table '{name}': {sentence}")));
         match (is_told, &lost.still_closed) {
             (false, _) => told.push(
                 "nothing was changed: restore the file from a copy if there is one; a third argument, force => true, forgets the segment"

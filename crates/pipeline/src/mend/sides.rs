@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - A side file takes its place only if something proves that the rows it was made of are those that were written ([`Proof`]).
+//! - One that cannot be made keeps no other from being made: nobody is told that rows are lost which are not.
 //! - Dictionaries are read as the manifest knows them, and nothing of their files is cut: the log may need more.
 
 use super::not_proven;
@@ -35,8 +36,8 @@ pub fn rebuilt(
     Ok((side.install()?, told))
 }
 
-/// Makes all side files of a table anew that are missing, short, or of which the length tells; `None` where one cannot be. Of what was done
-/// `told` gets a sentence each.
+/// Makes all side files of a table anew that are missing, short, or of which the length tells, as far as they can be: what the manifest is to
+/// say of the table then, whether or not that opens. Of what was done `told` gets a sentence each.
 ///
 /// # Errors
 /// Those of the disk.
@@ -46,18 +47,19 @@ pub fn sides(
     def: &TableDef,
     files: &TableFiles,
     told: &mut Vec<String>,
-) -> Result<Option<TableFiles>> {
-    let Some((def, dictionaries)) = undamaged(space_of(dir, tree, def, files))? else { return Ok(None) };
-    let mut files = files.clone();
-    for meta in files.all_mut() {
+) -> Result<TableFiles> {
+    let mut mended = files.clone();
+    let Some((def, dictionaries)) = undamaged(space_of(dir, tree, def, files))? else { return Ok(mended) };
+    for meta in mended.all_mut() {
         if undamaged(Segment::open(tree, meta.clone()))?.is_some() {
             continue;
         }
-        let Some((mended, sentence)) = undamaged(rebuilt(tree, meta, &def, &dictionaries))? else { return Ok(None) };
-        told.push(sentence);
-        *meta = mended;
+        if let Some((new, sentence)) = undamaged(rebuilt(tree, meta, &def, &dictionaries))? {
+            told.push(sentence);
+            *meta = new;
+        }
     }
-    Ok(Some(files))
+    Ok(mended)
 }
 
 /// What keys and codes of a table's segments are made of: its definition with the ranges that are fixed, and its dictionaries as the

@@ -19,12 +19,12 @@ const KINDS: [KeyKind; 4] = [KeyKind::Number, KeyKind::Pair, KeyKind::Ordered, K
 const SURVIVALS: [Survival; 3] = [Survival::SyncedOnly, Survival::Everything, Survival::Torn { seed: 5 }];
 
 /// A database, what its tables have, and which of it each segment has.
-struct Whole {
-    setup: Setup,
+pub struct Whole {
+    pub setup: Setup,
     disk: Arc<FaultDisk>,
-    tables: Vec<TableId>,
+    pub tables: Vec<TableId>,
     rows: [Vec<FoundRow>; 2],
-    by_segment: BTreeMap<(TableId, SegmentId), Vec<FoundRow>>,
+    pub by_segment: BTreeMap<(TableId, SegmentId), Vec<FoundRow>>,
     /// Ids of segments that are rungs.
     rungs: BTreeSet<SegmentId>,
 }
@@ -33,18 +33,18 @@ fn reopen(setup: &Setup, disk: &Arc<FaultDisk>) -> Result<Engine> {
     open(disk, &Arc::default(), &Arc::default(), setup)
 }
 
-fn rows(engine: &Engine, table: TableId) -> Result<Vec<FoundRow>> {
+pub fn rows(engine: &Engine, table: TableId) -> Result<Vec<FoundRow>> {
     let snapshot = engine.snapshot(NEWEST, Version(0), &[table])?;
     rows_of(&snapshot, table)
 }
 
-fn submit(engine: &Engine, tables: &[TableId], table: usize, change: Change) {
+pub fn submit(engine: &Engine, tables: &[TableId], table: usize, change: Change) {
     let batch = new_batch(engine, tables, &[Part::new(table, change)]).expect("a batch");
     engine.submit(batch, Durability::Sync).expect("let in");
 }
 
 /// Merged segments with ladders, sorted ones, dead rows in both; and rows of the table without a key in the log.
-fn database(kind: KeyKind) -> Whole {
+pub fn database(kind: KeyKind) -> Whole {
     let (setup, disk, mut random) = (Setup::new(kind, OnConflict::Error), FaultDisk::new(), Random::new(11));
     let engine = reopen(&setup, &disk).expect("opened");
     let tables = create(&engine, &setup).expect("tables");
@@ -79,16 +79,16 @@ fn database(kind: KeyKind) -> Whole {
 }
 
 impl Whole {
-    fn copy(&self) -> Arc<FaultDisk> {
+    pub fn copy(&self) -> Arc<FaultDisk> {
         self.disk.after_power_loss(Survival::Everything)
     }
 
-    fn open(&self, disk: &Arc<FaultDisk>) -> Engine {
+    pub fn open(&self, disk: &Arc<FaultDisk>) -> Engine {
         reopen(&self.setup, disk).expect("opened")
     }
 
     /// Files of segments: those of rungs, or the others, with this ending.
-    fn files(&self, ending: &str, of_rungs: bool) -> Vec<(SegmentId, PathBuf)> {
+    pub fn files(&self, ending: &str, of_rungs: bool) -> Vec<(SegmentId, PathBuf)> {
         let folder = Path::new(DIR).join("segments");
         let entries = self.disk.read_dir(&folder).expect("listed").into_iter();
         let named =
@@ -99,18 +99,18 @@ impl Whole {
         named.filter(is_wanted).collect()
     }
 
-    fn table_of(&self, segment: SegmentId) -> TableId {
+    pub fn table_of(&self, segment: SegmentId) -> TableId {
         self.by_segment.keys().find(|(_, id)| *id == segment).expect("a segment").0
     }
 
-    fn check_all(&self, engine: &Engine, what: &str) {
+    pub fn check_all(&self, engine: &Engine, what: &str) {
         for (at, rows_before) in self.rows.iter().enumerate() {
             assert_eq!(&rows(engine, self.tables[at]).expect("open"), rows_before, "{what}");
         }
     }
 
     /// What a table has without these segments.
-    fn without(&self, at: usize, segments: &BTreeSet<SegmentId>) -> Vec<FoundRow> {
+    pub fn without(&self, at: usize, segments: &BTreeSet<SegmentId>) -> Vec<FoundRow> {
         let lost = self.by_segment.iter().filter(|((_, id), _)| segments.contains(id));
         let lost: BTreeSet<&FoundRow> =
             lost.filter(|((table, _), _)| *table == self.tables[at]).flat_map(|(_, rows)| rows).collect();
@@ -118,7 +118,7 @@ impl Whole {
     }
 }
 
-fn bytes(disk: &FaultDisk, path: &Path) -> Vec<u8> {
+pub fn bytes(disk: &FaultDisk, path: &Path) -> Vec<u8> {
     let file = disk.open(path).expect("there");
     let mut bytes = vec![0; file.len().expect("a length") as usize];
     file.read_exact_at(&mut bytes, 0).expect("read");
@@ -126,7 +126,7 @@ fn bytes(disk: &FaultDisk, path: &Path) -> Vec<u8> {
 }
 
 /// Ways to damage a file: it is gone, cut to a part, or a byte of it is another.
-fn damage(disk: &FaultDisk, path: &Path, way: u64, at: u64) {
+pub fn damage(disk: &FaultDisk, path: &Path, way: u64, at: u64) {
     let file = disk.open(path).expect("there");
     let len = file.len().expect("a length");
     match way {
@@ -442,8 +442,12 @@ fn random_damage_costs_the_rows_of_lost_segments_and_no_others() {
             }
             mended += engine.mend().expect("mended").len();
             if round == 1 {
+                let is_as_it_was = |path: &Path| disk.exists(path) && bytes(&disk, path) == bytes(&whole.disk, path);
+                let whole_files = whole.files(".parquet", false).into_iter().filter(|(_, path)| is_as_it_was(path));
+                let whole_rows: BTreeSet<SegmentId> = whole_files.map(|(id, _)| id).collect();
                 for &(table, id) in whole.by_segment.keys() {
                     if engine.forget_segment(table, id, true).is_ok() {
+                        assert!(!whole_rows.contains(&id), "seed {seed}: the rows of {id} are whole");
                         forgotten.insert(id);
                     }
                 }

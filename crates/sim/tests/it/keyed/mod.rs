@@ -7,7 +7,10 @@
 //! | `closed` | a table whose file is gone, and the other one |
 //! | `crash` | power loss at every I/O call, and again during recovery |
 //! | `dropped` | a table that is dropped while a stage is at work |
+//! | `endless` | a merge that others bring rows to without end |
+//! | `forgotten` | what else goes on while a segment is lost, mended or forgotten |
 //! | `full` | a disk without room at every byte: what is taken back is taken out of the key index, too |
+//! | `held` | a table whose file is gone, and what the log has of it |
 //! | `idempotency` | batches with idempotency keys that are sent again after a power loss at every I/O call |
 //! | `locked` | rows that sessions have locked, and batches that heed it |
 //! | `lookups` | rows by their keys, wherever snapshots of the others are compared |
@@ -22,11 +25,14 @@ pub(crate) mod boxes;
 mod closed;
 mod crash;
 mod dropped;
+mod endless;
 mod followers;
+mod forgotten;
 mod full;
 mod generate;
 mod handover;
 mod heaps;
+mod held;
 mod history;
 mod idempotency;
 mod locked;
