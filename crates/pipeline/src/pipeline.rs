@@ -5,7 +5,7 @@ use crate::options::PipelineOptions;
 use crate::workers::Workers;
 use alluvia_log::Log;
 use alluvia_snapshot::{KeyFiles, Manifest, Views};
-use alluvia_tree::{Segment, TreeContext};
+use alluvia_tree::{HeldFiles, TreeContext};
 use alluvia_types::{SegmentId, TableId};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -40,6 +40,8 @@ pub struct Pipeline {
     pub(crate) purging: Mutex<()>,
     /// Segments of which damage could not be mended: that was told.
     pub(crate) unmendable: Mutex<BTreeSet<SegmentId>>,
+    /// The table of which old dead rows have gone last.
+    pub(crate) served_last: Mutex<Option<TableId>>,
     /// One sort, and one merge, at a time.
     pub(crate) sorting: Mutex<()>,
     pub(crate) merging: Mutex<()>,
@@ -50,8 +52,8 @@ pub struct Pipeline {
 pub(crate) struct Retired {
     pub(crate) table: TableId,
     pub(crate) id: SegmentId,
-    /// Its files go with the last who holds it.
-    pub(crate) segment: Weak<Segment>,
+    /// Its files go with the last who holds them.
+    pub(crate) files: Weak<HeldFiles>,
 }
 
 impl Pipeline {
@@ -87,6 +89,7 @@ impl Pipeline {
             loading: Mutex::default(),
             purging: Mutex::new(()),
             unmendable: Mutex::default(),
+            served_last: Mutex::default(),
             sorting: Mutex::new(()),
             merging: Mutex::new(()),
         }

@@ -45,6 +45,7 @@ impl Pipeline {
         wait: &mut dyn FnMut(&PurgeWait) -> Result<()>,
     ) -> Result<Purged> {
         self.views.check_open(table)?;
+        self.check_log_goes()?;
         let _one = loop {
             match self.purging.try_lock() {
                 Some(one) => break one,
@@ -147,7 +148,7 @@ impl Pipeline {
     fn held(&self, segments: &BTreeSet<SegmentId>) -> Result<usize> {
         let mut retired = self.retired.lock();
         let of_these = retired.iter().filter(|one| segments.contains(&one.id));
-        let (held, free): (Vec<_>, Vec<_>) = of_these.partition(|one| one.segment.strong_count() > 0);
+        let (held, free): (Vec<_>, Vec<_>) = of_these.partition(|one| one.files.strong_count() > 0);
         let tree = self.tree();
         for path in free.iter().flat_map(|one| [tree.parquet_path(one.id), tree.side_path(one.id)]) {
             match tree.disk.remove(&path) {
@@ -163,7 +164,7 @@ impl Pipeline {
 
     /// Removes files of the log that nothing needs, and makes durable that files are gone.
     fn end_purge(&self) -> Result<()> {
-        self.log.remove_through(self.views.base().through)?;
+        self.give_log_up()?;
         self.log.sync_removals()?;
         let tree = self.tree();
         let dirs: [&Path; 2] = [&tree.dir, &self.dir];

@@ -5,6 +5,7 @@
 //! - A segment whose rows are lost stays named, and its table closed or refusing, until somebody says that it is to be forgotten.
 //! - New files are durable before the manifest, or the name of the file that they replace, tells of them. A crash leaves what was there.
 //! - Merges do not run meanwhile: nobody else replaces the same segments.
+//! - The files that both have stay until nobody has the old one or the new one ([`Segment::reopen`]).
 //!
 //! At a start (`sides`) side files come first, since a table does not open without them; rungs are done without, and made while the
 //! database is open ([`Pipeline::mend`]), as is what a read finds damaged.
@@ -21,7 +22,7 @@ use crate::pipeline::Pipeline;
 use alluvia_snapshot::TableBase;
 use alluvia_space::TableDef;
 use alluvia_tree::{Damage, RungMeta, Segment, SegmentMeta};
-use alluvia_types::{Error, ErrorKind, Result, TableId};
+use alluvia_types::{Error, ErrorKind, Result, TableId, planted};
 use std::sync::Arc;
 
 /// A segment of which something was made anew.
@@ -77,8 +78,8 @@ impl Pipeline {
 
     fn mend_segment(&self, table: TableId, segment: &Arc<Segment>, told: &mut Vec<String>) -> Result<()> {
         let Some(entry) = self.views.catalog().by_id(table).cloned() else { return Ok(()) };
-        let space = self.views.spaces().get(&entry.def)?;
-        let def = fixed(&entry.def, &space, &[]);
+        // As they are read at a start: values of a damaged file do not become members of those that are in use.
+        let files = self.views.base().tables.get(&table).map(TableBase::files).unwrap_or_default();
         let (tree, mut meta) = (self.tree(), segment.meta().clone());
         if segment.is_damaged() {
             let damage = Damage::find(tree, &meta)?;
@@ -86,12 +87,14 @@ impl Pipeline {
                 return Err(error);
             }
             if damage.side.is_some() {
-                let (mended, sentence) = rebuilt(tree, &meta, &def, &space.dictionaries)?;
+                let (def, dictionaries) = space_of(&self.dir, tree, &entry.def, &files)?;
+                let (mended, sentence) = rebuilt(tree, &meta, &def, &dictionaries)?;
                 told.push(sentence);
                 meta = mended;
             }
         }
-        let mended = self.with_rungs(segment, meta, &def, told)?;
+        let space = self.views.spaces().get(&entry.def)?;
+        let mended = self.with_rungs(segment, meta, &fixed(&entry.def, &space, &[]), told)?;
         self.swap(table, mended)
     }
 
@@ -117,7 +120,11 @@ impl Pipeline {
         meta.rungs.retain(|rung| !lacking.contains(&rung.rung));
         meta.rungs.extend(rungs.iter().cloned());
         meta.rungs.sort_by_key(|rung| rung.rung);
-        let new = Segment::open(tree, meta)?;
+        // Who has a snapshot with the old one reads its files as long as he likes.
+        let new = match planted("mended segment has files of its own") {
+            true => Segment::open(tree, meta)?,
+            false => old.reopen(meta)?,
+        };
         let is_new = |id| rungs.iter().any(|rung| rung.segment.id == id);
         let brought = new.rungs().iter().filter(|rung| is_new(rung.segment.meta().id));
         let brought = brought.map(|rung| Arc::clone(&rung.segment)).collect();

@@ -8,6 +8,7 @@
 mod columns;
 mod cursor;
 mod derived;
+mod held_files;
 mod key_order;
 mod packed;
 mod points;
@@ -18,6 +19,7 @@ mod rows;
 mod whole_column;
 
 pub use cursor::{OrderedChunk, SegmentCursor};
+pub use held_files::HeldFiles;
 pub(crate) use packed::values_of;
 use points::DictionariesByChunk;
 pub use row_bytes::RowBytes;
@@ -53,7 +55,7 @@ const ANEW_RUNG: &str = "the file is one of a rung, whose rows are in a segment,
                          anew; run the statement again";
 
 /// An immutable run of rows in key order, by block or by row. Shared by `Arc`; its files are deleted when it was
-/// retired and the last is dropped.
+/// retired and the last is dropped, of all that were opened of them ([`HeldFiles`]).
 #[derive(Debug)]
 pub struct Segment {
     context: TreeContext,
@@ -80,7 +82,7 @@ pub struct Segment {
     /// How often rows were asked for in the order of their keys while that was not known.
     key_order_asked: AtomicU32,
     rungs: Vec<Rung>,
-    retired: AtomicBool,
+    held_files: Arc<HeldFiles>,
     /// Set by the first read that has met damage.
     damaged: AtomicBool,
     /// Whether its rows are in another segment, too.
@@ -114,21 +116,40 @@ impl Segment {
     /// Opens a segment. Reads nothing but the lengths of its files. Rungs that are not there are done without: their
     /// rows are in the segment.
     pub fn open(context: &TreeContext, meta: SegmentMeta) -> Result<Arc<Segment>> {
-        Segment::open_as(context, meta, false)
+        Segment::open_as(context, meta, None, false)
     }
 
-    fn open_as(context: &TreeContext, meta: SegmentMeta, is_rung: bool) -> Result<Arc<Segment>> {
+    /// Opens a segment of which something was made anew, whose files `self` has open as well: they stay until both are gone. So do those of
+    /// the rungs that both have.
+    pub fn reopen(&self, meta: SegmentMeta) -> Result<Arc<Segment>> {
+        Segment::open_as(&self.context, meta, Some(self), self.is_rung)
+    }
+
+    fn open_as(
+        context: &TreeContext,
+        meta: SegmentMeta,
+        before: Option<&Segment>,
+        is_rung: bool,
+    ) -> Result<Arc<Segment>> {
         let lengths =
             [(context.parquet_path(meta.id), meta.parquet_bytes), (context.side_path(meta.id), meta.side.len)];
         for (path, expected) in lengths {
             check_length(context, &path, expected)?;
         }
-        let rung = |meta: &RungMeta| match Segment::open_as(context, meta.segment.clone(), true) {
+        let known = |rung: &RungMeta| {
+            let mut known = before?.rungs.iter().map(|known| known.segment.as_ref());
+            known.find(|known| known.meta.id == rung.segment.id)
+        };
+        let rung = |meta: &RungMeta| match Segment::open_as(context, meta.segment.clone(), known(meta), true) {
             Ok(segment) => Ok(Some(Rung { rung: meta.rung, segment })),
             Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
             Err(error) => Err(error),
         };
         let rungs = meta.rungs.iter().map(rung).filter_map(Result::transpose).collect::<Result<_>>()?;
+        let held_files = match before.filter(|before| before.meta.id == meta.id) {
+            Some(before) => Arc::clone(&before.held_files),
+            None => HeldFiles::new(context, meta.id),
+        };
         Ok(Arc::new(Segment {
             context: context.clone(),
             meta,
@@ -150,7 +171,7 @@ impl Segment {
             credit: AtomicU64::new(0),
             key_order_asked: AtomicU32::new(0),
             rungs,
-            retired: AtomicBool::new(false),
+            held_files,
             damaged: AtomicBool::new(false),
             is_rung,
         }))
@@ -239,8 +260,13 @@ impl Segment {
 
     /// From now on the files go when the last holder does, those of its ladder too.
     pub fn retire(&self) {
-        self.retired.store(true, Ordering::Release);
+        self.held_files.retire();
         self.rungs.iter().for_each(|rung| rung.segment.retire());
+    }
+
+    /// What keeps its files.
+    pub fn held_files(&self) -> &Arc<HeldFiles> {
+        &self.held_files
     }
 
     pub(crate) fn context(&self) -> &TreeContext {
@@ -328,19 +354,6 @@ impl Segment {
                 _ => error.with_hint(self.what_is_done()),
             }
         })
-    }
-}
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        if !*self.retired.get_mut() {
-            return;
-        }
-        // Nothing names the files any more; what cannot be removed is removed as an orphan when the database is next
-        // opened.
-        for path in [self.context.parquet_path(self.meta.id), self.context.side_path(self.meta.id)] {
-            let _ = self.context.disk.remove(&path);
-        }
     }
 }
 
