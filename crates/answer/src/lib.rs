@@ -21,6 +21,7 @@ mod comparison;
 mod conditions;
 mod constants;
 mod cuboids;
+mod damage;
 mod declined;
 mod describe;
 mod explained;

@@ -7,6 +7,7 @@
 //! - Who cannot answer says so before anybody sees an answer; the general way gives it then.
 
 use super::bound::{Bound, Now};
+use super::damage::going_on;
 use super::tail::TailRows;
 use super::{Kept, columns, names};
 use alluvia_snapshot::TableRead;
@@ -41,6 +42,10 @@ pub struct Asking<'a> {
 
 /// The answer's rows and what they took; `None` where the general way must answer.
 pub fn run(asking: &Asking<'_>, schema: &SchemaRef) -> Result<Option<(RecordBatch, Counters)>> {
+    going_on(asking.read, || run_once(asking, schema))
+}
+
+fn run_once(asking: &Asking<'_>, schema: &SchemaRef) -> Result<Option<(RecordBatch, Counters)>> {
     let Some(begun) = asking.begin()? else { return Ok(None) };
     let Some(found) = begun.all(asking.threads)? else { return Ok(None) };
     Ok(columns::batch(asking.bound, &found, schema).map(|batch| (batch, found.counters)))

@@ -9,6 +9,7 @@
 
 use super::bound::{Bound, without_edges};
 use super::columns::{self, finish, floats, group_column, integers, shown};
+use super::damage::going_on;
 use super::group_codes;
 use super::run::{Asking, Begun, add_segments};
 use super::statement::{Aggregate, Item};
@@ -62,6 +63,10 @@ pub type Answered = (RecordBatch, Counters, Result<SampleUsed, WhyExact>);
 
 /// The answer, from a sample if one may and does suffice. `None` where the general way must answer.
 pub fn run_within(asking: &Asking<'_>, schema: &SchemaRef, accuracy: &Accuracy) -> Result<Option<Answered>> {
+    going_on(asking.read, || run_within_once(asking, schema, accuracy))
+}
+
+fn run_within_once(asking: &Asking<'_>, schema: &SchemaRef, accuracy: &Accuracy) -> Result<Option<Answered>> {
     let Asking { bound, threads, .. } = *asking;
     let Some(begun) = asking.begin()? else { return Ok(None) };
     let (questions, edges) = without_edges(&begun.questions);

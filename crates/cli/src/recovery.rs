@@ -19,7 +19,7 @@ pub fn tell_recovery(db: &Database) {
 
 /// A recovery in a sentence.
 pub fn in_words(recovery: &Recovery) -> String {
-    let Recovery { batches, rows, through, torn, elapsed } = *recovery;
+    let Recovery { batches, rows, through, torn, is_behind_header, elapsed } = *recovery;
     let read = match batches {
         0 => "nothing had to be read again from the log".to_owned(),
         batches => {
@@ -32,6 +32,11 @@ pub fn in_words(recovery: &Recovery) -> String {
         Some(torn) => format!(
             "; a batch whose writing was broken off, and not acknowledged, is not: cut off the end of the {torn}"
         ),
+        None if is_behind_header => {
+            "; the log ends behind the header of a group or of a file: if the process did not die just then, what followed was cut off \
+             since"
+                .to_owned()
+        }
         None => String::new(),
     };
     format!(
@@ -55,6 +60,7 @@ mod tests {
             rows: 3_100_000,
             through: Version(5_321),
             torn: None,
+            is_behind_header: false,
             elapsed: Duration::from_millis(412),
         };
         let told = "the last process had not stopped cleanly: recovered in 0.41 s, 1,204 batches with 3,100,000 rows \
@@ -62,6 +68,8 @@ mod tests {
         assert_eq!(in_words(&recovery), told);
         let sorted = in_words(&Recovery { batches: 0, rows: 0, ..recovery });
         assert!(sorted.contains(" s, nothing had to be read again from the log, everything"), "{sorted}");
+        let cut = in_words(&Recovery { is_behind_header: true, ..recovery });
+        assert!(cut.ends_with("is there; the log ends behind the header of a group or of a file: if the process did not die just then, what followed was cut off since"), "{cut}");
         let end = TornEnd { file: 3, offset: 640, bytes: 71, groups: 0 };
         let torn = in_words(&Recovery { batches: 1, rows: 1, torn: Some(end), ..recovery });
         assert!(torn.contains(" s, 1 batch with 1 row read"), "{torn}");

@@ -7,6 +7,7 @@
 //! - A row that is passed over, or replaced within its own batch, is born dead: it is killed at its own version.
 
 use crate::index::{key_columns, locate};
+use crate::replay::Stopped;
 use alluvia_catalog::{Catalog, Change};
 use alluvia_heap::{FedKey, Heaps};
 use alluvia_keys::{KeyIndex, RowPlace};
@@ -95,9 +96,18 @@ pub(crate) fn concerns_rows(batch: &NewBatch, catalog: &Catalog) -> bool {
         || batch.loads.iter().any(|load| has_key(load.table))
 }
 
+/// The same of the rows of one table.
+pub(crate) fn concerns_rows_of(batch: &NewBatch, catalog: &Catalog, table: TableId) -> bool {
+    let has_key = || definition(batch, catalog, table).is_some_and(|def| def.key.is_some());
+    let mut rows = batch.rows.iter().filter(|rows| rows.table == table);
+    let is_written = || batch.rows.iter().any(|rows| rows.table == table);
+    let is_loaded = || batch.loads.iter().any(|load| load.table == table);
+    rows.any(|rows| rows.change != RowChange::Insert) || (is_written() || is_loaded()) && has_key()
+}
+
 impl Changes {
     /// What a batch asks for. `catalog` has the definitions as of before it, `views` the files of what it has staged.
-    pub(crate) fn new(batch: &NewBatch, catalog: &Catalog, views: &Views) -> Result<Changes> {
+    pub(crate) fn new(batch: &NewBatch, catalog: &Catalog, views: &Views) -> Result<Changes, Stopped> {
         let mut changes = Changes { heeds: batch.heeds.clone(), ..Changes::default() };
         for rows in &batch.rows {
             let Some(def) = definition(batch, catalog, rows.table) else { continue };
@@ -105,14 +115,14 @@ impl Changes {
             let rows_of_part = match (rows.change, &coder) {
                 (RowChange::DeleteRows, Some(_)) => {
                     let message = format!("rows of table {}, which has a primary key, are deleted by it", def.name);
-                    return Err(Error::new(ErrorKind::InvalidValue, message));
+                    return Err(Error::new(ErrorKind::InvalidValue, message).into());
                 }
                 (RowChange::DeleteRows, None) => {
                     let identities = rows.batches.iter().map(identities_of).collect::<Result<Vec<_>>>()?;
                     PartRows::ByIdentity(identities.concat())
                 }
                 (RowChange::Insert, None) => continue,
-                (_, None) => return Err(no_key(&def)),
+                (_, None) => return Err(no_key(&def).into()),
                 (change, Some(coder)) => {
                     let codes = rows.batches.iter().map(|rows| coder.codes(rows)).collect::<Result<Vec<_>>>()?.concat();
                     let first = changes.tables.iter().find(|of| of.table == def.id).map_or(0, |of| of.coming);
@@ -133,8 +143,8 @@ impl Changes {
             let Some(def) = definition(batch, catalog, load.table) else { continue };
             let Some(coder) = KeyCoder::new(&def) else { continue };
             for meta in &load.segments {
-                let segment = Segment::open(views.tree(), meta.clone().committed_as(Version(0)))?;
-                let rows = staged(&segment, &coder)?;
+                let segment = Segment::open(views.tree(), meta.clone().committed_as(Version(0)));
+                let rows = segment.and_then(|segment| staged(&segment, &coder)).map_err(Stopped::at(load.table))?;
                 changes.table(&def, KeyCoder::new(&def)).parts.push(Part {
                     change: load.change,
                     computed_at: None,
@@ -160,9 +170,27 @@ impl Changes {
     }
 
     /// What the changes do. `keys` are the locks of their tables, indexes of an older generation are made anew.
-    pub(crate) fn resolve(&self, views: &Views, keys: &mut [KeyGuard<'_>], generation: u64) -> Result<Effects> {
+    pub(crate) fn resolve(
+        &self,
+        views: &Views,
+        keys: &mut [KeyGuard<'_>],
+        generation: u64,
+    ) -> Result<Effects, Stopped> {
+        let mut at = TableId(0);
+        self.resolve_in_order(views, keys, generation, &mut at).map_err(|error| Stopped::at(at)(error))
+    }
+
+    /// The same; `at` is the table that it has come to.
+    fn resolve_in_order(
+        &self,
+        views: &Views,
+        keys: &mut [KeyGuard<'_>],
+        generation: u64,
+        at: &mut TableId,
+    ) -> Result<Effects> {
         let mut effects = Effects::default();
         for (changes, (_, keys)) in self.tables.iter().zip(keys) {
+            *at = changes.table;
             let mut of_table = TableEffects { table: changes.table, ..TableEffects::default() };
             for part in &changes.parts {
                 match &part.rows {
@@ -347,7 +375,7 @@ fn in_order(keys: &[RecordBatch], order: &[u32]) -> Result<Vec<RecordBatch>> {
 }
 
 /// The definition that rows of a table go by.
-fn definition(batch: &NewBatch, catalog: &Catalog, table: TableId) -> Option<Arc<TableDef>> {
+pub(crate) fn definition(batch: &NewBatch, catalog: &Catalog, table: TableId) -> Option<Arc<TableDef>> {
     let own = batch.changes.iter().rev().find_map(|change| match change {
         Change::CreateTable { def } | Change::AlterTable { def, .. } if def.id == table => Some(Arc::new(def.clone())),
         _ => None,

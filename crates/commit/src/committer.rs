@@ -259,7 +259,7 @@ impl Committer {
         let mut keys = locks.lock();
         let (mut sequencer, effects) = loop {
             let made_in = self.views.keys().generation();
-            let effects = changes.resolve(&self.views, &mut keys, made_in);
+            let effects = changes.resolve(&self.views, &mut keys, made_in).map_err(Error::from);
             let sequencer = self.sequencer.lock();
             // What was found in an index is worth nothing once batches were taken back, and that is done under this lock.
             if self.views.keys().generation() == made_in {

@@ -28,4 +28,4 @@ pub use changes::duplicate_key;
 pub use codec::{Body, decode, encode, joined};
 pub use committer::Committer;
 pub use follow::{Followed, LookedAt};
-pub use replay::Replayed;
+pub use replay::{RecoveredLog, Replayed, Stopped};

@@ -9,8 +9,9 @@
 //! - **Order.** A group is acknowledged only after every group before it, each by its own successful fsync.
 //! - **Definite refusal.** When a write fails because the disk is full, its bytes are cut off *and the cut is synced*
 //!   before anyone is told, so a batch that was refused cannot come back after a crash.
-//! - **Mark.** A clean end says in a file of its own through which version the log goes ([`Log::mark_end`]); a log that ends before
-//!   that is refused, and what is missing named.
+//! - **Mark.** A file of its own says through which version the log goes at least, and whether somebody writes to it ([`Log::mark_end`]).
+//!   A log that ends before that is refused, and what is missing named; one that somebody was writing to was not stopped cleanly, however
+//!   it ends.
 //! - **Poison.** After a failed fsync, or a write error other than a full disk, nothing is acknowledged until reopened.
 //! - **New files are durable before they are used** (header, then name), and a file is begun only when the one before it
 //!   is durable to its end, and cut there. So only the newest file can be torn, and only it has room behind its end.
@@ -18,7 +19,7 @@
 //! Shape: the room is synchronous and owns no threads. Whoever waits first does the I/O for all that wait
 //! (leader/followers), so a simulation can run it with a manual clock and a disk that fails. `format` is the bytes,
 //! `scan` reads them without changing anything, `recovery` repairs and opens, `group` is what accumulates and waits,
-//! `log` is the state machine around it, `writer` the leader's I/O, `end` the mark of a clean end.
+//! `log` is the state machine around it, `writer` the leader's I/O, `end` the mark.
 
 mod end;
 mod files;

@@ -7,7 +7,7 @@
 //! - A failure, once set, is what every append and every wait for something not durable gets: until [`Log::rewind`] for a
 //!   full disk, for ever otherwise. Records that were not durable are dropped when it is set.
 
-use crate::end::EndMark;
+use crate::end::{EndMark, MarkState};
 use crate::files::{ClosedFile, CurrentFile, file_path};
 use crate::format::Position;
 use crate::group::{Body, Group, Outcome, SHARED_BYTES_MAX};
@@ -32,17 +32,20 @@ pub struct LogOptions {
     /// Zeros that are written ahead of small groups, so that the fsync of a group has only its own bytes to write, and no new
     /// length: half the time on ext4. At most 256 KiB; 0 writes none.
     pub room_bytes: u64,
+    /// Whether a file beside the directory says how far the log goes, and whether somebody writes to it ([`Log::mark_end`]).
+    pub is_marked: bool,
     /// Paces groups by the time that fsyncs take; with a clock that stands still nothing ever waits to be paced.
     pub clock: Arc<dyn Clock>,
 }
 
 impl LogOptions {
-    /// Files of 64 MiB, room of 256 KiB, the machine's clock.
+    /// Files of 64 MiB, room of 256 KiB, a mark, the machine's clock.
     pub fn new(salt: u64) -> LogOptions {
         LogOptions {
             salt,
             file_bytes_max: 64 << 20,
             room_bytes: ROOM_BYTES_MAX as u64,
+            is_marked: true,
             clock: Arc::new(SystemClock::default()),
         }
     }
@@ -102,8 +105,6 @@ pub struct Log {
     found: LogEnd,
     /// What was wrong with the mark that was found.
     damaged_mark: Option<Error>,
-    /// The mark that is there. Held while another is written.
-    mark: Mutex<Option<EndMark>>,
     pub(crate) state: Mutex<State>,
     /// Told whenever a group is written, synced or withdrawn, and when a file has been begun.
     pub(crate) progress: Condvar,
@@ -116,7 +117,9 @@ pub(crate) struct State {
     pub pending: Group,
     /// Taken, not yet durable; oldest first.
     pub in_flight: VecDeque<InFlight>,
-    /// Whether someone is writing to the current file or beginning a new one. At most one does.
+    /// The mark that is there; `None` also where it is not known which one is.
+    pub mark: Option<EndMark>,
+    /// Whether someone is writing to the current file, beginning a new one, or writing the mark. At most one does.
     pub is_writing: bool,
     pub closed: VecDeque<ClosedFile>,
     pub current: CurrentFile,
@@ -185,6 +188,12 @@ impl State {
         self.rewound_to.get(run).map(|(_, version)| *version)
     }
 
+    /// A mark of how far the log goes now.
+    pub fn marked_as(&self, state: MarkState, note: u64) -> EndMark {
+        let at = Position { file: self.current.number, offset: self.records_end };
+        EndMark { version: self.durable, at, state, note }
+    }
+
     /// Whether the failure, if any, is one that only reopening ends.
     pub fn is_poisoned(&self) -> bool {
         self.failure.as_ref().is_some_and(|error| error.kind() != ErrorKind::DiskFull)
@@ -221,7 +230,24 @@ impl Log {
             }
             sealed => sealed?,
         }
+        if !log.found.is_closed {
+            match log.mark_recovered() {
+                // Then it is told again.
+                Err(error) if error.kind() == ErrorKind::DiskFull => {}
+                marked => marked?,
+            }
+        }
         Ok(log)
+    }
+
+    /// Says that nothing was written since it was opened, and how it ended was told.
+    fn mark_recovered(&self) -> Result<()> {
+        let state = self.state.lock();
+        let mark = state.marked_as(MarkState::Recovered, state.mark.map_or(0, |mark| mark.note));
+        if !self.options.is_marked || mark.version == Version(0) || state.mark == Some(mark) {
+            return Ok(());
+        }
+        self.write_mark(state, mark).1
     }
 
     fn new(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions, recovered: Recovered) -> Log {
@@ -231,6 +257,7 @@ impl Log {
         let state = State {
             pending: Group::new(last_version, Vec::new()),
             in_flight: VecDeque::new(),
+            mark,
             is_writing: false,
             closed: closed.into(),
             durable: last_version,
@@ -253,7 +280,6 @@ impl Log {
             options,
             found,
             damaged_mark,
-            mark: Mutex::new(mark),
             state: Mutex::new(state),
             progress: Condvar::new(),
         }
@@ -388,25 +414,34 @@ impl Log {
         }
     }
 
-    /// Says in a file beside the log's directory, durably, through which version the log goes: a log that is opened and does not go that far has lost
-    /// something, and is refused. After [`Log::seal`], for closing cleanly.
+    /// Says in a file beside the log's directory, durably, that the log ends here: a log that is opened and does not go that far has lost
+    /// something, and is refused. After [`Log::seal`], for closing cleanly; while others append nothing is said. `note` is what the owner
+    /// has to say of this end ([`LogEnd::note`]).
     ///
-    /// Errors: I/O errors and [`ErrorKind::DiskFull`]; the log is as it was, and an earlier mark holds.
-    pub fn mark_end(&self) -> Result<()> {
-        let mut mark = self.mark.lock();
-        let end = {
-            let state = self.state.lock();
-            EndMark { version: state.durable, at: Position { file: state.current.number, offset: state.records_end } }
-        };
-        if end.version == Version(0) || *mark == Some(end) {
+    /// Errors: I/O errors and [`ErrorKind::DiskFull`], and the failure that the log is in if only reopening ends that; the log is as it
+    /// was, and an earlier mark holds.
+    pub fn mark_end(&self, note: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        while !state.is_quiet() {
+            self.progress.wait(&mut state);
+        }
+        if let Some(failure) = state.failure.as_ref().filter(|_| state.is_poisoned()) {
+            return Err(failure.clone());
+        }
+        let mark = state.marked_as(MarkState::Stopped, note);
+        let is_said = mark.version == Version(0) || state.mark == Some(mark);
+        if !self.options.is_marked || is_said || !state.pending.is_empty() {
             return Ok(());
         }
-        end.store(&*self.disk, &self.dir, self.options.salt)?;
-        *mark = Some(end);
-        Ok(())
+        self.write_mark(state, mark).1
     }
 
-    /// What was wrong with the mark of the last clean end when the log was opened: it was passed over.
+    /// Whether there is a mark.
+    pub fn has_mark(&self) -> bool {
+        self.state.lock().mark.is_some()
+    }
+
+    /// What was wrong with the mark when the log was opened: it was passed over.
     pub fn damaged_mark(&self) -> Option<&Error> {
         self.damaged_mark.as_ref()
     }

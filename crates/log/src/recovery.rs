@@ -10,10 +10,10 @@
 //!   what is stated on, and synced at every opening, also where nothing seems to be amiss.
 //! - Every step can be interrupted and done again: the cut is at the same place, what is rewritten has the same bytes.
 
-use crate::end::EndMark;
+use crate::end::{EndMark, MarkState};
 use crate::files::{ClosedFile, CurrentFile};
 use crate::format::{FILE_HEADER_BYTES, FileHeader, Position};
-use crate::scan::{FoundFile, FoundFiles, Record, ScanEnd, TornEnd, found_mark, scan};
+use crate::scan::{FoundFile, FoundFiles, FoundMark, Record, ScanEnd, TornEnd, found_mark, scan};
 use alluvia_storage::{Disk, DiskFile};
 use alluvia_types::{Error, Result, Version};
 use std::path::Path;
@@ -34,16 +34,23 @@ pub(crate) struct Recovered {
     pub records_end: u64,
     /// How the log ended before it was repaired.
     pub found: LogEnd,
-    /// The mark of the last clean end, or what is wrong with it.
+    /// The mark, or what is wrong with it.
     pub mark: Result<Option<EndMark>>,
 }
 
 /// How a log ended when it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogEnd {
-    /// Whether its last word was that all of it is durable ([`Log::seal`](crate::Log::seal)): whoever had it stopped
-    /// cleanly, or had written nothing since.
+    /// Whether the mark beside it says that whoever had it stopped cleanly ([`Log::mark_end`](crate::Log::mark_end)), right here, or had
+    /// written nothing since; and its own last word is that all of it is durable ([`Log::seal`](crate::Log::seal)).
     pub is_closed: bool,
+    /// Whether it ends behind the header of a group or of a file, and not behind a record. Where it was not closed, records may be missing
+    /// behind that without a trace.
+    pub is_behind_header: bool,
+    /// Whether there was a mark, whatever it said.
+    pub has_mark: bool,
+    /// What the mark's note was, and whether it was of a clean end that nothing followed.
+    pub note: Option<(u64, bool)>,
     /// What followed the last whole record, and was cut: the writing of a group was broken off, or its end was damaged since.
     pub torn: Option<TornEnd>,
 }
@@ -61,12 +68,9 @@ pub(crate) fn recover(
         true => None,
         false => Some(scan(disk, &found.files, salt, after, replay)?),
     };
-    let mark = found_mark(disk, dir, salt)?;
-    if let Ok(Some(mark)) = &mark {
-        let newest = found.files.last().zip(end.as_ref());
-        let at = newest.map(|(newest, end)| Position { file: newest.header.file, offset: end.good_len });
-        mark.check(dir, end.map_or(Version(0), |end| end.last_version), at)?;
-    }
+    let newest = found.files.last().zip(end.as_ref());
+    let at = newest.map(|(newest, end)| Position { file: newest.header.file, offset: end.good_len });
+    let mark = found_mark(disk, dir, salt, end.map_or(Version(0), |end| end.last_version), at)?;
     remove_leftovers(disk, &found)?;
     match (end, found.files.last()) {
         (Some(end), Some(newest)) => {
@@ -79,15 +83,33 @@ pub(crate) fn recover(
                 last_sequence: end.last_sequence,
                 stated_len: end.stated_len,
                 records_end: end.records_end,
-                found: LogEnd { is_closed: end.records_end <= end.stated_len && end.torn.is_none(), torn: end.torn },
-                mark,
+                found: LogEnd::new(Some(&end), &mark),
+                mark: mark.map(|(mark, _)| mark),
             })
         }
         _ => begin_log(disk, dir, salt, mark),
     }
 }
 
-fn begin_log(disk: &dyn Disk, dir: &Path, salt: u64, mark: Result<Option<EndMark>>) -> Result<Recovered> {
+impl LogEnd {
+    /// Of a log that ends so, or has no file, beside a mark of which is said whether it is of this end.
+    pub(crate) fn new(end: Option<&ScanEnd>, mark: &FoundMark) -> LogEnd {
+        let marked = mark.as_ref().ok().and_then(|(mark, is_of_end)| Some((mark.as_ref()?, *is_of_end)));
+        let header = FILE_HEADER_BYTES as u64;
+        let is_stated = end.is_none_or(|end| end.records_end <= end.stated_len && end.torn.is_none());
+        // Nobody had written anything.
+        let is_new = end.is_none_or(|end| end.last_version == Version(0)) && matches!(mark, Ok((None, _)));
+        LogEnd {
+            is_closed: is_stated && (is_new || marked.is_some_and(|(_, is_of_end)| is_of_end)),
+            is_behind_header: end.is_none_or(|end| end.good_len != end.records_end || end.records_end == header),
+            has_mark: !matches!(mark, Ok((None, _))),
+            note: marked.map(|(mark, is_of_end)| (mark.note, is_of_end && mark.state == MarkState::Stopped)),
+            torn: end.and_then(|end| end.torn),
+        }
+    }
+}
+
+fn begin_log(disk: &dyn Disk, dir: &Path, salt: u64, mark: FoundMark) -> Result<Recovered> {
     let header = FileHeader { file: 1, first_version: Version(1), first_sequence: 1, previous_len: 0 };
     let len = FILE_HEADER_BYTES as u64;
     Ok(Recovered {
@@ -97,8 +119,8 @@ fn begin_log(disk: &dyn Disk, dir: &Path, salt: u64, mark: Result<Option<EndMark
         last_sequence: 0,
         stated_len: len,
         records_end: len,
-        found: LogEnd { is_closed: true, torn: None },
-        mark,
+        found: LogEnd::new(None, &mark),
+        mark: mark.map(|(mark, _)| mark),
     })
 }
 

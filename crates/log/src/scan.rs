@@ -13,6 +13,7 @@ use crate::format::{
     BadFileHeader, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileHeader, FrameHeader, FrameKind, GROUP_HEADER_BYTES,
     GROUP_MARK_BYTES, GroupHeader, Header, Position, group_mark,
 };
+use crate::recovery::LogEnd;
 use alluvia_storage::{Disk, DiskFile};
 use alluvia_types::{Error, ErrorKind, Result, Version, planted};
 use std::fmt;
@@ -43,10 +44,9 @@ pub struct LogSummary {
     pub first_version: Version,
     /// The last version.
     pub last_version: Version,
-    /// What an interrupted write left after the last whole record; recovery cuts it. Zeros to the end are room for records to come,
-    /// and not meant.
-    pub torn: Option<TornEnd>,
-    /// What is wrong with the mark of the last clean end, which holds nothing else.
+    /// How it ends. What is torn, recovery cuts; zeros to the end are room for records to come, and not meant.
+    pub end: LogEnd,
+    /// What is wrong with the mark, which holds nothing else.
     pub damaged_mark: Option<Error>,
 }
 
@@ -460,40 +460,49 @@ pub(crate) fn check(
     replay: &mut dyn FnMut(Record<'_>) -> Result<()>,
 ) -> Result<LogSummary> {
     let found = FoundFiles::find(disk, dir, salt, after)?;
-    let mark = found_mark(disk, dir, salt)?;
-    let mut summary = LogSummary {
-        files: found.files.len() as u64,
-        bytes: found.files.iter().map(|file| file.len).sum(),
-        first_version: found.files.first().map_or(Version(1), |first| first.header.first_version),
-        last_version: Version(0),
-        torn: None,
-        damaged_mark: mark.as_ref().err().cloned(),
-    };
-    let mut ends = None;
+    let first_version = found.files.first().map_or(Version(1), |first| first.header.first_version);
+    let (mut scanned, mut at) = (None, None);
     if let Some(newest) = found.files.last() {
-        let before_first = Version(summary.first_version.0.saturating_sub(1));
+        let before_first = Version(first_version.0.saturating_sub(1));
         let end = scan(disk, &found.files, salt, before_first, &mut |record| match record.version > after {
             true => replay(record),
             false => Ok(()),
         })?;
-        summary.last_version = end.last_version;
-        summary.torn = end.torn;
-        ends = Some(Position { file: newest.header.file, offset: end.good_len });
+        scanned = Some(end);
+        at = Some(Position { file: newest.header.file, offset: end.good_len });
         if end.last_version < after {
             let what = format!("the log ends at version {}, the database at version {after}", end.last_version);
             return Err(damaged(&newest.path, end.good_len, what));
         }
     }
-    if let Ok(Some(mark)) = mark {
-        mark.check(dir, summary.last_version, ends)?;
-    }
-    Ok(summary)
+    let last_version = scanned.map_or(Version(0), |end| end.last_version);
+    let mark = found_mark(disk, dir, salt, last_version, at)?;
+    Ok(LogSummary {
+        files: found.files.len() as u64,
+        bytes: found.files.iter().map(|file| file.len).sum(),
+        first_version,
+        last_version,
+        end: LogEnd::new(scanned.as_ref(), &mark),
+        damaged_mark: mark.err(),
+    })
 }
 
-/// The mark of the last clean end, or what is wrong with it: that is for the caller to tell, and keeps no log from opening.
-pub(crate) fn found_mark(disk: &dyn Disk, dir: &Path, salt: u64) -> Result<Result<Option<EndMark>>> {
-    match EndMark::load(disk, dir, salt) {
-        Err(error) if error.kind() != ErrorKind::Corrupt => Err(error),
-        mark => Ok(mark),
-    }
+/// A mark, and whether it is of the log's end; or what is wrong with it: that is for the caller to tell, and keeps no log from opening.
+pub(crate) type FoundMark = Result<(Option<EndMark>, bool)>;
+
+/// The mark of a log that ends at `version`, at `end` or without any file. Refuses a log that ends before its mark.
+pub(crate) fn found_mark(
+    disk: &dyn Disk,
+    dir: &Path,
+    salt: u64,
+    version: Version,
+    end: Option<Position>,
+) -> Result<FoundMark> {
+    let mark = match EndMark::load(disk, dir, salt) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(Err(error)),
+        mark => mark?,
+    };
+    let Some(mark) = mark else { return Ok(Ok((None, false))) };
+    mark.check(dir, version, end)?;
+    Ok(mark.is_of_end(dir, version).map(|is_of_end| (Some(mark), is_of_end)))
 }

@@ -4,6 +4,7 @@
 //! - Groups are written one after the other, each behind the last; their fsyncs may overlap. A group is durable when its
 //!   own fsync and those of all groups before it have succeeded, so a later group's success never covers up an earlier
 //!   group's failure.
+//! - Before the first record behind a clean end the mark says that somebody writes ([`crate::end`]).
 //! - A new file is begun only when every group of the current one is durable, and the room behind them is cut off.
 //!
 //! Room. The fsync of a file that grew makes its new length durable, too, by a commit of the file system's journal; of one that was
@@ -15,11 +16,12 @@
 //! way, or when the mean duration of an fsync, divided by the number that may overlap, has passed since the last start. A
 //! lone writer never waits, and a crowd shares fsyncs evenly.
 
+use crate::end::{EndMark, MarkState};
 use crate::files::{ClosedFile, CurrentFile, GROUPS_IN_FLIGHT_MAX, poisoned};
 use crate::format::{FILE_HEADER_BYTES, FileHeader, GroupHeader, Position};
 use crate::group::{Group, Outcome};
 use crate::log::{InFlight, Log, State};
-use alluvia_storage::DiskFile;
+use alluvia_storage::{DiskFile, NotReplaced};
 use alluvia_types::{Error, ErrorKind, Result, Version, planted};
 use parking_lot::MutexGuard;
 use std::io;
@@ -40,6 +42,8 @@ enum Next {
     Wait,
     WaitFor(Duration),
     BeginFile,
+    /// Says that somebody writes.
+    Mark,
     Write,
 }
 
@@ -94,6 +98,15 @@ impl Log {
                         state.fail(error);
                     }
                 }
+                Next::Mark => {
+                    let note = state.mark.map_or(0, |mark| mark.note);
+                    let mark = state.marked_as(MarkState::Running, note);
+                    let marked;
+                    (state, marked) = self.write_mark(state, mark);
+                    if let Err(error) = marked {
+                        state.fail(if error.kind() == ErrorKind::DiskFull { error } else { poisoned(error) });
+                    }
+                }
                 Next::Write => return self.write_group(state, taken),
             }
         }
@@ -102,6 +115,10 @@ impl Log {
     fn next_step(&self, state: &State) -> Next {
         if state.is_writing || state.in_flight.len() == GROUPS_IN_FLIGHT_MAX {
             return Next::Wait;
+        }
+        let is_running = state.mark.is_some_and(|mark| mark.state == MarkState::Running);
+        if self.options.is_marked && !is_running {
+            return Next::Mark;
         }
         if (state.current.len >= self.options.file_bytes_max || state.is_to_close) && state.has_records() {
             return if state.in_flight.is_empty() { Next::BeginFile } else { Next::Wait };
@@ -112,6 +129,31 @@ impl Log {
         let since_start = self.options.clock.monotonic().saturating_sub(state.sync_started);
         let pause = (state.sync_mean / GROUPS_IN_FLIGHT_MAX as u32).saturating_sub(since_start);
         if pause < PACE_MIN { Next::Write } else { Next::WaitFor(pause) }
+    }
+
+    /// Replaces the mark, durably. Nothing is written to the log meanwhile.
+    pub(crate) fn write_mark<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        mark: EndMark,
+    ) -> (MutexGuard<'a, State>, Result<()>) {
+        state.is_writing = true;
+        drop(state);
+        let stored = mark.store(&*self.disk, &self.dir, self.options.salt);
+        let mut state = self.state.lock();
+        state.is_writing = false;
+        let stored = match stored {
+            Ok(()) => {
+                state.mark = Some(mark);
+                Ok(())
+            }
+            Err(NotReplaced { error, is_kept }) => {
+                state.mark = state.mark.filter(|_| is_kept);
+                Err(error)
+            }
+        };
+        self.progress.notify_all();
+        (state, stored)
     }
 
     /// Takes the pending group, tells of its last version, writes and syncs it, and returns how that ended.

@@ -94,7 +94,7 @@ impl World {
         let shared: Arc<dyn Disk> = disk.clone();
         let tree = TreeContext::new(Arc::clone(&shared), Arc::new(Cache::new(1 << 20)), dir.join("segments"));
         let spaces = Arc::new(Spaces::new(Arc::clone(&shared), dir.into()));
-        let opened = open(disk.as_ref(), dir, &tree, &spaces, 42).expect("it opens");
+        let opened = open(disk.as_ref(), dir, &tree, &spaces, 42, &BTreeMap::new()).expect("it opens");
         let manifest = opened.manifest;
         let views = Arc::new(Views::new(
             Arc::new(ManualClock::default()),
@@ -344,6 +344,24 @@ fn one_segment_at_a_time_loses_its_old_dead_rows() {
     }
     // That of the younger one went with its segment.
     assert_eq!((world.dead_rows(PLAIN), world.pipeline.rewrite_old(&through(old.0)).unwrap()), (0, None));
+    world.check_all();
+}
+
+#[test]
+fn old_dead_rows_go_of_every_table_though_one_always_has_some() {
+    let mut world = World::new();
+    TABLES.into_iter().for_each(|table| world.insert(table, 64));
+    world.sort();
+    while world.merge() {}
+    assert_eq!(world.kill(PLAIN, |id| id == id_of(70)), 1);
+    let mut served = Vec::new();
+    for nth in 0..4 {
+        assert_eq!(world.kill(BANDED, |id| id == id_of(nth)), 1);
+        world.sort();
+        let old = TABLES.map(|table| (table, world.views.visible()));
+        served.push(world.pipeline.rewrite_old(&old).unwrap().expect("there are some").0);
+    }
+    assert_eq!(served, [BANDED, PLAIN, BANDED, BANDED]);
     world.check_all();
 }
 

@@ -28,7 +28,7 @@ mod spaces;
 mod tail;
 mod views;
 
-pub use closed::ClosedTable;
+pub use closed::{ClosedTable, Held};
 pub use forgotten::Forgotten;
 pub use freshness::VisibleTimes;
 pub use key_files::{KEYS_LOST_NAME, KEYS_MAGIC, KeyFiles, KeysFile};

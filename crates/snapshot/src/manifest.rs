@@ -6,7 +6,7 @@
 //! - Partitions of a table cover the key space without overlap; a merged segment's keys lie in its partition.
 //! - Only `pipeline` writes it.
 
-use crate::closed::ClosedTable;
+use crate::closed::{ClosedTable, Held};
 use crate::forgotten::Forgotten;
 use crate::key_files::KeysFile;
 use crate::kills::KillsFile;
@@ -21,13 +21,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Magic of the manifest file; the last two bytes are the format version.
-pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN07";
+pub const MANIFEST_MAGIC: &[u8; 8] = b"ALVMAN08";
 /// Versions that are read, too: 01 knows no ladders, 02 counts their rungs by eighths, neither knows rights, and segments of the first
 /// three have their rows in key order: who writes these would take banded blocks for ordered ones. Who writes 04 knows no primary
 /// keys, and would take dead rows for live ones. Who writes 05 knows no columns of the types UUID, JSON, JSONB, TIME, INTERVAL, NUMERIC
-/// and CHAR(n). Who writes 06 does not name the files of idempotency keys, and would miss none of those that 07 has.
-const MANIFEST_MAGICS_OLDER: [[u8; 8]; 6] =
-    [*b"ALVMAN01", *b"ALVMAN02", *b"ALVMAN03", *b"ALVMAN04", *b"ALVMAN05", *b"ALVMAN06"];
+/// and CHAR(n). Who writes 06 does not name the files of idempotency keys, and would miss none of those that 07 has. Who writes 07 does not
+/// keep the log for tables that are closed.
+const MANIFEST_MAGICS_OLDER: [[u8; 8]; 7] =
+    [*b"ALVMAN01", *b"ALVMAN02", *b"ALVMAN03", *b"ALVMAN04", *b"ALVMAN05", *b"ALVMAN06", *b"ALVMAN07"];
 /// Name of the manifest in the data directory.
 pub const MANIFEST_NAME: &str = "manifest";
 
@@ -48,6 +49,12 @@ pub struct Manifest {
     /// The files of idempotency keys of batches through `through`, oldest first. A manifest before version 07 names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<Vec<KeysFile>>,
+    /// Whether the log had its mark when this was written: then it is missed where it is not there.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub marked: bool,
+    /// From where on the log is kept, because tables that are closed have changes there that no file of theirs has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
     /// The definitions as of `through`.
     pub catalog: Catalog,
     /// Producers as of `through`.
@@ -84,6 +91,9 @@ pub struct TableFiles {
     /// Segments that were lost, and forgotten with their rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forgotten: Vec<Forgotten>,
+    /// The version through which these files have everything of the table, if that is not the manifest's: what came since is in the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Version>,
     /// Sorted segments, each over the whole key space, oldest first.
     pub sorted: Vec<SegmentMeta>,
     /// Merged segments over the whole key space: too few rows yet to be worth spreading over the partitions.
@@ -108,8 +118,13 @@ pub struct PartitionFiles {
 /// The manifest with its segments open.
 #[derive(Clone, Debug, Default)]
 pub struct Base {
-    /// As [`Manifest::through`]: the database-wide sorted watermark.
+    /// As [`Manifest::through`]: the database-wide sorted watermark. Of a database that begins to catch up with what a table was closed
+    /// for, lower: where the log is read from ([`Held::after`]).
     pub through: Version,
+    /// Everything through this version is in the files of all tables but those that have a version of their own (`held`).
+    pub complete: Version,
+    /// As [`Manifest::held`], if a table is closed.
+    pub held: Option<Arc<Held>>,
     /// Tables that have files.
     pub tables: BTreeMap<TableId, TableBase>,
     /// Tables that are neither read nor written. Among `tables` is what was sorted of them since.
@@ -129,6 +144,8 @@ pub struct TableBase {
     pub dropped: u64,
     /// As [`TableFiles::forgotten`].
     pub forgotten: Vec<Forgotten>,
+    /// As [`TableFiles::held`], until the next sort.
+    pub held: Option<Version>,
     /// As [`TableFiles::sorted`].
     pub sorted: Vec<Arc<Segment>>,
     /// As [`TableFiles::buffer`].
@@ -247,11 +264,18 @@ impl TableBase {
             kills: self.kills.clone(),
             dropped: self.dropped,
             forgotten: self.forgotten.clone(),
+            held: self.held,
             sorted: metas(&self.sorted),
             buffer: metas(&self.buffer),
             partitions: self.partitions.iter().map(files).collect(),
         }
     }
+}
+
+/// Whether what is not so is left out of the manifest.
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks
+fn is_false(is: &bool) -> bool {
+    !*is
 }
 
 /// Whether a count is left out of the manifest.

@@ -5,7 +5,7 @@
 
 use alluvia_catalog::rights::{Object, PUBLIC, Privilege, Privileges, READ_FILES, RightsChange, RoleId, Secret};
 use alluvia_catalog::{Catalog, Change, DictionaryMark, alter};
-use alluvia_snapshot::{KeysFile, KillsFile, MANIFEST_NAME, Manifest, PartitionFiles, ProducerState, TableFiles};
+use alluvia_snapshot::{Held, KeysFile, KillsFile, MANIFEST_NAME, Manifest, PartitionFiles, ProducerState, TableFiles};
 use alluvia_space::{
     Check, Column, ColumnDefault, Curve, DataType, Identity, IdentityKind, KeyRange, OnConflict, PrimaryKey, TableDef,
     TableOptions, TableRules, dimensions,
@@ -223,6 +223,7 @@ fn with_rights(catalog: &Catalog) -> Catalog {
 fn manifest(version: u32) -> Manifest {
     let created = [Change::CreateTable { def: wide() }, Change::CreateTable { def: plain() }];
     let catalog = Catalog::default().apply(Version(1), &created).expect("two tables");
+    let held = (version >= 8).then(|| Held { after: Version(1), catalog: catalog.clone() });
     let wider = alter::add_column(&plain(), "b", DataType::Double, true).expect("a column");
     let altered = Change::AlterTable { def: wider, was: Version(1) };
     let catalog = catalog.apply(Version(4), &[altered]).expect("an altered table");
@@ -248,6 +249,7 @@ fn manifest(version: u32) -> Manifest {
         kills: if version < 5 { Vec::new() } else { vec![kills(1), kills(4)] },
         dropped: if version < 5 { 0 } else { 1 << 40 },
         forgotten: Vec::new(),
+        held: (version >= 8).then_some(Version(2)),
         sorted: vec![segment(10, Stage::Sorted, (0, u128::MAX)), segment(11, Stage::Sorted, (5, 5))],
         buffer: vec![segment(9, Stage::Merged, (1 << 100, u128::MAX - 1))],
         partitions: vec![
@@ -267,6 +269,8 @@ fn manifest(version: u32) -> Manifest {
         },
         next_kills: if version < 5 { 0 } else { 5 },
         keys: (version >= 7).then(|| vec![keys(3, 327_680), keys(9, 40)]),
+        marked: version >= 8,
+        held,
         catalog,
         producers: BTreeMap::from([
             ("loader".to_owned(), producer(1, 2, 3)),
@@ -324,19 +328,26 @@ fn format_06_is_read() {
 }
 
 #[test]
-fn format_07_is_written_as_it_was_and_read() {
-    let (disk, dir) = (RealDisk::new(), golden_dir(7));
-    if std::env::var_os("ALLUVIA_WRITE_GOLDEN").is_some() {
-        disk.create_dir_all(&dir).expect("a folder");
-        manifest(7).store(&disk, &dir).expect("writes");
-    }
-    let read = Manifest::load(&disk, &dir).expect("readable").expect("the golden file");
+fn format_07_is_read() {
+    let read = Manifest::load(&RealDisk::new(), &golden_dir(7)).expect("readable").expect("the golden file");
     assert_eq!(format!("{read:?}"), format!("{:?}", manifest(7)), "what is read is what was written");
     assert_eq!(read.catalog, manifest(7).catalog, "verifiers, too, which are not printed");
+}
+
+#[test]
+fn format_08_is_written_as_it_was_and_read() {
+    let (disk, dir) = (RealDisk::new(), golden_dir(8));
+    if std::env::var_os("ALLUVIA_WRITE_GOLDEN").is_some() {
+        disk.create_dir_all(&dir).expect("a folder");
+        manifest(8).store(&disk, &dir).expect("writes");
+    }
+    let read = Manifest::load(&disk, &dir).expect("readable").expect("the golden file");
+    assert_eq!(format!("{read:?}"), format!("{:?}", manifest(8)), "what is read is what was written");
+    assert_eq!(read.catalog, manifest(8).catalog, "verifiers, too, which are not printed");
 
     let memory = FaultDisk::new();
     memory.create_dir_all(Path::new("/db")).expect("a folder");
-    manifest(7).store(&*memory, Path::new("/db")).expect("writes");
+    manifest(8).store(&*memory, Path::new("/db")).expect("writes");
     let (written, golden) = (bytes(&*memory, Path::new("/db")), bytes(&disk, &dir));
     let differs = written.iter().zip(&golden).position(|(written, golden)| written != golden);
     assert_eq!(differs, None, "the first byte that differs; a new format needs a new magic and its own golden file");

@@ -132,7 +132,7 @@ impl Keeper {
         disk.sync_dir(dir).map_err(io("syncing", dir.into()))?;
         let base = Arc::new(saved::load_or_begin(disk.as_ref(), dir, seed)?);
         let mut decisions = VecDeque::new();
-        let options = LogOptions { clock: Arc::clone(&clock), ..LogOptions::new(base.cluster) };
+        let options = LogOptions { is_marked: false, clock: Arc::clone(&clock), ..LogOptions::new(base.cluster) };
         let log = Log::open(Arc::clone(&disk), &log_dir, options, base.version, &mut |record| {
             decisions.push_back(Arc::new(Decision::decode(record.version, record.commit_micros, record.body)?));
             Ok(())

@@ -85,7 +85,7 @@ impl Bodies {
         disk.create_dir_all(dir).map_err(io(dir))?;
         let after = Log::given_up(disk.as_ref(), dir, cluster)?;
         let mut state = State { kept: BTreeMap::new(), bytes: 0, last: after.0, generation: 0 };
-        let options = LogOptions { clock, ..LogOptions::new(cluster) };
+        let options = LogOptions { is_marked: false, clock, ..LogOptions::new(cluster) };
         let log = Log::open(disk, dir, options, after, &mut |record| {
             let number = record.version.0;
             state.keep(number, decode(record.body).map_err(|error| error.at(format_args!("staged body {number}")))?);

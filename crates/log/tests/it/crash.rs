@@ -46,7 +46,7 @@ fn workload(disk: &Arc<FaultDisk>, model: &mut Model, room_bytes: u64) -> Result
     model.append(&log, 1200)?;
     model.sync(&log)?;
     log.seal()?;
-    log.mark_end()?;
+    log.mark_end(0)?;
     drop(log);
 
     let (log, found) = open(model.removed)?;

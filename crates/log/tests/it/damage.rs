@@ -1,7 +1,7 @@
 //! Damage is told from what a power loss leaves: refused with file and offset, never skipped, never a panic.
 
 use crate::common::{Model, SALT, dir, file, open};
-use alluvia_log::{END_SUFFIX, Log, LogSummary, TornEnd};
+use alluvia_log::{END_SUFFIX, Log, LogEnd, LogSummary, TornEnd};
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{Error, ErrorKind, Version};
 use proptest::prelude::*;
@@ -171,11 +171,11 @@ fn checking_reads_everything_and_changes_nothing() {
     let summary = Log::check(&*disk, dir(), SALT, Version(3)).unwrap();
     let bytes = len(&disk, 1) + len(&disk, 2);
     let last_version = Version(model.acknowledged);
-    let expected =
-        LogSummary { files: 2, bytes, first_version: Version(1), last_version, torn: None, damaged_mark: None };
+    let end = LogEnd { is_closed: false, is_behind_header: true, has_mark: true, note: Some((0, false)), torn: None };
+    let expected = LogSummary { files: 2, bytes, first_version: Version(1), last_version, end, damaged_mark: None };
     assert_eq!(format!("{summary:?}"), format!("{expected:?}"));
     disk.open(&file(2)).unwrap().write_all_at(b"torn", len(&disk, 2)).unwrap();
-    let torn = Log::check(&*disk, dir(), SALT, Version(3)).unwrap().torn;
+    let torn = Log::check(&*disk, dir(), SALT, Version(3)).unwrap().end.torn;
     assert_eq!(torn, Some(TornEnd { file: 2, offset: len(&disk, 2) - 4, bytes: 4, groups: 0 }));
     disk.open(&file(2)).unwrap().set_len(len(&disk, 2) - 4).unwrap();
     assert_eq!(disk.after_power_loss(Survival::Everything).fingerprint(), before);
@@ -189,7 +189,7 @@ fn checking_reads_everything_and_changes_nothing() {
 fn a_log_that_was_cut_since_its_clean_end_is_refused_and_what_is_missing_named() {
     let (disk, log) = three_groups();
     log.seal().unwrap();
-    log.mark_end().unwrap();
+    log.mark_end(0).unwrap();
     drop(log);
     let end = len(&disk, 1);
     let records_end = end - 64;
@@ -225,7 +225,7 @@ fn a_log_that_was_cut_since_its_clean_end_is_refused_and_what_is_missing_named()
     assert_eq!(Log::check(&*disk, dir(), SALT, Version(0)).unwrap().damaged_mark.unwrap().kind(), ErrorKind::Corrupt);
     let (log, found) = open(&disk, 1 << 20, 0).unwrap();
     assert_eq!((found.len(), log.damaged_mark().unwrap().kind()), (3, ErrorKind::Corrupt));
-    log.mark_end().unwrap();
+    log.mark_end(0).unwrap();
     drop(log);
     assert!(open(&disk, 1 << 20, 0).unwrap().0.damaged_mark().is_none());
 }

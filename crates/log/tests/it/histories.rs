@@ -70,7 +70,7 @@ fn run(disk: Arc<FaultDisk>, model: &mut Model, process: &Process) -> Arc<FaultD
         let done = match step {
             Step::Write(lengths) => write(&log, model, lengths),
             // A mark that fails leaves another one, which holds.
-            Step::Seal => log.seal().inspect(|()| drop(log.mark_end())),
+            Step::Seal => log.seal().inspect(|()| drop(log.mark_end(0))),
             Step::WriteInto(bytes, lengths) => {
                 disk.limit_bytes(Some(log.bytes_on_disk() + bytes));
                 let written = write(&log, model, lengths);
@@ -95,7 +95,7 @@ fn run(disk: Arc<FaultDisk>, model: &mut Model, process: &Process) -> Arc<FaultD
     match &process.end {
         End::Closed => {
             let _ = log.seal();
-            let _ = log.mark_end();
+            let _ = log.mark_end(0);
             disk
         }
         End::Killed => disk,

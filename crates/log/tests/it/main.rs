@@ -8,4 +8,5 @@ mod damage;
 mod faults;
 mod golden;
 mod histories;
+mod marks;
 mod room;

@@ -56,7 +56,7 @@ fn room_is_no_torn_write_and_is_cut_at_reopening() {
     assert!(len_of(&disk, 1) > ROOM);
     drop(log);
     let summary = Log::check(&*disk, dir(), SALT, Version(0)).unwrap();
-    assert_eq!((summary.torn, summary.last_version), (None, Version(1)));
+    assert_eq!((summary.end.torn, summary.last_version), (None, Version(1)));
     let (log, found) = open_with(disk.clone(), with_room(), 0).unwrap();
     model.check(&found);
     assert_eq!(log.groups(), groups);
@@ -68,7 +68,7 @@ fn room_is_no_torn_write_and_is_cut_at_reopening() {
     // One byte behind the end that is no zero: somebody began to write there.
     let newest = disk.open(&file(1)).unwrap();
     newest.write_all_at(b"x", len - 1).unwrap();
-    assert!(Log::check(&*disk, dir(), SALT, Version(0)).unwrap().torn.unwrap().bytes > 1000);
+    assert!(Log::check(&*disk, dir(), SALT, Version(0)).unwrap().end.torn.unwrap().bytes > 1000);
     let (log, found) = open_with(disk.clone(), with_room(), 0).unwrap();
     model.check(&found);
     assert!(len_of(&disk, 1) < 1000, "it is cut, and the room with it");

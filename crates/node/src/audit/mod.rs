@@ -7,7 +7,7 @@
 //! - Acknowledged lines are kept: only operators remove files. Exception: a file that was begun for a line which failed
 //!   is removed, so that a full disk is not filled with files without lines.
 //! - Lines are chained (`chain.rs`), across files and processes. A clean stop leaves a mark that names the last: it stays true whatever
-//!   comes, since lines are kept.
+//!   comes, since lines are kept; and the oldest file, which somebody may put away since. The mark of the log says which one it is.
 //!
 //! A crash or a full disk may tear the last line of a file. A torn line was never acknowledged, and readers skip it.
 
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// The folder in the data directory.
 pub(crate) const AUDIT_DIR: &str = "audit";
 /// The mark of the last clean stop, beside that folder: so it is missed if all of it is gone.
-const END_NAME: &str = "audit.end";
+pub(crate) const END_NAME: &str = "audit.end";
 /// Magic of the mark; the last two bytes are the format version.
 const END_MAGIC: &[u8; 8] = b"ALVAUD01";
 const SUFFIX: &str = ".ndjson";
@@ -71,6 +71,16 @@ pub(crate) struct EndMark {
     pub(crate) file: u64,
     /// Its chain.
     pub(crate) chain: String,
+    /// The number of the oldest file that was there; absent in marks of earlier builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first: Option<u64>,
+}
+
+impl EndMark {
+    /// What the log's mark says of this one, so that it is missed: the first half of the chain.
+    pub(crate) fn note(&self) -> u64 {
+        self.chain.get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -155,7 +165,7 @@ impl AuditLog {
             self.disk.sync_dir(&self.dir).map_err(failed)?;
         }
         current.len += text.len() as u64;
-        state.last = Some(EndMark { file: current.number, chain: chain.clone() });
+        state.last = Some(EndMark { file: current.number, chain: chain.clone(), first: None });
         state.chain = Some(chain);
         Ok(())
     }
@@ -181,7 +191,7 @@ impl AuditLog {
         let mut found: Option<EndMark> = None;
         for &file in numbers.iter().rev() {
             if let Some(chain) = self.last_chain(file)? {
-                found = Some(EndMark { file, chain });
+                found = Some(EndMark { file, chain, first: None });
                 break;
             }
         }
@@ -209,13 +219,19 @@ impl AuditLog {
         Ok(Some(mark))
     }
 
-    /// Leaves a mark that names the last line, for a clean stop.
-    pub(crate) fn mark_end(&self) -> Result<()> {
+    /// Leaves a mark that names the last line and the oldest file, for a clean stop. Returns what there is to say of it elsewhere.
+    pub(crate) fn mark_end(&self) -> Result<u64> {
         let state = self.state.lock();
-        let Some(last) = &state.last else { return Ok(()) };
-        let bytes =
-            serde_json::to_vec(last).map_err(|error| Error::internal(format!("the mark of the audit log: {error}")))?;
-        Ok(write_atomic(self.disk.as_ref(), &self.dir.with_file_name(END_NAME), END_MAGIC, &bytes)?)
+        // One that cannot be read is told by a check, and replaced once there is another line.
+        let known = self.mark().unwrap_or_default();
+        let Some(last) = state.last.as_ref().or(known.as_ref()) else { return Ok(0) };
+        let mark = EndMark { first: self.numbers()?.first().copied(), ..last.clone() };
+        if known.as_ref() != Some(&mark) {
+            let bytes = serde_json::to_vec(&mark)
+                .map_err(|error| Error::internal(format!("the mark of the audit log: {error}")))?;
+            write_atomic(self.disk.as_ref(), &self.dir.with_file_name(END_NAME), END_MAGIC, &bytes)?;
+        }
+        Ok(mark.note())
     }
 
     /// The chain of the last whole line of a file, if that has one.

@@ -111,6 +111,20 @@ impl Verifier {
         }
     }
 
+    /// Before the first file, which has this number if there is one: which files are not there that were at the last clean stop.
+    pub(crate) fn missing_begin(&self, oldest: Option<u64>) -> Option<String> {
+        let mark = self.mark.as_ref()?;
+        let first = mark.first?;
+        // If none is there, the last one is missed.
+        let last = oldest.filter(|oldest| first < *oldest)? - 1;
+        let names =
+            if first == last { file_name(first) } else { format!("{} to {}", file_name(first), file_name(last)) };
+        Some(format!(
+            "{names} were there at the last clean stop, and are not: they were put away since, or are lost; the next clean stop takes \
+             note of it"
+        ))
+    }
+
     /// After the last file: the name of a file that is missing at the end.
     pub(crate) fn missing_end(&self) -> Option<String> {
         let mark = self.mark.as_ref().filter(|_| !self.is_mark_met)?;
@@ -133,7 +147,7 @@ mod tests {
             chain = last;
             files.push(text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect());
         }
-        (files, EndMark { file: counts.len() as u64, chain })
+        (files, EndMark { file: counts.len() as u64, chain, first: Some(1) })
     }
 
     /// What is found of files with these numbers.
@@ -171,6 +185,17 @@ mod tests {
             files.remove(0);
         }
         assert_eq!(found(&files, Some(mark)), ["00000003.ndjson"], "the last one is what a clean stop left");
+    }
+
+    #[test]
+    fn oldest_files_that_are_not_there_are_named() {
+        let (_, mark) = files(&[1, 1, 1]);
+        let missing = |mark: EndMark, oldest| Verifier::new(Some(mark)).missing_begin(oldest);
+        assert_eq!(missing(mark.clone(), Some(1)), None);
+        assert!(missing(mark.clone(), Some(2)).is_some_and(|what| what.starts_with("00000001.ndjson were there")));
+        let two = missing(mark.clone(), Some(3)).unwrap();
+        assert!(two.starts_with("00000001.ndjson to 00000002.ndjson were there"), "{two}");
+        assert_eq!((missing(mark.clone(), None), missing(EndMark { first: None, ..mark }, Some(3))), (None, None));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!   cut short, which the next start removes (P4).
 
 use super::CheckReport;
-use crate::audit::{AUDIT_DIR, AuditLog, Found, Verifier};
+use crate::audit::{AUDIT_DIR, AuditLog, END_NAME, EndMark, Found, Verifier};
 use crate::core::{AGES, check_ages};
 use crate::directory::{self, LOG_DIR, SEGMENTS_DIR};
 use alluvia_query::{MEMOS, check_memo, is_audit_line};
@@ -53,7 +53,14 @@ pub(super) fn check_memos(disk: &dyn Disk, dir: &Path, report: &mut CheckReport)
 }
 
 /// Checks that every line of the audit log is one that a session wrote, but for a torn last line, and follows on the one before.
-pub(super) fn check_audit_log(disk: &dyn Disk, audit: &AuditLog, report: &mut CheckReport) -> Result<()> {
+///
+/// `note` is what the log's mark says of that of the audit log, and whether it was written by the stop that came last.
+pub(super) fn check_audit_log(
+    disk: &dyn Disk,
+    audit: &AuditLog,
+    note: Option<(u64, bool)>,
+    report: &mut CheckReport,
+) -> Result<()> {
     const HINT: &str = "the disk or something else changed the audit log; restore it from a copy, or keep it elsewhere: no data hangs on it";
     let files = match audit.files() {
         Ok(files) => files,
@@ -66,7 +73,14 @@ pub(super) fn check_audit_log(disk: &dyn Disk, audit: &AuditLog, report: &mut Ch
             None
         }
     };
+    if let Some(what) = audit_mark_lost(mark.as_ref(), note) {
+        let message = format!("{END_NAME} {what}: whether lines are missing at the end of the audit log is not known");
+        report.add_finding(Error::new(ErrorKind::Corrupt, message).with_hint(HINT))?;
+    }
     let mut verifier = Verifier::new(mark);
+    if let Some(what) = verifier.missing_begin(files.first().map(|(number, _)| *number)) {
+        report.notices.push(format!("{AUDIT_DIR}: {what}"));
+    }
     for (number, path) in files {
         let bytes = match read_file(disk, &path) {
             Ok(bytes) => bytes,
@@ -115,6 +129,18 @@ pub(super) fn check_audit_log(disk: &dyn Disk, audit: &AuditLog, report: &mut Ch
         report.add_finding(Error::new(ErrorKind::Corrupt, message).with_hint(HINT))?;
     }
     Ok(())
+}
+
+/// What is wrong with the mark of the audit log by what the log's mark says of it.
+fn audit_mark_lost(mark: Option<&EndMark>, note: Option<(u64, bool)>) -> Option<&'static str> {
+    let (note, is_of_last_stop) = note.filter(|(note, _)| *note != 0)?;
+    match mark {
+        None => Some("is missing"),
+        // A stop that was cut short may have written another one.
+        Some(mark) => {
+            (is_of_last_stop && mark.note() != note).then_some("is not the one that the last clean stop wrote")
+        }
+    }
 }
 
 fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>> {

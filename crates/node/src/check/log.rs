@@ -8,10 +8,11 @@
 //! - Rows of a batch have each a number of their own in its table, and fit the definition of their version (C4).
 
 use super::CheckReport;
+use crate::core::{BEHIND_HEADER, lost_mark};
 use crate::directory::LOG_DIR;
 use alluvia_catalog::Catalog;
 use alluvia_commit::Committer;
-use alluvia_log::Log;
+use alluvia_log::{Log, LogEnd};
 use alluvia_snapshot::{BatchKey, KEYS_KEPT, KeyFiles, KeyRecord, Manifest, ProducerState, Published, Spaces};
 use alluvia_storage::Disk;
 use alluvia_tree::SegmentMeta;
@@ -28,6 +29,8 @@ pub(super) struct Replayed {
     pub(super) last: Option<Version>,
     /// Segments of staged loads.
     pub(super) staged: Vec<SegmentMeta>,
+    /// How it ends; unknown when it is damaged.
+    pub(super) end: Option<LogEnd>,
     keys: Vec<KeyRecord>,
 }
 
@@ -40,24 +43,40 @@ pub(super) fn replay(
     report: &mut CheckReport,
 ) -> Result<Replayed> {
     let (mut staged, mut keys) = (Vec::new(), Vec::new());
-    let mut catalog = Arc::new(manifest.catalog.clone());
+    // The log is kept for tables that are closed, and the definitions as of where it begins.
+    let (after, first) = match &manifest.held {
+        Some(held) => (held.after.min(manifest.through), &held.catalog),
+        None => (manifest.through, &manifest.catalog),
+    };
+    let mut catalog = Arc::new(first.clone());
     let mut batches = Batches { producers: manifest.producers.clone(), before: None, wrong: Vec::new() };
     let mut log_rows: BTreeMap<TableId, u64> = BTreeMap::new();
-    let read = Log::read(disk, &dir.join(LOG_DIR), manifest.database, manifest.through, &mut |record| {
+    let read = Log::read(disk, &dir.join(LOG_DIR), manifest.database, after, &mut |record| {
         let version = record.version;
         let published = Committer::read(&record, &catalog, spaces)?.published;
-        batches.check_next(&published);
-        for (table, batch, _) in &published.rows {
+        let is_new = version > manifest.through;
+        let files = |table: TableId| manifest.tables.get(&table);
+        // What is in files is looked at there.
+        let is_in_log =
+            |table: TableId| version > files(table).and_then(|files| files.held).unwrap_or(manifest.through);
+        if is_new {
+            batches.check_next(&published);
+        }
+        for (table, batch, _) in published.rows.iter().filter(|(table, _, _)| is_in_log(*table)) {
             *log_rows.entry(*table).or_default() += batch.num_rows() as u64;
         }
-        if let Some(key) = published.info.key {
+        if let Some(key) = published.info.key.filter(|_| is_new) {
             let (commit_micros, rows) = (published.info.commit_micros, published.info.rows);
             keys.push(KeyRecord { key, version, commit_micros, rows });
         }
         if let Some(changed) = published.catalog {
             catalog = changed;
         }
-        let segments = published.loads.into_iter().flat_map(|load| load.segments);
+        let is_forgotten = |meta: &SegmentMeta| {
+            files(meta.table).is_some_and(|files| files.forgotten.iter().any(|lost| lost.segment == meta.id))
+        };
+        let loads = published.loads.into_iter().filter(|load| is_in_log(load.table));
+        let segments = loads.flat_map(|load| load.segments).filter(|meta| !is_forgotten(meta));
         staged.extend(segments.map(|meta| meta.committed_as(version)));
         Ok(())
     });
@@ -65,22 +84,39 @@ pub(super) fn replay(
     log_rows.retain(|table, _| catalog.by_id(*table).is_some());
     report.log_rows = log_rows.into_values().sum();
     batches.wrong.into_iter().try_for_each(|error| report.add_finding(error))?;
-    let last = match read {
+    let (last, end) = match read {
+        Ok(summary) if summary.last_version < manifest.through => {
+            report.add_finding(log_ends_early(summary.last_version, manifest.through))?;
+            (None, None)
+        }
         Ok(summary) => {
             let last = summary.last_version.max(manifest.through);
-            if let Some(torn) = summary.torn {
-                report.torn_log_bytes = torn.bytes;
-                report.torn_log = Some(format!("{torn}; everything through version {last} is there"));
+            note_end(&summary.end, last, report);
+            if manifest.marked && !summary.end.has_mark {
+                report.add_finding(lost_mark(&dir.join(LOG_DIR)))?;
             }
             summary.damaged_mark.into_iter().try_for_each(|error| report.add_finding(error))?;
-            Some(last)
+            (Some(last), Some(summary.end))
         }
         Err(error) => {
             report.add_finding(error)?;
-            None
+            (None, None)
         }
     };
-    Ok(Replayed { catalog, last, staged, keys })
+    Ok(Replayed { catalog, last, staged, end, keys })
+}
+
+/// Notes how a log ends that was not stopped cleanly.
+fn note_end(end: &LogEnd, last: Version, report: &mut CheckReport) {
+    if let Some(torn) = end.torn {
+        report.torn_log_bytes = torn.bytes;
+        report.torn_log = Some(format!("{torn}; everything through version {last} is there"));
+    } else if !end.is_closed {
+        let behind = if end.is_behind_header { format!("; {BEHIND_HEADER}") } else { String::new() };
+        report
+            .notices
+            .push(format!("the last process did not stop cleanly: everything through version {last} is there{behind}"));
+    }
 }
 
 /// What the next batch of the log is checked against.
@@ -169,6 +205,12 @@ pub(super) fn check_keys(
 fn contradiction(what: String) -> Error {
     Error::new(ErrorKind::Corrupt, format!("the log's batches contradict one another: {what}"))
         .with_hint("something else than Alluvia wrote them, or a defect did; restore the data directory from a copy")
+}
+
+/// A finding about a log that is kept for a closed table, and does not reach the manifest.
+fn log_ends_early(last: Version, through: Version) -> Error {
+    let message = format!("the log ends at version {last}, and the manifest has version {through}");
+    Error::new(ErrorKind::Corrupt, message).with_hint("restore the data directory from a copy")
 }
 
 /// A finding about keys.

@@ -32,6 +32,7 @@ use self::read_only::ReadOnlyDisk;
 use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, SEGMENTS_DIR, lost_manifest};
 use crate::holder::locked;
+use alluvia_catalog::Catalog;
 use alluvia_snapshot::{MANIFEST_NAME, Manifest, Space, Spaces, TableFiles};
 use alluvia_space::{KeyRange, TableDef};
 use alluvia_storage::{Cache, Disk, RealDisk};
@@ -135,7 +136,8 @@ pub fn check_on(disk: Arc<dyn Disk>, dir: &Path, progress: &mut dyn FnMut(&str))
     let seen = check_segments(&tree, &manifest, &spaces, &replayed, &dead, progress, &mut report)?;
     let disk = &tree.disk;
     beside::check_memos(disk.as_ref(), dir, &mut report)?;
-    beside::check_audit_log(disk.as_ref(), &AuditLog::new(Arc::clone(disk), dir, 0), &mut report)?;
+    let note = replayed.end.and_then(|end| end.note);
+    beside::check_audit_log(disk.as_ref(), &AuditLog::new(Arc::clone(disk), dir, 0), note, &mut report)?;
     // What a damaged log names is not known.
     if replayed.last.is_some() {
         let kills = |(&table, files): (&TableId, &TableFiles)| {
@@ -151,6 +153,18 @@ pub fn check_on(disk: Arc<dyn Disk>, dir: &Path, progress: &mut dyn FnMut(&str))
         beside::note_strays(disk.as_ref(), dir, &named, &mut report)?;
     }
     Ok(report)
+}
+
+/// Segments of staged loads that the log alone names, and the newest definitions. Nothing where the log is damaged.
+pub(crate) fn staged_in_log(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    manifest: &Manifest,
+) -> Result<(Vec<SegmentMeta>, Arc<Catalog>)> {
+    let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk(Arc::clone(disk)));
+    let spaces = Spaces::new(Arc::clone(&disk), dir.into());
+    let replayed = log::replay(disk.as_ref(), dir, manifest, &spaces, &mut CheckReport::default())?;
+    Ok((replayed.staged, replayed.catalog))
 }
 
 /// Checks every segment by itself, then which rows the segments of each table have together. Returns the segments that
@@ -211,7 +225,7 @@ fn check_segments(
             if let Err(error) = kills::check_kills_follow(tree, &def.name, segments, dead, report) {
                 report.add_finding(error)?;
             }
-            let through = manifest.through;
+            let through = manifest.tables.get(table).and_then(|files| files.held).unwrap_or(manifest.through);
             let keys = unique::check_keys_once(tree, def, segments, dead, through, PASS_ROWS, progress, report);
             if let Err(error) = keys {
                 report.add_finding(error)?;

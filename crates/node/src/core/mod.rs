@@ -11,23 +11,24 @@ mod aged;
 mod ingest;
 mod read;
 mod recovery;
+mod start;
 
 pub(crate) use aged::{MEMO as AGES, check as check_ages};
 pub use recovery::Recovery;
+pub(crate) use recovery::{BEHIND_HEADER, lost_mark};
 
 use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, LOG_DIR, SEGMENTS_DIR, cannot_make, refuse_foreign};
 use crate::holder::{announce, locked};
 use crate::options::DatabaseOptions;
 use aged::Aged;
-use alluvia_catalog::LevelBounds;
-use alluvia_commit::{Committer, Replayed};
-use alluvia_log::Log;
-use alluvia_pipeline::{Pipeline, Workers, discard, named_kills, named_segments, open, remove_orphans};
-use alluvia_snapshot::{KEYS_LOST_NAME, KeyFiles, Spaces, Views};
+use alluvia_commit::{Committer, RecoveredLog};
+use alluvia_pipeline::{Pipeline, Workers, discard, named_kills, named_segments, remove_orphans};
+use alluvia_snapshot::Views;
 use alluvia_storage::{Cache, Disk, DiskLock};
 use alluvia_tree::TreeContext;
 use alluvia_types::{Clock, Error, Result};
+use start::{Started, start};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,58 +92,31 @@ impl Core {
         let tree = TreeContext::new(Arc::clone(&disk), Arc::clone(&cache), segments_dir.clone())
             .with_loaded_bytes_max(options.index_bytes_max())
             .with_waiting_bytes_max(options.waiting_bytes_max());
-        let bounds = LevelBounds::new(options.level_bytes_max, options.tail_bytes_max());
-        let spaces = Arc::new(Spaces::new(Arc::clone(&disk), dir.into()).with_bounds(bounds));
-        let opened = open(disk.as_ref(), dir, &tree, &spaces, seed)?;
-        let manifest = opened.manifest;
-        // Before anything is changed.
-        let (key_files, keys) = KeyFiles::load(disk.as_ref(), dir, manifest.keys.as_deref())?;
-        for error in key_files.lost() {
-            tracing::warn!(%error, "idempotency keys are lost, as a file '{KEYS_LOST_NAME}' allows");
-        }
-        for told in &opened.mended {
-            tracing::warn!("{told}");
-        }
-        for closed in opened.base.closed.values() {
-            tracing::error!(error = %closed.error, "a table is closed, since a file of it is missing or damaged");
-        }
-        let views = Arc::new(Views::new(
-            Arc::clone(&clock),
-            tree,
-            Arc::clone(&spaces),
-            manifest.catalog.clone(),
-            manifest.producers.clone(),
-            opened.base,
-            opened.dead,
-            options.tail_bytes_max(),
-        ));
+        let begins = clock.monotonic();
+        let Started { manifest, spaces, views, key_files, keys, recovered } =
+            start(&disk, dir, &clock, options, &tree, seed)?;
         views.heaps().set_bytes_max(options.row_bytes_max() as usize);
-
-        let mut commit_micros = 0;
-        let mut next_table = manifest.next_table;
-        let log_options = options.log_options(manifest.database, &clock);
-        let (mut batches, mut rows, replay_begins) = (0, 0, clock.monotonic());
-        let log = Log::open(Arc::clone(&disk), &log_dir, log_options, manifest.through, &mut |record| {
-            commit_micros = record.commit_micros;
-            let Replayed { published, highest_created } = Committer::replay(&record, &views)?;
-            (batches, rows) = (batches + 1, rows + published.info.rows);
-            // Also those of tables that were dropped since: keys and files outlive them, and know them by their ids.
-            next_table = next_table.max(highest_created.map_or(0, |table| table.0 + 1));
-            views.publish(&mut vec![published], true)
-        })?;
+        let RecoveredLog { log, commit_micros, next_table, batches, rows } = recovered;
+        let next_table = next_table.max(manifest.next_table);
         let recovery = (!log.found().is_closed).then(|| Recovery {
             batches,
             rows,
             through: log.durable(),
             torn: log.found().torn,
-            elapsed: clock.monotonic().saturating_sub(replay_begins),
+            is_behind_header: log.found().is_behind_header,
+            elapsed: clock.monotonic().saturating_sub(begins),
         });
-        if let Some(Recovery { batches, rows, through, torn, elapsed }) = recovery {
+        if let Some(Recovery { batches, rows, through, torn, is_behind_header, elapsed }) = recovery {
             let (through, seconds) = (through.0, elapsed.as_secs_f64());
             tracing::info!(batches, rows, through, seconds, "recovered: the last process had not stopped cleanly");
             if let Some(torn) = torn {
                 tracing::warn!(through, "cut off the end of the {torn}; everything through this version is there");
+            } else if is_behind_header {
+                tracing::warn!(through, "{}", BEHIND_HEADER);
             }
+        }
+        if manifest.marked && !log.found().has_mark {
+            tracing::warn!(error = %lost_mark(&log_dir), "whether the log goes as far as it did is not known");
         }
         if let Some(error) = log.damaged_mark() {
             tracing::warn!(%error, "whether the log goes as far as it did at the last clean stop is not known");
@@ -169,6 +143,7 @@ impl Core {
             next_kills,
             key_files,
         ));
+        pipeline.catch_up()?;
         let committer = Committer::new(log, Arc::clone(&views), commit_micros, options.batch_bytes_max(), keys);
         let audit = AuditLog::new(Arc::clone(&disk), dir, AUDIT_FILE_BYTES_MAX);
         let aged = Aged::recall(disk.as_ref(), dir, options.purge_after)?;
@@ -253,8 +228,10 @@ impl Core {
     pub(crate) fn seal(&self) -> Result<()> {
         self.committer.flush()?;
         self.committer.log().seal()?;
-        let (log, audit) = (self.committer.log().mark_end(), self.audit.mark_end());
-        log.and(audit)
+        // First: the log's mark says which one the audit log's is, so that it is missed.
+        let audit = self.audit.mark_end();
+        let note = audit.as_ref().copied().unwrap_or(0);
+        self.committer.log().mark_end(note).and(audit.map(drop))
     }
 
     /// Whether a relaxed batch came since the last call.

@@ -11,11 +11,12 @@
 
 mod table;
 
+use crate::check::staged_in_log;
 use crate::directory::{LOCK_NAME, SEGMENTS_DIR, lost_manifest};
 use crate::holder::locked;
-use alluvia_snapshot::{MANIFEST_NAME, Manifest};
+use alluvia_snapshot::{Forgotten, MANIFEST_NAME, Manifest};
 use alluvia_storage::{Cache, Disk, RealDisk};
-use alluvia_tree::{SegmentMeta, TreeContext, segment_of_file};
+use alluvia_tree::{Damage, SegmentMeta, TreeContext, segment_of_file};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId};
 use std::path::Path;
 use std::sync::Arc;
@@ -92,12 +93,49 @@ pub fn repair_on(
             TableRepair { dir, tree: &tree, def: &entry.def, through: manifest.through, is_told, report: &mut report };
         repair.run(files, &mut next_segment, &mut gone, progress)?;
     }
+    repair_staged(&tree, dir, &mut manifest, is_told, &mut report, &mut gone)?;
     if is_told && (!report.mended.is_empty() || !report.lost.is_empty()) {
         manifest.next_segment = next_segment;
         manifest.store(disk.as_ref(), dir)?;
         gone.iter().for_each(|meta: &SegmentMeta| tree.remove_files(meta));
     }
     Ok(report)
+}
+
+/// Looks at the segments of staged loads that the log alone names. One that is lost keeps its table closed: it is forgotten, and whoever
+/// reads the log passes it over.
+fn repair_staged(
+    tree: &TreeContext,
+    dir: &Path,
+    manifest: &mut Manifest,
+    is_told: bool,
+    report: &mut RepairReport,
+    gone: &mut Vec<SegmentMeta>,
+) -> Result<()> {
+    let (staged, catalog) = staged_in_log(&tree.disk, dir, manifest)?;
+    for meta in staged {
+        // One of a table that was dropped since.
+        let Some(entry) = catalog.by_id(meta.table) else { continue };
+        report.segments += 1;
+        let (name, damage) = (entry.def.shown(), Damage::find(tree, &meta)?);
+        let in_load = format!("of table '{name}', which a load has staged and the log names");
+        match (damage.parquet, damage.side) {
+            (None, None) => {}
+            (Some(why), _) if manifest.catalog.by_id(meta.table).is_some() => {
+                let lost = Forgotten::new(&meta, 0);
+                let verb = if is_told { "has lost" } else { "would lose" };
+                report.lost.push(format!("table '{name}' {verb} {lost}, staged by a load: {}", why.message()));
+                if is_told {
+                    manifest.tables.entry(meta.table).or_default().forgotten.push(lost);
+                    gone.push(meta);
+                }
+            }
+            // The manifest does not know the table yet.
+            (Some(why), _) => report.left.push(format!("segment {} {in_load}, with the table itself: {why}", meta.id)),
+            (None, Some(why)) => report.left.push(format!("the side file of segment {} {in_load}: {why}", meta.id)),
+        }
+    }
+    Ok(())
 }
 
 /// An id that no segment has or had: the log, and what a crash has left, may have some that the manifest does not know.

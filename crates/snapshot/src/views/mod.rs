@@ -35,7 +35,7 @@ use crate::spaces::Spaces;
 use crate::tail::{Pinned, TailTable};
 use alluvia_catalog::Catalog;
 use alluvia_heap::Heaps;
-use alluvia_tree::{Dead, Segment, TreeContext};
+use alluvia_tree::{Dead, Segment, SegmentMeta, TreeContext};
 use alluvia_types::{Clock, Error, Freshness, Result, SegmentId, Stage, TableId, Version, planted};
 use arrow::record_batch::RecordBatch;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -156,12 +156,13 @@ impl Views {
         dead: BTreeMap<TableId, BTreeMap<SegmentId, Arc<Dead>>>,
         tail_bytes_max: u64,
     ) -> Self {
-        let visible = base.through;
-        let kills = dead.into_iter().map(|(table, dead)| (table, TableKills::of_segments(dead, visible))).collect();
+        let (visible, complete) = (base.through, base.complete.max(base.through));
+        let kills = dead.into_iter().map(|(table, dead)| (table, TableKills::of_segments(dead, complete))).collect();
         let times = VisibleTimes::new(clock.monotonic(), visible);
         // Rows that went may have been alive where the merged stage of another table ends: a purge does not wait for that one.
         let has_lost = base.tables.values().any(TableBase::has_lost);
-        let floor = if has_lost { base.through } else { Version(0) };
+        // And of a version that files of some tables are ahead of there is no snapshot.
+        let floor = if has_lost || visible < complete { complete } else { Version(0) };
         let state = State {
             visible,
             catalog: Arc::new(catalog),
@@ -186,7 +187,7 @@ impl Views {
             clock,
             tree,
             spaces,
-            keys: KeyTables::new(visible),
+            keys: KeyTables::new(complete),
             pins: Pins::default(),
             state: RwLock::new(state),
             visible: AtomicU64::new(visible.0),
@@ -323,6 +324,11 @@ impl Views {
 
     fn open_load(&self, version: Version, load: &StagedLoad) -> Result<Vec<Arc<Segment>>> {
         load.segments.iter().map(|meta| Segment::open(&self.tree, meta.clone().committed_as(version))).collect()
+    }
+
+    /// As [`Base::hold`]: while a database is opened.
+    pub fn hold(&self, table: TableId, version: Version, staged: &[SegmentMeta]) {
+        Arc::make_mut(&mut self.state.write().base).hold(table, version, staged);
     }
 
     /// Refuses what is read or written of a table that is closed.

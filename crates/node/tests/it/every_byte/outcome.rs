@@ -28,8 +28,7 @@ pub enum Outcome {
     /// through which version everything is there. What the log's end says is all that is known of it (docs/FORMAT.md, "What this cannot
     /// tell"); where bytes of the end are left that mean nothing, the start says that, too.
     Earlier,
-    /// The same, and the start says nothing: what is left of a log that was not stopped cleanly ends as one that was, behind the header of a
-    /// group (docs/KNOWN.md). Only of a process that was killed.
+    /// The same, and the start says nothing. There is none of these.
     Untold,
     /// Opened; what is damaged is refused by an error that names a file, and all else is right.
     Told,
@@ -168,6 +167,13 @@ fn is_write(question: &str) -> bool {
     ["INSERT", "UPDATE", "DELETE"].iter().any(|verb| question.starts_with(verb))
 }
 
+/// Whether rows are those of before some writes, where each of these has come to its rows or has not: what both have is there, and nothing
+/// that none has.
+fn is_between(said: &[String], before: &[String], after: &[String]) -> bool {
+    let is_known = said.iter().all(|row| before.contains(row) || after.contains(row));
+    is_known && before.iter().filter(|row| after.contains(row)).all(|row| said.contains(row))
+}
+
 fn judge(right: &[Answer], answers: &[Answer], found: Found, start: Start) -> Outcome {
     let mut told = 0;
     // Tables that did not take a write, and said so: what is in them then is another thing.
@@ -183,7 +189,19 @@ fn judge(right: &[Answer], answers: &[Answer], found: Found, start: Start) -> Ou
                     unwritten.push(table_of(&answer.question));
                 }
             }
-            (Ok(_), _) if unwritten.contains(&table_of(&answer.question)) => {}
+            (Ok(said), Some(Ok(expected)))
+                if !is_write(&answer.question) && unwritten.contains(&table_of(&answer.question)) =>
+            {
+                // Of what was not asked before the writes nothing else is known.
+                let before = right[..at].iter().find(|before| before.question == answer.question);
+                let before = before.and_then(|before| before.said.as_ref().ok());
+                if let Some(before) = before.filter(|before| !is_between(said, before, expected)) {
+                    let of = &answer.question;
+                    return Outcome::Wrong(format!(
+                        "{of}\n    {said:?}\n    is neither {before:?}\n    nor {expected:?}"
+                    ));
+                }
+            }
             (said, expected) => {
                 return Outcome::Wrong(format!("{}\n    {said:?}\n    in the place of {expected:?}", answer.question));
             }

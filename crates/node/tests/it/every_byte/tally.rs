@@ -77,6 +77,7 @@ impl Tally {
     pub fn judge(&self, known: &[(&str, &[&str], &str)]) {
         assert!(self.kinds.len() > 12 && self.files > 30, "{:?}", self.kinds);
         assert!(self.wrong.is_empty(), "{} wrong answers, first {}", self.wrong.len(), self.wrong[0]);
+        assert_eq!(self.count(|_, outcome| outcome == "untold"), 0, "a log that was cut opens, and nobody says so");
         let unknown: Vec<_> = self
             .unnoticed
             .keys()
