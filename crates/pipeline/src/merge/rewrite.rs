@@ -5,6 +5,8 @@
 //! - What goes is dead for everybody (K5), whoever asks for it.
 //! - Of a segment that is half dead at least as many rows go as are written. So all of that together writes no more rows
 //!   than were ever killed, however often rows are.
+//! - Of several that are due, what was killed first goes first; and where it is one at a time, the table that was served last comes last. So
+//!   none waits for ever, whatever else is deleted meanwhile.
 //! - A segment all of whose rows are dead goes, and is neither read nor written.
 
 use super::Pipeline;
@@ -51,17 +53,20 @@ impl Pipeline {
     }
 
     /// Writes one segment anew that has rows which were killed by the version beside its table, without its dead rows; and lets go
-    /// of those of its table that are dead as a whole. Returns of which table, if there is any.
+    /// of those of its table that are dead as a whole. Returns of which table, if there is any: it is the last of them the next time.
     ///
     /// # Errors
     /// As a merge.
     pub fn rewrite_old(&self, old: &[(TableId, Version)]) -> Result<Option<(TableId, Rewritten)>> {
         let _one = self.merging.lock();
-        for &(table, through) in old {
+        let served = *self.served_last.lock();
+        let first = old.iter().position(|(table, _)| Some(*table) == served).map_or(0, |at| at + 1);
+        for &(table, through) in old[first..].iter().chain(&old[..first]) {
             let some = self.rewrite(table, 1, &|_, dead, horizon| {
                 dead.first_kill().is_some_and(|first| first <= through.min(horizon))
             })?;
             if some != Rewritten::default() {
+                *self.served_last.lock() = Some(table);
                 return Ok(Some((table, some)));
             }
         }
@@ -124,17 +129,22 @@ fn plan_dead(files: &TableBase, kills: &TableKills, horizon: Version, most: usiz
     let homes = files.partitions.iter().flat_map(|partition| {
         partition.segments.iter().map(move |segment| (Some((partition.low, partition.high)), segment))
     });
+    let of_segment = |(partition, segment): (_, &Arc<Segment>)| {
+        let dead = kills.of(segment.meta().id).filter(|dead| due(segment, dead, horizon))?;
+        Some((dead, partition, Arc::clone(segment)))
+    };
+    let mut all: Vec<_> = buffered.chain(homes).filter_map(of_segment).collect();
+    all.sort_by_key(|(dead, ..)| dead.first_kill());
     let mut left = most;
     let mut plan = MergePlan::default();
-    for (partition, segment) in buffered.chain(homes) {
-        let Some(dead) = kills.of(segment.meta().id).filter(|dead| due(segment, dead, horizon)) else { continue };
+    for (dead, partition, segment) in &all {
         if !is_all_dead(segment, dead, horizon) {
             if left == 0 {
                 continue;
             }
             left -= 1;
         }
-        plan.outputs.push(Output { partition, runs: vec![whole(segment)] });
+        plan.outputs.push(Output { partition: *partition, runs: vec![whole(segment)] });
         plan.consumed.push(Arc::clone(segment));
     }
     plan
