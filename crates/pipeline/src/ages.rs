@@ -58,7 +58,9 @@ impl Ages {
         let mut kept: Vec<(i64, Version)> = Vec::with_capacity(self.marks.len());
         for (at, &mark) in self.marks.iter().enumerate() {
             let is_between = match (kept.last(), self.marks.get(at + 1)) {
-                (Some((before, _)), Some((after, _))) => after - before <= now_micros.saturating_sub(*after) / APART,
+                (Some((before, _)), Some((after, _))) => {
+                    after.saturating_sub(*before) <= now_micros.saturating_sub(*after) / APART
+                }
                 _ => false,
             };
             if !is_between {

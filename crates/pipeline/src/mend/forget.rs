@@ -45,8 +45,8 @@ impl Pipeline {
     /// What would be lost with a segment of a table; with `is_told` it is forgotten. `flush` makes visible what has a version.
     ///
     /// # Errors
-    /// `UndefinedObject` where there is no such segment, `InvalidValue` where nothing of it is damaged, or it can be made anew; `Busy` where
-    /// others write without end; those of reading its files, and of writing the manifest.
+    /// `UndefinedObject` where there is no such segment, `InvalidValue` where nothing of it is damaged, or it can be made anew;
+    /// `ObjectState` where others write without end; those of reading its files, and of writing the manifest.
     pub fn forget_segment(
         &self,
         table: TableId,
@@ -239,7 +239,7 @@ fn is_written(segment: SegmentId) -> Error {
     let message = format!(
         "segment {segment} is not forgotten: while it is, rows come again and again that are passed over since their keys are there"
     );
-    Error::new(ErrorKind::Busy, message).with_hint("call it again while nobody writes the table")
+    Error::new(ErrorKind::ObjectState, message).with_hint("call it again while nobody writes the table")
 }
 
 fn is_whole(segment: SegmentId) -> Error {

@@ -173,7 +173,10 @@ fn who_has_a_snapshot_reads_it_after_its_segment_was_mended_and_merged_away() {
                 break;
             }
         }
-        assert!(!is_named(), "segment {id} was merged away");
+        // One that is large beside what comes stays.
+        if is_named() {
+            continue;
+        }
         let files = [".parquet", ".side"].map(|ending| {
             let mut files = whole.files(ending, false).into_iter();
             files.find(|(of, _)| *of == id).expect("it is there").1
