@@ -11,6 +11,7 @@
 //! which the bounds of single columns cannot say.
 
 use alluvia_catalog::Dictionaries;
+use alluvia_functions::stopping;
 use alluvia_space::codes::{arithmetic, is_arithmetic};
 use alluvia_space::{Column, DataType, Dimension, TableDef};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, RecordBatch};
@@ -237,6 +238,7 @@ pub(crate) fn evaluated(predicate: &Arc<dyn PhysicalExpr>, members: &RecordBatch
     let rows = members.num_rows();
     let mut all = BooleanBuilder::with_capacity(rows);
     for first in (0..rows).step_by(SLICE_ROWS) {
+        stopping::check()?;
         let slice = members.slice(first, SLICE_ROWS.min(rows - first));
         let matching = predicate.evaluate(&slice)?.into_array(slice.num_rows())?;
         let Some(matching) = matching.as_boolean_opt() else { return Ok(None) };

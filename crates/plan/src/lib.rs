@@ -33,6 +33,7 @@ pub mod shared_rows;
 pub mod table_functions;
 #[cfg(test)]
 mod testing;
+pub mod threads;
 #[cfg(test)]
 mod upstream;
 mod wrapped_operator;

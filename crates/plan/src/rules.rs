@@ -6,6 +6,8 @@
 //! Invariant: every rule, DataFusion's too, asks first whether the statement still wants its plan ([`StopChecks`]), and otherwise does
 //! what it does under its own name.
 
+pub use alluvia_functions::stopping::StopCheck;
+
 use crate::{after_types, before_types, optimizer, physical, plan_check, planners, table_functions};
 use datafusion::common::Result;
 use datafusion::common::config::{ConfigNonZeroUsize, ConfigOptions};
@@ -19,30 +21,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::{PhysicalOptimizer, PhysicalOptimizerContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use std::fmt;
 use std::sync::Arc;
-
-/// Fails once its statement is to stop.
-#[derive(Clone)]
-pub struct StopCheck(Arc<dyn Fn() -> Result<()> + Send + Sync>);
-
-impl StopCheck {
-    /// By what fails once the statement is to stop, with the error that the statement ends with.
-    pub fn new(check: impl Fn() -> Result<()> + Send + Sync + 'static) -> StopCheck {
-        StopCheck(Arc::new(check))
-    }
-
-    /// Asks.
-    pub fn check(&self) -> Result<()> {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for StopCheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StopCheck").finish_non_exhaustive()
-    }
-}
 
 /// How rules ask whether the statement that this thread plans is to stop.
 #[derive(Clone, Copy, Debug)]

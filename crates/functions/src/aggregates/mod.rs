@@ -6,6 +6,7 @@ pub(crate) mod distinct_sum;
 pub mod exact;
 pub(crate) mod interval_avg;
 pub(crate) mod interval_sum;
+pub mod linear;
 pub mod min_max;
 pub mod moving_frames;
 pub mod percentiles;

@@ -8,6 +8,7 @@
 use super::text::normalised;
 use super::written::Written;
 use crate::casts::kinds::{Kind, field_of};
+use crate::stopping;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::errors::wrap;
 use alluvia_values::json_value::write_string;
@@ -130,6 +131,7 @@ impl Writer {
         let offsets = lists.value_offsets();
         let mut out = StringViewBuilder::with_capacity(lists.len());
         for row in 0..lists.len() {
+            stopping::check_at(row)?;
             if lists.is_null(row) || offsets[row] == offsets[row + 1] {
                 out.append_null();
                 continue;

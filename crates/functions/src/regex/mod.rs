@@ -13,6 +13,7 @@ mod replaced;
 pub use replaced::Replaced;
 
 use crate::columnar::by_arrays;
+use crate::stopping::Worked;
 use alluvia_types::{Error, ErrorKind};
 use alluvia_values::calls::{ALL_MATCHES, PARTS, SUBSTRING};
 use alluvia_values::errors::wrap;
@@ -73,7 +74,7 @@ impl RegularExpression {
 
     fn array(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
         let rows = args.first().map_or(0, |texts| texts.len());
-        let mut patterns = Patterns::default();
+        let (mut patterns, mut worked) = (Patterns::default(), Worked::default());
         let all: ArrayRef = match self.function {
             Function::Substring | Function::Substr => {
                 let mut found = StringViewBuilder::with_capacity(rows);
@@ -82,6 +83,7 @@ impl RegularExpression {
                         found.append_null();
                         continue;
                     };
+                    worked.add(text.len())?;
                     let pattern = self.compiled(&mut patterns, pattern, options)?;
                     found.append_option(match self.function {
                         Function::Substring => pattern.substring(text),
@@ -97,6 +99,7 @@ impl RegularExpression {
                         found.append(false);
                         continue;
                     };
+                    worked.add(text.len())?;
                     let pattern = self.compiled(&mut patterns, pattern, options)?;
                     let mut is_found = self.function == Function::Parts;
                     match self.function {
@@ -118,12 +121,16 @@ impl RegularExpression {
                         found.append(false);
                         continue;
                     };
+                    worked.add(text.len())?;
                     let pattern = self.compiled(&mut patterns, pattern, options)?;
+                    let mut is_stopped = Ok(());
                     pattern.each_match(text, 0, |groups| {
                         groups.iter().for_each(|group| found.values().values().append_option(*group));
                         found.values().append(true);
-                        pattern.is_global()
+                        is_stopped = worked.add(0);
+                        pattern.is_global() && is_stopped.is_ok()
                     });
+                    is_stopped?;
                     found.append(true);
                 }
                 Arc::new(found.finish())

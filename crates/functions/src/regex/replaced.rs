@@ -14,6 +14,7 @@
 use super::compiled::{Compiled, Patterns, next};
 use super::refused;
 use crate::columnar::by_arrays;
+use crate::stopping::Worked;
 use alluvia_types::Result;
 use alluvia_values::errors::wrap;
 use arrow::array::{Array, ArrayRef, AsArray, StringViewBuilder};
@@ -165,11 +166,11 @@ fn beginning<'p>(pattern: &'p str, options: &str) -> Option<&'p str> {
 }
 
 impl Replaced {
-    fn array(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
+    fn array(&self, args: &[ArrayRef]) -> Planned<ArrayRef> {
         let rows = args.first().map_or(0, |texts| texts.len());
         let mut all = StringViewBuilder::with_capacity(rows);
         let (mut patterns, mut made) = (Patterns::default(), String::new());
-        let mut last: Option<Replacement> = None;
+        let (mut last, mut worked): (Option<Replacement>, _) = (None, Worked::default());
         for row in 0..rows {
             if args.iter().any(|arg| arg.is_null(row)) {
                 all.append_null();
@@ -181,17 +182,18 @@ impl Replaced {
                 all.append_null();
                 continue;
             };
+            worked.add(of.len())?;
             // Behind numbers or in the place of them.
             let options = text(3).or_else(|| text(5)).unwrap_or_default();
             let replacement = match last.take().filter(|last| last.is_of(pattern, options, by)) {
                 Some(known) => last.insert(known),
-                None => last.insert(Replacement::new(&mut patterns, pattern, options, by)?),
+                None => last.insert(Replacement::new(&mut patterns, pattern, options, by).map_err(wrap)?),
             };
             let start = number(3).unwrap_or(1);
             let nth = number(4).unwrap_or(i64::from(!replacement.compiled.is_global()));
             for (name, value, least) in [("start", start, 1), ("n", nth, 0)] {
                 if value < least {
-                    return Err(refused(format!("invalid value for parameter \"{name}\": {value}")));
+                    return Err(wrap(refused(format!("invalid value for parameter \"{name}\": {value}"))));
                 }
             }
             let before = usize::try_from(start - 1).unwrap_or(usize::MAX);
@@ -245,7 +247,7 @@ impl ScalarUDFImpl for Replaced {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Planned<ColumnarValue> {
-        by_arrays(&args.args, |arrays| self.array(&arrays).map_err(wrap))
+        by_arrays(&args.args, |arrays| self.array(&arrays))
     }
 }
 

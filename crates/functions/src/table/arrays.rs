@@ -6,6 +6,7 @@ use crate::arrays::joined::Joined;
 use crate::arrays::lengths::{Counted, Counts};
 use crate::arrays::subscripts::Trimmed;
 use crate::datetime::generate_series::ListedSeries;
+use crate::in_slices::InSlices;
 use crate::output_size::estimate::OutputSize;
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -145,19 +146,19 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry::datafusion("array_compact", Output::NoMoreThanGiven)
         .doc("The list without the elements that are NULL.")
         .example("array_compact(ARRAY[1, NULL, 2])", "{1,2}"),
-    Entry::datafusion("array_distinct", Output::NoMoreThanGiven)
+    Entry::wrapping("array_distinct", Output::NoMoreThanGiven, InSlices::of)
         .doc("The list with each of its elements once.")
         .example("array_distinct(ARRAY[1, 1, 2])", "{1,2}"),
-    Entry::datafusion("array_union", Output::NoMoreThanGiven)
+    Entry::wrapping("array_union", Output::NoMoreThanGiven, InSlices::of)
         .doc("The elements of both lists, each once.")
         .example("array_union(ARRAY[1, 2], ARRAY[2, 3])", "{1,2,3}"),
-    Entry::datafusion("array_intersect", Output::NoMoreThanGiven)
+    Entry::wrapping("array_intersect", Output::NoMoreThanGiven, InSlices::of)
         .doc("The elements that both lists have, each once.")
         .example("array_intersect(ARRAY[1, 2, 3], ARRAY[2, 3, 4])", "{2,3}"),
-    Entry::datafusion("array_except", Output::NoMoreThanGiven)
+    Entry::wrapping("array_except", Output::NoMoreThanGiven, InSlices::of)
         .doc("The elements of the first list that the second has not, each once.")
         .example("array_except(ARRAY[1, 2, 3], ARRAY[2])", "{1,3}"),
-    Entry::datafusion("array_sort", Output::NoMoreThanGiven)
+    Entry::wrapping("array_sort", Output::NoMoreThanGiven, InSlices::of)
         .postgresql(&["array_sort"])
         .doc("The elements of a list in order, which 'DESC' and 'NULLS LAST' as further arguments change.")
         .example("array_sort(ARRAY[3, 1, 2])", "{1,2,3}"),

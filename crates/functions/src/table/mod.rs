@@ -31,6 +31,7 @@ mod windows;
 
 pub use entry::{Build, Entry, Example, Output};
 
+use crate::aggregates::linear::linear;
 use crate::output_size::Bounded;
 use crate::output_size::estimate::OutputSize;
 use datafusion_common::config::ConfigOptions;
@@ -198,8 +199,8 @@ fn build(entry: &'static Entry) -> Result<Built> {
         Build::DataFusionScalar => scalar(datafusion_scalar(entry.name)?),
         Build::Scalar(build) => scalar(Arc::new(build())),
         Build::WrappedScalar(build) => scalar(Arc::new(build(datafusion_scalar(entry.name)?))),
-        Build::DataFusionAggregate => Function::Aggregate(datafusion_aggregate(entry.name)?),
-        Build::Aggregate(build) => Function::Aggregate(Arc::new(build())),
+        Build::DataFusionAggregate => Function::Aggregate(linear(datafusion_aggregate(entry.name)?)),
+        Build::Aggregate(build) => Function::Aggregate(linear(Arc::new(build()))),
         Build::DataFusionWindow => Function::Window(datafusion_window(entry.name)?),
         Build::Window(build) => Function::Window(Arc::new(build())),
     };

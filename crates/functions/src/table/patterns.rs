@@ -1,6 +1,7 @@
 //! Functions of regular expressions, and of the start of a text.
 
 use super::entry::{Entry, Output};
+use crate::in_slices::InSlices;
 use crate::output_size::estimate::OutputSize;
 use crate::regex::{Function, RegularExpression, Replaced};
 
@@ -13,11 +14,11 @@ pub(super) const ENTRIES: &[Entry] = &[
         .postgresql(&["regexp_like"])
         .doc("Whether a pattern matches anywhere in a text.")
         .example("regexp_like('Alluvia', 'L+U', 'i')", "true"),
-    Entry::datafusion("regexp_count", Output::Small)
+    Entry::wrapping("regexp_count", Output::Small, InSlices::of)
         .postgresql(&["regexp_count"])
         .doc("The number of matches of a pattern in a text.")
         .example("regexp_count('banana', 'an')", "2"),
-    Entry::datafusion("regexp_instr", Output::Small)
+    Entry::wrapping("regexp_instr", Output::Small, InSlices::of)
         .postgresql(&["regexp_instr"])
         .doc("The position of a match of a pattern in a text, counted from 1, or 0 if there is none.")
         .example("regexp_instr('alluvia', 'u.')", "4"),

@@ -3,6 +3,7 @@
 use super::entry::{Entry, Output};
 use crate::arrays::concatenated::ShortTruths;
 use crate::bytes::forms::{OfBytes, Work};
+use crate::in_slices::InSlices;
 use crate::output_size::estimate::OutputSize;
 use crate::text::format::Format;
 use crate::text::pad::Padded;
@@ -161,7 +162,7 @@ pub(super) const ENTRIES: &[Entry] = &[
              no part is equal.",
         )
         .example("find_in_set('b', 'a,b,c')", "2"),
-    Entry::datafusion("levenshtein", Output::Small)
+    Entry::wrapping("levenshtein", Output::Small, InSlices::of)
         .doc("The least number of characters to insert, delete or replace that makes one text of the other.")
         .example("levenshtein('kitten', 'sitting')", "3"),
     Entry::datafusion("ascii", Output::Small)

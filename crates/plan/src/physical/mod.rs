@@ -7,6 +7,7 @@ pub(crate) mod less_known;
 pub mod offset_order;
 pub mod pushed_filters;
 pub mod stoppable_joins;
+mod stoppable_polls;
 pub(crate) mod unfiltered;
 pub mod windows;
 

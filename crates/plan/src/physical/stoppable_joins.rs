@@ -1,4 +1,4 @@
-//! Joins that can be stopped, and let others run.
+//! Plans that can be stopped, and let others run: all operators ([`super::stoppable_polls`]), and joins above all.
 //!
 //! Invariants:
 //! - A join's filter is evaluated as it was, and asks before each batch whether the statement still wants rows.
@@ -12,6 +12,7 @@
 //!
 //! Mends apache/datafusion#19358 (in 55.2).
 
+use crate::physical::stoppable_polls::asking;
 use crate::rules::StopCheck;
 use crate::wrapped_operator::{WrappedOperator, WrappedOperatorExec};
 use arrow::array::RecordBatch;
@@ -63,7 +64,7 @@ impl PhysicalOptimizerRule for StoppableJoins {
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(stop) = (self.running)() else { return Ok(plan) };
-        let asking = |filter: &JoinFilter| {
+        let asking_filter = |filter: &JoinFilter| {
             let expression = Asking { stop: stop.clone(), inner: Arc::clone(filter.expression()) };
             JoinFilter::new(Arc::new(expression), filter.column_indices().to_vec(), Arc::clone(filter.schema()))
         };
@@ -71,18 +72,18 @@ impl PhysicalOptimizerRule for StoppableJoins {
             if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>()
                 && let Some(filter) = join.filter()
             {
-                let join = NestedLoopJoinExecBuilder::from(join).with_filter(Some(asking(filter))).build()?;
+                let join = NestedLoopJoinExecBuilder::from(join).with_filter(Some(asking_filter(filter))).build()?;
                 return Ok(Transformed::yes(giving_way(Arc::new(join), &stop)));
             }
             if let Some(join) = plan.downcast_ref::<HashJoinExec>()
                 && let Some(filter) = join.filter()
             {
-                let join = join.builder().with_filter(Some(asking(filter))).build_exec()?;
+                let join = join.builder().with_filter(Some(asking_filter(filter))).build_exec()?;
                 return Ok(Transformed::yes(giving_way(join, &stop)));
             }
             Ok(if makes_many(&plan) { Transformed::yes(giving_way(plan, &stop)) } else { Transformed::no(plan) })
         })?;
-        Ok(stoppable.data)
+        asking(&stoppable.data, &stop)
     }
 
     fn schema_check(&self) -> bool {

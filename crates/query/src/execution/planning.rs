@@ -10,24 +10,13 @@
 
 use crate::execution::guard::{LargeStack, guarded};
 use alluvia_copy::progress::CancelToken;
-use alluvia_plan::rules::{StopCheck, StopChecks};
+use alluvia_functions::stopping::{self, StopCheck};
+use alluvia_plan::rules::StopChecks;
 use alluvia_types::{Error, Result};
 use alluvia_values::errors::wrap;
-use std::cell::RefCell;
 
 /// What rules ask of the statement that their thread plans.
-pub(crate) const STOP_CHECKS: StopChecks = StopChecks {
-    planning: || PLANNED.with_borrow(|planned| planned.as_ref().map_or(Ok(()), CancelToken::check)).map_err(wrap),
-    running: || {
-        let token = PLANNED.with_borrow(Clone::clone)?;
-        Some(StopCheck::new(move || token.check().map_err(wrap)))
-    },
-};
-
-thread_local! {
-    /// The token of the statement that this thread plans.
-    static PLANNED: RefCell<Option<CancelToken>> = const { RefCell::new(None) };
-}
+pub(crate) const STOP_CHECKS: StopChecks = StopChecks { planning: stopping::check, running: stopping::current };
 
 /// Runs `work`, which plans, on a thread that may be busy for long and on a large stack. Dropping the future leaves the
 /// thread to find out by itself that the token is cancelled.
@@ -37,27 +26,10 @@ where
     W: Future<Output = Result<T>> + Send + 'static,
 {
     let runtime = tokio::runtime::Handle::current();
-    let planned = tokio::task::spawn_blocking(move || {
-        let _reset = Planned::set(token);
-        guarded(|| runtime.block_on(LargeStack::new(work)))?
-    });
+    let stop = StopCheck::new(move || token.check().map_err(wrap));
+    let planned =
+        tokio::task::spawn_blocking(move || stop.within(|| guarded(|| runtime.block_on(LargeStack::new(work))))?);
     planned.await.unwrap_or_else(|error| Err(Error::internal(format!("planning failed: {error}"))))
-}
-
-/// Resets the thread's token, also when planning panics: the thread is used again.
-struct Planned;
-
-impl Planned {
-    fn set(token: CancelToken) -> Planned {
-        PLANNED.with_borrow_mut(|planned| *planned = Some(token));
-        Planned
-    }
-}
-
-impl Drop for Planned {
-    fn drop(&mut self) {
-        PLANNED.with_borrow_mut(|planned| *planned = None);
-    }
 }
 
 #[cfg(test)]

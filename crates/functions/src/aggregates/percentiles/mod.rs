@@ -17,6 +17,7 @@ pub(crate) mod request;
 
 mod between;
 mod held;
+mod sorted;
 
 use crate::aggregates::percentiles::request::{Fractions, PercentileRequest, What};
 use alluvia_types::{Error, ErrorKind};

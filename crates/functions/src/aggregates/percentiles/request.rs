@@ -1,7 +1,9 @@
 //! What is asked of values, and its answer for lists of them.
 
 use super::between::{Between, of_any};
+use super::sorted::sorted;
 use crate::operators::durations::length_of;
+use crate::stopping;
 use alluvia_values::nan::one_nan;
 use arrow::array::{
     Array, ArrayRef, AsArray, DynComparator, Float32Array, Float64Array, ListArray, PrimitiveArray, UInt64Array,
@@ -92,6 +94,7 @@ impl PercentileRequest {
         let mut answers = Vec::with_capacity(lists.len());
         let mut has_values = Vec::with_capacity(lists.len());
         for row in 0..lists.len() {
+            stopping::check_at(row)?;
             let mut of_row = values[places(lists, row)].to_vec();
             has_values.push(!of_row.is_empty());
             let one = |fraction| of_any::<T>(fraction, &mut of_row, self.is_descending);
@@ -111,9 +114,10 @@ impl PercentileRequest {
         let mut answers = Vec::with_capacity(lists.len());
         let mut has_values = Vec::with_capacity(lists.len());
         for row in 0..lists.len() {
+            stopping::check_at(row)?;
             let places = places(lists, row);
             has_values.push(!places.is_empty());
-            let order = self.order(&compare, places);
+            let order = self.order(&compare, places)?;
             let one = |fraction: f64| {
                 let at = ((fraction * order.len() as f64).ceil() as usize).clamp(1, order.len().max(1)) - 1;
                 Ok(order[at])
@@ -128,7 +132,8 @@ impl PercentileRequest {
         let compare = compared(&values)?;
         let mut answers: Vec<Option<u64>> = Vec::with_capacity(lists.len());
         for row in 0..lists.len() {
-            let order = self.order(&compare, places(lists, row));
+            stopping::check_at(row)?;
+            let order = self.order(&compare, places(lists, row))?;
             let is_equal = |one: &u64, other: &u64| compare(*one as usize, *other as usize).is_eq();
             let mut best: Option<&[u64]> = None;
             for equal in order.chunk_by(is_equal) {
@@ -142,13 +147,11 @@ impl PercentileRequest {
     }
 
     /// Places of values in their order; equal ones as they come.
-    fn order(&self, compare: &DynComparator, places: Range<usize>) -> Vec<u64> {
-        let mut order: Vec<u64> = (places.start as u64..places.end as u64).collect();
-        order.sort_by(|one, other| {
-            let order = compare(*one as usize, *other as usize);
+    fn order(&self, compare: &DynComparator, places: Range<usize>) -> Result<Vec<u64>> {
+        sorted((places.start as u64..places.end as u64).collect(), |one, other| {
+            let order = compare(one as usize, other as usize);
             if self.is_descending { order.reverse() } else { order }
-        });
-        order
+        })
     }
 }
 

@@ -8,13 +8,11 @@
 //!
 //! Mends apache/datafusion#16206 (in 55.2).
 
-mod arrays;
-
-pub use arrays::{bytes_of, compact, emptied};
-pub(crate) use arrays::{bytes_of_views, has_views};
+pub use alluvia_functions::view_arrays::{bytes_of, compact, emptied};
+pub(crate) use alluvia_functions::view_arrays::{bytes_of_views, has_views};
 
 use crate::wrapped_operator::{WrappedOperator, WrappedOperatorExec};
-use arrays::buffers_of;
+use alluvia_functions::view_arrays::buffers_of;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;

@@ -7,11 +7,11 @@ use arrow::array::{
 };
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, Field, StringViewType};
-use datafusion::common::Result;
+use datafusion_common::Result;
 use std::sync::Arc;
 
 /// Whether values of a type are, or have, views into buffers that arrays share.
-pub(crate) fn has_views(data_type: &DataType) -> bool {
+pub fn has_views(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8View | DataType::BinaryView => true,
         DataType::List(item) | DataType::LargeList(item) => has_views(item.data_type()),
@@ -21,7 +21,7 @@ pub(crate) fn has_views(data_type: &DataType) -> bool {
 }
 
 /// How many buffers the views of an array refer to, or those of its largest part.
-pub(super) fn buffers_of(array: &ArrayRef) -> usize {
+pub fn buffers_of(array: &ArrayRef) -> usize {
     match array.data_type() {
         DataType::Utf8View => array.as_string_view().data_buffers().len(),
         DataType::BinaryView => array.as_binary_view().data_buffers().len(),
@@ -96,7 +96,7 @@ fn referred_bytes<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
 }
 
 /// Bytes of what the views of an array's rows refer to.
-pub(crate) fn bytes_of_views(array: &ArrayRef) -> usize {
+pub fn bytes_of_views(array: &ArrayRef) -> usize {
     match array.data_type() {
         DataType::Utf8View => referred_bytes(array.as_byte_view::<StringViewType>()),
         DataType::BinaryView => referred_bytes(array.as_byte_view::<BinaryViewType>()),
