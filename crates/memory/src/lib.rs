@@ -8,6 +8,8 @@
 
 mod admission;
 mod pool;
+mod waiter;
 
 pub use admission::{Admission, Turn};
 pub use pool::{QueryMemory, TotalMemory};
+pub use waiter::Waiter;

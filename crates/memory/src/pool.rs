@@ -13,27 +13,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct TotalMemory {
     limit_bytes: usize,
     used_bytes: AtomicUsize,
-    refusals: AtomicUsize,
 }
 
 impl TotalMemory {
     /// Nothing used of `limit_bytes`.
     pub fn new(limit_bytes: u64) -> Arc<TotalMemory> {
-        Arc::new(TotalMemory {
-            limit_bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX),
-            used_bytes: 0.into(),
-            refusals: 0.into(),
-        })
+        Arc::new(TotalMemory { limit_bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX), used_bytes: 0.into() })
     }
 
     /// Bytes that queries hold now.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
-    }
-
-    /// How often a statement was refused memory that its own bound would have let it have.
-    pub fn refusals(&self) -> usize {
-        self.refusals.load(Ordering::Relaxed)
     }
 
     fn try_use(&self, bytes: usize) -> bool {
@@ -62,13 +52,24 @@ impl MemoryBound for TotalMemory {
 pub struct QueryMemory {
     own: FairSpillPool,
     total: Arc<TotalMemory>,
+    /// What others held when it was refused last, if that was for what they had; [`NOT_REFUSED`] if it was for its own bound.
+    refused: AtomicUsize,
 }
+
+const NOT_REFUSED: usize = usize::MAX;
+/// What messages of refusals say that are for others' memory.
+pub(crate) const OTHERS: &str = "all queries together hold";
 
 impl QueryMemory {
     /// A query that may hold `limit_bytes`, as far as the database has them.
     pub fn new(limit_bytes: u64, total: Arc<TotalMemory>) -> Arc<QueryMemory> {
         let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX).min(total.limit_bytes);
-        Arc::new(QueryMemory { own: FairSpillPool::new(limit_bytes), total })
+        Arc::new(QueryMemory { own: FairSpillPool::new(limit_bytes), total, refused: NOT_REFUSED.into() })
+    }
+
+    /// What others held when it was refused last, if that was for what they had. It is told once.
+    pub(crate) fn take_refusal(&self) -> Option<usize> {
+        Some(self.refused.swap(NOT_REFUSED, Ordering::Relaxed)).filter(|held| *held != NOT_REFUSED)
     }
 }
 
@@ -96,14 +97,17 @@ impl MemoryPool for QueryMemory {
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        self.own.try_grow(reservation, additional)?;
+        self.own
+            .try_grow(reservation, additional)
+            .inspect_err(|_| self.refused.store(NOT_REFUSED, Ordering::Relaxed))?;
         if self.total.try_use(additional) {
             return Ok(());
         }
         self.own.shrink(reservation, additional);
-        self.total.refusals.fetch_add(1, Ordering::Relaxed);
+        let others = self.total.used_bytes().saturating_sub(self.own.reserved());
+        self.refused.store(others, Ordering::Relaxed);
         Err(DataFusionError::ResourcesExhausted(format!(
-            "{} needs {additional} bytes more, and all queries together hold {} of {} bytes",
+            "{} needs {additional} bytes more, and {OTHERS} {} of {} bytes",
             reservation.consumer().name(),
             self.total.used_bytes(),
             self.total.limit_bytes
@@ -132,15 +136,17 @@ mod tests {
     #[test]
     fn queries_are_bounded_each_and_together_and_give_everything_back() {
         let total = TotalMemory::new(100);
-        let first: Arc<dyn MemoryPool> = QueryMemory::new(80, Arc::clone(&total));
-        let second: Arc<dyn MemoryPool> = QueryMemory::new(80, Arc::clone(&total));
+        let memories = [80, 80].map(|bytes| QueryMemory::new(bytes, Arc::clone(&total)));
+        let [first, second] = memories.clone().map(|memory| -> Arc<dyn MemoryPool> { memory });
         let one = MemoryConsumer::new("one").register(&first);
         let two = MemoryConsumer::new("two").register(&second);
         assert!(one.try_grow(81).is_err());
         one.try_grow(70).unwrap();
         let error = two.try_grow(40).unwrap_err().to_string();
         assert!(error.contains("all queries together hold 70 of 100"), "{error}");
-        assert_eq!(total.refusals(), 1, "its own bound is none of the others'");
+        let refusals = || memories.each_ref().map(|memory| memory.take_refusal());
+        assert_eq!(refusals(), [None, Some(70)], "its own bound is none of the others'");
+        assert_eq!(refusals(), [None, None]);
         two.try_grow(30).unwrap();
         assert_eq!(total.used_bytes(), 100);
         drop((one, two));

@@ -19,8 +19,9 @@ use crate::rule::is_index_answer;
 use crate::table::part_rows;
 use crate::used::UsedCounters;
 use alluvia_copy::progress::CancelToken;
-use alluvia_memory::{Admission, Turn};
+use alluvia_memory::{Admission, Waiter};
 use alluvia_plan::pipelines::KnownOperators;
+pub(crate) use alluvia_plan::threads::Threads as Executor;
 use alluvia_types::{Error, ErrorKind, Result};
 use alluvia_values::errors::wrap;
 use arrow::array::RecordBatch;
@@ -37,13 +38,11 @@ use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
 
 /// Operators that plans have beside DataFusion's, as the estimate of a statement's progress knows them.
@@ -52,53 +51,8 @@ pub(crate) const KNOWN_OPERATORS: KnownOperators = KnownOperators { answers_alon
 /// Stack of one poll of a stream: plans that are deep recurse through their operators.
 const POLL_STACK_BYTES: usize = 16 << 20;
 const POLL_RED_ZONE_BYTES: usize = 512 << 10;
-/// Stack of a thread.
-const THREAD_STACK_BYTES: usize = 8 << 20;
-/// How long memory of what was let go is waited for.
-const FREED: Duration = Duration::from_secs(2);
 /// Batches that wait to be taken.
 const BATCHES_AHEAD: usize = 4;
-
-/// The threads; begun with the first plan.
-#[derive(Debug)]
-pub(crate) struct Executor {
-    threads: usize,
-    runtime: OnceLock<Runtime>,
-}
-
-impl Executor {
-    /// So many threads.
-    pub(crate) fn new(threads: usize) -> Arc<Executor> {
-        Arc::new(Executor { threads: threads.max(1), runtime: OnceLock::new() })
-    }
-
-    fn handle(&self) -> Result<&Handle> {
-        if let Some(runtime) = self.runtime.get() {
-            return Ok(runtime.handle());
-        }
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(self.threads)
-            .thread_stack_size(THREAD_STACK_BYTES)
-            .thread_name("alluvia-plan")
-            .enable_all()
-            .build()
-            .map_err(|error| Error::internal(format!("the machine refuses threads: {error}")))?;
-        // Of two that began at a time one is let go, which must not wait for itself.
-        if let Err(late) = self.runtime.set(runtime) {
-            late.shutdown_background();
-        }
-        self.runtime.get().map(Runtime::handle).ok_or_else(|| Error::internal("there are no threads for plans"))
-    }
-}
-
-impl Drop for Executor {
-    fn drop(&mut self) {
-        // A runtime that is dropped waits for its threads, which no asynchronous caller may.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
 
 /// The plan that runs, for who looks at its metrics when it has run.
 #[derive(Clone, Default)]
@@ -207,7 +161,11 @@ impl Execution {
     }
 
     fn begin(&self, watched: Option<Watched>) -> Result<SendableRecordBatchStream> {
-        let handle = self.executor.handle()?;
+        let refused = |error| Error::internal(format!("the machine refuses threads: {error}"));
+        let lane = self.executor.lane().map_err(refused)?;
+        let handle = lane.handle().clone();
+        // What its plan keeps of rows that are there already.
+        let kept = self.task.memory_pool().reserved();
         let rows = {
             // Operators begin tasks of their own.
             let _inside = handle.enter();
@@ -217,10 +175,11 @@ impl Execution {
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let last = sender.clone();
         // The plan itself is not held, but for who looks at it: what it keeps of a join's table counts as long as it lives.
-        let run = run(rows, sender, Arc::clone(&self.task), self.again.clone(), watched);
+        let run = run(rows, sender, (Arc::clone(&self.task), kept), self.again.clone(), watched);
         let run = AssertUnwindSafe(run).catch_unwind();
         let running = handle.spawn(
             async move {
+                let _lane = lane;
                 if run.await.is_err() {
                     let _ = last.send(Err(wrap(Error::internal("the statement panicked")))).await;
                 }
@@ -235,21 +194,21 @@ impl Execution {
 async fn run(
     rows: SendableRecordBatchStream,
     sender: mpsc::Sender<Taken>,
-    task: Arc<TaskContext>,
+    (task, kept): (Arc<TaskContext>, usize),
     again: Option<Arc<Again>>,
     watched: Option<Watched>,
 ) {
     // The whole of it is waited for where it is refused memory.
     let patience = again.as_ref().map(|again| again.patience.clone());
-    let mut attempt = Attempt { again, is_sorted: false, refused: 0, given_up: None, turn: None };
-    attempt.refused = patience.as_ref().map_or(0, |patience| patience.admission.total().refusals());
+    let waiter = patience.as_ref().map(|own| Waiter::new(&own.admission, task.memory_pool(), kept, own.most));
+    let mut attempt = Attempt { again, is_sorted: false, waiter };
     let mut rows = rows;
     while let Some(taken) = next(&mut rows).await {
         match taken {
             Ok(batch) => {
                 // Once rows are out there is no way back, and the turn is another's: who takes rows may take his time.
                 if batch.num_rows() > 0 {
-                    (attempt.again, attempt.turn) = (None, None);
+                    (attempt.again, attempt.waiter) = (None, None);
                 }
                 if sender.send(Ok(batch)).await.is_err() {
                     return;
@@ -260,8 +219,7 @@ async fn run(
                 if let Some(watched) = &watched {
                     watched.set(None);
                 }
-                freed(&task).await;
-                match attempt.next(error, patience.as_ref(), &task, watched.as_ref()).await {
+                match attempt.next(error, &task, watched.as_ref()).await {
                     Ok(anew) => rows = anew,
                     Err(error) => {
                         let _ = sender.send(Err(wrap(error))).await;
@@ -283,51 +241,30 @@ struct Attempt<'a> {
     again: Option<Arc<Again>>,
     /// Whether its joins are done by sorting.
     is_sorted: bool,
-    /// How often others' memory was in the way of anybody before it began.
-    refused: usize,
-    /// When it gives up, once it waits.
-    given_up: Option<Pin<Box<Sleep>>>,
-    turn: Option<Turn<'a>>,
+    waiter: Option<Waiter<'a>>,
 }
 
-impl<'a> Attempt<'a> {
+impl Attempt<'_> {
     /// Its rows anew, or that there is no other way: it has let go of what it held.
     async fn next(
         &mut self,
         error: DataFusionError,
-        patience: Option<&'a Patience>,
         task: &Arc<TaskContext>,
         watched: Option<&Watched>,
     ) -> Result<SendableRecordBatchStream> {
-        let (Some(again), Some(patience)) = (self.again.clone(), patience) else { return Err(error_of(&error)) };
-        let total = patience.admission.total();
-        let held = total.used_bytes();
-        // Others were in the way: of this one, or of one beside it, which may wait too often, and loses nothing.
-        if std::mem::replace(&mut self.refused, total.refusals()) < total.refusals() {
-            let given_up = self.given_up.get_or_insert_with(|| Box::pin(sleep(patience.most)));
+        let (Some(again), Some(waiter)) = (self.again.clone(), &mut self.waiter) else { return Err(error_of(&error)) };
+        let is_for_others = waiter.is_for_others(&error);
+        waiter.given_back().await;
+        if is_for_others {
             tracing::debug!(%error, "a statement found no memory: it waits for its turn");
             again.used.waits_for_memory(true);
-            let turn = self.turn.take();
-            let waited = async {
-                match turn {
-                    None => patience.admission.turn().await,
-                    Some(turn) => {
-                        turn.freed(held).await;
-                        turn
-                    }
-                }
-            };
-            let turn = tokio::select! {
-                turn = waited => Some(turn),
-                () = given_up => None,
-            };
+            let has_turn = waiter.turn().await;
             again.used.waits_for_memory(false);
-            let hint = || {
-                let waited = patience.most.as_secs_f64();
-                format!("others have the memory; it was waited for {waited} seconds (memory_wait_timeout)")
-            };
-            self.turn = Some(turn.ok_or_else(|| error_of(&error).with_hint(hint()))?);
-            self.refused = total.refusals();
+            if !has_turn {
+                let waited = again.patience.most.as_secs_f64();
+                let hint = format!("others have the memory; it was waited for {waited} seconds (memory_wait_timeout)");
+                return Err(error_of(&error).with_hint(hint));
+            }
         } else if again.has_hash_join && !self.is_sorted {
             tracing::debug!(%error, "a plan with hash joins did not fit: its joins are done by sorting");
             self.is_sorted = true;
@@ -335,17 +272,6 @@ impl<'a> Attempt<'a> {
             return Err(error_of(&error));
         }
         again.rows(self.is_sorted, task, watched).await
-    }
-}
-
-/// Waits, not for ever, until what was let go has given back its memory: some of it is still at work.
-async fn freed(task: &TaskContext) {
-    const LOOKS: u32 = 100;
-    for _ in 0..LOOKS {
-        if task.memory_pool().reserved() == 0 {
-            return;
-        }
-        tokio::time::sleep(FREED / LOOKS).await;
     }
 }
 
