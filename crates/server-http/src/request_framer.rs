@@ -36,12 +36,14 @@ pub(crate) struct RequestFramer {
     part: Part,
     /// The head or line up to here.
     text: Vec<u8>,
+    /// Where a head begins in it, behind empty lines.
+    head_at: usize,
     fault: Option<Failure>,
 }
 
 impl RequestFramer {
     pub(crate) fn new() -> RequestFramer {
-        RequestFramer { part: Part::Head, text: Vec::new(), fault: None }
+        RequestFramer { part: Part::Head, text: Vec::new(), head_at: 0, fault: None }
     }
 
     /// What is wrong with the connection's last request.
@@ -94,10 +96,11 @@ impl RequestFramer {
     fn end_line(&mut self) -> Result<(), Failure> {
         let next = match self.part {
             Part::Head => {
+                let head = &self.text[self.head_at..];
                 // Some clients send empty lines before a request.
-                let mut head = self.text.as_slice();
-                while let Some(rest) = head.strip_prefix(b"\r\n") {
-                    head = rest;
+                if head == b"\r\n" {
+                    self.head_at = self.text.len();
+                    return Ok(());
                 }
                 if !head.ends_with(b"\r\n\r\n") {
                     return Ok(());
@@ -119,6 +122,7 @@ impl RequestFramer {
         };
         if next != Part::Trailers || self.part != Part::Trailers {
             self.text.clear();
+            self.head_at = 0;
         }
         self.part = next;
         Ok(())
