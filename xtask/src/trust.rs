@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - A figure is read from what its command has printed in this run. What was not run, or does not exist, is null; never a figure of before.
+//! - A proof that prints no figure has shown nothing, and counts as one that fails: its tests may have other names by now.
 //! - All proofs are run, also behind one that fails; which have failed stands in the object, and the exit code is 1 then.
 
 use crate::run::{cargo, output};
@@ -142,7 +143,16 @@ impl Proof {
         for (name, text) in self.counted {
             figures.insert((*name).to_owned(), json!(said.matches(text).count()));
         }
-        (Value::Object(figures), is_held)
+        let is_shown = self.is_shown(&figures);
+        (Value::Object(figures), is_held && is_shown)
+    }
+
+    /// Whether all figures are there, and something was counted; of what was missed there may be none.
+    fn is_shown(&self, figures: &Map<String, Value>) -> bool {
+        let value = |name: &str| figures.get(name).unwrap_or(&Value::Null);
+        let is_counted =
+            self.counted.first().is_none_or(|(name, _)| value(name).as_u64().is_some_and(|count| count > 0));
+        is_counted && self.figures.iter().all(|(name, _)| !value(name).is_null())
     }
 }
 
@@ -190,6 +200,19 @@ mod tests {
         let said = "test a ... 217 calls; 5 states\nx 3 calls; calls; 1a calls; none";
         assert_eq!(sum_before(said, " calls; "), Some(220));
         assert_eq!(sum_before(said, " kills; "), None);
+    }
+
+    #[test]
+    fn a_proof_without_figures_has_shown_nothing() {
+        let proof = |name: &str| PROOFS.iter().find(|proof| proof.name == name).expect("a proof");
+        let figures = |value: Value| value.as_object().expect("an object").clone();
+        let kills = proof("kills");
+        assert!(kills.is_shown(&figures(json!({"kills": 3, "batches_acknowledged": 0}))));
+        assert!(!kills.is_shown(&figures(json!({"kills": 3, "batches_acknowledged": null}))));
+        assert!(!kills.is_shown(&Map::new()));
+        let canaries = proof("canaries");
+        assert!(canaries.is_shown(&figures(json!({"planted": 9, "missed": 0}))));
+        assert!(!canaries.is_shown(&figures(json!({"planted": 0, "missed": 0}))));
     }
 
     /// What a proof looks for is what its test prints: a word changed there would make the figure null.
