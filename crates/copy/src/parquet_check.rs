@@ -6,10 +6,11 @@
 //! Invariants:
 //! - No length is believed before as many bytes have come: what a page unpacks to is no more than its packing can make of it, lists have no
 //!   more elements than there are bytes.
+//! - What is checked is what the reader reads: a header that has a field twice, or as another kind of value, is refused.
 //! - Column chunks lie in the file, pages in their chunks, and the pages have no more values than their chunk says.
 //! - What pages hold is the reader's: see [`crate::caught`].
 
-use crate::thrift::{Compact, LIST, STRUCT};
+use crate::thrift::{Compact, I32, LIST, STRUCT};
 use alluvia_types::{Error, ErrorKind, Result};
 use parquet::basic::{Compression, Encoding};
 use parquet::column::page::{Page, PageReader};
@@ -25,6 +26,8 @@ const PAGE_BYTES_MAX: i64 = 1 << 30;
 /// The longest header of a page: it may have the least and the greatest value.
 const HEADER_BYTES_MAX: usize = 16 << 20;
 const HEADER_BYTES: usize = 1 << 10;
+/// What Zstandard makes of a byte at most, about: blocks of 128 KiB of 4 bytes each.
+const ZSTD_RATIO_MAX: i64 = 32 << 10;
 /// The number of row groups has 16 bits.
 const GROUPS_MAX: usize = i16::MAX as usize;
 /// The field of a footer that lists the row groups.
@@ -201,31 +204,70 @@ const DATA_2: i64 = 3;
 const DELTA_LENGTHS: i64 = 6;
 const DELTA_TEXTS: i64 = 7;
 
+/// The fields of a structure that were met. The reader goes by their numbers alone, whatever their kinds are, and believes the last of one
+/// number: so each is met once, and is of the kind that it is to be.
+#[derive(Default)]
+struct Seen(u16);
+
+impl Seen {
+    fn once(&mut self, field: i16) -> Option<()> {
+        let Some(bit) = u32::try_from(field).ok().and_then(|field| 1_u16.checked_shl(field)) else { return Some(()) };
+        let is_new = self.0 & bit == 0;
+        self.0 |= bit;
+        is_new.then_some(())
+    }
+}
+
+/// A number of 32 bits: of a longer one the reader takes the lower ones.
+fn number(compact: &mut Compact<'_>) -> Option<i64> {
+    i32::try_from(compact.integer()?).ok().map(i64::from)
+}
+
 impl Header {
     fn read(compact: &mut Compact<'_>) -> Option<Header> {
         let mut header = Header { kind: -1, unpacked: -1, packed: -1, own: [-1; 8], is_packed: true };
-        let mut last = 0;
+        let (mut last, mut seen) = (0, Seen::default());
         while let Some((field, kind)) = compact.field(&mut last)? {
+            seen.once(field)?;
             match (field, kind) {
-                (1, 5) => header.kind = compact.integer()?,
-                (2, 5) => header.unpacked = compact.integer()?,
-                (3, 5) => header.packed = compact.integer()?,
-                (5, STRUCT) if header.kind == DATA => header.read_own(compact)?,
-                (7, STRUCT) if header.kind == DICTIONARY => header.read_own(compact)?,
-                (8, STRUCT) if header.kind == DATA_2 => header.read_own(compact)?,
+                (1, I32) => header.kind = number(compact)?,
+                (2, I32) => header.unpacked = number(compact)?,
+                (3, I32) => header.packed = number(compact)?,
+                (4, I32) => compact.skip(kind)?,
+                (5, STRUCT) => header.read_own(compact, header.kind == DATA, DATA)?,
+                (6, STRUCT) => compact.skip(kind)?,
+                (7, STRUCT) => header.read_own(compact, header.kind == DICTIONARY, DICTIONARY)?,
+                (8, STRUCT) => header.read_own(compact, header.kind == DATA_2, DATA_2)?,
+                (1..=8, _) => return None,
                 _ => compact.skip(kind)?,
             }
         }
         Some(header)
     }
 
-    fn read_own(&mut self, compact: &mut Compact<'_>) -> Option<()> {
-        let mut last = 0;
+    /// The header `of` a kind of page, which is this one's or is passed over as the reader does.
+    fn read_own(&mut self, compact: &mut Compact<'_>, is_own: bool, of: i64) -> Option<()> {
+        let (mut last, mut seen) = (0, Seen::default());
+        let numbers = match of {
+            DATA => 1..=4,
+            DICTIONARY => 1..=2,
+            _ => 1..=6,
+        };
         while let Some((field, kind)) = compact.field(&mut last)? {
-            match (field, kind) {
-                (1..=6, 5) => self.own[field as usize] = compact.integer()?,
+            seen.once(field)?;
+            match (of, field, kind) {
+                (_, field, I32) if numbers.contains(&field) => {
+                    let number = number(compact)?;
+                    if is_own {
+                        self.own[field as usize] = number;
+                    }
+                }
                 // The kind of a truth is its value.
-                (7, 1 | 2) => self.is_packed = kind == 1,
+                (DICTIONARY, 3, 1 | 2) => {}
+                (DATA_2, 7, 1 | 2) if is_own => self.is_packed = kind == 1,
+                (DATA_2, 7, 1 | 2) => {}
+                (DATA, 5, STRUCT) | (DATA_2, 8, STRUCT) => compact.skip(kind)?,
+                (DATA, 1..=5, _) | (DICTIONARY, 1..=3, _) | (DATA_2, 1..=8, _) => return None,
                 _ => compact.skip(kind)?,
             }
         }
@@ -279,6 +321,7 @@ fn ratio_max(packing: Compression) -> i64 {
         Compression::SNAPPY => 64,
         Compression::LZ4 | Compression::LZ4_RAW => 256,
         Compression::GZIP(_) => 1_100,
+        Compression::ZSTD(_) => ZSTD_RATIO_MAX,
         // Some bytes may stand for as many as they like.
         _ => PAGE_BYTES_MAX,
     }
@@ -325,6 +368,39 @@ mod tests {
             [second(6, 5, 5, 5), second(5, 6, 5, 5), second(5, 5, 6, 5), second(5, 5, -1, 5), second(0, 0, i64::MAX, 1)]
         {
             assert!(!of(wrong, DATA_2, 10, 10), "{wrong:?}");
+        }
+    }
+
+    /// A header of a page of one value, with more fields behind those that it has.
+    fn header(more: &[u8]) -> Option<Header> {
+        // Kind 0, 100 and 90 bytes, and of a page of data one value, three encodings.
+        let bytes =
+            [&[0x15, 0, 0x15, 200, 1, 0x15, 180, 1, 0x2c, 0x15, 2, 0x15, 0, 0x15, 6, 0x15, 6, 0][..], more, &[0]];
+        Header::read(&mut Compact::new(&bytes.concat()))
+    }
+
+    #[test]
+    fn fields_are_what_the_reader_takes_them_for() {
+        let plain = header(&[]).unwrap();
+        assert_eq!((plain.kind, plain.unpacked, plain.packed, plain.own[1]), (0, 100, 90, 1));
+        // A field that nobody knows.
+        assert!(header(&[0x05, 40, 2]).is_some());
+        assert_eq!(number(&mut Compact::new(&[0xfe, 0xff, 0xff, 0xff, 0x0f])), Some(i64::from(i32::MAX)));
+        assert_eq!(number(&mut Compact::new(&[0x80, 0x80, 0x80, 0x80, 0x10])), None, "one of 33 bits");
+        let wrong: [&[u8]; 6] = [
+            // Field 2 again: 2,147,483,647 as i64, and as i32.
+            &[0x06, 4, 0xfe, 0xff, 0xff, 0xff, 0x0f],
+            &[0x05, 4, 0xfe, 0xff, 0xff, 0xff, 0x0f],
+            // A checksum that is a double: the reader takes a number, and what is left of it for fields.
+            &[0x07, 8, 1, 0x15, 0, 0, 0, 0, 0, 0],
+            // The header of a dictionary's page with a text for its number of values.
+            &[0x2c, 0x18, 1, b'a', 0],
+            // The header of the page again, and one of the second kind that has a number twice.
+            &[0x0c, 10, 0x15, 4, 0],
+            &[0x3c, 0x15, 2, 0x05, 2, 4, 0],
+        ];
+        for more in wrong {
+            assert!(header(more).is_none(), "{more:?}");
         }
     }
 
