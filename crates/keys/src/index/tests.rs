@@ -11,6 +11,8 @@ enum Step {
     Remove(KeyCode),
     /// So many keys that follow this one.
     Fill(KeyCode, u16),
+    /// The segment of this number is gone.
+    Lose(u64),
     /// All is made anew of what there is.
     Rebuild,
 }
@@ -32,6 +34,7 @@ fn any_step(bits: u32) -> impl Strategy<Value = Step> {
         12 => (code(), any_place()).prop_map(|(code, place)| Step::Insert(code, place)),
         6 => code().prop_map(Step::Remove),
         1 => (code(), 0u16..3_000).prop_map(|(code, count)| Step::Fill(code, count)),
+        1 => prop_oneof![0u64..4, Just(9)].prop_map(Step::Lose),
         1 => Just(Step::Rebuild),
     ]
 }
@@ -55,6 +58,11 @@ proptest! {
                         let place = RowPlace::Segment { segment: SegmentId(9), row: code as u32 };
                         prop_assert_eq!(index.insert(code, place), model.insert(code, place));
                     }
+                }
+                Step::Lose(lost) => {
+                    let of_it = |place: &RowPlace| matches!(place, RowPlace::Segment { segment, .. } if segment.0 == lost);
+                    index.forget_segment(SegmentId(lost));
+                    model.retain(|_, place| !of_it(place));
                 }
                 Step::Rebuild => {
                     let mut builder = KeyIndexBuilder::new(bits, model.len());
