@@ -45,7 +45,8 @@ impl StopCheck {
             current.get_or_insert_with(|| self.clone());
             is_outermost
         });
-        let _until_then = is_outermost.then_some(Reset);
+        // Not `then_some`: what is made and not kept is dropped, which resets.
+        let _until_then = is_outermost.then(|| Reset);
         work()
     }
 }
