@@ -45,8 +45,8 @@ impl StopCheck {
             current.get_or_insert_with(|| self.clone());
             is_outermost
         });
-        // Not `then_some`: what is made and not kept is dropped, which resets.
-        let _until_then = is_outermost.then(|| Reset);
+        // What is made and not kept is dropped, and resets.
+        let _until_then = if is_outermost { Some(Reset) } else { None };
         work()
     }
 }
