@@ -47,7 +47,9 @@ struct Process {
 }
 
 fn options_of(process: &Process) -> LogOptions {
-    LogOptions { room_bytes: if process.has_room { 8000 } else { 0 }, ..options(FILE_BYTES_MAX) }
+    // At the gate groups are to arrive, and not the mark before them.
+    let is_marked = !matches!(process.end, End::PowerLossOf(..));
+    LogOptions { is_marked, room_bytes: if process.has_room { 8000 } else { 0 }, ..options(FILE_BYTES_MAX) }
 }
 
 /// Runs a process from its opening to its end. Returns the disk that the next one finds.
