@@ -7,6 +7,7 @@ mod append_stream;
 mod cancel;
 mod check;
 mod check_kills;
+mod clean_stops;
 mod cluster;
 mod conditions;
 mod constraints;
