@@ -117,9 +117,14 @@ pub async fn run(mut args: LoadArgs) -> Result<ExitCode> {
     let options = args.options()?;
     let with = args.with();
     let connection = args.how.open(place).await?;
-    let mut load = Load { connection, table, source, with, is_merged: args.merge };
+    let mut load = Load { connection, table, source, with, is_merged: args.merge, is_left: false };
     let loaded = load.run(options).await;
     load.connection.close().await;
+    if load.is_left {
+        // Closing a directory waits for the merge that is under way. Left as it is, it is as after any end of a process: the rows are there,
+        // and what was written of the merge is removed where it is opened the next time.
+        std::mem::forget(load);
+    }
     loaded.map(|()| ExitCode::SUCCESS)
 }
 
@@ -210,6 +215,8 @@ struct Load {
     /// What is said about a new table.
     with: Vec<(&'static str, String)>,
     is_merged: bool,
+    /// Whether somebody did not want to wait for the merge.
+    is_left: bool,
 }
 
 impl Load {
@@ -280,14 +287,12 @@ impl Load {
     }
 
     /// Waits until all rows are merged; Ctrl-C ends the wait.
-    async fn merge(&self) -> Result<()> {
+    async fn merge(&mut self) -> Result<()> {
         let merged = self.connection.cancellable(self.connection.sql("CALL alluvia.merge()")).await;
         merged.map(drop).map_err(|error| {
             if error.kind() == ErrorKind::Cancelled {
-                // At once: closing a directory waits for the merge that is under way.
-                note(format_args!(
-                    "NOTICE: the rows are loaded; merging is not waited for, and goes on in the background while the database is open"
-                ));
+                self.is_left = true;
+                note(format_args!("NOTICE: the rows are loaded; merging is not waited for: a server goes on with it, and a directory when it is open again"));
             }
             error.at("merging")
         })

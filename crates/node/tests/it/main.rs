@@ -60,6 +60,7 @@ mod sql;
 mod stages;
 mod stars;
 mod statements;
+mod stopped;
 mod support;
 mod temporary;
 mod texts;
