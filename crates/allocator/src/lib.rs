@@ -21,6 +21,9 @@ const KEPT_OF_LITTLE_MS: c_long = 10;
 /// What a process may hold that keeps what it frees for long.
 const MUCH_BYTES: u64 = 4 << 30;
 
+/// What a process may hold that gives back at once what it frees, and has no huge pages: of these a part that is freed stays.
+const LITTLE_BYTES: u64 = 1 << 30;
+
 /// Keeps freed memory for ten seconds before the system gets it back, unless the environment says otherwise (`MIMALLOC_PURGE_DELAY`). Is
 /// called before there are other threads.
 pub fn keep_freed_memory() {
@@ -28,11 +31,19 @@ pub fn keep_freed_memory() {
     unsafe { mi_option_set_default(PURGE_DELAY, KEPT_MS) }
 }
 
-/// Gives back freed memory soon, in a process that may hold so many bytes, unless these are many or the environment says otherwise.
+/// Gives back freed memory soon, in a process that may hold so many bytes, unless these are many or the environment says otherwise; where
+/// they are few, at once, and without huge pages.
 pub fn keep_freed_memory_within(limit_bytes: u64) {
-    if limit_bytes < MUCH_BYTES && std::env::var_os("MIMALLOC_PURGE_DELAY").is_none() {
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    if limit_bytes < MUCH_BYTES && !is_set("MIMALLOC_PURGE_DELAY") {
+        let delay = if limit_bytes < LITTLE_BYTES { 0 } else { KEPT_OF_LITTLE_MS };
         // SAFETY: the option is a number, which threads read and write as one.
-        unsafe { mi_option_set(PURGE_DELAY, KEPT_OF_LITTLE_MS) }
+        unsafe { mi_option_set(PURGE_DELAY, delay) }
+    }
+    if limit_bytes < LITTLE_BYTES && !is_set("MIMALLOC_ALLOW_THP") {
+        // SAFETY: it takes numbers, and changes how pages come that are touched from now on. Where the kernel does not know it, nothing
+        // happens.
+        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
     }
 }
 
@@ -52,5 +63,7 @@ mod tests {
         assert_eq!(get(), KEPT_MS);
         keep_freed_memory_within(MUCH_BYTES - 1);
         assert_eq!(get(), KEPT_OF_LITTLE_MS);
+        keep_freed_memory_within(LITTLE_BYTES - 1);
+        assert_eq!(get(), 0);
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn fitting(files: &TableBase, def: &TableDef, options: &PipelineOptio
 fn taken_of(bytes: &[RowBytes], bytes_max: usize) -> usize {
     let mut held = 0;
     let fits = bytes.iter().take_while(|bytes| {
-        held += bytes.of_pages() + bytes.row * BLOCK_ROWS;
+        held += bytes.of_pages() + bytes.row * BLOCK_ROWS + bytes.footer;
         held <= bytes_max
     });
     fits.count().max(2).min(bytes.len())
@@ -97,7 +97,7 @@ mod tests {
     }
 
     fn bytes(row: usize) -> RowBytes {
-        RowBytes { row, page_rows: 1_024 }
+        RowBytes { row, page_rows: 1_024, footer: 0 }
     }
 
     #[test]
@@ -130,5 +130,6 @@ mod tests {
         assert_eq!(taken_of(&[bytes(10_000_000); 9], 32 << 20), 2);
         assert_eq!(taken_of(&[bytes(10_000_000)], 32 << 20), 1);
         assert_eq!(taken_of(&[bytes(100); 900], 1 << 30), 900);
+        assert_eq!(taken_of(&[RowBytes { footer: 3 << 20, ..bytes(100) }; 900], 32 << 20), 8);
     }
 }

@@ -20,8 +20,9 @@ use std::sync::Arc;
 const LOADED_BYTES_MAX: u64 = 256 << 20;
 /// What the writer of one segment holds of a row group, and again of a stripe, unless told otherwise.
 const WAITING_BYTES_MAX: usize = 256 << 20;
-/// What the writer of one column holds beside its values, about: buffers of its encoder, and the packed values of a block of a measure.
-const COLUMN_BYTES: usize = 128 << 10;
+/// What the writer of one column holds beside its values, about: buffers of its encoder, which has a megabyte for differences, and the packed
+/// values of a block of a measure.
+const COLUMN_BYTES: usize = 512 << 10;
 
 /// The directory of segments, its disk and its caches. Cheap to clone; clones share everything.
 #[derive(Clone, Debug)]
@@ -64,9 +65,9 @@ impl TreeContext {
         self
     }
 
-    /// What is held of the values of wide rows while they are written column by column: half of what waits of a row group.
+    /// What is held of the values of wide rows while they are written column by column: what may wait of a row group, which then does not.
     pub(crate) fn wide_bytes_max(&self) -> usize {
-        self.waiting_bytes_max / 2
+        self.waiting_bytes_max
     }
 
     /// Whether so many rows of so many columns, each of so many bytes, are written column by column ([`crate::WideWriter`]): because a block

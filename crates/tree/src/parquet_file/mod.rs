@@ -45,6 +45,7 @@ use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::ColumnDescPtr;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,10 @@ pub(crate) struct ParquetWriter {
     factory: ArrowRowGroupWriterFactory,
     /// Where what is compressed alone has short pages: its column writers end them.
     compressed: Option<ArrowRowGroupWriterFactory>,
+    /// What both are made of, for writers of single columns: the columns as Arrow has them, and how the one and the other are written.
+    stored: SchemaRef,
+    properties: WriterPropertiesPtr,
+    short_properties: WriterPropertiesPtr,
     /// Rows of a page of what is not compressed.
     page_rows: usize,
     columns: Vec<Column>,
@@ -158,12 +163,12 @@ impl ParquetWriter {
         let is_compressed = |descr: &ColumnDescPtr| properties.compression(descr.path()) != Compression::UNCOMPRESSED;
         let compresses = file.schema_descr().columns().iter().any(is_compressed);
         // How many rows a page has is said of a file and not of a column: the factory of another file, which nobody keeps, has it its way.
-        let compressed = if short_pages == ShortPages::Compressed && compresses {
-            let properties = choose::properties(&schema, expected, Vec::new(), short_rows);
-            let other = SerializedFileWriter::new(std::io::sink(), root(), Arc::new(properties)).map_err(failed)?;
-            Some(ArrowRowGroupWriterFactory::new(&other, Arc::clone(&stored)))
+        let (compressed, short_properties) = if short_pages == ShortPages::Compressed && compresses {
+            let properties = Arc::new(choose::properties(&schema, expected, Vec::new(), short_rows));
+            let other = SerializedFileWriter::new(std::io::sink(), root(), Arc::clone(&properties)).map_err(failed)?;
+            (Some(ArrowRowGroupWriterFactory::new(&other, Arc::clone(&stored))), properties)
         } else {
-            None
+            (None, Arc::clone(&properties))
         };
         let prose_rows = if short_pages == ShortPages::No { page_rows } else { short_rows };
         let context = Context::default();
@@ -188,6 +193,9 @@ impl ParquetWriter {
             file,
             factory,
             compressed,
+            stored,
+            properties,
+            short_properties,
             page_rows,
             columns,
             group_rows: 0,

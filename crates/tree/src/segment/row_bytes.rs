@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 /// Bytes of a row beside its values: its key, version and ordinal.
 const BESIDE_BYTES: usize = 32;
+/// Bytes of a field of the schemas by which columns are read, for each that the file has.
+const READER_BYTES: usize = 1024;
 
 /// What a cursor over a segment holds, about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +19,8 @@ pub struct RowBytes {
     pub row: usize,
     /// Rows of which values are unpacked at a time, whatever is asked for: those of a page.
     pub page_rows: usize,
+    /// Bytes of its footer, and of how some of its columns are read.
+    pub footer: usize,
 }
 
 impl RowBytes {
@@ -40,7 +44,9 @@ impl Segment {
         let pages = metadata.offset_index().and_then(|groups| groups.first()).and_then(|columns| columns.last());
         let group_rows = metadata.row_groups().first().map_or(0, |group| group.num_rows() as usize);
         let page_rows = pages.map_or(BLOCK_ROWS, |pages| group_rows.div_ceil(pages.page_locations().len().max(1)));
-        Ok(RowBytes { row, page_rows: page_rows.min(rows) })
+        let columns = metadata.file_metadata().schema_descr().num_columns();
+        let footer = metadata.memory_size() + READER_BYTES * columns;
+        Ok(RowBytes { row, page_rows: page_rows.min(rows), footer })
     }
 
     /// Bytes of a row's value in each of a table's columns, about; none of those of which codes say all.
