@@ -91,7 +91,8 @@ fn expressions(function: &Arc<AggregateUDF>) -> Vec<Arc<AggregateFunctionExpr>> 
                 .alias(format!("{} {columns:?} {is_distinct} {is_ordered}", function.name()))
                 .with_distinct(is_distinct);
             // Others are handed no order.
-            let tells_order = ["array_agg", "string_agg", "first_value", "last_value", "nth_value", "json_agg", "jsonb_agg"];
+            let tells_order =
+                ["array_agg", "string_agg", "first_value", "last_value", "nth_value", "json_agg", "jsonb_agg"];
             if is_ordered && !tells_order.contains(&function.name()) {
                 continue;
             }

@@ -99,7 +99,10 @@ pub const STATEMENTS: &[(&str, &str)] = &[
         "SELECT sum(k) FROM (SELECT k FROM generate_series(1, 1000000000000) a(k) UNION ALL SELECT item FROM sales) t",
     ),
     ("generated rows", "SELECT count(*) FROM generate_series(1, 10000000000000) g(k) WHERE k % 1000003 = 7"),
-    ("unnest", "SELECT count(*) FROM (SELECT unnest(generate_series(1, 2000)) AS u FROM sales, generate_series(1, 100)) t WHERE u < 0"),
+    (
+        "unnest",
+        "SELECT count(*) FROM (SELECT unnest(generate_series(1, 2000)) AS u FROM sales, generate_series(1, 100)) t WHERE u < 0",
+    ),
     ("recursion", "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n > 0) SELECT count(*) FROM r"),
     (
         "recursion of many rows",
