@@ -93,7 +93,7 @@ impl Bounds<'_> {
 }
 
 /// How many pages of all columns a row group has room for, at least, where rows are long.
-const PAGES_OF_A_GROUP: usize = 2;
+const PAGES_OF_A_GROUP: usize = 1;
 /// Rows of a page at least, but for the last: each costs some bytes of the page indexes.
 const PAGE_ROWS_MIN: usize = 16;
 

@@ -96,11 +96,17 @@ impl WideWriter {
     }
 }
 
-/// As many blocks as fit in the widest column, up to a stripe.
+/// Bytes of all columns of a row group, by those that are held while it is written: who asks for all columns has a whole row group.
+const GROUP_SHARES: usize = 4;
+
+/// As many blocks as fit in the widest column, up to a stripe; of several no more than a row group may have.
 fn group_blocks(widths: &[usize], bytes_max: usize) -> usize {
     let widest = widths.iter().copied().max().unwrap_or(0).max(1);
+    let row = widths.iter().sum::<usize>().max(1);
     // As they are read, in their order, and encoded.
-    let blocks = (bytes_max / 3 / widest / BLOCK_ROWS).min(STRIPE_BLOCKS);
+    let in_widest = bytes_max / 3 / widest / BLOCK_ROWS;
+    let in_group = (bytes_max.saturating_mul(GROUP_SHARES) / row / BLOCK_ROWS).max(1);
+    let blocks = in_widest.min(in_group).min(STRIPE_BLOCKS);
     // The greatest power of two that is not above: groups do not cross the ends of stripes.
     if blocks == 0 { 0 } else { 1 << blocks.ilog2() }
 }
@@ -151,5 +157,20 @@ impl Source {
 impl std::fmt::Debug for WideWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WideWriter").field("ladder", &self.ladder).field("waiting", &self.segment.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_stripes_at_most_and_fit() {
+        assert_eq!(group_blocks(&[8; 10], 256 << 20), STRIPE_BLOCKS);
+        assert_eq!(group_blocks(&[8; 1_000], 256 << 20), STRIPE_BLOCKS);
+        assert_eq!(group_blocks(&[8; 1_000], 20 << 20), 1, "a row group of all columns is a block");
+        assert_eq!(group_blocks(&[8; 10_000], 20 << 20), 1);
+        assert_eq!(group_blocks(&[100_000], 20 << 20), 0, "not even a block fits");
+        assert_eq!(group_blocks(&[], 20 << 20), STRIPE_BLOCKS);
     }
 }
