@@ -161,6 +161,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "estimate",
             "heavy",
             "writer",
+            "wide",
             "answer",
             "sample",
             "verify",
