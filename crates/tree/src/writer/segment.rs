@@ -49,7 +49,7 @@ pub struct SegmentWriter {
     /// Whether only whole blocks come in key order, and not their rows.
     pub(super) is_banded: bool,
     /// Whether chunks are whole blocks, all but the last.
-    in_blocks: bool,
+    pub(super) in_blocks: bool,
     /// Whether rows are looked up by their key.
     is_keyed: bool,
     rows_expected: Option<u64>,

@@ -42,6 +42,28 @@ fn write_wide(
     writer.finish().expect("finishes")
 }
 
+/// A rung of a banded segment is written in groups that end within that segment's blocks, whose keys are in no order.
+#[test]
+fn rungs_of_several_groups_are_those_of_rows() {
+    let (count, mut random, disk) = (40 * BLOCK_ROWS + 77, Random(5), disk());
+    let (context, table) = (context(&disk).with_waiting_bytes_max(1), table(true));
+    let dictionaries = dictionaries(&disk, &table);
+    let rows = rows(&table, &mut random, count, 50, 9, 5);
+    let keys = keys(&mut random, count, 0);
+    let lying = banded(&chunk(&table, &dictionaries, rows, keys), table.seed);
+    let mut model = ladder(&context, 1, &table, count as u64, true);
+    for start in (0..count).step_by(8 * BLOCK_ROWS) {
+        model.write(&slice(&lying, start, (8 * BLOCK_ROWS).min(count - start))).expect("writes");
+    }
+    let model = open(&context, model.finish().expect("finishes"), &table);
+    assert!(model.rungs()[0].segment.meta().rows as usize > 4 * BLOCK_ROWS, "several groups");
+    let at: Vec<RowAt> = (0..count as u32).map(|row| RowAt { input: 0, row }).collect();
+    let values = Box::new(BatchValues::new(vec![lying.rows.clone()], table.columns.len()));
+    let writer = ladder(&context, 10_000, &table, count as u64, true);
+    let wide = open(&context, write_wide(&context, writer, &lying, (values, &at), Vec::new(), 3 * BLOCK_ROWS), &table);
+    assert_alike(&wide, &model, &table, &dictionaries);
+}
+
 /// Every row of a segment in key order, as a merge reads it.
 fn read(segment: &Arc<Segment>, table: &TableDef, dictionaries: &alluvia_catalog::Dictionaries) -> RowChunk {
     let all = 0..segment.meta().rows;
@@ -87,7 +109,7 @@ proptest! {
     #[test]
     fn columns_make_the_segment_that_rows_make(
         seed: u64,
-        count in prop_oneof![1usize..3_000, 1usize..60_000, Just(17 * BLOCK_ROWS + 5)],
+        count in prop_oneof![1usize..3_000, 1usize..60_000, Just(17 * BLOCK_ROWS + 5), Just(23 * BLOCK_ROWS + 7)],
         shared in prop::sample::select(vec![0u32, 100, 128]),
         waiting in prop::sample::select(vec![1usize, 40_000, 4 << 20, 64 << 20]),
         (is_banded, is_coded, of_segments) in any::<(bool, bool, bool)>(),
