@@ -144,10 +144,10 @@ impl DatabaseOptions {
         self.tail_bytes_max() / 2
     }
 
-    /// What the writer of one segment holds of a row group, and again of a stripe, 256 MiB at most: a quarter of memory for the writers of
+    /// What the writer of one segment holds of a row group, and again of a stripe, 256 MiB at most: a sixth of memory for the writers of
     /// merges side by side and a sort.
     pub fn waiting_bytes_max(&self) -> usize {
-        (self.memory_limit_bytes / 4 / (self.threads.max(1) as u64 + 1)).min(256 << 20) as usize
+        (self.memory_limit_bytes / 6 / (self.threads.max(1) as u64 + 1)).min(256 << 20) as usize
     }
 
     /// The options of the pipeline, within the memory that a load and the tail may take.
