@@ -6,7 +6,7 @@
 use alluvia_keys::RowPlace;
 use alluvia_snapshot::Space;
 use alluvia_space::TableDef;
-use alluvia_tree::{BatchValues, CodedColumn, ColumnValues, LadderWriter, RowAt, RowChunk, TreeContext, WideWriter};
+use alluvia_tree::{BatchValues, CodedColumn, LadderWriter, RowAt, RowChunk, TreeContext, WideWriter};
 use alluvia_types::{ColumnId, Error, Result, SegmentId};
 use arrow::record_batch::RecordBatch;
 use std::collections::{BTreeSet, HashMap};
@@ -84,9 +84,4 @@ pub(crate) fn places(inputs: &HashMap<SegmentId, u32>, from: &[RowPlace]) -> Res
         RowPlace::Tail { .. } => Err(Error::internal("a row of a merge is of the tail")),
     };
     from.iter().map(place).collect()
-}
-
-/// Bytes of a row in all columns, about.
-pub(crate) fn row_bytes(values: &dyn ColumnValues) -> usize {
-    values.widths().iter().sum()
 }

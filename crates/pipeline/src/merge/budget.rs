@@ -9,7 +9,7 @@
 
 use super::plan::Run;
 use crate::options::PipelineOptions;
-use crate::wide::{narrow, row_bytes};
+use crate::wide::narrow;
 use alluvia_snapshot::TableBase;
 use alluvia_space::TableDef;
 use alluvia_tree::{BLOCK_ROWS, RowBytes, Segment, SegmentValues, TreeContext};
@@ -47,7 +47,6 @@ pub(super) fn shape_of<'a>(
     let def = narrow(def);
     let bytes = runs.iter().map(|run| run.segment.row_bytes(&def)).collect::<Result<Vec<_>>>()?;
     let chunk_rows = chunk_rows_of(&bytes, rows, options).unwrap_or(BLOCK_ROWS);
-    tracing::debug!(row_bytes = row_bytes(&values), "wide rows are merged column by column");
     Ok(Shape { def: Cow::Owned(def), chunk_rows, values: Some(values) })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A join's filter is evaluated as it was, and asks before each batch whether the statement still wants rows.
-//! - So does a join before each batch that it gives; and it gives way to other statements as often as a scan does.
+//! - A join gives way to other statements as often as a scan does.
 //! - A filter that leaves no rows for long hands its thread's other work to another thread ([`PAIRS_HELD`]).
 //!
 //! A nested loop join (and a hash join with many rows of one key) holds each batch of one side against all of the other within one poll, and
@@ -31,8 +31,6 @@ use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder, PiecewiseMergeJoinExec,
     SortMergeJoinExec,
 };
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::StreamExt;
 use std::cell::Cell;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -73,15 +71,15 @@ impl PhysicalOptimizerRule for StoppableJoins {
                 && let Some(filter) = join.filter()
             {
                 let join = NestedLoopJoinExecBuilder::from(join).with_filter(Some(asking_filter(filter))).build()?;
-                return Ok(Transformed::yes(giving_way(Arc::new(join), &stop)));
+                return Ok(Transformed::yes(giving_way(Arc::new(join))));
             }
             if let Some(join) = plan.downcast_ref::<HashJoinExec>()
                 && let Some(filter) = join.filter()
             {
                 let join = join.builder().with_filter(Some(asking_filter(filter))).build_exec()?;
-                return Ok(Transformed::yes(giving_way(join, &stop)));
+                return Ok(Transformed::yes(giving_way(join)));
             }
-            Ok(if makes_many(&plan) { Transformed::yes(giving_way(plan, &stop)) } else { Transformed::no(plan) })
+            Ok(if makes_many(&plan) { Transformed::yes(giving_way(plan)) } else { Transformed::no(plan) })
         })?;
         asking(&stoppable.data, &stop)
     }
@@ -97,19 +95,17 @@ fn makes_many(plan: &Arc<dyn ExecutionPlan>) -> bool {
     is_join || plan.is::<SortMergeJoinExec>() || plan.is::<PiecewiseMergeJoinExec>()
 }
 
-fn giving_way(plan: Arc<dyn ExecutionPlan>, stop: &StopCheck) -> Arc<dyn ExecutionPlan> {
-    Arc::new(WrappedOperatorExec::new(plan, GivingWay { stop: stop.clone() }))
+fn giving_way(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    Arc::new(WrappedOperatorExec::new(plan, GivingWay))
 }
 
-/// The operator asks before each batch, and gives way.
+/// The operator gives way after so many batches as a scan does.
 #[derive(Clone, Debug)]
-struct GivingWay {
-    stop: StopCheck,
-}
+struct GivingWay;
 
 impl WrappedOperator for GivingWay {
     fn of(&self, _operator: &Arc<dyn ExecutionPlan>) -> Result<GivingWay> {
-        Ok(self.clone())
+        Ok(GivingWay)
     }
 
     fn execute(
@@ -118,11 +114,7 @@ impl WrappedOperator for GivingWay {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let stop = self.stop.clone();
-        let batches = operator.execute(partition, context)?;
-        let batches = batches.map(move |batch| stop.check().and(batch));
-        let batches = Box::pin(RecordBatchStreamAdapter::new(operator.schema(), batches));
-        Ok(make_cooperative(batches))
+        Ok(make_cooperative(operator.execute(partition, context)?))
     }
 }
 

@@ -8,12 +8,13 @@ pub(crate) use pool::{Pool, Slot};
 
 use crate::layout::BLOCK_ROWS;
 use crate::meta::SegmentMeta;
-use alluvia_storage::{Cache, Disk};
+use alluvia_storage::{Cache, Disk, DiskFile};
 use alluvia_types::SegmentId;
 use parking_lot::Mutex;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes of summaries and Parquet footers that all open segments together keep loaded, unless told otherwise.
@@ -113,6 +114,13 @@ impl TreeContext {
     pub fn side_path(&self, id: SegmentId) -> PathBuf {
         self.dir.join(format!("seg-{id}.side"))
     }
+}
+
+/// A file for what waits. Who holds it reads and writes it; nobody finds it, also after a crash: its name is there for a moment.
+pub(crate) fn nameless_file(disk: &dyn Disk, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+    let file = disk.create(path)?;
+    disk.remove(path)?;
+    Ok(file)
 }
 
 /// The segment that a file of this name belongs to, if it is a segment's file.

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 /// A dictionary page that is longer than this at the end of a block gets no more values.
 const DICTIONARY_BYTES_MAX: usize = 4 << 20;
-/// The same within a block; a bound on memory where values are long.
+/// The same within a block; a bound on memory where values are long. With little memory what may wait of a row group is the bound.
 const DICTIONARY_BYTES_HARD_MAX: usize = 64 << 20;
 /// A page of values (not indices) ends when it is longer than this.
 const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -59,6 +59,8 @@ pub(crate) struct BytesColumn {
     chunk: OpenChunk,
     /// Where pages go that do not fit in memory.
     spool: Option<Spool>,
+    /// Of the dictionary page, within a block.
+    dictionary_bytes_max: usize,
     /// Scratch: which indices a page holds.
     marks: Vec<u8>,
     /// Scratch: keys of rows that are not NULL.
@@ -135,6 +137,7 @@ impl BytesColumn {
             block_bounds: None,
             chunk: OpenChunk::new(None),
             spool: None,
+            dictionary_bytes_max: DICTIONARY_BYTES_HARD_MAX,
             marks: Vec::new(),
             keys: Vec::new(),
         }
@@ -144,6 +147,7 @@ impl BytesColumn {
     pub(crate) fn spooling(mut self, spool: &Spool) -> BytesColumn {
         self.chunk = OpenChunk::new(Some(spool.clone()));
         self.spool = Some(spool.clone());
+        self.dictionary_bytes_max = DICTIONARY_BYTES_HARD_MAX.min(spool.bytes_max);
         self
     }
 
@@ -183,7 +187,7 @@ impl BytesColumn {
 
     fn write_keys<K: ArrowDictionaryKeyType>(&mut self, array: &ArrayRef) -> Result<()> {
         let rows = array.as_dictionary::<K>();
-        let huge = rows.values().get_buffer_memory_size() > DICTIONARY_BYTES_HARD_MAX;
+        let huge = rows.values().get_buffer_memory_size() > self.dictionary_bytes_max;
         if self.plain || huge {
             return self.write_values(&take(rows.values(), rows.keys(), None)?);
         }
@@ -213,7 +217,7 @@ impl BytesColumn {
 
     /// Takes in some of the current block's values by their codes.
     pub(crate) fn write_codes(&mut self, column: &CodedColumn, codes: &[u32]) -> Result<()> {
-        let huge = column.values.get_buffer_memory_size() > DICTIONARY_BYTES_HARD_MAX;
+        let huge = column.values.get_buffer_memory_size() > self.dictionary_bytes_max;
         if self.plain || huge {
             let rows = column.dictionary_array(codes).map_err(|error| ParquetError::General(error.to_string()))?;
             return self.write(&rows);
@@ -241,7 +245,7 @@ impl BytesColumn {
         let mut done = 0;
         if !self.plain {
             for place in 0..values.len() {
-                if self.dictionary.page().len() > DICTIONARY_BYTES_HARD_MAX {
+                if self.dictionary.page().len() > self.dictionary_bytes_max {
                     break;
                 }
                 if let Some(value) = value_bytes(values, place) {

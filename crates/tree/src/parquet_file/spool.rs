@@ -2,6 +2,7 @@
 //!
 //! The dictionary page comes first in a chunk, and grows until the chunk ends. So all pages wait.
 
+use crate::context::nameless_file;
 use alluvia_storage::{Disk, DiskFile};
 use bytes::Bytes;
 use parquet::errors::Result;
@@ -17,7 +18,7 @@ const READ_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Spool {
     pub(crate) disk: Arc<dyn Disk>,
-    /// Where the file is made. The name is there for a moment.
+    /// Where the file is made.
     pub(crate) path: PathBuf,
     /// What stays in memory.
     pub(crate) bytes_max: usize,
@@ -54,12 +55,7 @@ impl Write for Pages {
         };
         let (file, len) = match &mut self.file {
             Some(file) => file,
-            none => {
-                let file = spool.disk.create(&spool.path)?;
-                // Who holds it reads and writes it; nobody finds it, also after a crash.
-                spool.disk.remove(&spool.path)?;
-                none.insert((file, 0))
-            }
+            none => none.insert((nameless_file(spool.disk.as_ref(), &spool.path)?, 0)),
         };
         file.write_all_at(&self.memory, *len)?;
         *len += self.memory.len() as u64;

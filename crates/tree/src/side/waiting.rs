@@ -3,7 +3,7 @@
 //! A stripe lies in the side file stream by stream, and its blocks come one by one with a piece of each stream. So all of it waits. What does
 //! not fit in memory is written down as it comes and read again stream by stream.
 
-use crate::context::TreeContext;
+use crate::context::{TreeContext, nameless_file};
 use alluvia_storage::DiskFile;
 use alluvia_types::{Error, Result, SegmentId};
 use std::ops::Range;
@@ -63,11 +63,8 @@ impl Waiting {
         let file = match &self.file {
             Some(file) => file,
             None => {
-                let disk = context.disk.as_ref();
-                let file = disk.create(&self.path).map_err(|error| Error::io(&self.path, "creating", &error))?;
-                // Who holds it reads and writes it; nobody finds it, also after a crash.
-                disk.remove(&self.path).map_err(|error| Error::io(&self.path, "removing", &error))?;
-                self.file.insert(file)
+                let file = nameless_file(context.disk.as_ref(), &self.path);
+                self.file.insert(file.map_err(|error| Error::io(&self.path, "creating", &error))?)
             }
         };
         for (stream, pieces) in self.streams.iter_mut().zip(&mut self.pieces).filter(|(stream, _)| !stream.is_empty()) {

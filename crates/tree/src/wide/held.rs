@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Columns that are read together at most: opening a file costs something, once for all of them.
 const COLUMNS_MAX: usize = 64;
 /// As often values are in memory at once: as they are read, in their order, and encoded.
-const COPIES: usize = 3;
+pub(super) const COPIES: usize = 3;
 
 /// Some columns of a run of rows.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Writing of one segment of wide rows and its ladder.
 
-use super::held::Held;
+use super::held::{COPIES, Held};
 use super::pending::Pending;
 use super::{ColumnValues, RowAt};
 use crate::chunk::{CodedColumn, RowChunk};
@@ -103,8 +103,7 @@ const GROUP_SHARES: usize = 4;
 fn group_blocks(widths: &[usize], bytes_max: usize) -> usize {
     let widest = widths.iter().copied().max().unwrap_or(0).max(1);
     let row = widths.iter().sum::<usize>().max(1);
-    // As they are read, in their order, and encoded.
-    let in_widest = bytes_max / 3 / widest / BLOCK_ROWS;
+    let in_widest = bytes_max / COPIES / widest / BLOCK_ROWS;
     let in_group = (bytes_max.saturating_mul(GROUP_SHARES) / row / BLOCK_ROWS).max(1);
     let blocks = in_widest.min(in_group).min(STRIPE_BLOCKS);
     // The greatest power of two that is not above: groups do not cross the ends of stripes.
@@ -140,7 +139,7 @@ impl Source {
     fn sample(&self, rows: &Pending, hidden: &[ArrayRef; 2]) -> Result<(Vec<ArrayRef>, usize)> {
         let read: Vec<usize> = (0..self.coded.len()).filter(|&place| self.coded[place].is_none()).collect();
         let row_bytes: usize = read.iter().map(|&place| self.inputs.widths()[place]).sum();
-        let count = (self.bytes_max / 3 / row_bytes.max(1)).clamp(SAMPLE_ROWS_MIN, BLOCK_ROWS).min(rows.len());
+        let count = (self.bytes_max / COPIES / row_bytes.max(1)).clamp(SAMPLE_ROWS_MIN, BLOCK_ROWS).min(rows.len());
         let mut values = self.inputs.values(&read, &rows.at[..count])?.into_iter();
         let mut sample = Vec::with_capacity(self.coded.len() + 2);
         for column in &self.coded {

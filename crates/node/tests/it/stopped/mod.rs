@@ -13,6 +13,7 @@ use alluvia_node::{Database, DatabaseOptions};
 use alluvia_query::Session;
 use alluvia_types::ErrorKind;
 use statements::{STATEMENTS, TABLES, long_to_plan};
+use std::fmt;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,9 +66,9 @@ fn child() {
             // By then it has begun: before that a cancel does nothing.
             let after = Duration::from_millis(20 + (random >> 33) % MOMENTS);
             let stopped = stop(&runtime, &db, sql, after);
-            println!("{name}: {stopped:?}, stopped after {after:?}");
+            println!("{name}: {stopped}, stopped after {after:?}");
             if stopped.idle.is_none() || stopped.others > OTHERS || stopped.wrong.is_some() {
-                late.push((name, stopped));
+                late.push(format!("{name}: {stopped}"));
             }
         }
     }
@@ -75,8 +76,6 @@ fn child() {
 }
 
 /// What was seen of a statement that was stopped.
-#[derive(Debug)]
-#[allow(dead_code)] // it is shown
 struct Stopped {
     /// Whether it ended before, by itself.
     is_done: bool,
@@ -88,6 +87,25 @@ struct Stopped {
     idle: Option<Duration>,
     /// An error that is another than that it was stopped.
     wrong: Option<String>,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stopped { is_done, others, error, idle, wrong } = self;
+        match is_done {
+            true => write!(f, "ended by itself")?,
+            false => write!(f, "told after {error:?}")?,
+        }
+        match idle {
+            Some(idle) => write!(f, ", idle after {idle:?}")?,
+            None => write!(f, ", computes on")?,
+        }
+        write!(
+            f,
+            ", others waited {others:?}{}",
+            wrong.as_ref().map(|wrong| format!(", and {wrong}")).unwrap_or_default()
+        )
+    }
 }
 
 fn stop(runtime: &tokio::runtime::Runtime, db: &Database, sql: &str, after: Duration) -> Stopped {

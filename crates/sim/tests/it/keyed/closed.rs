@@ -2,15 +2,15 @@
 
 use super::model::{Change, Part};
 use super::tables::{KeyKind, key, row};
-use super::world::{KEYED, KEYLESS, NEWEST, Setup, create, new_batch, open};
+use super::world::{KEYED, KEYLESS, NEWEST, Setup, bytes, create, files, new_batch, open};
 use alluvia_catalog::Change as DefinitionChange;
 use alluvia_sim::rows::{Row, rows_of};
-use alluvia_sim::{DIR, Engine, Random};
+use alluvia_sim::{Engine, Random};
 use alluvia_snapshot::{Durability, NewBatch};
 use alluvia_space::OnConflict;
 use alluvia_storage::{Disk, FaultDisk, Survival};
 use alluvia_types::{Error, ErrorKind, Result, TableId, Version};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 fn setup() -> Setup {
@@ -48,19 +48,6 @@ fn database() -> (Arc<FaultDisk>, Vec<TableId>) {
     engine.submit(new_batch(&engine, &tables, &[part]).expect("a batch"), Durability::Sync).expect("deleted");
     engine.sort().expect("sorted");
     (disk, tables)
-}
-
-fn files(disk: &FaultDisk, folder: &str, prefix: &str) -> Vec<PathBuf> {
-    let folder = Path::new(DIR).join(folder);
-    let entries = disk.read_dir(&folder).expect("listed").into_iter();
-    entries.filter(|entry| entry.name.starts_with(prefix)).map(|entry| folder.join(entry.name)).collect()
-}
-
-fn bytes(disk: &FaultDisk, path: &Path) -> Vec<u8> {
-    let file = disk.open(path).expect("there");
-    let mut bytes = vec![0; file.len().expect("a length") as usize];
-    file.read_exact_at(&mut bytes, 0).expect("read");
-    bytes
 }
 
 fn closed(error: &Error, path: &Path) {

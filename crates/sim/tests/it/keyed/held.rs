@@ -5,7 +5,7 @@
 
 use super::model::{Change, Part};
 use super::tables::{KeyKind, key, row};
-use super::world::{KEYED, KEYLESS, NEWEST, Setup, create, new_batch, open};
+use super::world::{KEYED, KEYLESS, NEWEST, Setup, bytes, create, files, new_batch, open};
 use alluvia_catalog::Change as DefinitionChange;
 use alluvia_sim::rows::{FoundRow, Row, rows_of};
 use alluvia_sim::{DIR, Engine, Random};
@@ -55,19 +55,6 @@ fn write_other(engine: &Engine, tables: &[TableId], round: u64) {
         engine.sort().expect("sorted");
     }
     engine.merge().expect("merged");
-}
-
-fn files(disk: &FaultDisk, folder: &str, prefix: &str) -> Vec<PathBuf> {
-    let folder = Path::new(DIR).join(folder);
-    let entries = disk.read_dir(&folder).expect("listed").into_iter();
-    entries.filter(|entry| entry.name.starts_with(prefix)).map(|entry| folder.join(entry.name)).collect()
-}
-
-fn bytes(disk: &FaultDisk, path: &Path) -> Vec<u8> {
-    let file = disk.open(path).expect("there");
-    let mut bytes = vec![0; file.len().expect("a length") as usize];
-    file.read_exact_at(&mut bytes, 0).expect("read");
-    bytes
 }
 
 fn put_back(disk: &FaultDisk, path: &Path, bytes: &[u8]) {

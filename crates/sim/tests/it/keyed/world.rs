@@ -4,11 +4,12 @@ use super::model::{Change, Model, Outcome, Part};
 use super::tables::{KEYS, KeyKind, key, row, table};
 use super::{boxes, followers, lookups};
 use alluvia_sim::rows::{Row, batch_of, identities_batch, rows_of, table_batch};
-use alluvia_sim::{Engine, EngineOptions, Gate, Random};
+use alluvia_sim::{DIR, Engine, EngineOptions, Gate, Random};
 use alluvia_snapshot::{Durability, NewBatch, NewRows, PurgeWait, RowChange, Snapshot};
 use alluvia_space::{OnConflict, TableDef};
 use alluvia_storage::{Disk, FaultDisk, WatchedDisk};
 use alluvia_types::{Error, ErrorKind, Freshness, ManualClock, Result, TableId, Version};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -348,4 +349,19 @@ impl World {
         self.commit(&[Part::new(KEYED, Change::InsertNew(again))])?;
         Ok(())
     }
+}
+
+/// Files of a folder of the database whose names begin so.
+pub fn files(disk: &FaultDisk, folder: &str, prefix: &str) -> Vec<PathBuf> {
+    let folder = Path::new(DIR).join(folder);
+    let entries = disk.read_dir(&folder).expect("listed").into_iter();
+    entries.filter(|entry| entry.name.starts_with(prefix)).map(|entry| folder.join(entry.name)).collect()
+}
+
+/// All of a file.
+pub fn bytes(disk: &FaultDisk, path: &Path) -> Vec<u8> {
+    let file = disk.open(path).expect("there");
+    let mut bytes = vec![0; file.len().expect("a length") as usize];
+    file.read_exact_at(&mut bytes, 0).expect("read");
+    bytes
 }
