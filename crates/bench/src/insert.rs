@@ -1,6 +1,7 @@
 //! `insert`: many writers of single-row durable batches, on the real disk and on one whose fsync takes a millisecond: as SQL
 //! text, as Arrow through the Rust API, and for comparison through the barest group commit there is, which shows what the
-//! machine leaves of writers / fsync time.
+//! machine leaves of writers / fsync time. Then a few writers of large batches, as fast as they are let, for long enough that the
+//! tail is full: how long one of them is kept waiting while rows are sorted.
 
 use crate::machine::{median, percentile};
 use crate::{Anything, Folders};
@@ -24,6 +25,10 @@ const BARE_THREADS: usize = 2;
 /// Zeros that the bare group commit writes ahead.
 const BARE_ROOM: usize = 256 << 10;
 
+/// The table.
+const EVENTS: &str =
+    "CREATE TABLE events (at TIMESTAMP, who TEXT, amount DOUBLE) WITH (dimensions = 'who', measures = 'amount')";
+
 /// How a row is handed over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
@@ -41,6 +46,15 @@ pub struct InsertArgs {
     /// Seconds on each disk.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
+    /// Seconds at full speed.
+    #[arg(long, default_value_t = 60)]
+    full_seconds: u64,
+    /// Writers at full speed.
+    #[arg(long, default_value_t = 4)]
+    full_writers: usize,
+    /// Rows of a batch at full speed.
+    #[arg(long, default_value_t = 10_000)]
+    full_rows: usize,
 }
 
 pub async fn run(args: InsertArgs) -> Anything<Value> {
@@ -76,14 +90,64 @@ pub async fn run(args: InsertArgs) -> Anything<Value> {
             });
         }
     }
+    figures["full_speed"] = full_speed(&args).await?;
     Ok(figures)
+}
+
+/// Large batches as fast as they are taken.
+async fn full_speed(args: &InsertArgs) -> Anything<Value> {
+    let scratch = tempfile::tempdir_in(&args.folders.data)?;
+    let db = Arc::new(Database::open(scratch.path())?);
+    db.session().sql(EVENTS).await?;
+    let begun = Instant::now();
+    let until = begun + Duration::from_secs(args.full_seconds);
+    let writers: Vec<_> = (0..args.full_writers)
+        .map(|writer| {
+            let (db, rows) = (Arc::clone(&db), args.full_rows);
+            tokio::spawn(async move {
+                let session = db.session();
+                let mut latencies = Vec::new();
+                while Instant::now() < until {
+                    let batch = batch(writer, latencies.len(), rows)?;
+                    let start = Instant::now();
+                    session.append("events", vec![batch]).await?;
+                    latencies.push(start.elapsed().as_secs_f64());
+                }
+                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(latencies)
+            })
+        })
+        .collect();
+    let mut latencies = Vec::new();
+    for writer in writers {
+        latencies.extend(writer.await??);
+    }
+    let rate = (latencies.len() * args.full_rows) as f64 / begun.elapsed().as_secs_f64();
+    let [p50, p99, p999, most] = [0.5, 0.99, 0.999, 1.0].map(|share| percentile(&mut latencies, share) * 1e3);
+    eprintln!("full speed: {rate:.0} rows/s, a batch {p50:.1} ms, p99 {p99:.0}, p99.9 {p999:.0}, at most {most:.0}");
+    Ok(json!({
+        "writers": args.full_writers, "rows_of_a_batch": args.full_rows, "seconds": args.full_seconds,
+        "rows_per_s": rate, "p50_ms": p50, "p99_ms": p99, "p999_ms": p999, "most_ms": most,
+    }))
+}
+
+/// A batch of a writer: its moments go on, its names come from everywhere.
+fn batch(writer: usize, number: usize, rows: usize) -> Anything<RecordBatch> {
+    const FIRST: i64 = 1_767_225_600_000_000;
+    let first = number * rows;
+    let at: ArrayRef = Arc::new(TimestampMicrosecondArray::from_iter_values(
+        (first..first + rows).map(|row| FIRST + row as i64 * 1_000 + writer as i64),
+    ));
+    let names = (first..first + rows).map(|row| format!("who {}", row.wrapping_mul(0x9E37_79B9) % 5_003));
+    let who: ArrayRef = Arc::new(StringViewArray::from_iter_values(names));
+    let amount: ArrayRef = Arc::new(Float64Array::from_iter_values((first..first + rows).map(|row| row as f64 + 0.5)));
+    Ok(RecordBatch::try_from_iter([("at", at), ("who", who), ("amount", amount)])?)
 }
 
 /// Latencies in seconds, and the seconds it took, through a database; every row that was acknowledged is there afterwards.
 async fn database(args: &InsertArgs, disk: Arc<dyn Disk>, folder: &Path, way: Way) -> Anything<(Vec<f64>, f64)> {
     let clock = Arc::new(SystemClock::default());
     let db = Arc::new(Database::open_on(disk, clock, folder, DatabaseOptions::default())?);
-    db.session().sql("CREATE TABLE events (at TIMESTAMP, who TEXT, amount DOUBLE) WITH (dimensions = 'who', measures = 'amount')").await?;
+    db.session().sql(EVENTS).await?;
     let begun = Instant::now();
     let until = begun + Duration::from_secs(args.seconds);
     let writers: Vec<_> =

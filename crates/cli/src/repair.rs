@@ -13,14 +13,17 @@ use std::process::ExitCode;
 pub struct RepairArgs {
     /// The data directory; no process may have it open.
     dir: PathBuf,
-    /// Do it: make anew what can be, and drop the segments that are lost. Without it nothing is changed.
+    /// A copy of the data directory, of whatever age, to put damaged files back from.
+    #[arg(long, value_name = "COPY")]
+    from: Option<PathBuf>,
+    /// Do it: put back what the copy has, make anew what can be, and drop the segments that are lost. Without it nothing is changed.
     #[arg(long)]
     yes: bool,
 }
 
 pub fn run(args: &RepairArgs) -> Result<ExitCode> {
     let spinner = ProgressBar::new_spinner();
-    let repaired = alluvia_node::repair(&args.dir, args.yes, &mut |what| {
+    let repaired = alluvia_node::repair(&args.dir, args.from.as_deref(), args.yes, &mut |what| {
         spinner.set_message(what.to_owned());
         spinner.tick();
     });
@@ -42,7 +45,7 @@ pub fn run(args: &RepairArgs) -> Result<ExitCode> {
     }
     if !args.yes {
         say(
-            "nothing was changed: restore files from a copy if there is one; alluvia repair DIR --yes does what is said above\n",
+            "nothing was changed: if there is a copy, --from COPY puts files back from it; --yes does what is said above\n",
         )?;
         return Ok(ExitCode::from(3));
     }

@@ -11,7 +11,9 @@ use crate::replay::Stopped;
 use alluvia_catalog::{Catalog, Change};
 use alluvia_heap::{FedKey, Heaps};
 use alluvia_keys::{KeyIndex, RowPlace};
-use alluvia_snapshot::{Heeds, KeyGuard, NewBatch, RowChange, Views, WholeTable, WrittenKeys, identities_of};
+use alluvia_snapshot::{
+    Heeds, KeyGuard, KeyTables, NewBatch, RowChange, Views, WholeTable, WrittenKeys, identities_of,
+};
 use alluvia_space::key_code::{KeyCode, KeyCoder};
 use alluvia_space::{ORDINAL_COLUMN, TableDef};
 use alluvia_tree::Segment;
@@ -237,6 +239,24 @@ impl Changes {
 }
 
 impl Effects {
+    /// Refuses keys that are new where those that are there hold all the memory that they may.
+    pub(crate) fn within(self, tables: &KeyTables, keys: &mut [KeyGuard<'_>]) -> Result<Effects> {
+        if !tables.is_full() {
+            return Ok(self);
+        }
+        for (of_table, (_, keys)) in self.tables.iter().zip(keys) {
+            let Some(known) = keys.any() else { continue };
+            if of_table.index.iter().any(|(&code, place)| place.is_some() && known.index.get(code).is_none()) {
+                let [held, allowed] = [tables.bytes(), tables.bytes_max()].map(|bytes| bytes >> 20);
+                let message = format!("the keys of all tables hold {held} MiB of memory, and may hold {allowed}");
+                return Err(Error::new(ErrorKind::OutOfMemory, message).with_hint(
+                    "raise memory_limit, of which keys have a quarter; rows whose keys are there can be changed and deleted",
+                ));
+            }
+        }
+        Ok(self)
+    }
+
     /// Takes what is killed by the batch of a version.
     pub(crate) fn take_kills(&mut self, version: Version) -> Vec<(TableId, Vec<RowPlace>)> {
         let of_table = |effects: &mut TableEffects| {

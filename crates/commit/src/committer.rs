@@ -77,7 +77,7 @@ impl Committer {
         batch_bytes_max: u64,
         keys: Vec<KeyRecord>,
     ) -> Self {
-        let keys = keys.into_iter().chain(views.cut().keys);
+        let keys = keys.into_iter().chain(views.unsorted_keys());
         let (visible, catalog, producers) = views.committed();
         assert_eq!(visible, log.durable(), "what is durable is visible before the first batch");
         let sequencer = Sequencer {
@@ -260,6 +260,11 @@ impl Committer {
         let (mut sequencer, effects) = loop {
             let made_in = self.views.keys().generation();
             let effects = changes.resolve(&self.views, &mut keys, made_in).map_err(Error::from);
+            let effects = effects.and_then(|effects| match &placing {
+                Placing::Decided(_) => effects.within(self.views.keys(), &mut keys),
+                // Another has decided.
+                Placing::Followed { .. } => Ok(effects),
+            });
             let sequencer = self.sequencer.lock();
             // What was found in an index is worth nothing once batches were taken back, and that is done under this lock.
             if self.views.keys().generation() == made_in {

@@ -120,6 +120,12 @@ impl Recent {
         self.count = self.writes.iter().map(|(_, codes)| codes.len()).sum();
     }
 
+    /// Bytes of memory that it takes, about.
+    pub fn bytes(&self) -> usize {
+        let entries = self.last.capacity() * (size_of::<(KeyCode, Version)>() + 1);
+        entries + self.writes.capacity() * size_of::<(Version, Vec<KeyCode>)>() + self.count * size_of::<KeyCode>()
+    }
+
     /// The newest version of which a write is known.
     pub fn newest(&self) -> Option<Version> {
         self.writes.back().map(|(version, _)| *version)

@@ -13,12 +13,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct TotalMemory {
     limit_bytes: usize,
     used_bytes: AtomicUsize,
+    /// What is held beside, and grows with the rows: keys, and notes of dead rows.
+    beside_bytes: AtomicUsize,
 }
 
 impl TotalMemory {
     /// Nothing used of `limit_bytes`.
     pub fn new(limit_bytes: u64) -> Arc<TotalMemory> {
-        Arc::new(TotalMemory { limit_bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX), used_bytes: 0.into() })
+        let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
+        Arc::new(TotalMemory { limit_bytes, used_bytes: 0.into(), beside_bytes: 0.into() })
     }
 
     /// Bytes that queries hold now.
@@ -26,8 +29,19 @@ impl TotalMemory {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
+    /// Says what is held beside statements: they have so much less, but half of their memory whatever that is.
+    pub fn set_beside(&self, bytes: u64) {
+        self.beside_bytes.store(usize::try_from(bytes).unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+
+    /// What statements may hold now.
+    fn left_bytes(&self) -> usize {
+        self.limit_bytes - self.beside_bytes.load(Ordering::Relaxed).min(self.limit_bytes / 2)
+    }
+
     fn try_use(&self, bytes: usize) -> bool {
-        let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit_bytes);
+        let left = self.left_bytes();
+        let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= left);
         self.used_bytes.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 }
@@ -110,7 +124,7 @@ impl MemoryPool for QueryMemory {
             "{} needs {additional} bytes more, and {OTHERS} {} of {} bytes",
             reservation.consumer().name(),
             self.total.used_bytes(),
-            self.total.limit_bytes
+            self.total.left_bytes()
         )))
     }
 
@@ -149,6 +163,14 @@ mod tests {
         assert_eq!(refusals(), [None, None]);
         two.try_grow(30).unwrap();
         assert_eq!(total.used_bytes(), 100);
+        two.shrink(20);
+        total.set_beside(15);
+        let error = two.try_grow(10).unwrap_err().to_string();
+        assert!(error.contains("all queries together hold 80 of 85"), "{error}");
+        total.set_beside(u64::MAX);
+        assert!(two.try_grow(1).is_err());
+        one.shrink(40);
+        two.try_grow(10).expect("half of it is left, whatever is held beside");
         drop((one, two));
         assert_eq!((total.used_bytes(), first.reserved(), second.reserved()), (0, 0, 0));
     }

@@ -3,6 +3,7 @@
 use crate::urls;
 use alluvia_log::LogOptions;
 use alluvia_pipeline::PipelineOptions;
+use alluvia_snapshot::TailBounds;
 use alluvia_space::PurgeAfter;
 use alluvia_types::{Clock, Error, ErrorKind, Result};
 use std::path::PathBuf;
@@ -104,9 +105,15 @@ impl DatabaseOptions {
         urls::served_places(&self.served).map(drop)
     }
 
-    /// Where new batches start to wait: an eighth of memory, 1 GiB at most.
+    /// Where new batches wait for a sort: an eighth of memory, 1 GiB at most. From its half on they wait for their turn.
     pub fn tail_bytes_max(&self) -> u64 {
         (self.memory_limit_bytes / 8).min(1 << 30)
+    }
+
+    /// The tail: a sort takes as much of it at a time as it would begin with, or an eighth where that is less.
+    pub(crate) fn tail_bounds(&self) -> TailBounds {
+        let bytes_max = self.tail_bytes_max();
+        TailBounds { bytes_max, step_bytes: self.pipeline.sort_bytes.min(bytes_max / 8) }
     }
 
     /// The cache of file chunks: a sixth of memory.
@@ -127,6 +134,12 @@ impl DatabaseOptions {
     /// Rows that are kept one by one for statements about few of them: an eighth of memory.
     pub fn row_bytes_max(&self) -> u64 {
         self.memory_limit_bytes / 8
+    }
+
+    /// The keys of all tables, which are in memory while rows are changed by them: a quarter. Past it statements have less, and no new keys
+    /// are taken.
+    pub fn key_bytes_max(&self) -> u64 {
+        self.memory_limit_bytes / 4
     }
 
     /// Cuboids: a sixteenth of memory.

@@ -2,7 +2,7 @@
 //!
 //! Each thread looks often and acts when due: the sorter when the tail is old or large or someone waits, the merger on
 //! its interval or when segments pile up, the flusher while relaxed batches come, the committers while batches wait for
-//! their fsync, the keeper of cuboids and of the predicate cache while shapes are wanted, rows come or segments go.
+//! their fsync, who measures what grows with the rows twice a second, the keeper of cuboids and of the predicate cache while shapes are wanted, rows come or segments go.
 //!
 //! Invariants:
 //! - A sort or merge that fails is remembered where writers and `alluvia.settings` see it, and tried again after a
@@ -25,6 +25,8 @@ const MEND_LOOK: Duration = Duration::from_millis(500);
 const FLUSH_LOOK: Duration = Duration::from_millis(5);
 /// Threads that make waiting batches durable: one for each fsync that the log lets overlap, and one that is about to.
 const COMMITTERS: usize = 5;
+/// How often it is looked what keys and dead rows hold.
+const MEASURE_LOOK: Duration = Duration::from_millis(500);
 const CUBOID_LOOK: Duration = Duration::from_millis(100);
 const COMMIT_LOOK: Duration = Duration::from_millis(200);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
@@ -107,6 +109,12 @@ impl Threads {
                     // What the log refuses, it also tells every later writer.
                     let _ = core.flush();
                 }
+            }
+        });
+        let measured = Arc::clone(engine);
+        threads.spawn("alluvia-measure", core, move |core, stop| {
+            while !stop.wait(MEASURE_LOOK) {
+                measured.set_memory_beside(core.measure());
             }
         });
         let engine = Arc::clone(engine);

@@ -1,4 +1,4 @@
-//! The sort cycle: the whole tail, through one version, becomes sorted segments.
+//! The sort cycle: the tail, through one version, becomes sorted segments.
 
 use crate::chunk::{Sorted, fixed, pieces, sorted_chunk};
 use crate::editor::Checkpoint;
@@ -35,18 +35,21 @@ struct Durable {
 type Written = (Vec<Arc<Segment>>, Vec<(TableId, Noted)>);
 
 impl Pipeline {
-    /// Sorts the tail through the newest visible version, and lets the log go through it. Returns whether there was
-    /// anything to do.
+    /// Sorts the tail through the version that is visible now, a step for each worker at a time, and lets the log go through it. Returns
+    /// whether there was anything to do.
     pub fn sort(&self) -> Result<bool> {
         let _one = self.sorting.lock();
-        let mut notes_all = false;
+        let until = self.views.visible();
+        let (mut is_done, mut notes_all) = (false, false);
         loop {
-            let cut = self.views.cut();
-            if cut.through == cut.base.through {
-                return Ok(false);
+            let cut = self.views.cut(self.workers.width());
+            let through = cut.through;
+            if through == cut.base.through {
+                return Ok(is_done);
             }
             match self.sort_cut(cut, notes_all)? {
-                Edited::Done => return Ok(true),
+                Edited::Done if through >= until => return Ok(true),
+                Edited::Done => (is_done, notes_all) = (true, false),
                 Edited::Again => notes_all = true,
             }
         }

@@ -7,7 +7,7 @@ use alluvia_catalog::{Catalog, Change};
 use alluvia_keys::RowPlace;
 use alluvia_log::{Log, LogOptions};
 use alluvia_pipeline::{Inline, Pipeline, PipelineOptions, open};
-use alluvia_snapshot::{BatchInfo, KeyFiles, Published, PurgeWait, Snapshot, Spaces, Views, Want};
+use alluvia_snapshot::{BatchInfo, KeyFiles, Published, PurgeWait, Snapshot, Spaces, TailBounds, Views, Want};
 use alluvia_space::{Column, DataType, ORDINAL_COLUMN, TableDef, TableOptions, TableRules, VERSION_COLUMN, dimensions};
 use alluvia_storage::{Cache, Disk, FaultDisk, Survival};
 use alluvia_tree::{SegmentCursor, TreeContext};
@@ -104,7 +104,7 @@ impl World {
             manifest.producers.clone(),
             opened.base,
             opened.dead,
-            32 << 20,
+            TailBounds::of(32 << 20),
         ));
         let log = LogOptions::new(manifest.database);
         let log = Log::open(Arc::clone(&shared), &dir.join("log"), log, manifest.through, &mut |_| Ok(()));

@@ -305,6 +305,8 @@ impl Engine {
             tail_bytes_max: info.tail_bytes_max,
             writers_waiting: info.writers_waiting,
             cache_bytes: info.cache_bytes,
+            key_bytes: info.key_bytes,
+            kill_bytes: info.kill_bytes,
             query_bytes: self.memory_used_bytes(),
             cuboid_bytes: self.cuboids.list().iter().map(|cuboid| cuboid.bytes()).sum(),
             read_only: info.read_only,
@@ -333,6 +335,11 @@ impl Engine {
     /// Bytes that queries hold in memory now.
     pub fn memory_used_bytes(&self) -> u64 {
         self.admission.total().used_bytes() as u64
+    }
+
+    /// Says what the database holds beside statements that grows with its rows: these have so much less.
+    pub fn set_memory_beside(&self, bytes: u64) {
+        self.admission.total().set_beside(bytes);
     }
 
     /// Statistics of immutable segments, kept between statements.

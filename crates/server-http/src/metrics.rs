@@ -122,7 +122,12 @@ fn text(figures: &Figures, (connections, busy): (usize, usize), requests: &Reque
     );
     out.one("alluvia_visible_version", "gauge", "The newest version that queries can see.", figures.visible.0);
     out.one("alluvia_tail_bytes", "gauge", "Rows that are in memory and the log only.", figures.tail_bytes);
-    out.one("alluvia_tail_bytes_max", "gauge", "Where writers start to wait.", figures.tail_bytes_max);
+    out.one(
+        "alluvia_tail_bytes_max",
+        "gauge",
+        "Where writers wait for a sort; above half of it they wait for their turn.",
+        figures.tail_bytes_max,
+    );
     out.one("alluvia_writers_waiting", "gauge", "Writers that wait for room in the tail.", figures.writers_waiting);
     out.one("alluvia_log_bytes", "gauge", "Bytes of the log on disk.", figures.log_bytes);
     out.one("alluvia_read_only", "gauge", "1 while writes are refused.", u8::from(figures.read_only.is_some()));
@@ -138,6 +143,8 @@ fn text(figures: &Figures, (connections, busy): (usize, usize), requests: &Reque
         ("cache", figures.cache_bytes),
         ("cuboids", figures.cuboid_bytes),
         ("tail", figures.tail_bytes),
+        ("keys", figures.key_bytes),
+        ("dead rows", figures.kill_bytes),
     ];
     for (use_of, bytes) in memory {
         out.sample("alluvia_memory_bytes", &[("use", use_of)], bytes);

@@ -10,7 +10,7 @@ use alluvia_pipeline::{
 };
 use alluvia_snapshot::{
     Committed, Done, Durability, KeyFiles, Load, NewBatch, PurgeWait, Purged, Snapshot, SnapshotRow, Spaces, TableRead,
-    Views, Want,
+    TailBounds, Views, Want,
 };
 use alluvia_space::TableDef;
 use alluvia_space::key_code::{KeyCode, KeyCoder};
@@ -36,6 +36,8 @@ pub struct EngineOptions {
     pub log_file_bytes_max: u64,
     /// Bytes of the tail past which batches wait; half as many may be in one batch.
     pub tail_bytes_max: u64,
+    /// About what one sort takes of the tail at a time, where more waits.
+    pub sort_step_bytes: u64,
     /// Bytes of the cache of files, and of what is loaded of segments.
     pub cache_bytes_max: u64,
     /// What the writer of a segment holds; rows of which a block has more are written column by column.
@@ -57,6 +59,7 @@ impl Default for EngineOptions {
             pipeline,
             log_file_bytes_max: 4 << 10,
             tail_bytes_max: 32 << 20,
+            sort_step_bytes: 32 << 20,
             cache_bytes_max: 32 << 20,
             waiting_bytes_max: 32 << 20,
         }
@@ -109,7 +112,7 @@ impl Engine {
                 manifest.producers.clone(),
                 opened.base,
                 opened.dead,
-                options.tail_bytes_max,
+                TailBounds { bytes_max: options.tail_bytes_max, step_bytes: options.sort_step_bytes },
             ));
             let log_options = LogOptions {
                 file_bytes_max: options.log_file_bytes_max,

@@ -8,6 +8,8 @@
 //!   done before is visible, for it was done through the index or before the database was opened.
 //! - For that reason an index is never made anew as long as batches have versions that are not visible: where a segment is gone with its
 //!   rows, its keys are taken out ([`KeyIndex::forget_segment`]), and what such batches have done stays.
+//! - What indexes hold is bounded: past the bound no batch gets a version that brings keys which are not there ([`KeyTables::is_full`]). It is
+//!   measured now and then, so what comes in between may be above it.
 //! - Batches that a full disk takes back leave no trace in an index: all indexes are made anew ([`KeyTables::renew`]). When
 //!   keys were written last is known as before.
 
@@ -19,10 +21,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// How long a measurement waits for a table's lock.
+const MEASURE_PATIENCE: Duration = Duration::from_millis(5);
+
 /// What is known of the keys of one table: nothing, until it is needed.
 #[derive(Debug, Default)]
 pub struct KeyTable {
     known: Option<KnownKeys>,
+    measured: Measured,
+}
+
+/// What a table's keys were seen to hold: looking costs a step for each page of the index.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measured {
+    keys: usize,
+    index_bytes: u64,
+    bytes: u64,
 }
 
 /// The keys of one table.
@@ -52,12 +66,61 @@ pub struct KeyTables {
     /// The versions through which batches were kept, each time that others were taken back.
     kept: Mutex<Vec<Version>>,
     generation: AtomicU64,
+    /// What all of them were seen to hold.
+    bytes: AtomicU64,
+    bytes_max: AtomicU64,
+    /// The same by table.
+    by_table: Mutex<HashMap<TableId, u64>>,
 }
 
 impl KeyTables {
     /// Of a database that was opened with everything through a version.
     pub(crate) fn new(opened: Version) -> KeyTables {
-        KeyTables { tables: Mutex::default(), opened, kept: Mutex::default(), generation: AtomicU64::new(0) }
+        KeyTables {
+            tables: Mutex::default(),
+            opened,
+            kept: Mutex::default(),
+            generation: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            bytes_max: AtomicU64::new(u64::MAX),
+            by_table: Mutex::default(),
+        }
+    }
+
+    /// What the keys of all tables may hold of memory.
+    pub fn set_bytes_max(&self, bytes: u64) {
+        self.bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The same.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Looks what the keys of all tables hold. Of one that is locked for long it is what was seen before.
+    pub fn measure(&self) -> u64 {
+        let tables: Vec<(TableId, Arc<Mutex<KeyTable>>)> =
+            self.tables.lock().iter().map(|(&table, keys)| (table, Arc::clone(keys))).collect();
+        let mut by_table = self.by_table.lock();
+        by_table.retain(|table, _| tables.iter().any(|(known, _)| known == table));
+        for (table, keys) in tables {
+            if let Some(mut keys) = keys.try_lock_for(MEASURE_PATIENCE) {
+                by_table.insert(table, keys.measure());
+            }
+        }
+        let bytes = by_table.values().sum();
+        self.bytes.store(bytes, Ordering::Relaxed);
+        bytes
+    }
+
+    /// What they held when they were last measured.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether no more keys may come.
+    pub fn is_full(&self) -> bool {
+        self.bytes() > self.bytes_max()
     }
 
     /// The locks of tables, whose ids ascend.
@@ -119,6 +182,20 @@ impl KeyLocks {
 }
 
 impl KeyTable {
+    /// What the keys hold. The index is looked at where it has a hundredth more or less keys than when that was done last.
+    fn measure(&mut self) -> u64 {
+        let Some(KnownKeys { index, recent, .. }) = &self.known else {
+            self.measured = Measured::default();
+            return 0;
+        };
+        let measured = &mut self.measured;
+        if measured.bytes == 0 || index.len().abs_diff(measured.keys) > measured.keys / 100 {
+            (measured.keys, measured.index_bytes) = (index.len(), index.bytes() as u64);
+        }
+        measured.bytes = measured.index_bytes + recent.bytes() as u64;
+        measured.bytes
+    }
+
     /// The keys, if they are known and of this generation.
     pub fn of(&mut self, generation: u64) -> Option<&mut KnownKeys> {
         self.known.as_mut().filter(|known| known.generation == generation)

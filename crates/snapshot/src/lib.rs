@@ -52,5 +52,6 @@ pub use ports::{
 pub use snapshot::{Newer, Snapshot, TableRead, TailRead};
 pub use spaces::{Space, Spaces};
 pub use views::{
-    Cut, Failures, HeapLoad, HeapSnapshot, Published, TableKills, TailDead, TailRoom, Views, WholeTable, WrittenKeys,
+    Cut, Failures, HeapLoad, HeapSnapshot, Published, TableKills, TailBounds, TailDead, TailRoom, Views, WholeTable,
+    WrittenKeys,
 };

@@ -90,6 +90,11 @@ impl Spaces {
         dir.join(file_name(table, 0))
     }
 
+    /// The same file of a generation.
+    pub fn path_of(dir: &Path, table: TableId, generation: u32) -> PathBuf {
+        dir.join(file_name(table, generation))
+    }
+
     /// The table whose dictionaries the file of this name holds, and its generation, if it is one of dictionaries.
     pub fn table_of_file(file: &str) -> Option<(TableId, u32)> {
         let of_table = file.strip_prefix("dict-")?;

@@ -78,3 +78,26 @@ fn a_repair_says_what_is_lost_and_drops_it_only_if_told() {
     good(&["sql", &dir, "-c", "INSERT INTO t VALUES (1, 'new'); CALL alluvia.merge()"], "");
     good(&["check", &dir], "");
 }
+
+#[test]
+fn a_repair_puts_back_what_a_copy_has() {
+    let (scratch, dir) = scratch();
+    good(&["sql", &dir, "-c", "CREATE TABLE t (a BIGINT); INSERT INTO t VALUES (1), (2); CALL alluvia.merge()"], "");
+    let copy = scratch.path().join("copy").display().to_string();
+    let copied = std::process::Command::new("cp").args(["-a", &dir, &copy]).status().unwrap();
+    assert!(copied.success());
+    let lost = parquet(&dir);
+    fs::remove_file(&lost).unwrap();
+    let output = run(&["repair", &dir, "--from", &copy], "");
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("can be put back from") && said.contains("nothing was changed"), "{said}");
+    assert!(!said.contains("LOST"), "{said}");
+    let said = good(&["repair", &dir, "--from", &copy, "--yes"], "");
+    assert!(said.contains("MENDED: table 't': ") && said.contains(" was put back from "), "{said}");
+    good(&["check", &dir], "");
+    assert_eq!(good(&["sql", &dir, "--format", "csv", "-c", "SELECT sum(a) AS s FROM t"], ""), "s\n3\n");
+    let output = run(&["repair", &dir, "--from", &scratch.path().display().to_string()], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("holds no Alluvia database"), "{}", stderr(&output));
+}

@@ -37,7 +37,7 @@ fn load(views: &Views, id: u32, rows: &RecordBatch) -> Result<()> {
 
 /// What a sort does with them; then the tail is empty.
 fn sort(views: &Views) -> Result<()> {
-    let cut = views.cut();
+    let cut = views.cut(1);
     for (id, tail) in cut.tails {
         let space = views.spaces().get(&table(id.0))?;
         for rows in tail {

@@ -3,7 +3,7 @@
 use alluvia_catalog::{Catalog, Change};
 use alluvia_commit::Committer;
 use alluvia_log::{Log, LogOptions};
-use alluvia_snapshot::{Base, Committed, Durability, NewBatch, NewRows, Spaces, Views};
+use alluvia_snapshot::{Base, Committed, Durability, NewBatch, NewRows, Spaces, TailBounds, Views};
 use alluvia_space::{Column, DataType, TableDef, TableOptions, dimensions};
 use alluvia_storage::{Cache, Disk};
 use alluvia_tree::TreeContext;
@@ -24,8 +24,8 @@ pub fn committer(disk: Arc<dyn Disk>, spaces: Spaces) -> (Committer, Arc<Views>)
     let tree = TreeContext::new(Arc::clone(&disk), Arc::new(Cache::new(1 << 20)), "/db/segments");
     let clock = Arc::new(ManualClock::default());
     let (spaces, base) = (Arc::new(spaces), Base::default());
-    let views =
-        Views::new(clock, tree, spaces, Catalog::default(), BTreeMap::new(), base, BTreeMap::new(), TAIL_BYTES_MAX);
+    let bounds = TailBounds::of(TAIL_BYTES_MAX);
+    let views = Views::new(clock, tree, spaces, Catalog::default(), BTreeMap::new(), base, BTreeMap::new(), bounds);
     let views = Arc::new(views);
     let log = Log::open(disk, Path::new("/db/log"), LogOptions::new(7), Version(0), &mut |_| Ok(())).unwrap();
     let committer = Committer::new(Arc::new(log), Arc::clone(&views), 0, TAIL_BYTES_MAX / 2, Vec::new());

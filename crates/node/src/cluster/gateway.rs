@@ -190,6 +190,8 @@ impl Admin for GatewayAdmin {
             published: PublishedTotals::default(),
             read_only: None,
             cache_bytes: 0,
+            key_bytes: 0,
+            kill_bytes: 0,
             pipeline_error: None,
         }
     }

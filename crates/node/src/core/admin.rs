@@ -123,6 +123,8 @@ impl Admin for Core {
             published: self.views.published(),
             read_only: log.failure().map(|error| error.to_string()),
             cache_bytes: self.cache.used_bytes(),
+            key_bytes: self.views.keys().bytes(),
+            kill_bytes: self.kill_bytes.load(Ordering::Relaxed),
             pipeline_error: self.views.pipeline_error().map(|error| error.to_string()),
         }
     }

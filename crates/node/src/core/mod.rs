@@ -31,7 +31,7 @@ use alluvia_types::{Clock, Error, Result};
 use start::{Started, start};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The audit log goes on in another file past this.
 const AUDIT_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -50,6 +50,8 @@ pub struct Core {
     aged: Aged,
     /// Set by `organise`: the threads should not wait for their intervals.
     hurry_sort: AtomicBool,
+    /// What notes of dead rows held when it was last looked.
+    kill_bytes: AtomicU64,
     hurry_merge: AtomicBool,
     relaxed: AtomicBool,
     recovery: Option<Recovery>,
@@ -158,6 +160,7 @@ impl Core {
             audit,
             aged,
             hurry_sort: AtomicBool::new(false),
+            kill_bytes: AtomicU64::new(0),
             hurry_merge: AtomicBool::new(false),
             relaxed: AtomicBool::new(false),
             recovery,
@@ -249,6 +252,13 @@ impl Core {
             || bytes >= options.sort_bytes
             || age >= options.sort_interval
             || self.views.has_dropped()
+    }
+
+    /// Looks what is held that grows with the rows.
+    pub(crate) fn measure(&self) -> u64 {
+        let (keys, kills) = self.views.measure();
+        self.kill_bytes.store(kills, Ordering::Relaxed);
+        keys + kills
     }
 
     /// Whether a merge should not wait for its interval.

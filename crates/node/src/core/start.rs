@@ -55,8 +55,9 @@ pub(super) fn start(
             manifest.producers.clone(),
             opened.base,
             opened.dead,
-            options.tail_bytes_max(),
+            options.tail_bounds(),
         ));
+        views.keys().set_bytes_max(options.key_bytes_max());
         let log_options = options.log_options(manifest.database, clock);
         let recovered = match Committer::recover(Arc::clone(disk), &dir.join(LOG_DIR), log_options, &views) {
             Ok(recovered) => recovered,

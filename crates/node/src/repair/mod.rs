@@ -5,10 +5,12 @@
 //! - Nothing is dropped that is whole: of each segment all bytes are held against their checksums first.
 //! - New files are durable before the manifest names them, and the manifest is replaced once, at the end: a crash before it leaves the
 //!   database as it was. Files of which the manifest tells no more go after it.
+//! - Before anything is made anew or dropped, what a copy has of it whole is put back ([`copy`]).
 //! - What it does not mend it names: damage to the log, to dictionaries and to files of dead rows is for who has a copy.
 //!
 //! The directory is not opened as a start would open it: so it serves where no start can.
 
+mod copy;
 mod table;
 
 use crate::check::staged_in_log;
@@ -18,6 +20,7 @@ use alluvia_snapshot::{Forgotten, MANIFEST_NAME, Manifest};
 use alluvia_storage::{Cache, Disk, RealDisk};
 use alluvia_tree::{Damage, SegmentMeta, TreeContext, segment_of_file};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId};
+use copy::Copy;
 use std::path::Path;
 use std::sync::Arc;
 use table::TableRepair;
@@ -30,7 +33,7 @@ const CACHE_BYTES: u64 = 16 << 20;
 pub struct RepairReport {
     /// Segments whose files were read.
     pub segments: usize,
-    /// What was made anew, or can be, a sentence each.
+    /// What was put back or made anew, or can be, a sentence each.
     pub mended: Vec<String>,
     /// What is lost, or would be, a sentence each: rows, versions, table and file.
     pub lost: Vec<String>,
@@ -45,27 +48,29 @@ impl RepairReport {
     }
 }
 
-/// Repairs the database in `dir`; `is_told` to, or it only says what it would do. `progress` is told of each segment before it is read.
+/// Repairs the database in `dir`; `is_told` to, or it only says what it would do. `copy` is a copy of the directory, of whatever age, that
+/// files are put back from. `progress` is told of each segment before it is read.
 ///
-/// Errors: there is no database, it is open elsewhere, or its manifest cannot be read; and those of the disk.
+/// Errors: there is no database, it is open elsewhere, or its manifest cannot be read; the copy is of another one; and those of the disk.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let scratch = tempfile::tempdir()?;
 /// # let dir = scratch.path().join("db");
 /// # drop(alluvia_node::Database::open(&dir)?);
-/// let report = alluvia_node::repair(&dir, false, &mut |what| println!("{what}"))?;
+/// let report = alluvia_node::repair(&dir, None, false, &mut |what| println!("{what}"))?;
 /// assert!(report.is_whole(), "{report:#?}");
 /// # Ok(()) }
 /// ```
-pub fn repair(dir: &Path, is_told: bool, progress: &mut dyn FnMut(&str)) -> Result<RepairReport> {
-    repair_on(Arc::new(RealDisk::new()), dir, is_told, progress)
+pub fn repair(dir: &Path, copy: Option<&Path>, is_told: bool, progress: &mut dyn FnMut(&str)) -> Result<RepairReport> {
+    repair_on(Arc::new(RealDisk::new()), dir, copy, is_told, progress)
 }
 
 /// Repairs the database in `dir` on a disk of the caller's.
 pub fn repair_on(
     disk: Arc<dyn Disk>,
     dir: &Path,
+    copy: Option<&Path>,
     is_told: bool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<RepairReport> {
@@ -82,6 +87,7 @@ pub fn repair_on(
         )
     })?;
     let mut manifest = Manifest::load(disk.as_ref(), dir)?.ok_or_else(|| no_database(dir))?;
+    let copy = copy.map(|from| Copy::open(&disk, dir, from, &manifest, is_told)).transpose()?;
     let segments_dir = dir.join(SEGMENTS_DIR);
     let tree = TreeContext::new(Arc::clone(&disk), Arc::new(Cache::new(CACHE_BYTES)), segments_dir.clone());
     let mut next_segment = next_segment(disk.as_ref(), &segments_dir, &manifest)?;
@@ -89,11 +95,11 @@ pub fn repair_on(
     for (&table, files) in &mut manifest.tables {
         // One that is not defined any more goes when the manifest is next written.
         let Some(entry) = manifest.catalog.by_id(table) else { continue };
-        let repair =
-            TableRepair { dir, tree: &tree, def: &entry.def, through: manifest.through, is_told, report: &mut report };
+        let (def, through, copy) = (&entry.def, manifest.through, copy.as_ref());
+        let repair = TableRepair { dir, tree: &tree, def, through, copy, is_told, report: &mut report };
         repair.run(files, &mut next_segment, &mut gone, progress)?;
     }
-    repair_staged(&tree, dir, &mut manifest, is_told, &mut report, &mut gone)?;
+    repair_staged(&tree, dir, &mut manifest, copy.as_ref(), is_told, &mut report, &mut gone)?;
     if is_told && (!report.mended.is_empty() || !report.lost.is_empty()) {
         manifest.next_segment = next_segment;
         manifest.store(disk.as_ref(), dir)?;
@@ -108,6 +114,7 @@ fn repair_staged(
     tree: &TreeContext,
     dir: &Path,
     manifest: &mut Manifest,
+    copy: Option<&Copy<'_>>,
     is_told: bool,
     report: &mut RepairReport,
     gone: &mut Vec<SegmentMeta>,
@@ -117,7 +124,10 @@ fn repair_staged(
         // One of a table that was dropped since.
         let Some(entry) = catalog.by_id(meta.table) else { continue };
         report.segments += 1;
-        let (name, damage) = (entry.def.shown(), Damage::find(tree, &meta)?);
+        let (name, mut damage) = (entry.def.shown(), Damage::find(tree, &meta)?);
+        if let Some(copy) = copy {
+            damage = copy.segment(tree, &name, &meta, damage, report)?;
+        }
         let in_load = format!("of table '{name}', which a load has staged and the log names");
         match (damage.parquet, damage.side) {
             (None, None) => {}

@@ -5,6 +5,7 @@
 //! - A side file of which nothing proves that its rows are those that were written is used here, where somebody has told so, and it is said.
 
 use super::RepairReport;
+use super::copy::Copy;
 use alluvia_catalog::Dictionaries;
 use alluvia_pipeline::space_of;
 use alluvia_snapshot::{Forgotten, TableFiles, kills};
@@ -20,6 +21,7 @@ pub(super) struct TableRepair<'a> {
     pub(super) tree: &'a TreeContext,
     pub(super) def: &'a TableDef,
     pub(super) through: Version,
+    pub(super) copy: Option<&'a Copy<'a>>,
     pub(super) is_told: bool,
     pub(super) report: &'a mut RepairReport,
 }
@@ -41,16 +43,24 @@ impl TableRepair<'_> {
         let dead = self.dead_rows(files)?;
         let space = match space_of(self.dir, self.tree, self.def, files) {
             Ok(space) => Some(space),
-            Err(error) => {
-                self.leave(error)?;
-                None
-            }
+            Err(error) => match self.copy.map(|copy| copy.dictionaries(self.def, files, &error, self.report)) {
+                Some(Ok(true)) if self.is_told => Some(space_of(self.dir, self.tree, self.def, files)?),
+                Some(Ok(true)) => None,
+                Some(Err(error)) => return Err(error),
+                Some(Ok(false)) | None => {
+                    self.leave(error)?;
+                    None
+                }
+            },
         };
         let metas: Vec<SegmentMeta> = files.segments().cloned().collect();
         for meta in metas {
             progress(&format!("segment {} of table '{name}', {} rows", meta.id, meta.rows));
             self.report.segments += 1;
-            let damage = Damage::find(self.tree, &meta)?;
+            let mut damage = Damage::find(self.tree, &meta)?;
+            if let Some(copy) = self.copy {
+                damage = copy.segment(self.tree, &name, &meta, damage, self.report)?;
+            }
             if damage.is_none() {
                 continue;
             }
@@ -161,7 +171,7 @@ impl TableRepair<'_> {
         if self.is_told { "was made anew" } else { "can be made anew" }
     }
 
-    /// How many rows of each segment are dead. A file of kills that is damaged is left: nobody else knows what it said.
+    /// How many rows of each segment are dead. A file of kills that is damaged is put back from a copy or left: nobody else knows what it said.
     fn dead_rows(&mut self, files: &TableFiles) -> Result<BTreeMap<SegmentId, u64>> {
         let mut dead = BTreeMap::new();
         for file in &files.kills {
@@ -170,14 +180,22 @@ impl TableRepair<'_> {
                 true => kills::read(self.tree.disk.as_ref(), self.dir, self.def.id, file),
                 false => Err(Error::new(ErrorKind::Corrupt, format!("{} is missing", path.display()))),
             };
-            match told {
-                Ok(told) => {
-                    for (segment, rows) in told {
-                        let rows = rows.iter().filter(|(_, killed)| *killed <= self.through).count() as u64;
-                        *dead.entry(segment).or_default() += rows;
+            let told = match told {
+                Ok(told) => Some(told),
+                Err(error) => {
+                    let found = match self.copy {
+                        Some(copy) => copy.kills(self.def, file, &error, self.report)?,
+                        None => None,
+                    };
+                    if found.is_none() {
+                        self.leave(error)?;
                     }
+                    found
                 }
-                Err(error) => self.leave(error)?,
+            };
+            for (segment, rows) in told.into_iter().flatten() {
+                let rows = rows.iter().filter(|(_, killed)| *killed <= self.through).count() as u64;
+                *dead.entry(segment).or_default() += rows;
             }
         }
         Ok(dead)

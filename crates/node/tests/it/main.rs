@@ -11,6 +11,7 @@ mod clean_stops;
 mod cluster;
 mod conditions;
 mod constraints;
+mod copied;
 mod crash;
 mod cuboids;
 mod docs;

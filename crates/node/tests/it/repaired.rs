@@ -249,7 +249,7 @@ fn a_statement_that_meets_damage_goes_on() {
 }
 
 fn repaired(dir: &Path, is_told: bool) -> alluvia_node::RepairReport {
-    repair(dir, is_told, &mut |_| {}).unwrap()
+    repair(dir, None, is_told, &mut |_| {}).unwrap()
 }
 
 /// Options with which nothing is sorted by itself.
@@ -335,7 +335,7 @@ fn a_repair_opens_what_a_start_leaves_closed() {
     let (large, small) = block_on(async {
         let session = db.session();
         fill(&session).await;
-        assert_eq!(repair(&dir, false, &mut |_| {}).unwrap_err().kind(), ErrorKind::Locked);
+        assert_eq!(repair(&dir, None, false, &mut |_| {}).unwrap_err().kind(), ErrorKind::Locked);
         let ids = segments(&session, "lost").await;
         (ids[0], ids[1])
     });
@@ -383,7 +383,7 @@ fn a_repair_opens_what_a_start_leaves_closed() {
 #[test]
 fn a_repair_says_what_it_leaves_and_where_there_is_nothing() {
     let scratch = tempfile::tempdir().unwrap();
-    let error = repair(&scratch.path().join("none"), true, &mut |_| {}).unwrap_err();
+    let error = repair(&scratch.path().join("none"), None, true, &mut |_| {}).unwrap_err();
     assert!(
         error.kind() == ErrorKind::UndefinedObject && error.message().contains("holds no Alluvia database"),
         "{error}"
@@ -398,5 +398,5 @@ fn a_repair_says_what_it_leaves_and_where_there_is_nothing() {
     let report = repaired(&dir, true);
     assert!(report.left.len() == 1 && report.left[0].contains("is missing; restore it from a copy"), "{report:#?}");
     fs::rename(dir.join("manifest"), dir.join("elsewhere")).unwrap();
-    assert_eq!(repair(&dir, true, &mut |_| {}).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(repair(&dir, None, true, &mut |_| {}).unwrap_err().kind(), ErrorKind::Corrupt);
 }

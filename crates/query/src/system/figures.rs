@@ -155,6 +155,10 @@ pub struct Figures {
     pub writers_waiting: u64,
     /// Bytes in the cache of files.
     pub cache_bytes: u64,
+    /// Bytes of the keys of tables.
+    pub key_bytes: u64,
+    /// Bytes of the notes of dead rows.
+    pub kill_bytes: u64,
     /// Bytes that statements hold.
     pub query_bytes: u64,
     /// Bytes of resident cuboids.

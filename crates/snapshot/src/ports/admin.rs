@@ -116,6 +116,10 @@ pub struct StoreInfo {
     pub read_only: Option<String>,
     /// Bytes in the block cache.
     pub cache_bytes: u64,
+    /// Bytes of the keys of tables, when they were last measured.
+    pub key_bytes: u64,
+    /// Bytes of the notes of dead rows, when they were last measured.
+    pub kill_bytes: u64,
     /// Why the pipeline last failed, if its last run did.
     pub pipeline_error: Option<String>,
 }

@@ -60,6 +60,14 @@ impl TableKills {
         self.segments.is_empty() && self.tail.is_empty() && self.versions.is_empty()
     }
 
+    /// Bytes of memory that they take, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        /// A row's entry in a tree and in a list.
+        const TAIL_ROW: usize = 2 * size_of::<(Version, (Version, u64))>() + size_of::<usize>();
+        let segments: usize = self.segments.values().map(|dead| dead.bytes()).sum();
+        (segments + self.tail.len() * TAIL_ROW) as u64
+    }
+
     /// When a row was killed.
     pub fn killed_at(&self, place: RowPlace) -> Option<Version> {
         match place {

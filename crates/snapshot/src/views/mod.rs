@@ -5,22 +5,25 @@
 //! - V2: a visible row is in the tail if its version is above the sorted watermark and it was not staged, else in exactly
 //!   one segment; [`Views::install`] moves rows from tail to segments in one step.
 //! - V3: readers hold the lock only to clone `Arc`s of the tables they name.
-//! - Rows in memory are bounded by thrice `tail_bytes_max`: the tail with what is on its way there, what readers held when the
+//! - Rows in memory are bounded by thrice [`TailBounds::bytes_max`]: the tail with what is on its way there, what readers held when the
 //!   batch was let in, and what one sort takes from the tail under their hands.
 
+mod cut;
 mod heaps;
 mod kills;
 mod moving;
+mod pace;
 mod replaced;
 mod report;
 mod room;
 mod state;
 mod turns;
 
+pub use cut::Cut;
 pub use heaps::{HeapLoad, HeapSnapshot, WrittenKeys};
 pub use kills::{TableKills, TailDead};
 pub use moving::WholeTable;
-pub use room::TailRoom;
+pub use room::{TailBounds, TailRoom};
 pub use turns::Failures;
 
 use crate::freshness::VisibleTimes;
@@ -33,13 +36,14 @@ use crate::ports::{BatchInfo, PublishedTotals, StagedLoad, Want};
 use crate::snapshot::{Newer, Snapshot, TailRead};
 use crate::spaces::Spaces;
 use crate::tail::{Pinned, TailTable};
-use alluvia_catalog::Catalog;
+use alluvia_catalog::{Catalog, TableEntry};
 use alluvia_heap::Heaps;
 use alluvia_tree::{Dead, Segment, SegmentMeta, TreeContext};
-use alluvia_types::{Clock, Error, Freshness, Result, SegmentId, Stage, TableId, Version, planted};
+use alluvia_types::{Clock, Freshness, Result, SegmentId, Stage, TableId, Version, planted};
 use arrow::record_batch::RecordBatch;
+use cut::Marks;
+use pace::Pace;
 use parking_lot::{Condvar, Mutex, RwLock};
-use room::{Lack, pinned_too_much};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,9 +52,6 @@ use turns::Turns;
 
 /// Batches remembered for `alluvia.batches`.
 const BATCHES_REMEMBERED: usize = 4_096;
-
-/// How long a writer waits for statements that hold rows which have left the tail.
-const PINNED_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A durable batch, ready to become visible.
 #[derive(Debug)]
@@ -80,7 +81,8 @@ pub struct Views {
     pins: Pins,
     state: RwLock<State>,
     visible: AtomicU64,
-    tail_bytes_max: u64,
+    bounds: TailBounds,
+    pace: Mutex<Pace>,
     /// Bytes of batches that were let in and are not visible yet.
     promised: Arc<AtomicU64>,
     writers_waiting: AtomicU64,
@@ -112,35 +114,12 @@ struct State {
     batches: VecDeque<BatchInfo>,
     published: PublishedTotals,
     tail_bytes: u64,
+    marks: Marks,
     pinned: Mutex<Pinned>,
     sorts: Turns,
     merges: Turns,
     /// No snapshot is taken below this version from now on, but at one that is pinned.
     floor: Version,
-}
-
-/// What a sort cycle starts from: one consistent cut.
-#[derive(Debug)]
-pub struct Cut {
-    /// Everything through this version.
-    pub through: Version,
-    /// The definitions as of it.
-    pub catalog: Arc<Catalog>,
-    /// The producers as of it.
-    pub producers: BTreeMap<String, ProducerState>,
-    /// Keys of batches above the base's watermark.
-    pub keys: Vec<KeyRecord>,
-    /// Tail rows above the base's watermark.
-    pub tails: Vec<(TableId, Vec<RecordBatch>)>,
-    /// Staged loads above the base's watermark, with their versions; also those of tables that were dropped since, whose files may go once
-    /// a manifest lets the log give up the records that name them.
-    pub attached: Vec<(Version, TableId, Vec<Arc<Segment>>)>,
-    /// The kills of tables that have any, also of versions above the cut.
-    pub kills: HashMap<TableId, TableKills>,
-    /// Versions that may be asked for beside those from the cut on, ascending.
-    pub askable: Vec<Version>,
-    /// The base they are above.
-    pub base: Arc<Base>,
 }
 
 impl Views {
@@ -154,7 +133,7 @@ impl Views {
         producers: BTreeMap<String, ProducerState>,
         base: Base,
         dead: BTreeMap<TableId, BTreeMap<SegmentId, Arc<Dead>>>,
-        tail_bytes_max: u64,
+        bounds: TailBounds,
     ) -> Self {
         let (visible, complete) = (base.through, base.complete.max(base.through));
         let kills = dead.into_iter().map(|(table, dead)| (table, TableKills::of_segments(dead, complete))).collect();
@@ -177,6 +156,7 @@ impl Views {
             batches: VecDeque::new(),
             published: PublishedTotals::default(),
             tail_bytes: 0,
+            marks: Marks::new(bounds.step_bytes),
             pinned: Mutex::default(),
             sorts: Turns::default(),
             merges: Turns::default(),
@@ -191,7 +171,8 @@ impl Views {
             pins: Pins::default(),
             state: RwLock::new(state),
             visible: AtomicU64::new(visible.0),
-            tail_bytes_max,
+            bounds,
+            pace: Mutex::default(),
             promised: Arc::default(),
             writers_waiting: AtomicU64::new(0),
             changed: Condvar::new(),
@@ -267,6 +248,7 @@ impl Views {
         }
         let now = self.clock.monotonic();
         let (mut gone, mut heaps_gone) = (Vec::new(), Vec::new());
+        let mut came = 0;
         let mut state = self.state.write();
         for (mut batch, loads) in batches.drain(..).zip(opened) {
             let version = batch.info.version;
@@ -274,6 +256,12 @@ impl Views {
             if let Some(catalog) = batch.catalog.take() {
                 let known = std::mem::replace(&mut state.catalog, Arc::clone(&catalog));
                 gone.extend(known.tables().map(|entry| entry.def.id).filter(|&table| catalog.by_id(table).is_none()));
+                let is_as_it_was = |entry: &TableEntry| {
+                    catalog.by_id(entry.def.id).is_some_and(|entry_now| Arc::ptr_eq(&entry_now.def, &entry.def))
+                };
+                if !known.tables().all(|entry| is_as_it_was(entry)) {
+                    state.marks.clear();
+                }
                 state.leave_dropped(&catalog, version);
                 heaps_gone.extend(self.keep_heaps(&state));
             }
@@ -284,6 +272,7 @@ impl Views {
                 let before = tail.bytes();
                 tail.push(version, rows, bytes, pinned.get_mut());
                 *tail_bytes += tail.bytes() - before;
+                came += tail.bytes() - before;
             }
             drop(batch.room);
             if !loads.is_empty() {
@@ -310,6 +299,7 @@ impl Views {
             state.visible = version;
         }
         let visible = state.visible;
+        state.mark(came);
         if recovering {
             state.times = VisibleTimes::new(now, visible);
         } else {
@@ -409,77 +399,6 @@ impl Views {
     pub fn killed(&self, table: TableId, above: Version, through: Version) -> Option<Killed> {
         let places = self.state.read().killed(table, above, through)?;
         Some(places.read())
-    }
-
-    /// What a sort cycle starts from.
-    pub fn cut(&self) -> Cut {
-        let state = self.state.read();
-        let above = state.base.through;
-        let tails = state.tails.iter().map(|(&table, tail)| {
-            let rows = tail.read(above, state.visible).into_iter().map(|(rows, _)| rows);
-            (table, rows.collect::<Vec<_>>())
-        });
-        let mut tails: Vec<_> = tails.filter(|(_, runs)| !runs.is_empty()).collect();
-        // Segments are numbered in this order: a run follows from its seed.
-        tails.sort_unstable_by_key(|(table, _)| *table);
-        let attached = state.attached.iter().chain(&state.dropped).flat_map(|(&version, loads)| {
-            loads.iter().map(move |(table, segments)| (version, *table, segments.clone()))
-        });
-        Cut {
-            through: state.visible,
-            catalog: Arc::clone(&state.catalog),
-            producers: state.producers.clone(),
-            keys: state.keys.clone(),
-            tails,
-            attached: attached.collect(),
-            kills: state.kills.clone(),
-            askable: self.askable(&state),
-            base: Arc::clone(&state.base),
-        }
-    }
-
-    /// Waits until there is room as [`Views::try_room`] says, and takes it. What makes room in the tail is
-    /// the pipeline; what readers hold is given back when their statements end, which may depend on this very batch: so the
-    /// wait for them is bounded, and then the batch is refused. What is not visible yet `flush` makes so: nobody else may be about to,
-    /// where batches are acknowledged before they are durable.
-    pub fn wait_room(&self, bytes: u64, flush: &mut dyn FnMut() -> Result<()>) -> Result<TailRoom> {
-        if let Some(room) = self.try_room(bytes) {
-            return Ok(room);
-        }
-        let mut pinned_since = None;
-        let mut is_flushed = false;
-        loop {
-            self.writers_waiting.fetch_add(1, Ordering::Relaxed);
-            let found = self.wait_until(|state| {
-                let now = self.clock.monotonic();
-                match (self.take_room(state, bytes), state.sorts.error()) {
-                    (Ok(room), _) => Some(Ok(Some(room))),
-                    (Err(Lack::Full), Some(error)) => Some(Err(Error::new(error.kind(), error.message())
-                        .at("the tail is full and the pipeline cannot empty it")
-                        .with_hint(error.hint().unwrap_or("see alluvia.settings and the server's log")))),
-                    (Err(Lack::Full), None) => {
-                        pinned_since = None;
-                        None
-                    }
-                    (Err(Lack::Promised), _) => {
-                        pinned_since = None;
-                        // After a flush others may have taken the room that it made, and not be in the log yet: one change is waited for.
-                        let is_to_flush = !std::mem::take(&mut is_flushed);
-                        is_to_flush.then_some(Ok(None))
-                    }
-                    (Err(Lack::Pinned(held)), _) => {
-                        let since = *pinned_since.get_or_insert(now);
-                        (now.saturating_sub(since) >= PINNED_WAIT_MAX).then(|| Err(pinned_too_much(held)))
-                    }
-                }
-            });
-            self.writers_waiting.fetch_sub(1, Ordering::Relaxed);
-            if let Some(room) = found? {
-                return Ok(room);
-            }
-            flush()?;
-            is_flushed = true;
-        }
     }
 
     /// Waits until `version` is visible.

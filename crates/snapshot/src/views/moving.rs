@@ -148,13 +148,17 @@ impl Views {
         assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
         #[cfg(feature = "paranoid")]
         let before = state.rows_of(&base);
-        let State { tails, tail_bytes, attached, dropped, pinned, keys: records, kills, catalog, .. } = &mut *state;
+        let State { tails, tail_bytes, marks, attached, dropped, pinned, keys: records, kills, catalog, .. } =
+            &mut *state;
+        let taken_before = *tail_bytes;
         for tail in tails.values_mut() {
             let before = tail.bytes();
             tail.drop_through(through, pinned.get_mut());
             *tail_bytes -= before - tail.bytes();
         }
         tails.retain(|_, tail| tail.rows() > 0);
+        let taken = taken_before - *tail_bytes;
+        marks.forget_through(through);
         *attached = attached.split_off(&through.next());
         *dropped = dropped.split_off(&through.next());
         records.retain(|record| record.version > through);
@@ -177,6 +181,9 @@ impl Views {
             assert_eq!(before, kept, "V2: rows moved, none came or went but the dead");
         }
         drop(state);
+        if is_sort {
+            self.pace.lock().sort_ends(self.clock.monotonic(), taken, self.bounds.bytes_max / 32);
+        }
         // Nobody asks any more what was written after an older version.
         let horizon = self.horizon();
         keys.iter_mut().filter_map(|(_, keys)| keys.any()).for_each(|known| known.recent.forget_through(horizon));

@@ -25,9 +25,15 @@ impl Views {
         (state.tail_bytes, age)
     }
 
+    /// Bytes of what grows with the rows, and is no row: keys, and the kills. It looks at all of them.
+    pub fn measure(&self) -> (u64, u64) {
+        let kills = self.state.read().kills.values().map(TableKills::bytes).sum();
+        (self.keys.measure(), kills)
+    }
+
     /// Bound of the tail, and writers that wait for room in it.
     pub fn room(&self) -> (u64, u64) {
-        (self.tail_bytes_max, self.writers_waiting.load(Ordering::Relaxed))
+        (self.bounds.bytes_max, self.writers_waiting.load(Ordering::Relaxed))
     }
 
     /// Recent batches, newest first.

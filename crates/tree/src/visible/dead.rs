@@ -102,6 +102,16 @@ impl Dead {
         is_new
     }
 
+    /// Bytes of memory that it takes, about.
+    pub fn bytes(&self) -> usize {
+        let with_kills = self.blocks.iter().flatten().count();
+        let nodes: usize = self.firsts.iter().map(Vec::len).sum();
+        with_kills * size_of::<BlockDead>()
+            + self.rows as usize * size_of::<(Version, u16)>()
+            + self.blocks.len() * size_of::<Option<Arc<BlockDead>>>()
+            + 2 * nodes * size_of::<Version>()
+    }
+
     /// Takes in a kill of a block, for all nodes above it.
     fn note(&mut self, block: usize, version: Version) {
         let mut node = block;

@@ -1,4 +1,5 @@
-//! A statement that is stopped ends with its work: in every operator, at any moment, and others' statements are answered meanwhile.
+//! A statement that is stopped ends with its work: in every operator, at any moment, by a cancel, by its timeout, or because its client is
+//! gone; and others' statements are answered meanwhile.
 //!
 //! The process under test is this test binary itself, started again: what its threads compute is nobody else's. The bounds are what no machine
 //! needs; with `--nocapture` the child's lines tell the milliseconds. `ALLUVIA_TEST_STATEMENTS=5` stops each statement five times, and
@@ -65,14 +66,26 @@ fn child() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             // By then it has begun: before that a cancel does nothing.
             let after = Duration::from_millis(20 + (random >> 33) % MOMENTS);
-            let stopped = stop(&runtime, &db, sql, after);
-            println!("{name}: {stopped}, stopped after {after:?}");
+            let way = [Way::Cancel, Way::Timeout, Way::Gone][(random >> 20) as usize % 3];
+            let stopped = stop(&runtime, &db, sql, after, way);
+            println!("{name}: {stopped}, stopped by {way:?} after {after:?}");
             if stopped.idle.is_none() || stopped.others > OTHERS || stopped.wrong.is_some() {
                 late.push(format!("{name}: {stopped}"));
             }
         }
     }
     assert!(late.is_empty(), "{late:?}");
+}
+
+/// How a statement is stopped.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Way {
+    /// From another connection.
+    Cancel,
+    /// By `statement_timeout`.
+    Timeout,
+    /// Its client is gone: nobody waits for it any more.
+    Gone,
 }
 
 /// What was seen of a statement that was stopped.
@@ -108,31 +121,49 @@ impl fmt::Display for Stopped {
     }
 }
 
-fn stop(runtime: &tokio::runtime::Runtime, db: &Database, sql: &str, after: Duration) -> Stopped {
+fn stop(runtime: &tokio::runtime::Runtime, db: &Database, sql: &str, after: Duration, way: Way) -> Stopped {
     let session = Arc::new(db.session());
     let other = db.session();
     let sql = if sql == "PLANNING" { long_to_plan() } else { sql.to_owned() };
+    if way == Way::Timeout {
+        let timeout = format!("SET statement_timeout = {}", after.as_millis());
+        runtime.block_on(async { session.sql(&timeout).await.unwrap().collect().await.unwrap() });
+    }
+    let begun = Instant::now();
     let task = runtime.spawn({
         let (session, sql) = (Arc::clone(&session), sql.clone());
         async move { session.sql(&sql).await?.collect().await }
     });
-    std::thread::sleep(after);
+    // A little before a timeout, so that threads are looked at from then on.
+    std::thread::sleep(if way == Way::Timeout { after / 2 } else { after });
     let start = Instant::now();
     let answer = runtime.block_on(async { answered(&other).await });
     let others = start.elapsed();
     assert_eq!(answer, 1);
-    let is_done = task.is_finished();
+    if way == Way::Timeout {
+        std::thread::sleep((begun + after).saturating_duration_since(Instant::now()));
+    }
+    let is_done = task.is_finished() && way != Way::Timeout;
     let start = Instant::now();
-    session.cancel_handle().cancel();
+    match way {
+        Way::Cancel => session.cancel_handle().cancel(),
+        Way::Timeout => {}
+        Way::Gone => task.abort(),
+    }
     let (told, telling) = std::sync::mpsc::channel();
     runtime.spawn(async move {
-        let ended = task.await.expect("no panic");
-        let _ = told.send((Instant::now(), ended.map(drop)));
+        let ended = task.await;
+        let _ = told.send((Instant::now(), ended));
     });
     let idle = threads::idle(MOST);
     let (ended, result) = telling.recv_timeout(OTHERS).expect("the client hears of it");
-    let wrong = result.err().filter(|error| error.kind() != ErrorKind::Cancelled).map(|error| error.to_string());
-    Stopped { is_done, others, error: ended - start, idle, wrong }
+    let kind = if way == Way::Timeout { ErrorKind::Timeout } else { ErrorKind::Cancelled };
+    let wrong = match result {
+        Ok(Err(error)) if error.kind() != kind => Some(error.to_string()),
+        Err(error) if error.is_panic() => Some(error.to_string()),
+        _ => None,
+    };
+    Stopped { is_done, others, error: ended.saturating_duration_since(start), idle, wrong }
 }
 
 async fn answered(session: &Session) -> usize {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `history` | random histories, at every version that may be asked for |
 //! | `handover` | few rows, and every order of changes with sorts and merges |
+//! | `bounded` | keys that have no more room in memory |
 //! | `closed` | a table whose file is gone, and the other one |
 //! | `crash` | power loss at every I/O call, and again during recovery |
 //! | `dropped` | a table that is dropped while a stage is at work |
@@ -21,6 +22,7 @@
 //!
 //! `ALLUVIA_TEST_SEED` replays a history; `ALLUVIA_TEST_SECONDS` makes each test of histories go on for so long.
 
+mod bounded;
 pub(crate) mod boxes;
 mod closed;
 mod crash;

@@ -54,6 +54,10 @@ impl Setup {
             // Two segments at a time, and a few of their rows.
             options.pipeline.merge_bytes = 20_000;
         }
+        if seed % 7 < 3 {
+            // A sort takes what waits in many steps.
+            options.sort_step_bytes = 500;
+        }
         if seed % 5 == 2 {
             // All rows are wide.
             options.waiting_bytes_max = 2_000;
