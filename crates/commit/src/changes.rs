@@ -27,6 +27,9 @@ use std::sync::Arc;
 /// The version of places that rows of a batch get in the tail, as long as the batch has none.
 const OWN: Version = Version(u64::MAX);
 
+/// What a key takes of memory, with the room that its page has for others.
+const KEY_BYTES: u64 = 24;
+
 /// What the rows of a batch ask for that concerns rows that are there.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
@@ -239,22 +242,29 @@ impl Changes {
 }
 
 impl Effects {
-    /// Refuses keys that are new where those that are there hold all the memory that they may.
-    pub(crate) fn within(self, tables: &KeyTables, keys: &mut [KeyGuard<'_>]) -> Result<Effects> {
-        if !tables.is_full() {
+    /// Refuses keys that are new where they would hold, with those that are there, more memory than they may.
+    pub(crate) fn refuse_new_keys(self, tables: &KeyTables, keys: &mut [KeyGuard<'_>]) -> Result<Effects> {
+        let does_fit = |new: u64| tables.bytes().saturating_add(new.saturating_mul(KEY_BYTES)) <= tables.bytes_max();
+        if does_fit(self.tables.iter().map(|of_table| of_table.index.len() as u64).sum()) {
             return Ok(self);
         }
+        let mut new = 0;
         for (of_table, (_, keys)) in self.tables.iter().zip(keys) {
             let Some(known) = keys.any() else { continue };
-            if of_table.index.iter().any(|(&code, place)| place.is_some() && known.index.get(code).is_none()) {
-                let [held, allowed] = [tables.bytes(), tables.bytes_max()].map(|bytes| bytes >> 20);
-                let message = format!("the keys of all tables hold {held} MiB of memory, and may hold {allowed}");
-                return Err(Error::new(ErrorKind::OutOfMemory, message).with_hint(
-                    "raise memory_limit, of which keys have a quarter; rows whose keys are there can be changed and deleted",
-                ));
-            }
+            let comes =
+                |(code, place): (&KeyCode, &Option<RowPlace>)| place.is_some() && known.index.get(*code).is_none();
+            new += of_table.index.iter().filter(|entry| comes(*entry)).count() as u64;
         }
-        Ok(self)
+        if new == 0 || does_fit(new) {
+            return Ok(self);
+        }
+        let [held, allowed] = [tables.bytes(), tables.bytes_max()].map(|bytes| bytes >> 20);
+        let message = format!(
+            "{new} new keys have no room: the keys of all tables hold {held} MiB of memory, and may hold {allowed}"
+        );
+        Err(Error::new(ErrorKind::OutOfMemory, message).with_hint(
+            "raise memory_limit, of which keys have a quarter; rows whose keys are there can be changed and deleted",
+        ))
     }
 
     /// Takes what is killed by the batch of a version.

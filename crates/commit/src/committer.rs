@@ -261,7 +261,7 @@ impl Committer {
             let made_in = self.views.keys().generation();
             let effects = changes.resolve(&self.views, &mut keys, made_in).map_err(Error::from);
             let effects = effects.and_then(|effects| match &placing {
-                Placing::Decided(_) => effects.within(self.views.keys(), &mut keys),
+                Placing::Decided(_) => effects.refuse_new_keys(self.views.keys(), &mut keys),
                 // Another has decided.
                 Placing::Followed { .. } => Ok(effects),
             });

@@ -117,7 +117,16 @@ impl MemoryPool for QueryMemory {
         if self.total.try_use(additional) {
             return Ok(());
         }
+        let (wanted, left) = (self.own.reserved(), self.total.left_bytes());
         self.own.shrink(reservation, additional);
+        if wanted > left {
+            // It would not have it if it were alone.
+            self.refused.store(NOT_REFUSED, Ordering::Relaxed);
+            return Err(DataFusionError::ResourcesExhausted(format!(
+                "{} needs {additional} bytes more, and queries have {left} bytes beside keys and notes of dead rows",
+                reservation.consumer().name(),
+            )));
+        }
         let others = self.total.used_bytes().saturating_sub(self.own.reserved());
         self.refused.store(others, Ordering::Relaxed);
         Err(DataFusionError::ResourcesExhausted(format!(
@@ -171,6 +180,11 @@ mod tests {
         assert!(two.try_grow(1).is_err());
         one.shrink(40);
         two.try_grow(10).expect("half of it is left, whatever is held beside");
+        refusals();
+        one.shrink(30);
+        let error = two.try_grow(31).unwrap_err().to_string();
+        assert!(error.contains("queries have 50 bytes beside keys"), "{error}");
+        assert_eq!(refusals(), [None, None], "nobody else has what it lacks");
         drop((one, two));
         assert_eq!((total.used_bytes(), first.reserved(), second.reserved()), (0, 0, 0));
     }

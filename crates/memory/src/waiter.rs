@@ -80,9 +80,10 @@ impl<'a> Waiter<'a> {
         let mut given_up = self.given_up.take().unwrap_or_else(|| Box::pin(sleep(self.most)));
         let turn = {
             let mut waited = pin!(self.waited(turn));
-            let first = poll_fn(|context| match (waited.as_mut().poll(context), given_up.as_mut().poll(context)) {
-                (Poll::Ready(turn), _) => Poll::Ready(Some(turn)),
-                (Poll::Pending, over) => over.map(|()| None),
+            // The end of its time first: a turn may come at once each time that it is asked for.
+            let first = poll_fn(|context| match (given_up.as_mut().poll(context), waited.as_mut().poll(context)) {
+                (Poll::Ready(()), _) => Poll::Ready(None),
+                (Poll::Pending, turn) => turn.map(Some),
             });
             first.await
         };

@@ -118,6 +118,7 @@ mod holder;
 mod memos;
 mod options;
 mod pool;
+mod read_only;
 mod repair;
 mod threads;
 mod urls;

@@ -110,10 +110,11 @@ impl DatabaseOptions {
         (self.memory_limit_bytes / 8).min(1 << 30)
     }
 
-    /// The tail: a sort takes as much of it at a time as it would begin with, or an eighth where that is less.
+    /// The tail: a worker sorts as much of it at a time as a sort begins with, but all together no more than a quarter.
     pub(crate) fn tail_bounds(&self) -> TailBounds {
         let bytes_max = self.tail_bytes_max();
-        TailBounds { bytes_max, step_bytes: self.pipeline.sort_bytes.min(bytes_max / 8) }
+        let share = bytes_max / 4 / self.threads.max(1) as u64;
+        TailBounds { bytes_max, step_bytes: self.pipeline.sort_bytes.min(share) }
     }
 
     /// The cache of file chunks: a sixth of memory.

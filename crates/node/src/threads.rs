@@ -2,7 +2,8 @@
 //!
 //! Each thread looks often and acts when due: the sorter when the tail is old or large or someone waits, the merger on
 //! its interval or when segments pile up, the flusher while relaxed batches come, the committers while batches wait for
-//! their fsync, who measures what grows with the rows twice a second, the keeper of cuboids and of the predicate cache while shapes are wanted, rows come or segments go.
+//! their fsync, the keeper of cuboids and of the predicate cache while shapes are wanted, rows come or segments go. One
+//! more measures twice a second what keys and dead rows hold.
 //!
 //! Invariants:
 //! - A sort or merge that fails is remembered where writers and `alluvia.settings` see it, and tried again after a

@@ -104,7 +104,7 @@ impl World {
             manifest.producers.clone(),
             opened.base,
             opened.dead,
-            TailBounds::of(32 << 20),
+            TailBounds::unstepped(32 << 20),
         ));
         let log = LogOptions::new(manifest.database);
         let log = Log::open(Arc::clone(&shared), &dir.join("log"), log, manifest.through, &mut |_| Ok(()));

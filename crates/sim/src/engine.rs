@@ -59,7 +59,7 @@ impl Default for EngineOptions {
             pipeline,
             log_file_bytes_max: 4 << 10,
             tail_bytes_max: 32 << 20,
-            sort_step_bytes: 32 << 20,
+            sort_step_bytes: 1_000,
             cache_bytes_max: 32 << 20,
             waiting_bytes_max: 32 << 20,
         }

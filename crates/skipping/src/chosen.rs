@@ -1,6 +1,6 @@
 //! Which blocks of segments a scan reads.
 
-use std::ops::Range;
+use std::ops::{Add, Range, Sub};
 
 /// Blocks of one segment that may match.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,9 +70,57 @@ impl Chosen {
     }
 }
 
+/// Cuts runs of blocks, or of rows, into pieces of so many; only the last has fewer.
+pub fn slice_runs<T>(runs: &[Range<T>], size: T) -> Vec<Vec<Range<T>>>
+where
+    T: Copy + Default + Ord + Add<Output = T> + Sub<Output = T>,
+{
+    let mut pieces: Vec<Vec<Range<T>>> = Vec::new();
+    let mut room = T::default();
+    for run in runs {
+        let mut start = run.start;
+        while start < run.end {
+            if room == T::default() {
+                pieces.push(Vec::new());
+                room = size;
+            }
+            let end = run.end.min(start + room);
+            if let Some(piece) = pieces.last_mut() {
+                piece.push(start..end);
+            }
+            room = room - (end - start);
+            start = end;
+        }
+    }
+    pieces
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn sliced_runs_are_the_runs_in_pieces(
+            gaps in prop::collection::vec((1usize..20, 1usize..5), 0..20),
+            size in 1usize..30,
+        ) {
+            let mut at = 0;
+            let mut runs = Vec::new();
+            for (len, gap) in gaps {
+                runs.push(at..at + len);
+                at += len + gap;
+            }
+            let pieces = slice_runs(&runs, size);
+            let blocks = |runs: &[Range<usize>]| runs.iter().cloned().flatten().collect::<Vec<_>>();
+            let all: Vec<usize> = pieces.iter().flat_map(|piece| blocks(piece)).collect();
+            prop_assert_eq!(all, blocks(&runs));
+            let sizes: Vec<usize> = pieces.iter().map(|piece| blocks(piece).len()).collect();
+            prop_assert!(sizes.iter().rev().skip(1).all(|&blocks| blocks == size));
+            prop_assert!(sizes.last().is_none_or(|&blocks| blocks >= 1 && blocks <= size));
+        }
+    }
 
     #[test]
     fn runs_are_the_chosen_blocks_of_a_range() {

@@ -35,7 +35,7 @@ mod value;
 
 pub use cache::{Listed, PredicateCache, Spared};
 pub use canonical::canonical;
-pub use chosen::Chosen;
+pub use chosen::{Chosen, slice_runs};
 pub use exec::{ScanFilterExec, Watch};
 pub use form::Form;
 pub use key_conditions::{fixed_keys, value_for};

@@ -8,8 +8,8 @@
 //!   done before is visible, for it was done through the index or before the database was opened.
 //! - For that reason an index is never made anew as long as batches have versions that are not visible: where a segment is gone with its
 //!   rows, its keys are taken out ([`KeyIndex::forget_segment`]), and what such batches have done stays.
-//! - What indexes hold is bounded: past the bound no batch gets a version that brings keys which are not there ([`KeyTables::is_full`]). It is
-//!   measured now and then, so what comes in between may be above it.
+//! - What indexes hold is bounded: past the bound no batch gets a version that brings keys which are not there. It is measured now and then, so
+//!   what comes in between may be above it.
 //! - Batches that a full disk takes back leave no trace in an index: all indexes are made anew ([`KeyTables::renew`]). When
 //!   keys were written last is known as before.
 
@@ -87,12 +87,12 @@ impl KeyTables {
         }
     }
 
-    /// What the keys of all tables may hold of memory.
+    /// Says what the keys of all tables may hold of memory; before that nothing bounds them.
     pub fn set_bytes_max(&self, bytes: u64) {
         self.bytes_max.store(bytes, Ordering::Relaxed);
     }
 
-    /// The same.
+    /// What the keys of all tables may hold of memory.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max.load(Ordering::Relaxed)
     }
@@ -116,11 +116,6 @@ impl KeyTables {
     /// What they held when they were last measured.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Whether no more keys may come.
-    pub fn is_full(&self) -> bool {
-        self.bytes() > self.bytes_max()
     }
 
     /// The locks of tables, whose ids ascend.

@@ -15,6 +15,10 @@ pub trait Disk: Send + Sync + Debug {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens an existing file for reading alone, also one that may not be written.
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.open(path)
+    }
     /// The entries of a directory, in name order.
     fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>>;
     /// Creates a directory and its parents, durably: their names need no [`Disk::sync_dir`]. An existing one is fine.

@@ -41,6 +41,10 @@ impl Disk for RealDisk {
         Ok(Arc::new(RealFile { file }))
     }
 
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(RealFile { file: OpenOptions::new().read(true).open(path)? }))
+    }
+
     fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(dir)? {

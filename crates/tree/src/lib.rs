@@ -53,7 +53,9 @@ pub use meta::{RungMeta, SegmentMeta};
 pub use nodes::CodeSet;
 pub use parquet_file::intervals;
 pub use rebuild::{Damage, Proof, REBUILT_DIR, RebuiltSide};
-pub use segment::{HeldFiles, OrderedChunk, RowBytes, RowColumns, Rung, Segment, SegmentCursor};
+pub use segment::{
+    HeldFiles, KeptLengths, OrderedChunk, RowBytes, RowColumns, Rung, Segment, SegmentCursor, value_bytes,
+};
 pub use summary::{BlockSummaries, ColumnSummary, FloatSummary, LevelSummary, MeasureSummary};
 pub use verify::Mapping;
 pub use visible::{Dead, DeadRows, KilledRows, SegmentRows};

@@ -1,6 +1,9 @@
 //! `memory_limit` bounds the process: whatever rows are inserted and merged, the memory that the process has had at most stays within the limit
 //! and [`BESIDE_MB`]. Each in a server of its own, which is asked by the kernel's figure of it (`VmHWM`).
 
+mod lists;
+mod texts;
+
 use super::remote::serve;
 use super::{good, scratch};
 use std::fmt::Write;

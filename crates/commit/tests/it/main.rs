@@ -3,3 +3,4 @@
 mod levels;
 mod room;
 mod support;
+mod turns;

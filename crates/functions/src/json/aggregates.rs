@@ -7,6 +7,7 @@
 
 use super::text::normalised;
 use super::written::Written;
+use crate::aggregates::linear::linear;
 use crate::casts::kinds::{Kind, field_of};
 use crate::stopping;
 use alluvia_types::{Error, ErrorKind};
@@ -38,7 +39,13 @@ pub(crate) struct Gathered {
 impl Gathered {
     /// By the name that statements call it by.
     pub(crate) fn new(name: &'static str, kind: Kind, is_object: bool) -> Gathered {
-        Gathered { name, kind, is_object, list: array_agg_udaf(), signature: Signature::any(1, Volatility::Stable) }
+        Gathered {
+            name,
+            kind,
+            is_object,
+            list: linear(array_agg_udaf()),
+            signature: Signature::any(1, Volatility::Stable),
+        }
     }
 
     fn written(&self, field: Option<&FieldRef>) -> Writer {

@@ -22,16 +22,15 @@ mod identities;
 mod kills;
 mod log;
 mod manifest;
-mod read_only;
 mod unique;
 
 use self::identities::{Checked, PASS_ROWS};
 use self::kills::TableDead;
 use self::log::Replayed;
-use self::read_only::ReadOnlyDisk;
 use crate::audit::AuditLog;
 use crate::directory::{LOCK_NAME, SEGMENTS_DIR, lost_manifest};
 use crate::holder::locked;
+use crate::read_only::ReadOnlyDisk;
 use alluvia_catalog::Catalog;
 use alluvia_snapshot::{MANIFEST_NAME, Manifest, Space, Spaces, TableFiles};
 use alluvia_space::{KeyRange, TableDef};

@@ -2,35 +2,36 @@
 //! is used once, so an old copy may have the very file that is damaged now. Dictionaries only grow, until they are written anew.
 //!
 //! Invariants:
-//! - What is put back is what the manifest names: all its bytes were held against the checksums there first.
-//! - It is written beside, synced, and renamed: a crash leaves the damaged file or the whole one.
-//! - The copy is never changed.
+//! - What is put back is what the manifest names: all its bytes were held against the checksums there first, and are again afterwards.
+//! - It is written where files are made anew, synced, and renamed: a crash leaves the damaged file or the whole one, and the next start
+//!   removes what has not got its name.
+//! - The copy is never changed, and need not be writable.
 
 use super::RepairReport;
 use crate::directory::SEGMENTS_DIR;
+use crate::read_only::ReadOnlyDisk;
+use alluvia_catalog::Dictionaries;
 use alluvia_pipeline::space_of;
 use alluvia_snapshot::kills::{self, SegmentKills};
 use alluvia_snapshot::{KillsFile, MANIFEST_NAME, Manifest, Spaces, TableFiles};
 use alluvia_space::TableDef;
-use alluvia_storage::{Cache, Disk};
-use alluvia_tree::{Damage, SegmentMeta, TreeContext};
+use alluvia_storage::{Cache, Disk, copy_file};
+use alluvia_tree::{Damage, REBUILT_DIR, SegmentMeta, TreeContext};
 use alluvia_types::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of a file that are in memory at a time.
-const PIECE_BYTES: u64 = 1 << 20;
-
 /// A copy of a data directory.
 #[derive(Debug)]
-pub(super) struct Copy<'a> {
+pub(super) struct DirectoryCopy<'a> {
+    disk: Arc<dyn Disk>,
     dir: &'a Path,
     from: &'a Path,
     there: TreeContext,
     is_told: bool,
 }
 
-impl<'a> Copy<'a> {
+impl<'a> DirectoryCopy<'a> {
     /// The copy in `from` of the database in `dir`, which `manifest` is of.
     ///
     /// # Errors
@@ -41,21 +42,24 @@ impl<'a> Copy<'a> {
         from: &'a Path,
         manifest: &Manifest,
         is_told: bool,
-    ) -> Result<Copy<'a>> {
+    ) -> Result<DirectoryCopy<'a>> {
         let refused = |what: String| {
             Err(Error::new(ErrorKind::UndefinedObject, what).with_hint("name a copy of this data directory"))
         };
+        let disk_to_read: Arc<dyn Disk> = Arc::new(ReadOnlyDisk(Arc::clone(disk)));
         if !disk.exists(&from.join(MANIFEST_NAME)) {
             return refused(format!("{} holds no Alluvia database", from.display()));
         }
-        // One that is damaged names no database: the checksums tell.
-        if let Ok(Some(theirs)) = Manifest::load(disk.as_ref(), from)
-            && theirs.database != manifest.database
-        {
-            return refused(format!("{} is another database than {}", from.display(), dir.display()));
+        match Manifest::load(disk_to_read.as_ref(), from) {
+            Ok(Some(theirs)) if theirs.database != manifest.database => {
+                return refused(format!("{} is another database than {}", from.display(), dir.display()));
+            }
+            // One that is damaged names no database: the checksums tell.
+            Err(error) if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotSupported) => return Err(error),
+            _ => {}
         }
-        let there = TreeContext::new(Arc::clone(disk), Arc::new(Cache::new(0)), from.join(SEGMENTS_DIR));
-        Ok(Copy { dir, from, there, is_told })
+        let there = TreeContext::new(disk_to_read, Arc::new(Cache::new(0)), from.join(SEGMENTS_DIR));
+        Ok(DirectoryCopy { disk: Arc::clone(disk), dir, from, there, is_told })
     }
 
     /// Puts back what is damaged of a segment, and what of it the copy has whole. Gives the damage that is left.
@@ -64,17 +68,19 @@ impl<'a> Copy<'a> {
         tree: &TreeContext,
         table: &str,
         meta: &SegmentMeta,
-        damage: Damage,
+        mut damage: Damage,
         report: &mut RepairReport,
     ) -> Result<Damage> {
-        let had_side = damage.side.is_none();
-        let mut left = self.parts(tree, table, meta, damage, report)?;
-        if self.is_told && !had_side && left.side.is_none() {
-            // Only now there is something to hold the Parquet file against.
-            left = Damage::find(tree, meta)?;
-            left = self.parts(tree, table, meta, left, report)?;
+        // Where the side file was damaged, the Parquet file can be held against something only afterwards.
+        for _ in 0..2 {
+            let known = report.mended.len();
+            damage = self.parts(tree, table, meta, damage, report)?;
+            if report.mended.len() == known || !self.is_told {
+                break;
+            }
+            damage = Damage::find(tree, meta)?;
         }
-        Ok(left)
+        Ok(damage)
     }
 
     fn parts(
@@ -121,74 +127,61 @@ impl<'a> Copy<'a> {
         why: &Error,
         report: &mut RepairReport,
     ) -> Result<Option<Vec<SegmentKills>>> {
-        let Some(told) = whole(kills::read(self.there.disk.as_ref(), self.from, def.id, file))? else {
-            return Ok(None);
-        };
         let [to, from] = [self.dir, self.from].map(|dir| kills::path(dir, def.id, file.number));
+        let read = |disk: &dyn Disk, dir: &Path| whole(kills::read(disk, dir, def.id, file));
+        if !self.disk.exists(&from) {
+            return Ok(None);
+        }
+        let Some(told) = read(self.there.disk.as_ref(), self.from)? else { return Ok(None) };
         self.put(&def.shown(), &to, &from, why, report)?;
-        Ok(Some(told))
+        if self.is_told { read(self.disk.as_ref(), self.dir) } else { Ok(Some(told)) }
     }
 
-    /// Puts back the dictionaries of a table; whether the copy has them as far as the manifest says.
+    /// Puts back the dictionaries of a table, and gives what they say; `None` where the copy has not got them as far as the manifest says.
     pub(super) fn dictionaries(
         &self,
         def: &TableDef,
         files: &TableFiles,
         why: &Error,
         report: &mut RepairReport,
-    ) -> Result<bool> {
-        let Some(mark) = &files.dictionary else { return Ok(false) };
-        if whole(space_of(self.from, &self.there, def, files))?.is_none() {
-            return Ok(false);
-        }
+    ) -> Result<Option<(TableDef, Dictionaries)>> {
+        let Some(mark) = &files.dictionary else { return Ok(None) };
         let [to, from] = [self.dir, self.from].map(|dir| Spaces::path_of(dir, def.id, mark.generation));
+        if !self.disk.exists(&from) {
+            return Ok(None);
+        }
+        let Some(space) = whole(space_of(self.from, &self.there, def, files))? else { return Ok(None) };
         self.put(&def.shown(), &to, &from, why, report)?;
-        Ok(true)
+        Ok(Some(space))
     }
 
     fn put(&self, table: &str, path: &Path, from: &Path, why: &Error, report: &mut RepairReport) -> Result<()> {
         let verb = if self.is_told { "was put back" } else { "can be put back" };
-        let (name, why) = (path.file_name().unwrap_or_default().display(), why.message());
-        report.mended.push(format!("table '{table}': {name} {verb} from {}: {why}", from.display()));
+        let (name, why) = (path.file_name().unwrap_or_default(), why.message());
+        report.mended.push(format!("table '{table}': {} {verb} from {}: {why}", name.display(), from.display()));
         if !self.is_told {
             return Ok(());
         }
-        let disk = &self.there.disk;
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".tmp");
-        let beside = PathBuf::from(beside);
-        let written = self.write(from, &beside).and_then(|()| {
-            disk.rename(&beside, path).map_err(|error| Error::io(path, "replacing", &error))?;
-            let folder = path.parent().unwrap_or(self.dir);
-            disk.sync_dir(folder).map_err(|error| Error::io(folder, "syncing", &error))
-        });
-        written.inspect_err(|_| drop(disk.remove(&beside)))
-    }
-
-    fn write(&self, from: &Path, to: &Path) -> Result<()> {
-        let disk = &self.there.disk;
-        let read = |error: std::io::Error| Error::io(from, "reading", &error);
-        let write = |error: std::io::Error| Error::io(to, "writing", &error);
-        let source = disk.open(from).map_err(read)?;
-        let (len, target) = (source.len().map_err(read)?, disk.create(to).map_err(write)?);
-        let mut piece = vec![0; PIECE_BYTES.min(len) as usize];
-        let mut at = 0;
-        while at < len {
-            let piece = &mut piece[..PIECE_BYTES.min(len - at) as usize];
-            source.read_exact_at(piece, at).map_err(read)?;
-            target.write_all_at(piece, at).map_err(write)?;
-            at += piece.len() as u64;
+        let disk = self.disk.as_ref();
+        let folder = self.dir.join(SEGMENTS_DIR).join(REBUILT_DIR);
+        disk.create_dir_all(&folder).map_err(|error| Error::io(&folder, "creating", &error))?;
+        let beside = folder.join(name);
+        // Of a repair that was ended.
+        if disk.exists(&beside) {
+            disk.remove(&beside).map_err(|error| Error::io(&beside, "removing", &error))?;
         }
-        target.sync_data().map_err(write)
+        copy_file(self.there.disk.as_ref(), from, disk, &beside).inspect_err(|_| drop(disk.remove(&beside)))?;
+        disk.rename(&beside, path).map_err(|error| Error::io(path, "replacing", &error))?;
+        let folder = path.parent().unwrap_or(self.dir);
+        disk.sync_dir(folder).map_err(|error| Error::io(folder, "syncing", &error))
     }
 }
 
-/// What was read, where that is there and has no damage; other errors are errors.
+/// What was read, where it has no damage; other errors are errors.
 fn whole<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
-        // What is not there is told as a failure to open it.
-        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotSupported | ErrorKind::Io) => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotSupported) => Ok(None),
         Err(error) => Err(error),
     }
 }

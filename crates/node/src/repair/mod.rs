@@ -20,7 +20,7 @@ use alluvia_snapshot::{Forgotten, MANIFEST_NAME, Manifest};
 use alluvia_storage::{Cache, Disk, RealDisk};
 use alluvia_tree::{Damage, SegmentMeta, TreeContext, segment_of_file};
 use alluvia_types::{Error, ErrorKind, Result, SegmentId};
-use copy::Copy;
+use copy::DirectoryCopy;
 use std::path::Path;
 use std::sync::Arc;
 use table::TableRepair;
@@ -87,7 +87,7 @@ pub fn repair_on(
         )
     })?;
     let mut manifest = Manifest::load(disk.as_ref(), dir)?.ok_or_else(|| no_database(dir))?;
-    let copy = copy.map(|from| Copy::open(&disk, dir, from, &manifest, is_told)).transpose()?;
+    let copy = copy.map(|from| DirectoryCopy::open(&disk, dir, from, &manifest, is_told)).transpose()?;
     let segments_dir = dir.join(SEGMENTS_DIR);
     let tree = TreeContext::new(Arc::clone(&disk), Arc::new(Cache::new(CACHE_BYTES)), segments_dir.clone());
     let mut next_segment = next_segment(disk.as_ref(), &segments_dir, &manifest)?;
@@ -114,7 +114,7 @@ fn repair_staged(
     tree: &TreeContext,
     dir: &Path,
     manifest: &mut Manifest,
-    copy: Option<&Copy<'_>>,
+    copy: Option<&DirectoryCopy<'_>>,
     is_told: bool,
     report: &mut RepairReport,
     gone: &mut Vec<SegmentMeta>,

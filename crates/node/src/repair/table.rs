@@ -5,7 +5,7 @@
 //! - A side file of which nothing proves that its rows are those that were written is used here, where somebody has told so, and it is said.
 
 use super::RepairReport;
-use super::copy::Copy;
+use super::copy::DirectoryCopy;
 use alluvia_catalog::Dictionaries;
 use alluvia_pipeline::space_of;
 use alluvia_snapshot::{Forgotten, TableFiles, kills};
@@ -21,7 +21,7 @@ pub(super) struct TableRepair<'a> {
     pub(super) tree: &'a TreeContext,
     pub(super) def: &'a TableDef,
     pub(super) through: Version,
-    pub(super) copy: Option<&'a Copy<'a>>,
+    pub(super) copy: Option<&'a DirectoryCopy<'a>>,
     pub(super) is_told: bool,
     pub(super) report: &'a mut RepairReport,
 }
@@ -43,15 +43,16 @@ impl TableRepair<'_> {
         let dead = self.dead_rows(files)?;
         let space = match space_of(self.dir, self.tree, self.def, files) {
             Ok(space) => Some(space),
-            Err(error) => match self.copy.map(|copy| copy.dictionaries(self.def, files, &error, self.report)) {
-                Some(Ok(true)) if self.is_told => Some(space_of(self.dir, self.tree, self.def, files)?),
-                Some(Ok(true)) => None,
-                Some(Err(error)) => return Err(error),
-                Some(Ok(false)) | None => {
+            Err(error) => {
+                let found = match self.copy {
+                    Some(copy) => copy.dictionaries(self.def, files, &error, self.report)?,
+                    None => None,
+                };
+                if found.is_none() {
                     self.leave(error)?;
-                    None
                 }
-            },
+                found
+            }
         };
         let metas: Vec<SegmentMeta> = files.segments().cloned().collect();
         for meta in metas {

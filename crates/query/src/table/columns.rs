@@ -78,6 +78,13 @@ impl Projected {
         version
     }
 
+    /// Those of them whose values may be long, by storage name.
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        let fields = self.indices.iter().map(|&index| self.file_schema.field(index));
+        let is_text = |field: &&Field| matches!(field.data_type(), DataType::Utf8View | DataType::BinaryView);
+        fields.filter(is_text).map(|field| field.name().as_str()).collect()
+    }
+
     /// The same columns and, behind them, what rows are known by: `_version` and `_ordinal`.
     pub(crate) fn with_identity(&self) -> Projected {
         let version = self.version_index();

@@ -9,6 +9,7 @@ mod context;
 mod draw;
 mod elsewhere;
 mod intervals;
+mod lengths;
 mod metrics;
 mod parts;
 mod provider;
@@ -32,6 +33,7 @@ pub(crate) use elsewhere::{goes_by_clocks, is_utc};
 
 pub(crate) use draw::{Behind, Draw, Part, Sample, Unit, least, share};
 
+pub(crate) use lengths::lengths;
 pub(crate) use metrics::{describe_snapshot, tell};
 pub(crate) use parts::part_rows;
 pub(crate) use provider::AlluviaTable;

@@ -6,10 +6,12 @@
 //! - Dead rows are in no part, and are counted in none: the Parquet reader passes them over as it does blocks.
 //! - A part is a piece of one segment, a few times smaller than a partition's share, so that partitions that finish early
 //!   take over parts from the others; but not so small that opening parts costs more than reading them.
-//! - Row groups are cut only where that is needed for balance: each part that touches a row group decodes its dictionaries.
+//! - Row groups are cut only where that is needed for balance: each part that touches a row group decodes its dictionaries. Where texts are
+//!   long they are cut by bytes, too, also within blocks: what is read of a row group for one part is in memory at once. (The predicate
+//!   cache learns of such a block only where one partition has read all of it.)
 
 use super::reader::SegmentPart;
-use alluvia_skipping::Chosen;
+use alluvia_skipping::{Chosen, slice_runs};
 use alluvia_tree::{BLOCK_ROWS, Bands, BlockSummaries, DeadRows, Segment, band_limit, rung_limit, whole_bands_limit};
 use alluvia_types::Error;
 use datafusion::common::ScalarValue;
@@ -19,7 +21,7 @@ use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig};
 use datafusion::datasource::source::DataSourceExec;
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::ParquetMetaData;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 /// Parts per partition that make the work divide evenly.
@@ -28,6 +30,13 @@ const PARTS_PER_PARTITION: usize = 4;
 const PART_BLOCKS_MIN: usize = 4;
 /// Blocks of a part, at most.
 const PART_BLOCKS_MAX: usize = 128;
+
+/// Bytes of long texts that all partitions together read of row groups at a time, about.
+const READ_BYTES: u64 = 64 << 20;
+/// Bytes of these in a part of a row group, at least and at most.
+const PART_BYTES: RangeInclusive<u64> = (4 << 20)..=(16 << 20);
+/// Bytes of a value in the file from which on texts are long.
+const LONG_BYTES: u64 = 256;
 
 /// A segment and what is to be read of it.
 #[derive(Clone, Debug)]
@@ -170,9 +179,10 @@ fn rows_of(segment: &Segment, blocks: Range<usize>) -> u64 {
 }
 
 /// Spreads the chosen blocks over at most `partitions` groups of parts. With `numbered` each part has the place of its segment
-/// among `segments` as its one partition value.
-pub(crate) fn spread(segments: &[ChosenSegment], partitions: usize, numbered: bool) -> Vec<FileGroup> {
+/// among `segments` as its one partition value. `texts` are the columns of those that are read that may be long, by storage name.
+pub(crate) fn spread(segments: &[ChosenSegment], partitions: usize, numbered: bool, texts: &[&str]) -> Vec<FileGroup> {
     let partitions = partitions.max(1);
+    let part_bytes = (READ_BYTES / partitions as u64).clamp(*PART_BYTES.start(), *PART_BYTES.end());
     let blocks: usize = segments.iter().map(|chosen| chosen.blocks.count()).sum();
     let rows: u64 = segments.iter().map(ChosenSegment::rows).sum();
     // Where few rows of each block are read, a part has more blocks.
@@ -182,15 +192,18 @@ pub(crate) fn spread(segments: &[ChosenSegment], partitions: usize, numbered: bo
     let parts: Vec<(usize, Part)> = segments
         .iter()
         .enumerate()
-        .flat_map(|(number, chosen)| cut(chosen, part_blocks).into_iter().map(move |part| (number, part)))
+        .flat_map(|(number, chosen)| {
+            let cut = Cut { part_blocks, part_bytes, texts };
+            cut.segment(chosen).into_iter().map(move |part| (number, part))
+        })
         .collect();
     let groups = partitions.min(parts.len());
     let mut grouped: Vec<Vec<PartitionedFile>> = vec![Vec::new(); groups];
     let mut before = 0;
     for (number, part) in parts {
-        // The group in which the middle of the part falls, if all blocks are laid out in a row.
-        let group = (before + part.blocks / 2) * groups / blocks.max(1);
-        before += part.blocks;
+        // The group in which the middle of the part falls, if all rows are laid out in a row.
+        let group = ((before + part.rows / 2) * groups as u64 / rows.max(1)) as usize;
+        before += part.rows;
         let mut file = part.into_file();
         file.partition_values = numbered.then(|| ScalarValue::UInt32(Some(number as u32))).into_iter().collect();
         grouped[group.min(groups - 1)].push(file);
@@ -219,11 +232,11 @@ impl<'a> Part<'a> {
         Part { of, access, blocks: 0, rows: 0 }
     }
 
-    /// Adds chosen blocks of one row group, which has the rows `group`.
-    fn add(&mut self, row_group: usize, group: &Range<u64>, runs: &[Range<usize>]) {
+    /// Adds rows of one row group, which has the rows `group`: those of so many blocks, of which another part may have begun to read one.
+    fn add(&mut self, row_group: usize, group: &Range<u64>, runs: &[Range<u64>], blocks: usize) {
         let mut selectors = Vec::with_capacity(2 * runs.len() + 1);
         let mut at = group.start;
-        for rows in runs.iter().flat_map(|run| self.of.runs(run.clone())) {
+        for rows in runs {
             if rows.start > at {
                 selectors.push(RowSelector::skip((rows.start - at) as usize));
             }
@@ -231,7 +244,7 @@ impl<'a> Part<'a> {
             at = rows.end;
             self.rows += rows.end - rows.start;
         }
-        self.blocks += runs.iter().map(ExactSizeIterator::len).sum::<usize>();
+        self.blocks += blocks;
         assert!(at <= group.end, "a block lies in one row group");
         let is_whole = selectors.len() == 1 && selectors[0].row_count as u64 == group.end - group.start;
         if at < group.end {
@@ -239,6 +252,10 @@ impl<'a> Part<'a> {
         }
         self.access[row_group] =
             if is_whole { RowGroupAccess::Scan } else { RowGroupAccess::Selection(RowSelection::from(selectors)) };
+    }
+
+    fn is_empty(&self) -> bool {
+        self.blocks == 0 && self.rows == 0
     }
 
     fn into_file(self) -> PartitionedFile {
@@ -255,99 +272,135 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Cuts a segment's chosen blocks into parts of about `part_blocks` blocks.
-fn cut(chosen: &ChosenSegment, part_blocks: usize) -> Vec<Part<'_>> {
-    let mut parts = Vec::new();
-    let mut current = Part::new(chosen);
-    let mut first_row = 0;
-    let mut first_block = 0;
-    for row_group in 0..chosen.metadata.num_row_groups() {
-        let rows = first_row..first_row + chosen.metadata.row_group(row_group).num_rows() as u64;
-        let mut end_block = first_block;
-        while end_block < chosen.segment.blocks() && chosen.segment.block_rows(end_block).end <= rows.end {
-            end_block += 1;
-        }
-        let runs = chosen.blocks.runs(first_block..end_block);
-        (first_row, first_block) = (rows.end, end_block);
-        let count: usize = runs.iter().map(ExactSizeIterator::len).sum();
-        if count == 0 {
-            continue;
-        }
-        if current.blocks > 0 && current.blocks + count > part_blocks {
-            parts.push(std::mem::replace(&mut current, Part::new(chosen)));
-        }
-        let pieces = count.div_ceil(part_blocks);
-        for piece in slice_runs(&runs, count.div_ceil(pieces)) {
-            if current.access[row_group] != RowGroupAccess::Skip {
-                parts.push(std::mem::replace(&mut current, Part::new(chosen)));
-            }
-            current.add(row_group, &rows, &piece);
-        }
-    }
-    if current.blocks > 0 {
-        parts.push(current);
-    }
-    parts
+/// How segments are cut into parts.
+#[derive(Clone, Copy)]
+struct Cut<'a> {
+    /// Blocks of a part, about.
+    part_blocks: usize,
+    /// Bytes of long texts that a part has of a row group, about.
+    part_bytes: u64,
+    texts: &'a [&'a str],
 }
 
-/// Cuts runs of blocks into pieces of `size` blocks; only the last has fewer.
-fn slice_runs(runs: &[Range<usize>], size: usize) -> Vec<Vec<Range<usize>>> {
-    let mut pieces: Vec<Vec<Range<usize>>> = Vec::new();
-    let mut room = 0;
-    for run in runs {
-        let mut start = run.start;
-        while start < run.end {
-            if room == 0 {
-                pieces.push(Vec::new());
-                room = size;
+impl Cut<'_> {
+    /// Cuts a segment's chosen blocks.
+    fn segment<'a>(&self, chosen: &'a ChosenSegment) -> Vec<Part<'a>> {
+        let mut parts = Vec::new();
+        let mut current = Part::new(chosen);
+        let mut first_row = 0;
+        let mut first_block = 0;
+        for row_group in 0..chosen.metadata.num_row_groups() {
+            let rows = first_row..first_row + chosen.metadata.row_group(row_group).num_rows() as u64;
+            let mut end_block = first_block;
+            while end_block < chosen.segment.blocks() && chosen.segment.block_rows(end_block).end <= rows.end {
+                end_block += 1;
             }
-            let end = run.end.min(start + room);
-            if let Some(piece) = pieces.last_mut() {
-                piece.push(start..end);
+            let runs = chosen.blocks.runs(first_block..end_block);
+            (first_row, first_block) = (rows.end, end_block);
+            let count: usize = runs.iter().map(ExactSizeIterator::len).sum();
+            if count == 0 {
+                continue;
             }
-            room -= end - start;
-            start = end;
+            let part_rows = self.part_rows(&chosen.metadata, row_group);
+            let part_blocks = self.part_blocks.min((part_rows / BLOCK_ROWS as u64).max(1) as usize);
+            if !current.is_empty() && current.blocks + count > part_blocks {
+                parts.push(std::mem::replace(&mut current, Part::new(chosen)));
+            }
+            let pieces = count.div_ceil(part_blocks);
+            for blocks in slice_runs(&runs, count.div_ceil(pieces)) {
+                let read: Vec<Range<u64>> = blocks.iter().flat_map(|run| chosen.runs(run.clone())).collect();
+                let mut blocks = blocks.iter().map(ExactSizeIterator::len).sum();
+                let is_cut = part_rows < BLOCK_ROWS as u64;
+                let read = if is_cut { slice_runs(&read, part_rows) } else { vec![read] };
+                for rows_of_part in read {
+                    if current.access[row_group] != RowGroupAccess::Skip {
+                        parts.push(std::mem::replace(&mut current, Part::new(chosen)));
+                    }
+                    current.add(row_group, &rows, &rows_of_part, std::mem::take(&mut blocks));
+                }
+            }
         }
+        if !current.is_empty() {
+            parts.push(current);
+        }
+        parts
     }
-    pieces
+
+    /// Rows that a part may have of a row group, by what its long texts take in the file.
+    fn part_rows(&self, metadata: &ParquetMetaData, row_group: usize) -> u64 {
+        let group = metadata.row_group(row_group);
+        let rows = group.num_rows().max(1) as u64;
+        let texts = group.columns().iter().filter(|chunk| self.texts.contains(&chunk.column_descr().name()));
+        let lengths = texts.map(|chunk| chunk.compressed_size().max(0) as u64 / rows);
+        let row_bytes: u64 = lengths.filter(|bytes| *bytes >= LONG_BYTES).sum();
+        self.part_bytes.checked_div(row_bytes).map_or(u64::MAX, |rows| rows.max(1))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::testing::{Fixture, table};
+    use crate::table::testing::{Fixture, Random, numbers, table, texts};
     use alluvia_plan::pipelines::{KnownOperators, ScannedParts};
     use alluvia_space::DataType;
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
     use arrow::datatypes::Schema;
     use datafusion::physical_plan::empty::EmptyExec;
     use datafusion::physical_plan::{ExecutionPlan, collect};
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn sliced_runs_are_the_runs_in_pieces(
-            gaps in prop::collection::vec((1usize..20, 1usize..5), 0..20),
-            size in 1usize..30,
-        ) {
-            let mut at = 0;
-            let mut runs = Vec::new();
-            for (len, gap) in gaps {
-                runs.push(at..at + len);
-                at += len + gap;
-            }
-            let pieces = slice_runs(&runs, size);
-            let blocks = |runs: &[Range<usize>]| runs.iter().cloned().flatten().collect::<Vec<_>>();
-            let all: Vec<usize> = pieces.iter().flat_map(|piece| blocks(piece)).collect();
-            prop_assert_eq!(all, blocks(&runs));
-            let sizes: Vec<usize> = pieces.iter().map(|piece| blocks(piece).len()).collect();
-            prop_assert!(sizes.iter().rev().skip(1).all(|&blocks| blocks == size));
-            prop_assert!(sizes.last().is_none_or(|&blocks| blocks >= 1 && blocks <= size));
-        }
-    }
 
     fn leaf(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         plan.children().first().map_or_else(|| Arc::clone(plan), |child| leaf(child))
+    }
+
+    /// Texts of 8,000 bytes that compress to about half of them, and numbers.
+    fn long_texts(rows: usize) -> (Fixture, RecordBatch) {
+        let def = table("t", &[("n", DataType::Int64), ("s", DataType::Text)]);
+        let mut random = Random(7);
+        let mut text = || (0..500).map(|_| format!("{:016x}", random.below(u64::MAX))).collect::<String>();
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
+        let columns = vec![numbers, texts((0..rows).map(|_| Some(text())).collect())];
+        let rows = RecordBatch::try_new(def.storage_schema(), columns).expect("two columns");
+        let mut fixture = Fixture::new(def, "number(n: linear 0..20000)", &rows);
+        fixture.add_segment(&rows);
+        (fixture, rows)
+    }
+
+    #[tokio::test]
+    async fn blocks_of_long_texts_are_cut_and_every_row_is_read_once() {
+        const ROWS: u64 = 4_000;
+        let (fixture, rows) = long_texts(ROWS as usize);
+        let segment = Arc::clone(&fixture.read().segments[0].segment);
+        let chosen = ChosenSegment {
+            metadata: segment.parquet_metadata().expect("a footer"),
+            blocks: Chosen::all(segment.blocks()),
+            summaries: None,
+            rung: 0,
+            light: None,
+            dead: None,
+            segment,
+        };
+        let groups = spread(std::slice::from_ref(&chosen), 16, false, &["n"]);
+        assert_eq!(groups.iter().map(FileGroup::len).sum::<usize>(), 1, "numbers are short");
+        let groups = spread(std::slice::from_ref(&chosen), 16, false, &["n", "s"]);
+        let mut read = Vec::new();
+        for file in groups.iter().flat_map(FileGroup::iter) {
+            let access = file.extension::<ParquetAccessPlan>().expect("rows to read");
+            let [RowGroupAccess::Selection(selection)] = access.inner() else { panic!("a part of the one group") };
+            let mut at = 0;
+            for selector in selection.iter() {
+                let rows = at..at + selector.row_count as u64;
+                at = rows.end;
+                read.extend((!selector.skip).then_some(rows));
+            }
+            assert!(at == ROWS && file.extension::<SegmentPart>().is_some_and(|part| part.rows < ROWS / 3));
+        }
+        read.sort_by_key(|rows| rows.start);
+        assert!(read.len() >= 4 && read.iter().all(|rows| !rows.is_empty()));
+        assert!(read[0].start == 0 && read.windows(2).all(|two| two[0].end == two[1].start));
+        assert_eq!(read.last().map(|rows| rows.end), Some(ROWS));
+        let (session, _) = fixture.session(&rows);
+        let sql = "SELECT CAST(count(*) AS BIGINT) FROM t JOIN memory.public.plain p ON t.n = p.n AND t.s = p.s";
+        assert_eq!(numbers(&session, sql).await, [ROWS as i64]);
     }
 
     #[tokio::test]

@@ -62,6 +62,12 @@ impl AlluviaTable {
         self.draw != Draw::default() || self.keys.is_some()
     }
 
+    /// Whether a scan under these filters finds its rows by their keys, by a statement that reads so much of every table.
+    pub(super) fn is_found(&self, filters: &[Expr], sample_fraction: f64) -> bool {
+        let is_whole = self.draw.within(sample_fraction) == Draw::default() && !is_waiting(self.entry.changed_at);
+        self.keys.is_some() || is_whole && NamedKeys::of_filters(filters, &self.entry.def).is_some()
+    }
+
     /// Its rows that have these keys, and what the open transaction has written: a table of which neither is drawn nor elsewhere.
     pub(crate) fn of_keys(&self, keys: NamedKeys) -> AlluviaTable {
         AlluviaTable { keys: Some(Arc::new(keys)), ..self.clone() }

@@ -459,7 +459,7 @@ impl Scan<'_> {
             .try_pushdown_projection(&projection)?
             .ok_or_else(|| wrap(Error::internal("the Parquet source refuses a projection of plain columns")))?;
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
-            .with_file_groups(spread(&group.segments, self.partitions, observer.is_some()))
+            .with_file_groups(spread(&group.segments, self.partitions, observer.is_some(), &self.projected.texts()))
             .with_statistics(statistics)
             .with_limit(self.limit.filter(|_| through.is_none()))
             .build();

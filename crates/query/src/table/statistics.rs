@@ -11,7 +11,7 @@ use super::parts::ChosenSegment;
 use alluvia_catalog::{Dictionaries, TableEntry};
 use alluvia_space::DataType as StoredType;
 use alluvia_space::{LevelSource, TableDef};
-use alluvia_tree::{BlockSummaries, Segment};
+use alluvia_tree::{BlockSummaries, KeptLengths, Segment};
 use alluvia_types::{ColumnId, SegmentId, TableId, Version};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::compute::{filter, sum};
@@ -34,6 +34,7 @@ const SEGMENTS_GONE_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub struct ScanCache {
     tables: Mutex<HashMap<TableId, TableCache>>,
+    lengths: KeptLengths,
 }
 
 #[derive(Debug)]
@@ -47,6 +48,11 @@ impl ScanCache {
     /// Nothing kept yet.
     pub fn new() -> Arc<ScanCache> {
         Arc::default()
+    }
+
+    /// How long their values are.
+    pub(super) fn lengths(&self) -> &KeptLengths {
+        &self.lengths
     }
 
     /// Statistics of whole segments together, in the columns of `file_schema`.

@@ -5,6 +5,7 @@
 //!
 //! Invariants:
 //! - A mark is a version that was the visible one, with the definitions and producers as of it.
+//! - It is no older than what any file tells of: where a start reads the log behind files, it is caught up with before a mark is set.
 //! - No table was dropped or changed between a mark and the visible version: what is read at the mark is as it was.
 
 use super::{State, TableKills, Views};
@@ -60,7 +61,7 @@ pub(super) struct Marks {
 
 impl Marks {
     pub(super) fn new(step_bytes: u64) -> Marks {
-        Marks { step_bytes: step_bytes.max(1), bytes: 0, marks: VecDeque::new() }
+        Marks { step_bytes, bytes: 0, marks: VecDeque::new() }
     }
 
     /// Called where a table is dropped or changed.
@@ -77,13 +78,17 @@ impl Marks {
 
     /// The mark that ends the first `steps` steps, if more than these are there.
     fn after(&self, steps: usize) -> Option<&Mark> {
-        self.marks.get(steps.max(1) - 1).filter(|_| self.marks.len() > steps.max(1))
+        assert!(steps > 0, "a sort takes something");
+        self.marks.get(steps - 1).filter(|_| self.marks.len() > steps)
     }
 }
 
 impl State {
     /// Called when batches became visible, with the bytes of their rows.
     pub(super) fn mark(&mut self, bytes: u64) {
+        if self.visible < self.base.complete {
+            return;
+        }
         self.marks.bytes += bytes;
         if self.marks.bytes >= self.marks.step_bytes {
             self.marks.bytes = 0;
@@ -148,7 +153,7 @@ mod tests {
         marks.marks.extend([3, 5].map(mark));
         assert_eq!((after(&marks, 1), after(&marks, 2)), (Some(3), None));
         marks.marks.push_back(mark(9));
-        assert_eq!((after(&marks, 0), after(&marks, 2), after(&marks, 3)), (Some(3), Some(5), None));
+        assert_eq!((after(&marks, 1), after(&marks, 2), after(&marks, 3)), (Some(3), Some(5), None));
         marks.forget_through(Version(4));
         assert_eq!(after(&marks, 1), Some(5), "a sort may have gone past a mark");
         marks.clear();

@@ -146,6 +146,7 @@ impl Views {
         let through = base.through;
         let is_sort = through > state.base.through;
         assert!(through >= state.base.through && through <= state.visible, "V2: the watermark only advances");
+        assert!(!is_sort || through >= state.base.complete, "no sort ends below what files tell of");
         #[cfg(feature = "paranoid")]
         let before = state.rows_of(&base);
         let State { tails, tail_bytes, marks, attached, dropped, pinned, keys: records, kills, catalog, .. } =
@@ -170,7 +171,9 @@ impl Views {
             of_table.rebase(segments, through);
         }
         if is_sort {
-            kills.retain(|&table, _| base.tables.contains_key(&table) || catalog.by_id(table).is_some());
+            // A table whose creation is not visible yet may have rows that are born dead.
+            let is_known = |table: &TableId| base.tables.contains_key(table) || catalog.by_id(*table).is_some();
+            kills.retain(|table, kills| is_known(table) || kills.first().is_some());
         }
         state.base = Arc::new(base);
         #[cfg(feature = "paranoid")]

@@ -23,6 +23,8 @@ pub(super) struct Pace {
     /// Bytes a second that sorts take; 0 before one was seen.
     speed: f64,
     next: Duration,
+    /// How often turns were forgotten.
+    round: u64,
 }
 
 impl Pace {
@@ -42,7 +44,8 @@ impl Pace {
         self.speed = if self.speed == 0.0 { seen } else { self.speed + WEIGHT * (seen - self.speed) };
     }
 
-    /// How long a batch of so many bytes waits for its turn, which it has herewith, in a tail of which so much is taken: more than half.
+    /// How long a batch of so many bytes waits for its turn, which it has herewith, in a tail of which so much is taken with it: more than
+    /// half.
     pub(super) fn turn(&mut self, now: Duration, bytes: u64, taken: u64, bytes_max: u64) -> Duration {
         if self.speed == 0.0 {
             return Duration::ZERO;
@@ -59,9 +62,15 @@ impl Pace {
         self.next <= now
     }
 
-    /// There is room for all who wait.
+    /// There is room for all who wait, or none will come: their turns are over.
     pub(super) fn forget_turns(&mut self) {
         self.next = Duration::ZERO;
+        self.round += 1;
+    }
+
+    /// Another one since turns were forgotten.
+    pub(super) fn round(&self) -> u64 {
+        self.round
     }
 }
 
@@ -72,7 +81,8 @@ mod tests {
     const MB: u64 = 1 << 20;
 
     /// Writers of one batch after the other, beside sorts of what is there, a step at a time, in time that is made up: the longest wait,
-    /// how often the tail was full, and what was let in a second.
+    /// how often the tail was full, and what was let in a second, all of it from the fifth second on: before a sort was seen
+    /// everything is let in.
     fn run(is_paced: bool, sorted_per_s: impl Fn(f64) -> f64) -> (f64, u64, f64) {
         const MAX: u64 = 1 << 10;
         const STEP: u64 = 128;
@@ -83,7 +93,7 @@ mod tests {
         // Of each of four writers: since when it waits, and when its turn comes.
         let mut writers = [(0f64, 0f64, false); 4];
         let mut sort: Option<(f64, u64)> = None;
-        let ticks = 60_000;
+        let (ticks, seen_from) = (60_000, 5_000);
         for tick in 0..ticks {
             let now = tick as f64 * TICK;
             match sort {
@@ -108,15 +118,19 @@ mod tests {
                 if *turn > now {
                     continue;
                 }
+                let is_seen = tick >= seen_from;
                 if taken + 1 > MAX {
-                    full += 1;
+                    full += u64::from(is_seen);
                     continue;
                 }
-                longest = longest.max(now - *since);
-                (taken, let_in, *has_turn) = (taken + 1, let_in + 1, false);
+                if is_seen {
+                    longest = longest.max(now - *since);
+                    let_in += 1;
+                }
+                (taken, *has_turn) = (taken + 1, false);
             }
         }
-        (longest, full, let_in as f64 / (ticks as f64 * TICK))
+        (longest, full, let_in as f64 / ((ticks - seen_from) as f64 * TICK))
     }
 
     #[test]

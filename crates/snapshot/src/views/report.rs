@@ -27,8 +27,9 @@ impl Views {
 
     /// Bytes of what grows with the rows, and is no row: keys, and the kills. It looks at all of them.
     pub fn measure(&self) -> (u64, u64) {
-        let kills = self.state.read().kills.values().map(TableKills::bytes).sum();
-        (self.keys.measure(), kills)
+        // Counted without the lock.
+        let kills: Vec<TableKills> = self.state.read().kills.values().cloned().collect();
+        (self.keys.measure(), kills.iter().map(TableKills::bytes).sum())
     }
 
     /// Bound of the tail, and writers that wait for room in it.

@@ -18,6 +18,9 @@ const PINNED_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a writer that waits for its turn sleeps before it looks whether it need not wait any more.
 const TURN_SLEEP_MAX: Duration = Duration::from_millis(10);
 
+/// How long a batch waits for its turn at the most; then it waits for room.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// Sizes of the tail.
 #[derive(Clone, Copy, Debug)]
 pub struct TailBounds {
@@ -29,7 +32,7 @@ pub struct TailBounds {
 
 impl TailBounds {
     /// A tail that is sorted at once, whatever waits.
-    pub fn of(bytes_max: u64) -> TailBounds {
+    pub fn unstepped(bytes_max: u64) -> TailBounds {
         TailBounds { bytes_max, step_bytes: u64::MAX }
     }
 
@@ -91,19 +94,25 @@ impl Views {
                 return None;
             }
             let room = self.take_room(&self.state.read(), bytes).ok()?;
-            pace.turn(now, bytes, taken, self.bounds.bytes_max);
+            pace.turn(now, bytes, taken + bytes, self.bounds.bytes_max);
             return Some(room);
         }
         self.take_room(&state, bytes).ok()
     }
 
-    /// Waits for the turn of a batch, or until there is so much room that turns do not matter.
+    /// Waits for the turn of a batch, or until turns do not matter: there is much room, or none comes.
     fn wait_turn(&self, bytes: u64) {
-        let taken = self.unsorted_bytes();
-        if self.bounds.is_at_ease(taken) {
-            return;
-        }
-        let mut left = self.pace.lock().turn(self.clock.monotonic(), bytes, taken, self.bounds.bytes_max);
+        let does_matter = |state: &State| {
+            let taken = state.tail_bytes + self.promised.load(Ordering::SeqCst);
+            let matters = !self.bounds.is_at_ease(taken) && state.sorts.error().is_none();
+            matters.then_some(taken)
+        };
+        let Some(taken) = does_matter(&self.state.read()) else { return };
+        let (mut left, round) = {
+            let mut pace = self.pace.lock();
+            (pace.turn(self.clock.monotonic(), bytes, taken + bytes, self.bounds.bytes_max), pace.round())
+        };
+        left = left.min(TURN_WAIT_MAX);
         if left.is_zero() {
             return;
         }
@@ -112,9 +121,10 @@ impl Views {
             let sleep = left.min(TURN_SLEEP_MAX);
             std::thread::sleep(sleep);
             left -= sleep;
-            if self.bounds.is_at_ease(self.unsorted_bytes()) {
-                // Turns that were given out beyond this one are worth nothing any more.
+            if does_matter(&self.state.read()).is_none() {
                 self.pace.lock().forget_turns();
+            }
+            if self.pace.lock().round() != round {
                 break;
             }
         }

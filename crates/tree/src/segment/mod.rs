@@ -10,6 +10,7 @@ mod cursor;
 mod derived;
 mod held_files;
 mod key_order;
+mod lengths;
 mod packed;
 mod points;
 mod resident;
@@ -20,6 +21,7 @@ mod whole_column;
 
 pub use cursor::{OrderedChunk, SegmentCursor};
 pub use held_files::HeldFiles;
+pub use lengths::{KeptLengths, value_bytes};
 pub(crate) use packed::values_of;
 use points::DictionariesByChunk;
 pub use row_bytes::RowBytes;

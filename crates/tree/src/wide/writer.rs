@@ -13,8 +13,8 @@ use alluvia_types::Result;
 use arrow::array::{Array, ArrayRef, new_empty_array};
 use std::ops::Range;
 
-/// Rows by which encodings are chosen, at least: fewer tell little of how often values come again.
-const SAMPLE_ROWS_MIN: usize = 128;
+/// Rows by which encodings are chosen, at least. So few tell little of how often values come again, but longer ones are hardly ever the same.
+const SAMPLE_ROWS_MIN: usize = 8;
 
 /// Writes one segment and its rungs column by column. Dropped before [`WideWriter::finish`], it removes its files.
 pub struct WideWriter {

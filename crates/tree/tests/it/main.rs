@@ -9,6 +9,7 @@ mod edge_model;
 mod files;
 mod golden;
 mod ladder;
+mod lengths;
 mod made_zones;
 mod mapped_model;
 mod mapping;

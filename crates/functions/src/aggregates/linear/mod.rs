@@ -4,7 +4,7 @@
 //! - Every aggregate of the table has an accumulator of groups ([`GroupsAccumulator`]): its own, or one made of an accumulator for each group
 //!   ([`by_group`]). (Tested, with what is allocated: `tests/it`.)
 //! - Those of DataFusion (55.2) that look at all groups for every batch are not used: `first_value` and `last_value` in an order ([`first_last`])
-//!   and `min` and `max` of records.
+//!   and `min` and `max` of records. Nor are those that hold each value by itself: `array_agg` and `string_agg` in an order ([`ordered_lists`]).
 //! - Those that count all they hold to say how much it is are asked seldom ([`gauge`]).
 //! - Accumulators without groups ask whether their statement is to stop ([`asking`]).
 //! - In all else a function is what it was: what it is called, means, and hands from one half of an aggregation to the other.
@@ -16,6 +16,7 @@ mod asking;
 mod by_group;
 mod first_last;
 mod gauge;
+mod ordered_lists;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +35,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr_common::sort_expr::PhysicalSortExpr;
 use first_last::FirstLast;
 use gauge::{GaugedAccumulator, GaugedGroups};
+use ordered_lists::{OrderedList, OrderedLists};
 use std::sync::Arc;
 
 /// Aggregates that hold lists of their values, and count them all to say how much they hold.
@@ -56,12 +58,14 @@ pub fn linear(function: Arc<AggregateUDF>) -> Arc<AggregateUDF> {
     if function.inner().is::<Linear>() {
         return function;
     }
-    Arc::new(AggregateUDF::from(Linear { inner: function }))
+    Arc::new(AggregateUDF::from(Linear { inner: function, is_input_ordered: false }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Linear {
     inner: Arc<AggregateUDF>,
+    /// Whether rows come in the order that the aggregate has.
+    is_input_ordered: bool,
 }
 
 impl Linear {
@@ -80,6 +84,10 @@ impl Linear {
             "last_value" => FirstLast::new(args, false),
             _ => Ok(None),
         }
+    }
+
+    fn ordered_lists(&self, args: &AccumulatorArgs) -> Result<Option<OrderedLists>> {
+        OrderedLists::new(self.inner.name(), args, self.is_input_ordered)
     }
 }
 
@@ -130,6 +138,9 @@ impl KeptArgs {
 #[warn(clippy::missing_trait_methods)]
 impl AggregateUDFImpl for Linear {
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if let Some(lists) = self.ordered_lists(&args)? {
+            return Ok(Box::new(AskingAccumulator::new(Box::new(OrderedList(lists)))));
+        }
         let holds_lists = self.holds_lists(&args);
         let inner = self.inner.inner().accumulator(args)?;
         let inner = if holds_lists { Box::new(GaugedAccumulator::new(inner)) } else { inner };
@@ -143,6 +154,9 @@ impl AggregateUDFImpl for Linear {
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         if let Some(in_order) = self.first_or_last(&args)? {
             return Ok(Box::new(in_order));
+        }
+        if let Some(lists) = self.ordered_lists(&args)? {
+            return Ok(Box::new(lists));
         }
         if self.inner.inner().groups_accumulator_supported(args.clone()) && !self.looks_at_all(&args) {
             let holds_lists = self.holds_lists(&args);
@@ -162,7 +176,7 @@ impl AggregateUDFImpl for Linear {
         beneficial_ordering: bool,
     ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
         let inner = self.inner.as_ref().clone().with_beneficial_ordering(beneficial_ordering)?;
-        Ok(inner.map(|inner| Arc::new(Linear { inner: Arc::new(inner) }) as _))
+        Ok(inner.map(|inner| Arc::new(Linear { inner: Arc::new(inner), is_input_ordered: beneficial_ordering }) as _))
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {

@@ -24,7 +24,7 @@ use crate::session::settings::configured;
 use crate::session::state::temporary::is_temporary;
 use crate::session::state::transaction::Transaction;
 use crate::system::{self, SystemContext};
-use crate::table::{IndexUse, StatementContext};
+use crate::table::{IndexUse, StatementContext, lengths};
 use crate::used::UsedCounters;
 use alluvia_copy::progress::CancelToken;
 use alluvia_merged::{MergedColumns, statement_to_plan};
@@ -124,7 +124,9 @@ impl Unplanned {
         refuse_writes(&logical)?;
         let plan = self.state.optimize(&logical).map_err(planning)?;
         let Unplanned { snapshot, mut state, runtime, used, token, executor, patience, kept, .. } = self;
-        fit_batches(&mut state, &plan).map_err(|error| planning_error(&error, &snapshot.catalog))?;
+        let fitted = StatementContext::of(&state)
+            .and_then(|context| fit_batches(&mut state, &plan, &|scan, places| lengths(&context, scan, places)));
+        fitted.map_err(|error| planning_error(&error, &snapshot.catalog))?;
         Ok(Optimized { logical, plan, snapshot, state, runtime, used, token, executor, patience, kept })
     }
 

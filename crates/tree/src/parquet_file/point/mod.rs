@@ -33,6 +33,9 @@ use parquet::file::reader::ChunkReader;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// No header of a dictionary's page has more.
+const HEADER_BYTES_MAX: usize = 64;
+
 /// A dictionary, unpacked, with where its values begin.
 #[derive(Debug)]
 pub(crate) struct DictionaryPage {
@@ -122,6 +125,16 @@ impl PointColumn<'_> {
         };
         // Of its own, and no part of a larger buffer.
         Ok(DictionaryPage { page: Bytes::copy_from_slice(&page.body), starts })
+    }
+
+    /// Bytes of the dictionary of a row group, unpacked, and how many values it has: by its header alone.
+    pub(crate) fn dictionary_size(&self, group: usize) -> Result<(u64, u64)> {
+        let chunk = self.metadata.row_group(group).column(self.leaf);
+        let start = chunk.dictionary_page_offset().ok_or_else(damaged)?;
+        let len = chunk.data_page_offset().checked_sub(start).and_then(|len| usize::try_from(len).ok());
+        let head = self.input.get_bytes(start as u64, len.ok_or_else(damaged)?.min(HEADER_BYTES_MAX))?;
+        let (header, _) = PageHeader::read(&head).ok_or_else(damaged)?;
+        Ok((header.unpacked as u64, header.values as u64))
     }
 
     fn physical_type(&self) -> Type {

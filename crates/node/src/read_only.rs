@@ -1,4 +1,4 @@
-//! A disk that a check can read and cannot change.
+//! A disk that can be read and not changed: what a check reads, and the copy that a repair puts files back from. It need not be writable.
 //!
 //! Invariant: nothing is written, whatever the rooms that are given this disk try: every change fails. Exception:
 //! opening a dictionary cuts the bytes beyond those that are needed. The cut is skipped without an error, since nothing
@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 /// A disk for reading.
 #[derive(Debug)]
-pub(super) struct ReadOnlyDisk(pub(super) Arc<dyn Disk>);
+pub(crate) struct ReadOnlyDisk(pub(crate) Arc<dyn Disk>);
 
 #[derive(Debug)]
 struct ReadOnlyFile(Arc<dyn DiskFile>);
 
 fn refused<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "a check changes nothing"))
+    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "what is only read is not changed"))
 }
 
 impl Disk for ReadOnlyDisk {
@@ -26,7 +26,7 @@ impl Disk for ReadOnlyDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(ReadOnlyFile(self.0.open(path)?)))
+        Ok(Arc::new(ReadOnlyFile(self.0.open_to_read(path)?)))
     }
 
     fn read_dir(&self, dir: &Path) -> io::Result<Vec<DiskEntry>> {
