@@ -244,7 +244,8 @@ impl Changes {
 impl Effects {
     /// Refuses keys that are new where they would hold, with those that are there, more memory than they may.
     pub(crate) fn refuse_new_keys(self, tables: &KeyTables, keys: &mut [KeyGuard<'_>]) -> Result<Effects> {
-        let does_fit = |new: u64| tables.bytes().saturating_add(new.saturating_mul(KEY_BYTES)) <= tables.bytes_max();
+        let does_fit =
+            |new: u64| tables.index_bytes().saturating_add(new.saturating_mul(KEY_BYTES)) <= tables.index_bytes_max();
         if does_fit(self.tables.iter().map(|of_table| of_table.index.len() as u64).sum()) {
             return Ok(self);
         }
@@ -258,7 +259,7 @@ impl Effects {
         if new == 0 || does_fit(new) {
             return Ok(self);
         }
-        let [held, allowed] = [tables.bytes(), tables.bytes_max()].map(|bytes| bytes >> 20);
+        let [held, allowed] = [tables.index_bytes(), tables.index_bytes_max()].map(|bytes| bytes >> 20);
         let message = format!(
             "{new} new keys have no room: the keys of all tables hold {held} MiB of memory, and may hold {allowed}"
         );

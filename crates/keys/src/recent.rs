@@ -14,6 +14,9 @@ use std::collections::VecDeque;
 /// Most writes that are remembered: some 80 MB.
 const WRITES_MAX: usize = 1 << 20;
 
+/// So much room is kept for writes, whatever there were before.
+const KEPT_CAPACITY: usize = 1 << 12;
+
 /// The last writes of a table's keys, back to a floor.
 #[derive(Clone, Debug)]
 pub struct Recent {
@@ -100,6 +103,10 @@ impl Recent {
                     self.last.remove(&code);
                 }
             }
+        }
+        // Many may have been written at once.
+        if self.last.capacity() > KEPT_CAPACITY && self.last.len() < self.last.capacity() / 4 {
+            self.last.shrink_to(2 * self.last.len());
         }
     }
 

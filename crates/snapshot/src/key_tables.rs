@@ -68,9 +68,11 @@ pub struct KeyTables {
     generation: AtomicU64,
     /// What all of them were seen to hold.
     bytes: AtomicU64,
-    bytes_max: AtomicU64,
-    /// The same by table.
-    by_table: Mutex<HashMap<TableId, u64>>,
+    /// The indexes of that; the last writes of keys go by themselves.
+    index_bytes: AtomicU64,
+    index_bytes_max: AtomicU64,
+    /// By table.
+    by_table: Mutex<HashMap<TableId, Measured>>,
 }
 
 impl KeyTables {
@@ -82,19 +84,25 @@ impl KeyTables {
             kept: Mutex::default(),
             generation: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            bytes_max: AtomicU64::new(u64::MAX),
+            index_bytes: AtomicU64::new(0),
+            index_bytes_max: AtomicU64::new(u64::MAX),
             by_table: Mutex::default(),
         }
     }
 
-    /// Says what the keys of all tables may hold of memory; before that nothing bounds them.
-    pub fn set_bytes_max(&self, bytes: u64) {
-        self.bytes_max.store(bytes, Ordering::Relaxed);
+    /// Says what the indexes of all tables may hold of memory; before that nothing bounds them.
+    pub fn set_index_bytes_max(&self, bytes: u64) {
+        self.index_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
-    /// What the keys of all tables may hold of memory.
-    pub fn bytes_max(&self) -> u64 {
-        self.bytes_max.load(Ordering::Relaxed)
+    /// What the indexes of all tables may hold of memory.
+    pub fn index_bytes_max(&self) -> u64 {
+        self.index_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// What they held when they were last measured.
+    pub fn index_bytes(&self) -> u64 {
+        self.index_bytes.load(Ordering::Relaxed)
     }
 
     /// Looks what the keys of all tables hold. Of one that is locked for long it is what was seen before.
@@ -108,8 +116,9 @@ impl KeyTables {
                 by_table.insert(table, keys.measure());
             }
         }
-        let bytes = by_table.values().sum();
+        let bytes = by_table.values().map(|measured| measured.bytes).sum();
         self.bytes.store(bytes, Ordering::Relaxed);
+        self.index_bytes.store(by_table.values().map(|measured| measured.index_bytes).sum(), Ordering::Relaxed);
         bytes
     }
 
@@ -178,17 +187,17 @@ impl KeyLocks {
 
 impl KeyTable {
     /// What the keys hold. The index is looked at where it has a hundredth more or less keys than when that was done last.
-    fn measure(&mut self) -> u64 {
+    fn measure(&mut self) -> Measured {
         let Some(KnownKeys { index, recent, .. }) = &self.known else {
             self.measured = Measured::default();
-            return 0;
+            return self.measured;
         };
         let measured = &mut self.measured;
         if measured.bytes == 0 || index.len().abs_diff(measured.keys) > measured.keys / 100 {
             (measured.keys, measured.index_bytes) = (index.len(), index.bytes() as u64);
         }
         measured.bytes = measured.index_bytes + recent.bytes() as u64;
-        measured.bytes
+        *measured
     }
 
     /// The keys, if they are known and of this generation.

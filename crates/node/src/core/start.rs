@@ -57,7 +57,7 @@ pub(super) fn start(
             opened.dead,
             options.tail_bounds(),
         ));
-        views.keys().set_bytes_max(options.key_bytes_max());
+        views.keys().set_index_bytes_max(options.key_bytes_max());
         let log_options = options.log_options(manifest.database, clock);
         let recovered = match Committer::recover(Arc::clone(disk), &dir.join(LOG_DIR), log_options, &views) {
             Ok(recovered) => recovered,
