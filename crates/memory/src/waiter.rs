@@ -165,6 +165,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn its_time_is_over_also_where_its_turn_comes_at_once() {
+        let total = TotalMemory::new(100);
+        let admission = Admission::new(Arc::clone(&total));
+        // Nobody holds anything, so it tries again without a pause.
+        let own = pool(&total, 100);
+        let mut waiter = Waiter::new(&admission, &own, 0, SOON);
+        let given_up = async {
+            while waiter.turn().await {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(LONG, given_up).await.expect("it gives up");
+    }
+
+    #[tokio::test]
     async fn what_a_statement_keeps_itself_is_not_others() {
         let total = TotalMemory::new(100);
         let admission = Admission::new(Arc::clone(&total));

@@ -1,5 +1,6 @@
 //! The committer over a log and views of its own, without the pipeline.
 
+mod cuts;
 mod levels;
 mod room;
 mod support;

@@ -7,7 +7,7 @@ use alluvia_snapshot::{Base, Committed, Durability, NewBatch, NewRows, Spaces, T
 use alluvia_space::{Column, DataType, TableDef, TableOptions, dimensions};
 use alluvia_storage::{Cache, Disk};
 use alluvia_tree::TreeContext;
-use alluvia_types::{Clock, ColumnId, ManualClock, Result, TableId, Version};
+use alluvia_types::{ColumnId, ManualClock, Result, TableId, Version};
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,19 +18,23 @@ pub const TAIL_BYTES_MAX: u64 = 64 << 10;
 
 /// A new database on a disk.
 pub fn committer(disk: Arc<dyn Disk>, spaces: Spaces) -> (Committer, Arc<Views>) {
-    committer_at(disk, spaces, &Arc::default())
+    committer_at(disk, spaces, Arc::default(), Base::default(), TailBounds::unstepped(TAIL_BYTES_MAX))
 }
 
-/// The same, with a clock of the caller's.
-pub fn committer_at(disk: Arc<dyn Disk>, spaces: Spaces, clock: &Arc<ManualClock>) -> (Committer, Arc<Views>) {
+/// The same, with a clock, a base and a tail of the caller's.
+pub fn committer_at(
+    disk: Arc<dyn Disk>,
+    spaces: Spaces,
+    clock: Arc<ManualClock>,
+    base: Base,
+    bounds: TailBounds,
+) -> (Committer, Arc<Views>) {
     for dir in ["/db/segments", "/db/log"] {
         disk.create_dir_all(Path::new(dir)).unwrap();
     }
     let tree = TreeContext::new(Arc::clone(&disk), Arc::new(Cache::new(1 << 20)), "/db/segments");
-    let clock = Arc::clone(clock) as Arc<dyn Clock>;
-    let (spaces, base) = (Arc::new(spaces), Base::default());
-    let bounds = TailBounds::unstepped(TAIL_BYTES_MAX);
-    let views = Views::new(clock, tree, spaces, Catalog::default(), BTreeMap::new(), base, BTreeMap::new(), bounds);
+    let (spaces, catalog) = (Arc::new(spaces), Catalog::default());
+    let views = Views::new(clock, tree, spaces, catalog, BTreeMap::new(), base, BTreeMap::new(), bounds);
     let views = Arc::new(views);
     let log = Log::open(disk, Path::new("/db/log"), LogOptions::new(7), Version(0), &mut |_| Ok(())).unwrap();
     let committer = Committer::new(Arc::new(log), Arc::clone(&views), 0, TAIL_BYTES_MAX / 2, Vec::new());

@@ -2,7 +2,7 @@
 
 use crate::support::{TAIL_BYTES_MAX, committer_at, create, insert, spaces};
 use alluvia_commit::Committer;
-use alluvia_snapshot::{Base, Durability, Failures, TailRoom, Views};
+use alluvia_snapshot::{Base, Durability, Failures, TailBounds, TailRoom, Views};
 use alluvia_storage::{Disk, FaultDisk};
 use alluvia_types::{Clock, Error, ErrorKind, ManualClock, SystemClock, Version};
 use std::sync::Arc;
@@ -12,7 +12,9 @@ const HALF: u64 = TAIL_BYTES_MAX / 2;
 
 fn tail() -> (Committer, Arc<Views>, Arc<ManualClock>, (u32, Version)) {
     let (disk, clock): (Arc<dyn Disk>, _) = (FaultDisk::new(), Arc::new(ManualClock::default()));
-    let (committer, views) = committer_at(Arc::clone(&disk), spaces(&disk), &clock);
+    let bounds = TailBounds::unstepped(TAIL_BYTES_MAX);
+    let (committer, views) =
+        committer_at(Arc::clone(&disk), spaces(&disk), Arc::clone(&clock), Base::default(), bounds);
     let table = (1, create(&committer, 1));
     (committer, views, clock, table)
 }
@@ -39,7 +41,7 @@ fn above_the_half_a_batch_that_may_not_wait_is_refused_and_one_that_may_has_its_
     let _first = room(&views, HALF);
     assert!(views.try_room(1_000).is_some(), "half of it is at ease");
     let _over = room(&views, 1_000);
-    // Nobody has had a turn yet. So much has about a twentieth of a second of what was sorted in a tenth, which has twice as fast a pace.
+    // Nobody has had a turn yet. The sort took `taken` in a tenth of a second: the next turn is after some hundredths.
     let _turn = room(&views, taken / 2);
     assert!(views.try_room(1_000).is_none(), "its turn is not now");
     let real = SystemClock::default();

@@ -44,14 +44,8 @@ impl TableRepair<'_> {
         let space = match space_of(self.dir, self.tree, self.def, files) {
             Ok(space) => Some(space),
             Err(error) => {
-                let found = match self.copy {
-                    Some(copy) => copy.dictionaries(self.def, files, &error, self.report)?,
-                    None => None,
-                };
-                if found.is_none() {
-                    self.leave(error)?;
-                }
-                found
+                let from_copy = self.copy.map(|copy| copy.dictionaries(self.def, files, &error, self.report));
+                self.found_or_left(from_copy, error)?
             }
         };
         let metas: Vec<SegmentMeta> = files.segments().cloned().collect();
@@ -184,14 +178,8 @@ impl TableRepair<'_> {
             let told = match told {
                 Ok(told) => Some(told),
                 Err(error) => {
-                    let found = match self.copy {
-                        Some(copy) => copy.kills(self.def, file, &error, self.report)?,
-                        None => None,
-                    };
-                    if found.is_none() {
-                        self.leave(error)?;
-                    }
-                    found
+                    let from_copy = self.copy.map(|copy| copy.kills(self.def, file, &error, self.report));
+                    self.found_or_left(from_copy, error)?
                 }
             };
             for (segment, rows) in told.into_iter().flatten() {
@@ -200,6 +188,15 @@ impl TableRepair<'_> {
             }
         }
         Ok(dead)
+    }
+
+    /// What the copy had of it; where it had nothing, or there is none, the damage stays.
+    fn found_or_left<T>(&mut self, from_copy: Option<Result<Option<T>>>, damage: Error) -> Result<Option<T>> {
+        let found = from_copy.transpose()?.flatten();
+        if found.is_none() {
+            self.leave(damage)?;
+        }
+        Ok(found)
     }
 
     /// Notes damage that stays; another failure is one.
